@@ -1,0 +1,16 @@
+//! The words every other layer speaks: units as types, names, checksums and error classes.
+//!
+//! Nothing here does I/O, reads a clock or is unsafe. A value that exists is valid: names and
+//! sizes are checked where they are made.
+
+mod checksum;
+mod error;
+mod identity;
+mod name;
+mod size;
+
+pub use checksum::crc32c;
+pub use error::ErrorClass;
+pub use identity::{DiskNumber, FileId, Uuid};
+pub use name::{DiskName, FailureGroupName, GroupName, NameError};
+pub use size::{AuSize, AuSizeError, BLOCK_SIZE_BYTES, Redundancy, Striping};

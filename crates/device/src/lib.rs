@@ -1,0 +1,33 @@
+//! Disks: a batch of requests goes in, every answer comes out.
+//!
+//! The trait [`Disks`] is all that the layers above know of hardware. A batch may touch many
+//! disks; its requests run in parallel and in no order among themselves; the call returns when
+//! each has its answer. Whoever needs an order makes two batches.
+//!
+//! A crash keeps any subset of the writes that no later flush of the same disk covered, each of
+//! them whole or torn at any 512-byte boundary. No idea of groups or extents lives here.
+
+mod buffer;
+mod request;
+
+pub use buffer::AlignedBuffer;
+pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
+
+/// A set of opened disks. Slots are given at opening and stay until the process ends.
+pub trait Disks: Send + Sync + std::fmt::Debug {
+    /// Runs every request of the batch and puts the answer of each into its `result`.
+    ///
+    /// Offsets and lengths are multiples of 4,096 bytes, else the answer is
+    /// [`DeviceErrorKind::Misaligned`]; memory of any alignment is served, aligned memory
+    /// without a copy.
+    fn run(&self, batch: &mut [Request<'_>]);
+
+    /// The size in bytes of the disk in `slot`, as found when it was opened.
+    fn size_bytes(&self, slot: DiskSlot) -> u64;
+
+    /// What a person calls the disk in `slot`: its path.
+    fn path(&self, slot: DiskSlot) -> String;
+
+    /// Requests under way on `slot`, so that a read can go to the least busy copy.
+    fn in_flight_count(&self, slot: DiskSlot) -> u32;
+}
