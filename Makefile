@@ -1,0 +1,48 @@
+# The commands of this repository. `make demo` and `make test` set up a fresh Debian or Ubuntu
+# by themselves; `make help` lists the rest.
+
+CARGO ?= cargo
+SEED ?= 1
+SEEDS ?= 20000
+CUTS ?= 50
+RELEASE = target/release
+
+.PHONY: help setup build demo test lint sim cuts soak fuzz bench
+
+help: ## what can be asked for
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## install what the build, the demo and the tests need
+	@tools/setup
+
+build: setup ## the binary `spindle`, optimised
+	$(CARGO) build --release --locked -p spindle-cli
+
+demo: build ## PostgreSQL on a mirrored group: a disk dies, the power goes, nothing is lost
+	$(CARGO) build --release --locked -p spindle-demo
+	$(RELEASE)/spindle-demo $(DEMO)
+
+test: setup ## everything that CI runs
+	@SEEDS=$(SEEDS) CUTS=$(CUTS) tools/test
+
+lint: ## format, clippy, the repository's own rules, dependencies and spelling
+	@tools/test lint
+
+sim: ## one run of the simulator again: make sim SEED=17
+	$(CARGO) run --locked -p spindle-sim -- --seed $(SEED)
+
+cuts: setup ## power cuts under PostgreSQL: make cuts CUTS=50 SEED=1
+	$(CARGO) build --locked -p spindle-cli -p spindle-proof
+	target/debug/spindle-proof cuts --cuts $(CUTS) --seed $(SEED)
+
+soak: setup ## simulator, power cuts and fuzzing, in turn, until stopped
+	@tools/soak
+
+fuzz: setup ## build every fuzz target and run each for a short while
+	@tools/fuzz
+
+bench: build ## every figure side by side with its rival: make bench BENCH='--only mount --quick'
+	@tools/setup bench
+	$(CARGO) build --release --locked -p spindle-proof -p spindle-device --examples
+	$(CARGO) build --release --locked -p spindle-proof
+	$(RELEASE)/spindle-proof bench $(BENCH)
