@@ -1,0 +1,3 @@
+//! Round trips, and what decoders say of bytes that are not theirs.
+
+mod records;

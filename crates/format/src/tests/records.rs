@@ -1,0 +1,266 @@
+//! The catalog's records and the extent row.
+
+use proptest::prelude::*;
+use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Striping, Uuid};
+
+use crate::{
+    DirtyRecord, DiskRecord, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, FormatErrorKind,
+    InitialisedMark, Inode, InodeKind, NameRecord, Timestamp, encode_extent_row,
+};
+
+fn timestamp() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanoseconds)| Timestamp {
+        seconds,
+        nanoseconds,
+    })
+}
+
+fn inode_kind() -> impl Strategy<Value = InodeKind> {
+    prop_oneof![
+        Just(InodeKind::Regular),
+        Just(InodeKind::Directory),
+        Just(InodeKind::Symlink),
+        Just(InodeKind::Fifo),
+        Just(InodeKind::Socket),
+        Just(InodeKind::CharacterDevice),
+        Just(InodeKind::BlockDevice),
+    ]
+}
+
+fn inode() -> impl Strategy<Value = Inode> {
+    (
+        inode_kind(),
+        0..=0o7777_u16,
+        any::<[u32; 4]>(),
+        any::<[u64; 3]>(),
+        [timestamp(), timestamp(), timestamp(), timestamp()],
+        prop::collection::vec(any::<u8>(), 1..200),
+    )
+        .prop_map(|(kind, permissions, small, large, times, target)| Inode {
+            kind,
+            permissions,
+            flags: 0,
+            user: small[0],
+            group: small[1],
+            links_count: small[2],
+            device: small[3],
+            size_bytes: large[0],
+            parent: (large[1] != 0).then_some(FileId(large[1])),
+            next_cookie: large[2],
+            accessed: times[0],
+            modified: times[1],
+            changed: times[2],
+            created: times[3],
+            target: if kind == InodeKind::Symlink {
+                target
+            } else {
+                Vec::new()
+            },
+        })
+}
+
+/// An extent of a row: `None` is a hole, else its class, whether each further copy is there, and
+/// how far it is initialised where it is not full.
+type Extent = Option<(u8, [bool; 2], Option<u32>)>;
+
+fn row() -> impl Strategy<Value = (usize, Vec<Extent>)> {
+    let extent = prop::option::of((
+        0..=18_u8,
+        any::<[bool; 2]>(),
+        prop::option::of(any::<u32>()),
+    ));
+    (
+        1..=3_usize,
+        prop::collection::vec(extent, 0..=EXTENTS_PER_ROW),
+    )
+}
+
+fn build(copies: usize, extents: &[Extent]) -> (Vec<ExtentCopy>, Vec<InitialisedMark>) {
+    let mut entries = Vec::new();
+    let mut marks = Vec::new();
+    for (index, extent) in extents.iter().enumerate() {
+        let Some((class, there, mark)) = extent else {
+            entries.extend(std::iter::repeat_n(ExtentCopy::HOLE, copies));
+            continue;
+        };
+        for copy in 0..copies {
+            entries.push(if copy == 0 || there[copy - 1] {
+                let disk = DiskNumber(u16::try_from(copy * 1000 + index).unwrap());
+                ExtentCopy::new(disk, (index as u64 + 1) << 30, *class)
+            } else {
+                ExtentCopy::MISSING
+            });
+        }
+        if let Some(mark) = mark {
+            marks.push(InitialisedMark {
+                index: u8::try_from(index).unwrap(),
+                blocks: mark % (1 << class),
+            });
+        }
+    }
+    (entries, marks)
+}
+
+proptest! {
+    #[test]
+    fn a_row_reads_back_as_it_was_written((copies, extents) in row()) {
+        let (entries, marks) = build(copies, &extents);
+        let bytes = encode_extent_row(copies, &entries, &marks);
+        let used = extents.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        match bytes {
+            None => prop_assert_eq!(used, 0),
+            Some(bytes) => {
+                let row = ExtentRow::parse(&bytes).unwrap();
+                prop_assert_eq!(row.copies(), copies);
+                prop_assert_eq!(row.extents_count(), used);
+                let read: Vec<_> = row.entries().collect();
+                prop_assert_eq!(&read[..], &entries[..used * copies]);
+                prop_assert_eq!(row.marks().collect::<Vec<_>>(), marks);
+            }
+        }
+    }
+
+    #[test]
+    fn an_inode_reads_back_as_it_was_written(inode in inode()) {
+        prop_assert_eq!(Inode::parse(&inode.encode()).unwrap(), inode);
+    }
+
+    #[test]
+    fn a_directory_entry_reads_back_as_it_was_written(
+        kind in inode_kind(), id in 1_u64.., cookie in any::<u64>()
+    ) {
+        let name = NameRecord { id: FileId(id), kind, cookie };
+        prop_assert_eq!(NameRecord::parse(&name.encode()).unwrap(), name);
+    }
+
+    #[test]
+    fn a_dirty_region_reads_back_as_it_was_written(
+        disks in prop::collection::btree_set(0..u16::MAX, 0..20)
+    ) {
+        let dirty = DirtyRecord { stale_disks: disks.into_iter().map(DiskNumber).collect() };
+        prop_assert_eq!(DirtyRecord::parse(&dirty.encode()).unwrap(), dirty);
+    }
+
+    #[test]
+    fn what_parses_encodes_to_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 0..130)) {
+        if let Ok(inode) = Inode::parse(&bytes) {
+            prop_assert_eq!(inode.encode(), bytes);
+        }
+    }
+}
+
+#[test]
+fn a_disk_record_reads_back_as_it_was_written() {
+    for partners in [vec![], vec![DiskNumber(3), DiskNumber(9)]] {
+        let record = DiskRecord {
+            uuid: Uuid([7; 16]),
+            name: DiskName::new("DATA_0001").unwrap(),
+            failure_group: FailureGroupName::new("cabinet-a").unwrap(),
+            size_aus: 4096,
+            partners,
+        };
+        assert_eq!(DiskRecord::parse(&record.encode()), Ok(record));
+    }
+}
+
+#[test]
+fn every_layout_of_a_file_reads_back_as_it_was_written() {
+    for redundancy in [Redundancy::External, Redundancy::Normal, Redundancy::High] {
+        for striping in [Striping::Coarse, Striping::Fine] {
+            let record = FileRecord {
+                redundancy,
+                striping,
+            };
+            assert_eq!(FileRecord::parse(&record.encode()), Ok(record));
+        }
+    }
+}
+
+#[test]
+fn a_hole_and_a_missing_copy_are_told_from_an_extent() {
+    let copy = ExtentCopy::new(DiskNumber(513), 0x12_3456_789a, 18);
+    assert!(copy.is_present() && !copy.is_hole() && !copy.is_missing());
+    assert_eq!(
+        (copy.disk(), copy.start_block(), copy.class(), copy.blocks()),
+        (DiskNumber(513), 0x12_3456_789a, 18, 1 << 18)
+    );
+    assert_eq!(ExtentCopy::from_bits(copy.to_bits()), copy);
+    assert!(ExtentCopy::HOLE.is_hole() && !ExtentCopy::HOLE.is_present());
+    assert!(ExtentCopy::MISSING.is_missing() && !ExtentCopy::MISSING.is_present());
+}
+
+#[test]
+fn a_row_that_breaks_an_invariant_is_refused_by_name() {
+    let on = |disk, class| ExtentCopy::new(DiskNumber(disk), 512, class);
+    let raw = |copies: u8, entries: &[ExtentCopy], marks: &[[u8; 4]]| {
+        let extents = u8::try_from(entries.len() / usize::from(copies)).unwrap();
+        let mut bytes = vec![1, copies, extents, u8::try_from(marks.len()).unwrap()];
+        for entry in entries {
+            bytes.extend(entry.to_bits().to_le_bytes());
+        }
+        bytes.extend(marks.iter().flatten());
+        bytes
+    };
+    let hole = ExtentCopy::HOLE;
+    let missing = ExtentCopy::MISSING;
+    let cases: &[(&str, Vec<u8>)] = &[
+        (
+            "an extent (a hole in some copies only)",
+            raw(2, &[on(1, 8), hole], &[]),
+        ),
+        (
+            "an extent (no copy is there)",
+            raw(2, &[missing, missing], &[]),
+        ),
+        (
+            "an extent (two copies on one disk)",
+            raw(2, &[on(1, 8), on(1, 8)], &[]),
+        ),
+        (
+            "the length class of an extent",
+            raw(2, &[on(1, 8), on(2, 9)], &[]),
+        ),
+        (
+            "the length class of an extent",
+            raw(1, &[ExtentCopy::from_bits((19 << 40) | 1)], &[]),
+        ),
+        (
+            "the start of an extent",
+            raw(1, &[ExtentCopy::from_bits(8 << 40)], &[]),
+        ),
+        ("the last extent (a hole)", raw(1, &[on(1, 8), hole], &[])),
+        ("mark", raw(1, &[on(1, 0)], &[[0, 1, 0, 0]])),
+        ("mark", raw(1, &[on(1, 8)], &[[1, 1, 0, 0]])),
+        ("mark", raw(1, &[hole, on(1, 8)], &[[0, 0, 0, 0]])),
+        (
+            "mark",
+            raw(1, &[on(1, 8), on(2, 8)], &[[1, 1, 0, 0], [0, 1, 0, 0]]),
+        ),
+    ];
+    for (what, bytes) in cases {
+        let error = ExtentRow::parse(bytes).unwrap_err();
+        assert_eq!(error.kind, FormatErrorKind::Value(what), "{bytes:?}");
+    }
+    let good = raw(1, &[on(1, 8)], &[[0, 255, 0, 0]]);
+    ExtentRow::parse(&good).unwrap();
+    let short = ExtentRow::parse(&good[..good.len() - 1]).unwrap_err();
+    assert_eq!(short.kind, FormatErrorKind::TooShort);
+    let long = ExtentRow::parse(&[&good[..], &[0]].concat()).unwrap_err();
+    assert_eq!(
+        (long.kind, long.offset_bytes),
+        (FormatErrorKind::TooLong, good.len())
+    );
+}
+
+#[test]
+fn a_newer_version_is_told_from_damage() {
+    let mut bytes = NameRecord {
+        id: FileId(5),
+        kind: InodeKind::Regular,
+        cookie: 1,
+    }
+    .encode();
+    bytes[0] = 2;
+    let error = NameRecord::parse(&bytes).unwrap_err();
+    assert_eq!(error.kind, FormatErrorKind::Version(2));
+}
