@@ -1,0 +1,226 @@
+//! Group commit, failures, and what a crash between the two phases leaves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use crate::memory_region::{Arrival, MemoryRegion};
+use crate::{Catalog, CatalogError, Edit, Sequence, Table};
+
+const CACHE_BYTES: usize = 1 << 20;
+
+fn put(key: &[u8], value: &[u8]) -> Edit {
+    let mut edit = Edit::default();
+    edit.put(Table::Inode, key.to_vec(), value.to_vec());
+    edit
+}
+
+fn new_catalog() -> (Arc<MemoryRegion>, Catalog) {
+    let region = Arc::new(MemoryRegion::new());
+    let catalog = Catalog::create(region.clone(), CACHE_BYTES).unwrap();
+    (region, catalog)
+}
+
+#[test]
+fn callers_that_wait_for_a_running_commit_share_the_next_one() {
+    let (region, catalog) = new_catalog();
+    let callers = 8;
+    let begun = Barrier::new(callers + 1);
+    let commits_count = AtomicU64::new(0);
+    let first = catalog.apply(put(b"first", b"1"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut before = || {
+                commits_count.fetch_add(1, Ordering::Relaxed);
+                // Held open until every other caller is on its way into commit.
+                begun.wait();
+                thread::sleep(std::time::Duration::from_millis(50));
+                Ok(())
+            };
+            catalog.commit(first, &mut || {}, &mut before).unwrap();
+        });
+        for caller in 0..callers {
+            let (catalog, begun, commits_count) = (&catalog, &begun, &commits_count);
+            scope.spawn(move || {
+                let key = caller.to_be_bytes();
+                let through = catalog.apply(put(&key, b"2"));
+                begun.wait();
+                let mut before = || {
+                    commits_count.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                };
+                catalog.commit(through, &mut || {}, &mut before).unwrap();
+                assert!(catalog.committed() >= through);
+            });
+        }
+    });
+    assert_eq!(commits_count.load(Ordering::Relaxed), 2);
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    for caller in 0..callers {
+        assert!(
+            again
+                .get(Table::Inode, &caller.to_be_bytes())
+                .unwrap()
+                .is_some()
+        );
+    }
+}
+
+#[test]
+fn threads_that_apply_and_commit_find_their_rows_after_a_crash() {
+    let (region, catalog) = new_catalog();
+    thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let catalog = &catalog;
+            scope.spawn(move || {
+                for round in 0..40_u32 {
+                    let key = (thread << 16 | round).to_be_bytes();
+                    let through = catalog.apply(put(&key, &key));
+                    assert_eq!(catalog.get(Table::Inode, &key).unwrap().unwrap(), key);
+                    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+                    assert_eq!(catalog.get(Table::Inode, &key).unwrap().unwrap(), key);
+                }
+            });
+        }
+    });
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    assert_eq!(
+        again.range(Table::Inode, &[], &[0xFF], 1000).unwrap().len(),
+        160
+    );
+}
+
+#[test]
+fn a_commit_of_one_row_is_two_durable_writes_and_a_commit_of_none_is_none() {
+    let (region, catalog) = new_catalog();
+    for row in 0..1000_u32 {
+        catalog.apply(put(&row.to_be_bytes(), &[1; 200]));
+    }
+    catalog
+        .commit(catalog.applied(), &mut || {}, &mut || Ok(()))
+        .unwrap();
+    let (writes, blocks) = (region.writes_count(), region.written_blocks_count());
+    let through = catalog.apply(put(&500_u32.to_be_bytes(), &[2; 200]));
+    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+    catalog
+        .commit(Sequence(u64::MAX), &mut || {}, &mut || Ok(()))
+        .unwrap();
+    assert_eq!(region.writes_count() - writes, 2);
+    assert!(region.written_blocks_count() - blocks <= 16);
+}
+
+#[test]
+fn what_seal_applies_is_in_the_batch_and_what_before_applies_is_in_the_next() {
+    let (region, catalog) = new_catalog();
+    catalog
+        .commit(
+            Sequence(u64::MAX),
+            &mut || {
+                catalog.apply(put(b"sealed", b"1"));
+            },
+            &mut || {
+                catalog.apply(put(b"later", b"1"));
+                assert!(catalog.get(Table::Inode, b"sealed")?.is_some());
+                Ok(())
+            },
+        )
+        .unwrap();
+    assert_eq!(catalog.committed(), Sequence(1));
+    assert!(catalog.get(Table::Inode, b"later").unwrap().is_some());
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    assert!(again.get(Table::Inode, b"sealed").unwrap().is_some());
+    assert!(again.get(Table::Inode, b"later").unwrap().is_none());
+}
+
+#[test]
+fn a_batch_whose_flush_failed_stays_below_the_edits_that_came_meanwhile() {
+    let (_region, catalog) = new_catalog();
+    catalog.apply(put(b"a", b"old"));
+    let kept = catalog.apply(put(b"b", b"kept"));
+    let result = catalog.commit(kept, &mut || {}, &mut || {
+        catalog.apply(put(b"a", b"new"));
+        Err(CatalogError::Full)
+    });
+    assert!(matches!(result, Err(CatalogError::Full)));
+    assert_eq!(catalog.committed(), Sequence(0));
+    assert_eq!(catalog.get(Table::Inode, b"a").unwrap().unwrap(), b"new");
+    assert_eq!(catalog.get(Table::Inode, b"b").unwrap().unwrap(), b"kept");
+    catalog
+        .commit(catalog.applied(), &mut || {}, &mut || Ok(()))
+        .unwrap();
+    assert_eq!(catalog.get(Table::Inode, b"a").unwrap().unwrap(), b"new");
+    assert_eq!(catalog.pending_bytes(), 0);
+}
+
+#[test]
+fn a_commit_that_the_region_refused_succeeds_when_it_is_asked_again() {
+    for good in 0..2 {
+        let (region, catalog) = new_catalog();
+        let through = catalog.apply(put(b"a", b"1"));
+        region.fail_write_after(Some(good));
+        assert!(catalog.commit(through, &mut || {}, &mut || Ok(())).is_err());
+        assert_eq!(catalog.get(Table::Inode, b"a").unwrap().unwrap(), b"1");
+        region.fail_write_after(None);
+        catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+        drop(catalog);
+        let again = Catalog::open(region, CACHE_BYTES).unwrap();
+        assert_eq!(again.get(Table::Inode, b"a").unwrap().unwrap(), b"1");
+    }
+}
+
+#[test]
+fn a_full_region_says_so_and_takes_the_batch_once_there_is_room() {
+    let (region, catalog) = new_catalog();
+    region.limit(4 << 20);
+    let mut edit = Edit::default();
+    for row in 0..2000_u32 {
+        edit.put(Table::Extent, row.to_be_bytes().to_vec(), vec![1; 2048]);
+    }
+    let through = catalog.apply(edit);
+    let result = catalog.commit(through, &mut || {}, &mut || Ok(()));
+    assert!(matches!(result, Err(CatalogError::Full)), "{result:?}");
+    assert_eq!(
+        catalog
+            .range(Table::Extent, &[], &[0xFF], 9999)
+            .unwrap()
+            .len(),
+        2000
+    );
+    region.limit(u64::MAX);
+    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+    assert_eq!(
+        catalog
+            .range(Table::Extent, &[], &[0xFF], 9999)
+            .unwrap()
+            .len(),
+        2000
+    );
+}
+
+#[test]
+fn a_crash_in_either_phase_of_a_commit_leaves_the_one_before_or_it_whole() {
+    for lost_phase in 0..2 {
+        let (region, catalog) = new_catalog();
+        let first = catalog.apply(put(b"a", b"1"));
+        catalog.commit(first, &mut || {}, &mut || Ok(())).unwrap();
+        let second = catalog.apply(put(b"a", b"2"));
+        region.fail_write_after(Some(lost_phase + 1));
+        let result = catalog.commit(second, &mut || {}, &mut || Ok(()));
+        assert_eq!(result.is_err(), lost_phase == 0);
+        // The newest write is the first phase or the second: its pages as garbage, its header
+        // there or lost.
+        for header in [Arrival::Whole, Arrival::Lost] {
+            let crashed = region.after_crash(|offset| match offset {
+                0 => header,
+                _ => Arrival::Garbage,
+            });
+            let again = Catalog::open(Arc::new(crashed), CACHE_BYTES).unwrap();
+            let value = again.get(Table::Inode, b"a").unwrap().unwrap();
+            let there = lost_phase == 1 && matches!(header, Arrival::Whole);
+            assert_eq!(value, if there { b"2" } else { b"1" });
+        }
+    }
+}

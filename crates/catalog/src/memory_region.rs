@@ -1,0 +1,158 @@
+//! A region in memory for the tests: what a crash may leave of it is under the test's control.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::{CatalogError, Region};
+
+type Contents = BTreeMap<u64, Vec<u8>>;
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: Contents,
+    /// The newest durable write: each block's offset, contents, and contents before it.
+    newest: Vec<(u64, Vec<u8>, Option<Vec<u8>>)>,
+    size_bytes: u64,
+    writes_count: u64,
+    written_blocks_count: u64,
+    fail_reads: bool,
+    /// Fails the durable write of this number.
+    fail_write_at: Option<u64>,
+    limit_bytes: u64,
+}
+
+/// Durable writes, with what a crash within the newest of them would leave.
+#[derive(Debug)]
+pub(crate) struct MemoryRegion {
+    state: Mutex<State>,
+}
+
+impl MemoryRegion {
+    pub(crate) fn new() -> Self {
+        Self::from_blocks(Contents::new(), 0)
+    }
+
+    fn from_blocks(blocks: Contents, size_bytes: u64) -> Self {
+        Self {
+            state: Mutex::new(State {
+                blocks,
+                size_bytes,
+                limit_bytes: u64::MAX,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// A copy as a crash would leave it that came while the newest durable write was under way:
+    /// for each of its blocks, whether it arrived. Blocks other than 0 may be garbage instead.
+    pub(crate) fn after_crash(&self, mut arrived: impl FnMut(u64) -> Arrival) -> Self {
+        let state = self.state.lock();
+        let mut blocks = state.blocks.clone();
+        for (offset, contents, former) in &state.newest {
+            match (arrived(*offset), former) {
+                (Arrival::Whole, _) => {}
+                (Arrival::Garbage, _) if *offset > 0 => {
+                    blocks.insert(*offset, vec![0xEE; contents.len()]);
+                }
+                (Arrival::Garbage | Arrival::Lost, Some(former)) => {
+                    blocks.insert(*offset, former.clone());
+                }
+                (Arrival::Garbage | Arrival::Lost, None) => {
+                    blocks.remove(offset);
+                }
+            }
+        }
+        Self::from_blocks(blocks, state.size_bytes)
+    }
+
+    pub(crate) fn writes_count(&self) -> u64 {
+        self.state.lock().writes_count
+    }
+
+    pub(crate) fn written_blocks_count(&self) -> u64 {
+        self.state.lock().written_blocks_count
+    }
+
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.state.lock().fail_reads = fail;
+    }
+
+    /// Lets `good` more durable writes pass and fails the one after, or none.
+    pub(crate) fn fail_write_after(&self, good: Option<u64>) {
+        let mut state = self.state.lock();
+        state.fail_write_at = good.map(|good| state.writes_count + good);
+    }
+
+    pub(crate) fn limit(&self, bytes: u64) {
+        self.state.lock().limit_bytes = bytes;
+    }
+
+    /// The bytes, to tell whether two runs wrote the same.
+    pub(crate) fn contents(&self) -> Contents {
+        self.state.lock().blocks.clone()
+    }
+}
+
+/// What became of a block in flight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Arrival {
+    Whole,
+    Lost,
+    Garbage,
+}
+
+impl Region for MemoryRegion {
+    fn size_bytes(&self) -> u64 {
+        self.state.lock().size_bytes
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), CatalogError> {
+        let mut state = self.state.lock();
+        if bytes > state.limit_bytes {
+            return Err(CatalogError::Full);
+        }
+        // As a group grows a region: in allocation units.
+        state.size_bytes = state.size_bytes.max(bytes.next_multiple_of(1 << 20));
+        Ok(())
+    }
+
+    fn read(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), CatalogError> {
+        let state = self.state.lock();
+        assert!(offset_bytes.is_multiple_of(4096) && out.len().is_multiple_of(4096));
+        assert!(offset_bytes + out.len() as u64 <= state.size_bytes);
+        if state.fail_reads {
+            return Err(CatalogError::Region {
+                operation: "read",
+                detail: "the test says so".to_owned(),
+            });
+        }
+        for (offset, block) in (offset_bytes..).step_by(4096).zip(out.chunks_mut(4096)) {
+            match state.blocks.get(&offset) {
+                Some(contents) => block.copy_from_slice(contents),
+                None => block.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_durably(&self, blocks: &[(u64, &[u8])]) -> Result<(), CatalogError> {
+        let mut state = self.state.lock();
+        if state.fail_write_at == Some(state.writes_count) {
+            return Err(CatalogError::Region {
+                operation: "written",
+                detail: "the test says so".to_owned(),
+            });
+        }
+        state.newest.clear();
+        state.writes_count += 1;
+        state.written_blocks_count += blocks.len() as u64;
+        for (offset, contents) in blocks {
+            assert!(offset.is_multiple_of(4096) && contents.len() == 4096);
+            assert!(offset + 4096 <= state.size_bytes);
+            let former = state.blocks.insert(*offset, contents.to_vec());
+            state.newest.push((*offset, contents.to_vec(), former));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! Edits that are applied and not yet durable, readable at once.
+//!
+//! Two layers: `pending` takes new edits, `committing` is the batch that a commit is writing.
+//! Where a commit fails, its batch goes back under `pending`, so the order is kept. A crash
+//! loses both, which is what the callers were told: nothing is durable before its commit.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::store::Reader;
+use crate::{Edit, Sequence, Table};
+
+/// A key's newest value, `None` where it was removed.
+pub(crate) type Change = Option<Vec<u8>>;
+
+/// The newest change of each key that a run of edits touched.
+#[derive(Debug, Default)]
+pub(crate) struct Layer {
+    tables: [BTreeMap<Vec<u8>, Change>; Table::COUNT],
+    bytes: usize,
+}
+
+impl Layer {
+    /// What a row costs beside its key and value: the tree's share and two allocations.
+    const ROW_OVERHEAD_BYTES: usize = 64;
+
+    fn weight_bytes(key: &[u8], change: &Change) -> usize {
+        Self::ROW_OVERHEAD_BYTES + key.len() + change.as_ref().map_or(0, Vec::len)
+    }
+
+    fn set(&mut self, table: Table, key: Vec<u8>, change: Change) {
+        let key_bytes = key.len();
+        self.bytes += Self::weight_bytes(&key, &change);
+        if let Some(old) = self.tables[table.index()].insert(key, change) {
+            self.bytes -= Self::ROW_OVERHEAD_BYTES + key_bytes + old.as_ref().map_or(0, Vec::len);
+        }
+    }
+
+    /// The change of `key`, if this layer has one.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<&Change> {
+        self.tables[table.index()].get(key)
+    }
+
+    /// Every change of `table` in key order.
+    pub(crate) fn changes(&self, table: Table) -> &BTreeMap<Vec<u8>, Change> {
+        &self.tables[table.index()]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.iter().all(BTreeMap::is_empty)
+    }
+
+    /// Puts the changes of an older layer below this one's.
+    fn put_under(&mut self, older: &Self) {
+        for table in Table::ALL {
+            for (key, change) in older.changes(table) {
+                if self.get(table, key).is_none() {
+                    self.set(table, key.clone(), change.clone());
+                }
+            }
+        }
+    }
+}
+
+/// What a range read needs of the layers: the changes of a window, and where the window ends.
+pub(crate) struct Window {
+    /// Changes in key order.
+    pub(crate) changes: BTreeMap<Vec<u8>, Change>,
+    /// The last key that the window speaks of; `None` where it reaches the end of the range.
+    pub(crate) last_key: Option<Vec<u8>>,
+}
+
+/// Both layers and the committed state below them. They change together, under one lock, so
+/// that no reader sees a batch twice or not at all.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    pending: Layer,
+    committing: Option<Arc<Layer>>,
+    reader: Arc<Reader>,
+    applied: Sequence,
+    committed: Sequence,
+    /// Commits are numbered as they begin; a caller that came before number n began is served
+    /// by n.
+    begun_commits_count: u64,
+    newest_good_commit: u64,
+}
+
+impl Overlay {
+    pub(crate) fn new(reader: Arc<Reader>) -> Self {
+        Self {
+            pending: Layer::default(),
+            committing: None,
+            reader,
+            applied: Sequence(0),
+            committed: Sequence(0),
+            begun_commits_count: 0,
+            newest_good_commit: 0,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, edit: Edit) -> Sequence {
+        for (table, key, change) in edit.changes {
+            self.pending.set(table, key, change);
+        }
+        self.applied.0 += 1;
+        self.applied
+    }
+
+    pub(crate) const fn applied(&self) -> Sequence {
+        self.applied
+    }
+
+    pub(crate) const fn committed(&self) -> Sequence {
+        self.committed
+    }
+
+    pub(crate) const fn begun_commits_count(&self) -> u64 {
+        self.begun_commits_count
+    }
+
+    /// The number of the newest commit that succeeded.
+    pub(crate) const fn newest_good_commit(&self) -> u64 {
+        self.newest_good_commit
+    }
+
+    /// A commit begins; only one at a time does.
+    pub(crate) const fn begin_commit(&mut self) {
+        self.begun_commits_count += 1;
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.pending.bytes + self.committing.as_ref().map_or(0, |layer| layer.bytes)
+    }
+
+    pub(crate) const fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
+    pub(crate) fn set_reader(&mut self, reader: Arc<Reader>) -> Arc<Reader> {
+        std::mem::replace(&mut self.reader, reader)
+    }
+
+    /// The newest change of `key` that is not yet in the committed state.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<&Change> {
+        self.pending.get(table, key).or_else(|| {
+            let committing = self.committing.as_ref()?;
+            committing.get(table, key)
+        })
+    }
+
+    /// Changes from `from` on and before `to`, at most about `most` of each layer.
+    pub(crate) fn window(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: &[u8],
+        most: usize,
+    ) -> Window {
+        let mut changes = BTreeMap::new();
+        let mut last_key: Option<Vec<u8>> = None;
+        let layers = [self.committing.as_deref(), Some(&self.pending)];
+        // The older layer first, so that the newer one's changes replace it.
+        for layer in layers.into_iter().flatten() {
+            let mut rows = layer
+                .changes(table)
+                .range::<[u8], _>((from, Bound::Excluded(to)));
+            for (count, (key, change)) in rows.by_ref().enumerate() {
+                changes.insert(key.clone(), change.clone());
+                if count + 1 == most {
+                    if last_key.as_ref().is_none_or(|last| key < last) {
+                        last_key = Some(key.clone());
+                    }
+                    break;
+                }
+            }
+        }
+        if let Some(last) = &last_key {
+            // A layer that went further than the other must not speak for keys the other left.
+            let mut beyond = changes.split_off(last);
+            if let Some(change) = beyond.remove(last) {
+                changes.insert(last.clone(), change);
+            }
+        }
+        Window { changes, last_key }
+    }
+
+    /// Takes the pending edits as the batch to commit.
+    pub(crate) fn take_batch(&mut self) -> (Arc<Layer>, Sequence) {
+        assert!(self.committing.is_none(), "two commits at one time");
+        let batch = Arc::new(std::mem::take(&mut self.pending));
+        self.committing = Some(Arc::clone(&batch));
+        (batch, self.applied)
+    }
+
+    /// The batch is durable and `reader` shows it. The former reader is returned, to be dropped
+    /// without the lock.
+    pub(crate) fn finish_batch(
+        &mut self,
+        through: Sequence,
+        reader: Option<Arc<Reader>>,
+    ) -> Option<Arc<Reader>> {
+        assert!(self.committing.take().is_some(), "no commit is under way");
+        self.committed = through;
+        self.newest_good_commit = self.begun_commits_count;
+        reader.map(|reader| self.set_reader(reader))
+    }
+
+    /// The commit failed: its batch is pending again, below what was applied meanwhile.
+    pub(crate) fn return_batch(&mut self) {
+        let batch = self.committing.take().expect("a commit is under way");
+        if self.pending.is_empty() {
+            match Arc::try_unwrap(batch) {
+                Ok(layer) => self.pending = layer,
+                Err(shared) => self.pending.put_under(&shared),
+            }
+        } else {
+            self.pending.put_under(&batch);
+        }
+    }
+}

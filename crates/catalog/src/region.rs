@@ -1,0 +1,29 @@
+//! What the catalog stands on: a block-addressed store that the group replicates.
+
+use crate::CatalogError;
+
+/// The block-addressed store that the catalog stands on; the group gives it, replicated over
+/// its disks. Addresses are in bytes, multiples of 4,096; blocks never written read as zeros.
+///
+/// Writes are buffered by the catalog and arrive in one call with the flush that ends them, so
+/// an implementation may send all of them in one batch to all replicas and flush once.
+pub trait Region: Send + Sync + std::fmt::Debug {
+    /// Bytes that can be addressed now.
+    fn size_bytes(&self) -> u64;
+    /// Makes at least `bytes` addressable.
+    ///
+    /// # Errors
+    /// [`CatalogError::Full`] where the group has no room for it.
+    fn grow(&self, bytes: u64) -> Result<(), CatalogError>;
+    /// Fills `out` from a copy whose checksum is right; a damaged copy is repaired from another.
+    ///
+    /// # Errors
+    /// [`CatalogError::Region`] where no copy is good.
+    fn read(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), CatalogError>;
+    /// Writes whole 4 KiB blocks (offset, contents) to every replica and makes them durable.
+    /// After a crash any subset of them may be there; blocks not named keep their contents.
+    ///
+    /// # Errors
+    /// [`CatalogError::Region`] where no replica took the write.
+    fn write_durably(&self, blocks: &[(u64, &[u8])]) -> Result<(), CatalogError>;
+}

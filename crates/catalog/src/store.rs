@@ -1,0 +1,147 @@
+//! The committed state: `redb` over the region, one transaction a commit.
+//!
+//! After an I/O error `redb` refuses everything; the store is then opened anew over the same
+//! region, which is what a crash and a restart would do.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
+
+use crate::backend::{Backend, Buffer};
+use crate::overlay::Layer;
+use crate::{CatalogError, Region, Table};
+
+type OpenTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// The state as of one commit. It stays readable while later commits are written; its pages are
+/// reused only after it is dropped.
+pub(crate) struct Reader {
+    transaction: ReadTransaction,
+    tables: [OnceLock<OpenTable>; Table::COUNT],
+}
+
+impl Reader {
+    /// The table, opened at its first use: a commit renews the reader, and most are not asked
+    /// for every table before the next one.
+    pub(crate) fn table(&self, table: Table) -> Result<&OpenTable, CatalogError> {
+        let place = &self.tables[table.index()];
+        if let Some(open) = place.get() {
+            return Ok(open);
+        }
+        let open = self
+            .transaction
+            .open_table(table.definition())
+            .map_err(CatalogError::from_library)?;
+        Ok(place.get_or_init(|| open))
+    }
+
+    /// The committed value of `key`.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, CatalogError> {
+        let found =
+            ReadableTable::get(self.table(table)?, key).map_err(CatalogError::from_library)?;
+        Ok(found.map(|value| value.value().to_vec()))
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// An open database.
+pub(crate) struct Store {
+    database: Database,
+    buffer: Arc<Buffer>,
+}
+
+impl Store {
+    /// An empty database with every table made.
+    pub(crate) fn create(
+        region: Arc<dyn Region>,
+        cache_bytes: usize,
+    ) -> Result<Self, CatalogError> {
+        let store = Self::over(Buffer::create(region)?, cache_bytes)?;
+        store.write(&Layer::default())?;
+        Ok(store)
+    }
+
+    /// The database that the region holds, as of its last commit.
+    pub(crate) fn open(region: Arc<dyn Region>, cache_bytes: usize) -> Result<Self, CatalogError> {
+        let store = Self::over(Buffer::open(region), cache_bytes)?;
+        let reader = store.reader()?;
+        for table in Table::ALL {
+            reader.table(table)?;
+        }
+        Ok(store)
+    }
+
+    fn over(buffer: Arc<Buffer>, cache_bytes: usize) -> Result<Self, CatalogError> {
+        let database = Database::builder()
+            .set_cache_size(cache_bytes)
+            .create_with_backend(Backend(Arc::clone(&buffer)))
+            .map_err(CatalogError::from_library)?;
+        Ok(Self { database, buffer })
+    }
+
+    /// The state as of the last commit.
+    pub(crate) fn reader(&self) -> Result<Arc<Reader>, CatalogError> {
+        let transaction = self
+            .database
+            .begin_read()
+            .map_err(CatalogError::from_library)?;
+        Ok(Arc::new(Reader {
+            transaction,
+            tables: Default::default(),
+        }))
+    }
+
+    /// Writes the batch in one transaction. Two phases: the pages are durable before the header
+    /// names them, so a crash finds the last commit's pages as they were, whatever became of
+    /// the blocks in flight. The allocator's state is saved along, so that opening after a
+    /// crash walks no tree.
+    pub(crate) fn write(&self, batch: &Layer) -> Result<(), CatalogError> {
+        let mut transaction = self
+            .database
+            .begin_write()
+            .map_err(CatalogError::from_library)?;
+        transaction.set_two_phase_commit(true);
+        transaction.set_quick_repair(true);
+        let creating = batch.is_empty();
+        for table in Table::ALL {
+            let changes = batch.changes(table);
+            if changes.is_empty() && !creating {
+                continue;
+            }
+            let mut open = transaction
+                .open_table(table.definition())
+                .map_err(CatalogError::from_library)?;
+            for (key, change) in changes {
+                match change {
+                    Some(value) => open.insert(key.as_slice(), value.as_slice()),
+                    None => open.remove(key.as_slice()),
+                }
+                .map_err(CatalogError::from_library)?;
+            }
+        }
+        transaction.commit().map_err(CatalogError::from_library)
+    }
+
+    /// Leaves the region as a clean shutdown does.
+    pub(crate) fn close(self) {
+        drop(self.database);
+        self.buffer.detach();
+    }
+
+    /// Leaves the region as it is.
+    pub(crate) fn abandon(self) {
+        self.buffer.detach();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}

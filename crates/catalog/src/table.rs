@@ -1,0 +1,90 @@
+//! The tables and their keys. Keys are big-endian, so that a range is in the order of the numbers.
+
+use redb::TableDefinition;
+use spindle_base::FileId;
+
+/// The tables of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// Group-wide values by name: next file id, profile, templates, attributes.
+    Attribute,
+    /// Disk number (u16) to the disk's record.
+    Disk,
+    /// File id (u64) to the POSIX inode record.
+    Inode,
+    /// Directory id (u64), then the name's bytes, to the entry's record (file id, kind).
+    Name,
+    /// File id (u64), then the attribute's name, to its value.
+    ExtendedAttribute,
+    /// File id (u64) to the file's layout record (redundancy, striping, extents).
+    File,
+    /// File id (u64), row (u32) to 128 packed extents.
+    Extent,
+    /// File id (u64), region (u32) to the dirty-region record.
+    DirtyRegion,
+    /// File id (u64): files that are open but have no name, removed at the next mount.
+    Orphan,
+    /// Job number (u64) to a long operation's record.
+    Job,
+}
+
+/// How the library sees every table: bytes to bytes.
+pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+impl Table {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 10;
+
+    /// Every table, in the order of [`Table::index`].
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Attribute,
+        Self::Disk,
+        Self::Inode,
+        Self::Name,
+        Self::ExtendedAttribute,
+        Self::File,
+        Self::Extent,
+        Self::DirtyRegion,
+        Self::Orphan,
+        Self::Job,
+    ];
+
+    /// Its place in an array of all tables.
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name inside `redb`, part of the on-disk format: never to be changed.
+    pub(crate) const fn definition(self) -> Definition {
+        TableDefinition::new(match self {
+            Self::Attribute => "attribute",
+            Self::Disk => "disk",
+            Self::Inode => "inode",
+            Self::Name => "name",
+            Self::ExtendedAttribute => "extended_attribute",
+            Self::File => "file",
+            Self::Extent => "extent",
+            Self::DirtyRegion => "dirty_region",
+            Self::Orphan => "orphan",
+            Self::Job => "job",
+        })
+    }
+}
+
+/// The key of a file in the tables keyed by file id alone.
+#[must_use]
+pub fn file_key(id: FileId) -> Vec<u8> {
+    id.0.to_be_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn every_table_stands_at_its_own_index() {
+        for (index, table) in Table::ALL.into_iter().enumerate() {
+            assert_eq!(table.index(), index);
+        }
+    }
+}
