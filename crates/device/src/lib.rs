@@ -8,10 +8,14 @@
 //! them whole or torn at any 512-byte boundary. No idea of groups or extents lives here.
 
 mod buffer;
+mod random;
 mod request;
+mod simulated;
 
 pub use buffer::AlignedBuffer;
+pub use random::SeededRandom;
 pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
+pub use simulated::{FaultyOperation, SimulatedCounts, SimulatedDisks};
 
 /// A set of opened disks. Slots are given at opening and stay until the process ends.
 pub trait Disks: Send + Sync + std::fmt::Debug {
@@ -30,4 +34,22 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
 
     /// Requests under way on `slot`, so that a read can go to the least busy copy.
     fn in_flight_count(&self, slot: DiskSlot) -> u32;
+}
+
+impl<D: Disks + ?Sized> Disks for std::sync::Arc<D> {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        (**self).run(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        (**self).size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        (**self).path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        (**self).in_flight_count(slot)
+    }
 }

@@ -1,5 +1,7 @@
 //! One request to one disk, and its answer.
 
+use spindle_base::BLOCK_SIZE_BYTES;
+
 /// Which of the opened disks; an index that only the set that gave it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DiskSlot(pub u16);
@@ -40,6 +42,52 @@ impl<'a> Request<'a> {
             work,
             result: Ok(()),
         }
+    }
+
+    /// The bytes to be read or written; 0 for a flush.
+    #[must_use]
+    pub const fn length_bytes(&self) -> usize {
+        match &self.work {
+            Work::Read(memory) => memory.len(),
+            Work::Write(memory) | Work::WriteDurable(memory) => memory.len(),
+            Work::Flush => 0,
+        }
+    }
+
+    /// What a person calls the work: `read`, `write` or `flush`.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        match &self.work {
+            Work::Read(_) => "read",
+            Work::Write(_) | Work::WriteDurable(_) => "write",
+            Work::Flush => "flush",
+        }
+    }
+
+    /// Whether a disk of `size_bytes` can do this: whole blocks that lie on it.
+    pub(crate) fn is_within(&self, size_bytes: u64) -> bool {
+        if matches!(self.work, Work::Flush) {
+            return true;
+        }
+        let length_bytes = self.length_bytes() as u64;
+        (self.offset_bytes | length_bytes).is_multiple_of(BLOCK_SIZE_BYTES)
+            && self
+                .offset_bytes
+                .checked_add(length_bytes)
+                .is_some_and(|end| end <= size_bytes)
+    }
+
+    /// Puts a failure into the answer.
+    #[cold]
+    pub(crate) fn fail(&mut self, path: &str, kind: DeviceErrorKind, errno: Option<i32>) {
+        self.result = Err(DeviceError {
+            path: path.to_owned(),
+            operation: self.operation(),
+            offset_bytes: self.offset_bytes,
+            length_bytes: self.length_bytes(),
+            kind,
+            errno,
+        });
     }
 }
 

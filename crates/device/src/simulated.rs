@@ -1,0 +1,521 @@
+//! Simulated disks: in memory, with every fault that real ones have, all from one seed.
+//!
+//! # The fault model
+//! - **A power cut** ([`SimulatedDisks::crash`], [`SimulatedDisks::power_fails_after`]) meets all
+//!   disks at once. Each write that no later flush of the same disk covered is kept, lost or
+//!   torn at 512-byte borders (a beginning, an end, or any sectors), independently and in any
+//!   order; one cut in six keeps all of a disk's, one in six loses all. What a flush or a durable write
+//!   was answered for is never touched. The requests of the batch that the cut interrupts take
+//!   place in a random order: some were answered, of the others any may have reached its disk.
+//!   From then on everything answers [`DeviceErrorKind::PowerLost`] until
+//!   [`SimulatedDisks::restart`].
+//! - **A flush** covers exactly the writes that were answered before its batch began; writes of
+//!   the same batch stay unsynced. A durable write covers its own bytes only.
+//! - **A disk vanishes** with its power: its own unsynced writes meet the fates above, and all
+//!   its requests answer [`DeviceErrorKind::Gone`] until it returns with what survived.
+//! - **A failed read** leaves rubbish in the memory. **A failed write** has reached the disk not
+//!   at all, whole or in part. **A failed flush** makes nothing durable.
+//! - **Flipped bits** are silent and meet what is durable and what is not yet.
+//! - What is not modelled: sectors torn inside, and a disk that answers a flush and lies.
+//!
+//! The same seed, sizes and calls give the same answers and the same bytes. Requests are served
+//! batch after batch, whole; the order inside a batch is random. No call waits.
+
+mod disk;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+pub use disk::FaultyOperation;
+use disk::{Fault, SimulatedDisk};
+use pages::{PAGE_BYTES, index_of};
+
+use crate::Disks;
+use crate::random::SeededRandom;
+use crate::request::{DeviceErrorKind, DiskSlot, Request, Work};
+
+/// ENODEV: what Linux says of a disk that was pulled.
+const GONE_ERRNO: i32 = 19;
+/// EIO: what Linux says of a block that cannot be read.
+const MEDIUM_ERRNO: i32 = 5;
+
+/// Disks in memory whose faults are switched by calls and decided by a seed.
+#[derive(Debug)]
+pub struct SimulatedDisks {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    disks: Vec<SimulatedDisk>,
+    random: SeededRandom,
+    powered: bool,
+    /// The number of the request at which power fails.
+    fails_at_request: Option<u64>,
+    counts: SimulatedCounts,
+    /// Reused from batch to batch: the order of the requests.
+    order: Vec<usize>,
+    /// Reused from batch to batch: each disk's unsynced writes when the batch began.
+    unsynced_before: Vec<usize>,
+}
+
+/// What the disks have been asked since they were made, requests after a power cut left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SimulatedCounts {
+    /// Requests of all kinds: the number that [`SimulatedDisks::power_fails_after`] counts on.
+    pub requests: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes, durable ones too.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+impl SimulatedDisks {
+    /// Disks of zeros of these sizes, in slots from 0 on.
+    ///
+    /// # Panics
+    /// Where a size is no multiple of 4,096.
+    #[must_use]
+    pub fn new(seed: u64, sizes_bytes: &[u64]) -> Self {
+        let disks = Self {
+            state: Mutex::new(State {
+                disks: Vec::with_capacity(sizes_bytes.len()),
+                random: SeededRandom::new(seed),
+                powered: true,
+                fails_at_request: None,
+                counts: SimulatedCounts::default(),
+                order: Vec::new(),
+                unsynced_before: Vec::new(),
+            }),
+        };
+        for &size_bytes in sizes_bytes {
+            disks.attach(size_bytes);
+        }
+        disks
+    }
+
+    /// Adds a disk of zeros.
+    ///
+    /// # Panics
+    /// Where the size is no multiple of 4,096 or 65,535 disks are there.
+    pub fn attach(&self, size_bytes: u64) -> DiskSlot {
+        assert!(
+            size_bytes.is_multiple_of(PAGE_BYTES as u64),
+            "a simulated disk has whole blocks"
+        );
+        let mut state = self.state.lock();
+        let slot = u16::try_from(state.disks.len()).expect("slots have 16 bits");
+        state.disks.push(SimulatedDisk::zeroed(size_bytes));
+        DiskSlot(slot)
+    }
+
+    /// A copy of all disks with all that is unsynced and every fault set, which goes its own way
+    /// from here with the randomness of `seed`. Pages are shared until written.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Self {
+        let mut state = self.state.lock().clone();
+        state.random = SeededRandom::new(seed);
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Cuts the power now: see the fault model. Without power already, nothing happens.
+    pub fn crash(&self) {
+        self.state.lock().crash();
+    }
+
+    /// Cuts the power at the `requests`-th request from now; 1 is the very next one.
+    ///
+    /// # Panics
+    /// Where `requests` is 0; that is [`SimulatedDisks::crash`].
+    pub fn power_fails_after(&self, requests: u64) {
+        assert!(requests > 0, "the first request that can fail is the next");
+        let mut state = self.state.lock();
+        state.fails_at_request = Some(state.counts.requests + requests);
+    }
+
+    /// Takes back a power cut that has not come yet.
+    pub fn power_stays(&self) {
+        self.state.lock().fails_at_request = None;
+    }
+
+    /// Power is back; the disks have what survived. Vanished disks stay away, faults stay set.
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        state.powered = true;
+        state.fails_at_request = None;
+    }
+
+    /// Whether there is power.
+    #[must_use]
+    pub fn is_powered(&self) -> bool {
+        self.state.lock().powered
+    }
+
+    /// Takes the disk away, with its power.
+    pub fn vanish(&self, slot: DiskSlot) {
+        self.state.lock().vanish(usize::from(slot.0));
+    }
+
+    /// Takes the disk away at the `requests`-th request to it from now; 1 is the very next one.
+    ///
+    /// # Panics
+    /// Where `requests` is 0; that is [`SimulatedDisks::vanish`].
+    pub fn vanish_after(&self, slot: DiskSlot, requests: u64) {
+        assert!(
+            requests > 0,
+            "the first request that can be refused is the next"
+        );
+        self.with_disk(slot, |disk| disk.vanishes_after = Some(requests));
+    }
+
+    /// Brings a vanished disk back with the bytes that survived.
+    pub fn bring_back(&self, slot: DiskSlot) {
+        self.with_disk(slot, |disk| {
+            disk.vanished = false;
+            disk.vanishes_after = None;
+        });
+    }
+
+    /// Whether the disk has vanished.
+    #[must_use]
+    pub fn is_vanished(&self, slot: DiskSlot) -> bool {
+        self.with_disk(slot, |disk| disk.vanished)
+    }
+
+    /// Lets the next `count` reads that touch the range fail as a bad block does; `u64::MAX` is
+    /// for good.
+    pub fn fail_reads(&self, slot: DiskSlot, range: Range<u64>, count: u64) {
+        self.fail(
+            slot,
+            FaultyOperation::Read,
+            range,
+            count,
+            DeviceErrorKind::Medium,
+        );
+    }
+
+    /// Lets the next `count` writes that touch the range fail as a bad block does.
+    pub fn fail_writes(&self, slot: DiskSlot, range: Range<u64>, count: u64) {
+        self.fail(
+            slot,
+            FaultyOperation::Write,
+            range,
+            count,
+            DeviceErrorKind::Medium,
+        );
+    }
+
+    /// Lets the next `count` flushes fail.
+    pub fn fail_flushes(&self, slot: DiskSlot, count: u64) {
+        self.fail(
+            slot,
+            FaultyOperation::Flush,
+            0..u64::MAX,
+            count,
+            DeviceErrorKind::Medium,
+        );
+    }
+
+    /// Lets the next `count` such requests that touch the range fail with `kind`.
+    pub fn fail(
+        &self,
+        slot: DiskSlot,
+        operation: FaultyOperation,
+        range: Range<u64>,
+        count: u64,
+        kind: DeviceErrorKind,
+    ) {
+        if count > 0 {
+            self.with_disk(slot, |disk| {
+                disk.faults.push(Fault {
+                    operation,
+                    range,
+                    requests_left: count,
+                    kind,
+                });
+            });
+        }
+    }
+
+    /// Forgets the failures set on the disk that have not come yet.
+    pub fn clear_faults(&self, slot: DiskSlot) {
+        self.with_disk(slot, |disk| {
+            disk.faults.clear();
+            disk.vanishes_after = None;
+        });
+    }
+
+    /// Flips `count` random bits of the range, silently.
+    ///
+    /// # Panics
+    /// Where the range is empty or beyond the disk.
+    pub fn flip_bits(&self, slot: DiskSlot, range: Range<u64>, count: u64) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let disk = &mut state.disks[usize::from(slot.0)];
+        assert!(
+            range.start < range.end && range.end <= disk.size_bytes,
+            "bits to flip lie on the disk"
+        );
+        for _ in 0..count {
+            let byte = range.start + state.random.below(range.end - range.start);
+            let bit = state.random.below(8);
+            let within = index_of(byte % PAGE_BYTES as u64);
+            disk.corrupt_page(byte / PAGE_BYTES as u64, |bytes| bytes[within] ^= 1 << bit);
+        }
+    }
+
+    /// Puts these bytes on the disk, silently and durably, at any offset.
+    ///
+    /// # Panics
+    /// Where they lie beyond the disk's end.
+    pub fn overwrite(&self, slot: DiskSlot, offset_bytes: u64, bytes: &[u8]) {
+        self.with_disk(slot, |disk| {
+            assert!(
+                offset_bytes + bytes.len() as u64 <= disk.size_bytes,
+                "bytes to put lie on the disk"
+            );
+            let mut position = 0;
+            while position < bytes.len() {
+                let at = offset_bytes + position as u64;
+                let within = index_of(at % PAGE_BYTES as u64);
+                let length = (PAGE_BYTES - within).min(bytes.len() - position);
+                let piece = &bytes[position..position + length];
+                disk.corrupt_page(at / PAGE_BYTES as u64, |page| {
+                    page[within..within + length].copy_from_slice(piece);
+                });
+                position += length;
+            }
+        });
+    }
+
+    /// What a read would see now, with power and the disk there or not, at any offset.
+    ///
+    /// # Panics
+    /// Where the range goes beyond the disk's end.
+    #[must_use]
+    pub fn bytes(&self, slot: DiskSlot, offset_bytes: u64, length_bytes: usize) -> Vec<u8> {
+        self.copy_out(slot, offset_bytes, length_bytes, SimulatedDisk::read)
+    }
+
+    /// What a power cut now leaves if it loses every unsynced write.
+    ///
+    /// # Panics
+    /// Where the range goes beyond the disk's end.
+    #[must_use]
+    pub fn durable_bytes(&self, slot: DiskSlot, offset_bytes: u64, length_bytes: usize) -> Vec<u8> {
+        self.copy_out(
+            slot,
+            offset_bytes,
+            length_bytes,
+            SimulatedDisk::read_durable,
+        )
+    }
+
+    /// How many writes of the disk no flush has covered yet.
+    #[must_use]
+    pub fn unsynced_count(&self, slot: DiskSlot) -> usize {
+        self.with_disk(slot, |disk| disk.unsynced_count())
+    }
+
+    /// What the disks have been asked so far.
+    #[must_use]
+    pub fn counts(&self) -> SimulatedCounts {
+        self.state.lock().counts
+    }
+
+    /// How many disks there are.
+    #[must_use]
+    pub fn disk_count(&self) -> usize {
+        self.state.lock().disks.len()
+    }
+
+    fn with_disk<T>(&self, slot: DiskSlot, action: impl FnOnce(&mut SimulatedDisk) -> T) -> T {
+        action(&mut self.state.lock().disks[usize::from(slot.0)])
+    }
+
+    fn copy_out(
+        &self,
+        slot: DiskSlot,
+        offset_bytes: u64,
+        length_bytes: usize,
+        read: impl Fn(&SimulatedDisk, u64, &mut [u8]),
+    ) -> Vec<u8> {
+        let page_bytes = PAGE_BYTES as u64;
+        let start = offset_bytes - offset_bytes % page_bytes;
+        let end = (offset_bytes + length_bytes as u64).next_multiple_of(page_bytes);
+        let mut memory = vec![0; index_of(end - start)];
+        self.with_disk(slot, |disk| {
+            assert!(end <= disk.size_bytes, "bytes to look at lie on the disk");
+            read(disk, start, &mut memory);
+        });
+        let skipped = index_of(offset_bytes - start);
+        memory.drain(..skipped);
+        memory.truncate(length_bytes);
+        memory
+    }
+}
+
+impl State {
+    fn run(&mut self, batch: &mut [Request<'_>]) {
+        if !self.powered {
+            for request in batch {
+                request.fail(
+                    &path_of(request.slot.0.into()),
+                    DeviceErrorKind::PowerLost,
+                    None,
+                );
+            }
+            return;
+        }
+        self.unsynced_before.clear();
+        let counts = self.disks.iter().map(SimulatedDisk::unsynced_count);
+        self.unsynced_before.extend(counts);
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(0..batch.len());
+        self.random.shuffle(&mut order);
+        let mut power_lost = false;
+        for &index in &order {
+            let request = &mut batch[index];
+            if !power_lost {
+                self.counts.requests += 1;
+                power_lost = self.fails_at_request == Some(self.counts.requests);
+            }
+            if power_lost {
+                self.interrupt(request);
+            } else {
+                self.serve(request);
+            }
+        }
+        self.order = order;
+        if power_lost {
+            self.crash();
+        }
+    }
+
+    /// A request that the power cut met: it may or may not have reached its disk.
+    fn interrupt(&mut self, request: &mut Request<'_>) {
+        let position = usize::from(request.slot.0);
+        let disk = &mut self.disks[position];
+        let reaches = !disk.vanished && request.is_within(disk.size_bytes);
+        match &request.work {
+            Work::Write(bytes) | Work::WriteDurable(bytes)
+                if reaches && !bytes.is_empty() && self.random.chance(1, 2) =>
+            {
+                disk.write(request.offset_bytes, bytes);
+            }
+            _ => {}
+        }
+        request.fail(&path_of(position), DeviceErrorKind::PowerLost, None);
+    }
+
+    fn serve(&mut self, request: &mut Request<'_>) {
+        match request.work {
+            Work::Read(_) => self.counts.reads += 1,
+            Work::Write(_) | Work::WriteDurable(_) => self.counts.writes += 1,
+            Work::Flush => self.counts.flushes += 1,
+        }
+        let position = usize::from(request.slot.0);
+        if let Some(left) = &mut self.disks[position].vanishes_after {
+            *left -= 1;
+            if *left == 0 {
+                self.vanish(position);
+            }
+        }
+        let disk = &mut self.disks[position];
+        if disk.vanished {
+            return request.fail(&path_of(position), DeviceErrorKind::Gone, Some(GONE_ERRNO));
+        }
+        if !request.is_within(disk.size_bytes) {
+            return request.fail(&path_of(position), DeviceErrorKind::Misaligned, None);
+        }
+        let length_bytes = request.length_bytes() as u64;
+        if length_bytes == 0 && !matches!(request.work, Work::Flush) {
+            request.result = Ok(());
+            return;
+        }
+        let range = request.offset_bytes..request.offset_bytes + length_bytes;
+        if let Some(kind) = disk.take_fault(&request.work, &range) {
+            match &mut request.work {
+                Work::Read(memory) => fill_with_rubbish(memory, &mut self.random),
+                Work::Write(bytes) | Work::WriteDurable(bytes) => {
+                    disk.write_in_part(request.offset_bytes, bytes, &mut self.random);
+                }
+                Work::Flush => {}
+            }
+            let errno = (kind == DeviceErrorKind::Medium).then_some(MEDIUM_ERRNO);
+            return request.fail(&path_of(position), kind, errno);
+        }
+        match &mut request.work {
+            Work::Read(memory) => disk.read(request.offset_bytes, memory),
+            Work::Write(bytes) => disk.write(request.offset_bytes, bytes),
+            Work::WriteDurable(bytes) => disk.write_durable(request.offset_bytes, bytes),
+            Work::Flush => {
+                let covered = std::mem::take(&mut self.unsynced_before[position]);
+                disk.flush(covered);
+            }
+        }
+        request.result = Ok(());
+    }
+
+    fn vanish(&mut self, position: usize) {
+        let disk = &mut self.disks[position];
+        disk.vanishes_after = None;
+        if !disk.vanished {
+            disk.vanished = true;
+            disk.lose_power(&mut self.random);
+        }
+    }
+
+    fn crash(&mut self) {
+        self.fails_at_request = None;
+        if self.powered {
+            self.powered = false;
+            for disk in &mut self.disks {
+                disk.lose_power(&mut self.random);
+            }
+        }
+    }
+}
+
+fn fill_with_rubbish(memory: &mut [u8], random: &mut SeededRandom) {
+    for piece in memory.chunks_mut(8) {
+        let bits = random.next_u64().to_le_bytes();
+        piece.copy_from_slice(&bits[..piece.len()]);
+    }
+}
+
+fn path_of(position: usize) -> String {
+    format!("simulated-{position}")
+}
+
+impl Disks for SimulatedDisks {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        self.state.lock().run(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.with_disk(slot, |disk| disk.size_bytes)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        path_of(slot.0.into())
+    }
+
+    /// Nothing is ever under way between two calls; a small number that changes from request to
+    /// request stands in, so that every copy gets its turn to be read.
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        let requests = self.state.lock().counts.requests;
+        let mut mixed = SeededRandom::new(requests << 16 | u64::from(slot.0));
+        u32::try_from(mixed.below(4)).expect("below four")
+    }
+}

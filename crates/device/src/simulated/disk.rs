@@ -1,0 +1,271 @@
+//! One simulated disk: what reads see, what a power cut leaves, and the faults set on it.
+//!
+//! Invariants: `pages` is what a read sees. For every page that an unsynced write touches,
+//! `durable_before` holds the bytes that stay if all of those writes are lost; so a flush only
+//! forgets, and a power cut puts back and then lets some of the writes happen again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::pages::{PAGE_BYTES, Page, PageMap, SECTORS_PER_PAGE, mixed, page_of};
+use crate::random::SeededRandom;
+use crate::request::{DeviceErrorKind, Work};
+
+/// Which requests a set fault meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultyOperation {
+    /// Reads that touch the range.
+    Read,
+    /// Writes that touch the range, durable ones too.
+    Write,
+    /// Flushes; the range does not matter.
+    Flush,
+}
+
+/// A failure that waits for its request.
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    pub(super) operation: FaultyOperation,
+    pub(super) range: Range<u64>,
+    pub(super) requests_left: u64,
+    pub(super) kind: DeviceErrorKind,
+}
+
+#[derive(Debug, Clone)]
+struct UnsyncedWrite {
+    first_page: u64,
+    /// None: a later durable write has taken this page's place, so it can never come back.
+    pages: Vec<Option<Page>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct SimulatedDisk {
+    pub(super) size_bytes: u64,
+    pub(super) vanished: bool,
+    /// Requests to this disk until it vanishes.
+    pub(super) vanishes_after: Option<u64>,
+    pub(super) faults: Vec<Fault>,
+    pages: PageMap,
+    durable_before: BTreeMap<u64, Page>,
+    unsynced: Vec<UnsyncedWrite>,
+}
+
+impl SimulatedDisk {
+    pub(super) fn zeroed(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            vanished: false,
+            vanishes_after: None,
+            faults: Vec::new(),
+            pages: PageMap::zeroed(size_bytes),
+            durable_before: BTreeMap::new(),
+            unsynced: Vec::new(),
+        }
+    }
+
+    pub(super) fn read(&self, offset_bytes: u64, memory: &mut [u8]) {
+        self.pages.read(offset_bytes / PAGE_BYTES as u64, memory);
+    }
+
+    /// What would be read after a power cut that loses every unsynced write.
+    pub(super) fn read_durable(&self, offset_bytes: u64, memory: &mut [u8]) {
+        self.read(offset_bytes, memory);
+        let first_page = offset_bytes / PAGE_BYTES as u64;
+        for (page, target) in (first_page..).zip(memory.chunks_exact_mut(PAGE_BYTES)) {
+            match self.durable_before.get(&page) {
+                Some(Some(bytes)) => target.copy_from_slice(&bytes[..]),
+                Some(None) => target.fill(0),
+                None => {}
+            }
+        }
+    }
+
+    /// Writes that a power cut may keep, lose or tear.
+    pub(super) fn write(&mut self, offset_bytes: u64, memory: &[u8]) {
+        let first_page = offset_bytes / PAGE_BYTES as u64;
+        let mut pages = Vec::with_capacity(memory.len() / PAGE_BYTES);
+        for (page, bytes) in (first_page..).zip(memory.chunks_exact(PAGE_BYTES)) {
+            let bytes = page_of(bytes);
+            let before = self.pages.replace(page, bytes.clone());
+            self.durable_before.entry(page).or_insert(before);
+            pages.push(Some(bytes));
+        }
+        self.unsynced.push(UnsyncedWrite { first_page, pages });
+    }
+
+    /// Writes durably: older unsynced bytes of the same pages can no longer come back.
+    pub(super) fn write_durable(&mut self, offset_bytes: u64, memory: &[u8]) {
+        let first_page = offset_bytes / PAGE_BYTES as u64;
+        let end_page = first_page + (memory.len() / PAGE_BYTES) as u64;
+        for (page, bytes) in (first_page..).zip(memory.chunks_exact(PAGE_BYTES)) {
+            self.pages.replace(page, page_of(bytes));
+            self.durable_before.remove(&page);
+        }
+        for older in &mut self.unsynced {
+            for (page, bytes) in (older.first_page..).zip(&mut older.pages) {
+                if (first_page..end_page).contains(&page) {
+                    *bytes = None;
+                }
+            }
+        }
+    }
+
+    /// A write that failed: none, all or some of its sectors have reached the disk's memory.
+    pub(super) fn write_in_part(
+        &mut self,
+        offset_bytes: u64,
+        memory: &[u8],
+        random: &mut SeededRandom,
+    ) {
+        let first_page = offset_bytes / PAGE_BYTES as u64;
+        let fate = Fate::mixed(memory.len() / PAGE_BYTES, random);
+        let mut merged = Vec::with_capacity(memory.len());
+        for (index, bytes) in memory.chunks_exact(PAGE_BYTES).enumerate() {
+            let old = self.pages.get(first_page + index as u64);
+            let page = fate.page(index, old, &page_of(bytes), random);
+            match page {
+                Some(bytes) => merged.extend_from_slice(&bytes[..]),
+                None => merged.extend_from_slice(&[0; PAGE_BYTES]),
+            }
+        }
+        self.write(offset_bytes, &merged);
+    }
+
+    /// How many writes no flush has covered yet.
+    pub(super) fn unsynced_count(&self) -> usize {
+        self.unsynced.len()
+    }
+
+    /// Makes the oldest `count` of the unsynced writes durable.
+    pub(super) fn flush(&mut self, count: usize) {
+        if count == self.unsynced.len() {
+            self.unsynced.clear();
+            self.durable_before.clear();
+            return;
+        }
+        for write in self.unsynced.drain(..count) {
+            for (page, bytes) in (write.first_page..).zip(write.pages) {
+                if let Some(bytes) = bytes {
+                    self.durable_before.insert(page, bytes);
+                }
+            }
+        }
+    }
+
+    /// The disk loses its power: each unsynced write is kept, lost or torn, in any order.
+    ///
+    /// One time in three the whole disk has luck or bad luck, since many bugs need all or
+    /// nothing, which independent fates hardly ever give.
+    pub(super) fn lose_power(&mut self, random: &mut SeededRandom) {
+        let mut unsynced = std::mem::take(&mut self.unsynced);
+        if unsynced.is_empty() {
+            self.durable_before.clear();
+            return;
+        }
+        for (page, bytes) in std::mem::take(&mut self.durable_before) {
+            self.pages.replace(page, bytes);
+        }
+        let mood = random.below(6);
+        if mood == 0 {
+            return;
+        }
+        if mood > 1 {
+            random.shuffle(&mut unsynced);
+        }
+        for write in unsynced {
+            let fate = if mood == 1 {
+                Fate::Kept
+            } else {
+                Fate::mixed(write.pages.len(), random)
+            };
+            for (index, bytes) in write.pages.into_iter().enumerate() {
+                let Some(bytes) = bytes else { continue };
+                let page = write.first_page + index as u64;
+                let survivor = fate.page(index, self.pages.get(page), &bytes, random);
+                self.pages.replace(page, survivor);
+            }
+        }
+    }
+
+    /// The first set fault that this work meets; it is used up by one request.
+    pub(super) fn take_fault(
+        &mut self,
+        work: &Work<'_>,
+        range: &Range<u64>,
+    ) -> Option<DeviceErrorKind> {
+        let operation = match work {
+            Work::Read(_) => FaultyOperation::Read,
+            Work::Write(_) | Work::WriteDurable(_) => FaultyOperation::Write,
+            Work::Flush => FaultyOperation::Flush,
+        };
+        let position = self.faults.iter().position(|fault| {
+            fault.operation == operation
+                && (operation == FaultyOperation::Flush
+                    || (fault.range.start < range.end && range.start < fault.range.end))
+        })?;
+        let fault = &mut self.faults[position];
+        let kind = fault.kind;
+        fault.requests_left -= 1;
+        if fault.requests_left == 0 {
+            self.faults.remove(position);
+        }
+        Some(kind)
+    }
+
+    /// Changes `change(old bytes)` of one page in every place that holds it.
+    pub(super) fn corrupt_page(&mut self, page: u64, change: impl Fn(&mut [u8; PAGE_BYTES])) {
+        let changed = |bytes: &Page| {
+            let mut bytes = bytes.as_deref().map_or([0; PAGE_BYTES], |bytes| *bytes);
+            change(&mut bytes);
+            page_of(&bytes)
+        };
+        let current = changed(self.pages.get(page));
+        self.pages.replace(page, current);
+        if let Some(bytes) = self.durable_before.get_mut(&page) {
+            *bytes = changed(bytes);
+        }
+        for write in &mut self.unsynced {
+            for (number, bytes) in (write.first_page..).zip(&mut write.pages) {
+                if let (true, Some(bytes)) = (number == page, bytes) {
+                    *bytes = changed(bytes);
+                }
+            }
+        }
+    }
+}
+
+/// What a power cut does to one write.
+#[derive(Debug, Clone)]
+enum Fate {
+    Kept,
+    Lost,
+    /// Only these sectors, counted from the start of the write, arrived.
+    TornTo(Range<usize>),
+    /// Each sector arrived or did not.
+    Scattered,
+}
+
+impl Fate {
+    fn mixed(page_count: usize, random: &mut SeededRandom) -> Self {
+        let sector_count = page_count * SECTORS_PER_PAGE;
+        match random.below(8) {
+            0..=2 => Self::Kept,
+            3..=4 => Self::Lost,
+            5 => Self::TornTo(0..1 + random.index(sector_count - 1)),
+            6 => Self::TornTo(1 + random.index(sector_count - 1)..sector_count),
+            _ => Self::Scattered,
+        }
+    }
+
+    /// What is in page number `index` of the write afterwards.
+    fn page(&self, index: usize, old: &Page, new: &Page, random: &mut SeededRandom) -> Page {
+        match self {
+            Self::Kept => new.clone(),
+            Self::Lost => old.clone(),
+            Self::TornTo(sectors) => mixed(old, new, |sector| {
+                sectors.contains(&(index * SECTORS_PER_PAGE + sector))
+            }),
+            Self::Scattered => mixed(old, new, |_| random.chance(1, 2)),
+        }
+    }
+}
