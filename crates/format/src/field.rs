@@ -3,7 +3,7 @@
 //! The reader never goes beyond its bytes and never panics; it answers with the offset at which
 //! they were not what they must be. The writer is for our own state and asserts.
 
-use spindle_base::{DiskName, FailureGroupName, FileId, GroupName, Uuid};
+use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
 
 use crate::error::{FormatError, FormatErrorKind, Structure};
 
@@ -166,6 +166,14 @@ impl<'a> Reader<'a> {
         )
     }
 
+    /// The base-2 logarithm of an AU size in bytes.
+    pub(crate) fn au_size(&mut self) -> Result<AuSize, FormatError> {
+        self.judged("AU size", Self::u8, |log2_bytes| {
+            let bytes = 1_u64.checked_shl(u32::from(log2_bytes))?;
+            AuSize::from_bytes(bytes).ok()
+        })
+    }
+
     /// Nothing may follow.
     pub(crate) fn end(&self) -> Result<(), FormatError> {
         if self.offset_bytes == self.bytes.len() {
@@ -239,6 +247,10 @@ impl Writer {
         self.u8(u8::try_from(text.len()).expect("a text has at most 253 bytes"));
         self.bytes(text.as_bytes());
         self.reserved_until(start + field_bytes);
+    }
+
+    pub(crate) fn au_size(&mut self, au_size: AuSize) {
+        self.u8(au_size.class() + 12);
     }
 
     pub(crate) fn name(&mut self, text: &str) {

@@ -5,24 +5,50 @@
 //! values are equal bytes. `docs/format/` shows the same layout to people, and a test holds both
 //! together.
 
+mod checksum_block;
 mod error;
 mod extent;
 mod field;
+mod header;
 mod inode;
+mod label;
+mod opener;
+mod place;
 mod record;
+mod state;
 
+pub use checksum_block::{
+    CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_HEADER_BYTES, CHECKSUM_BLOCK_MAGIC,
+    CHECKSUM_BLOCK_VERSION, ChecksumBlock, SUMS_PER_BLOCK, block_sum, run_checksum_pairs,
+    run_data_blocks,
+};
 pub use error::{FormatError, FormatErrorKind, Structure};
 pub use extent::{
     COPIES_MAX, EXTENT_CLASS_MAX, EXTENT_COPY_BYTES, EXTENT_MARK_BYTES, EXTENT_ROW_HEADER_BYTES,
     EXTENT_ROW_VERSION, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
+pub use header::{HEADER_BYTES, HEADER_CHECKSUM_OFFSET};
 pub use inode::{
     INODE_HEADER_BYTES, INODE_VERSION, Inode, InodeKind, NAME_RECORD_BYTES, NAME_RECORD_VERSION,
     NameRecord, PERMISSIONS_MASK, SYMLINK_TARGET_BYTES_MAX, Timestamp,
 };
+pub use label::{
+    DiskTruncated, LABEL_FEATURES_KNOWN, LABEL_MAGIC, LABEL_USED_BYTES, LABEL_VERSION, Label,
+    LabelStatus, ParsedLabel,
+};
+pub use opener::{HOST_FIELD_BYTES, OPENER_MAGIC, OPENER_USED_BYTES, OPENER_VERSION, OpenerRecord};
+pub use place::{
+    FIRST_DATA_AU, LABEL_BYTES, LABEL_PLACES, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
+    STATE_SLOT_BYTES,
+};
 pub use record::{
     DIRTY_RECORD_HEADER_BYTES, DIRTY_RECORD_VERSION, DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION,
     DirtyRecord, DiskRecord, FILE_RECORD_BYTES, FILE_RECORD_VERSION, FileRecord,
+};
+pub use state::{
+    AuRun, DISKS_MAX, DiskState, DiskStatus, GroupState, ParsedGroupState, REPLICAS_MAX, RUNS_MAX,
+    Replica, STATE_DISK_BYTES, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET, STATE_MAGIC,
+    STATE_REPLICA_HEADER_BYTES, STATE_RUN_BYTES, STATE_VERSION, VOTERS_MAX,
 };
 
 #[cfg(test)]

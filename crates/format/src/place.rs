@@ -1,0 +1,24 @@
+//! Where the fixed structures lie on every disk: all in AU 0, which is never allocated.
+
+/// Bytes of a label.
+pub const LABEL_BYTES: usize = 4096;
+/// The two places of a disk's label: far enough apart that no single torn write reaches both.
+pub const LABEL_PLACES: [u64; 2] = [0, 512 << 10];
+/// Bytes of the opener record.
+pub const OPENER_BYTES: usize = 4096;
+/// The place of the opener record.
+pub const OPENER_PLACE: u64 = 64 << 10;
+/// Bytes of one slot of the group state.
+pub const STATE_SLOT_BYTES: usize = 128 << 10;
+/// The two places of the group state, written in turn.
+pub const STATE_PLACES: [u64; 2] = [128 << 10, 256 << 10];
+/// The first AU that holds data or catalog.
+pub const FIRST_DATA_AU: u32 = 1;
+
+const _: () = {
+    assert!(OPENER_PLACE >= LABEL_PLACES[0] + LABEL_BYTES as u64);
+    assert!(STATE_PLACES[0] >= OPENER_PLACE + OPENER_BYTES as u64);
+    assert!(STATE_PLACES[1] >= STATE_PLACES[0] + STATE_SLOT_BYTES as u64);
+    assert!(LABEL_PLACES[1] >= STATE_PLACES[1] + STATE_SLOT_BYTES as u64);
+    assert!(LABEL_PLACES[1] + LABEL_BYTES as u64 <= 1 << 20);
+};
