@@ -1,0 +1,226 @@
+//! Requests of the kernel become calls of the file system.
+//!
+//! **Invariants.** Each request gets exactly one answer, but for those that the protocol leaves
+//! unanswered. The mount is the file system's only door for names and attributes, so the kernel
+//! may keep what it was told; whoever changes a file elsewhere invalidates it here. A request
+//! that can be answered once for all (`ENOSYS` to `FLUSH`, `OPENDIR`, ...) is, and the kernel
+//! stops asking. Reading a block of a file allocates nothing.
+
+mod attributes;
+mod directories;
+mod extended_attributes;
+mod files;
+mod handles;
+mod names;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+use spindle_base::FileId;
+use spindle_fs::{FileSystem, FsError, Owner, Time};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::abi::{InHeader, Opcode};
+use crate::errno::errno_of;
+use crate::session::Service;
+use crate::transport::Transport;
+use handles::Handles;
+
+/// Everything that a request may need.
+#[derive(Debug)]
+pub(crate) struct Bridge {
+    file_system: Arc<FileSystem>,
+    handles: Handles,
+    direct: bool,
+}
+
+/// What a request is answered with.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one request; a box would allocate"
+)]
+pub(crate) enum Answer {
+    /// The protocol wants none.
+    Nothing,
+    /// Success without data.
+    Done,
+    /// One of the protocol's structures.
+    Structure(Structure),
+    /// Bytes of any length.
+    Bytes(Vec<u8>),
+    /// So many bytes of the transport's payload.
+    Payload(usize),
+}
+
+/// A structure of the protocol as bytes, on the stack.
+pub(crate) struct Structure {
+    bytes: [u8; Self::MAX_BYTES],
+    length_bytes: usize,
+}
+
+impl Structure {
+    const MAX_BYTES: usize = 288;
+}
+
+impl Answer {
+    fn structure<S: IntoBytes + Immutable>(value: &S) -> Self {
+        let source = value.as_bytes();
+        let mut bytes = [0; Structure::MAX_BYTES];
+        bytes[..source.len()].copy_from_slice(source);
+        Self::Structure(Structure {
+            bytes,
+            length_bytes: source.len(),
+        })
+    }
+}
+
+/// An errno instead of an answer.
+#[derive(Debug)]
+pub(crate) struct Refusal(Errno);
+
+impl From<Errno> for Refusal {
+    fn from(error: Errno) -> Self {
+        Self(error)
+    }
+}
+
+impl From<FsError> for Refusal {
+    fn from(error: FsError) -> Self {
+        let errno = errno_of(&error);
+        if errno == Errno::IO {
+            tracing::error!(%error, "a request is answered with EIO");
+        }
+        Self(errno)
+    }
+}
+
+pub(crate) type Served = Result<Answer, Refusal>;
+
+impl Bridge {
+    pub(crate) fn new(file_system: Arc<FileSystem>, direct: bool) -> Self {
+        Self {
+            file_system,
+            handles: Handles::new(),
+            direct,
+        }
+    }
+
+    fn dispatch<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Served {
+        let Some(opcode) = Opcode::from_number(header.opcode) else {
+            return Err(Errno::NOSYS.into());
+        };
+        match opcode {
+            Opcode::Read => self.read(header, transport),
+            Opcode::Write => self.write(header, transport),
+            Opcode::Lookup => self.lookup(header, transport),
+            Opcode::GetAttributes => self.get_attributes(header),
+            Opcode::SetAttributes => self.set_attributes(header, transport),
+            Opcode::Statx => self.statx(header),
+            Opcode::StatFs => self.stat_fs(),
+            Opcode::Forget => self.forget(header, transport),
+            Opcode::BatchForget => self.batch_forget(transport),
+            Opcode::ReadLink => self.read_link(header),
+            Opcode::Symlink => self.symlink(header, transport),
+            Opcode::MakeNode => self.make_node(header, transport),
+            Opcode::MakeDirectory => self.make_directory(header, transport),
+            Opcode::Unlink => self.unlink(header, transport),
+            Opcode::RemoveDirectory => self.remove_directory(header, transport),
+            Opcode::Rename => self.rename(header, transport),
+            Opcode::Rename2 => self.rename2(header, transport),
+            Opcode::Link => self.link(header, transport),
+            Opcode::Open => self.open(header, transport),
+            Opcode::Create => self.create(header, transport),
+            Opcode::TemporaryFile => self.temporary_file(header, transport),
+            Opcode::Release => self.release(transport),
+            Opcode::Fsync => self.fsync(header, transport),
+            Opcode::FsyncDirectory | Opcode::SyncFs => self.sync(),
+            Opcode::Allocate => self.allocate(header, transport),
+            Opcode::Seek => self.seek(header, transport),
+            Opcode::CopyRange => self.copy_range(header, transport, false),
+            Opcode::CopyRange64 => self.copy_range(header, transport, true),
+            Opcode::ReadDirectory => self.read_directory(header, transport, false),
+            Opcode::ReadDirectoryPlus => self.read_directory(header, transport, true),
+            Opcode::SetExtendedAttribute => self.set_extended_attribute(header, transport),
+            Opcode::GetExtendedAttribute => self.get_extended_attribute(header, transport),
+            Opcode::ListExtendedAttributes => self.list_extended_attributes(header, transport),
+            Opcode::RemoveExtendedAttribute => self.remove_extended_attribute(header, transport),
+            Opcode::Destroy => Ok(Answer::Done),
+            // Nothing is to be done at a close or for a directory's handle, permissions are the
+            // kernel's, and nothing here waits long enough to be interrupted. ENOSYS tells the
+            // kernel so once.
+            Opcode::Flush
+            | Opcode::OpenDirectory
+            | Opcode::ReleaseDirectory
+            | Opcode::Access
+            | Opcode::Interrupt
+            | Opcode::Init
+            | Opcode::GetLock
+            | Opcode::SetLock
+            | Opcode::SetLockWait
+            | Opcode::BlockMap
+            | Opcode::IoControl
+            | Opcode::Poll
+            | Opcode::NotifyReply => Err(Errno::NOSYS.into()),
+        }
+    }
+}
+
+impl Service for Bridge {
+    fn serve<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Result<(), Errno> {
+        match self.dispatch(header, transport) {
+            Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
+            Ok(Answer::Done) => transport.answer(0, &[]),
+            Ok(Answer::Nothing) => Ok(()),
+            Ok(Answer::Structure(structure)) => {
+                transport.answer(0, &structure.bytes[..structure.length_bytes])
+            }
+            Ok(Answer::Bytes(bytes)) => transport.answer(0, &bytes),
+            Err(Refusal(error)) => transport.answer(-error.raw_os_error(), &[]),
+        }
+    }
+}
+
+/// The opcode's structure at the start of the request.
+fn arguments<S: FromBytes, T: Transport>(transport: &T) -> Result<S, Refusal> {
+    transport
+        .arguments(size_of::<S>())
+        .and_then(|bytes| S::read_from_bytes(bytes).ok())
+        .ok_or(Refusal(Errno::PROTO))
+}
+
+/// The name at the start of `bytes`, and what follows its NUL.
+fn name(bytes: &[u8]) -> Result<(&OsStr, &[u8]), Refusal> {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    let end = end.ok_or(Refusal(Errno::PROTO))?;
+    Ok((OsStr::from_bytes(&bytes[..end]), &bytes[end + 1..]))
+}
+
+fn node(header: &InHeader) -> FileId {
+    FileId(header.node)
+}
+
+fn owner(header: &InHeader) -> Owner {
+    Owner {
+        user: header.user,
+        group: header.group,
+    }
+}
+
+/// The wall clock, which the layers below do not have.
+fn now() -> Time {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Time {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// The permission bits of a mode.
+fn permissions(mode: u32) -> u16 {
+    u16::try_from(mode & 0o7777).expect("12 bits")
+}

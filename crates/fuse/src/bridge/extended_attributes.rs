@@ -1,0 +1,81 @@
+//! Extended attributes.
+
+use rustix::io::Errno;
+
+use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now};
+use crate::abi::{
+    GetExtendedAttributeIn, GetExtendedAttributeOut, InHeader, SetExtendedAttributeIn,
+};
+use crate::transport::Transport;
+
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+/// A size of zero asks how much room the value needs.
+fn sized(value: Vec<u8>, room_bytes: u32) -> Result<Answer, Refusal> {
+    let size_bytes = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+    if room_bytes == 0 {
+        return Ok(Answer::structure(&GetExtendedAttributeOut {
+            size_bytes,
+            padding: 0,
+        }));
+    }
+    if size_bytes > room_bytes {
+        return Err(Errno::RANGE.into());
+    }
+    Ok(Answer::Bytes(value))
+}
+
+impl Bridge {
+    pub(super) fn get_extended_attribute<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+    ) -> Served {
+        let request: GetExtendedAttributeIn = arguments(transport)?;
+        let (name, _) = name(transport.tail(size_of::<GetExtendedAttributeIn>()))?;
+        let value = self.file_system.extended_attribute(node(header), name)?;
+        sized(value, request.size_bytes)
+    }
+
+    pub(super) fn list_extended_attributes<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+    ) -> Served {
+        let request: GetExtendedAttributeIn = arguments(transport)?;
+        let names = self.file_system.list_extended_attributes(node(header))?;
+        sized(names, request.size_bytes)
+    }
+
+    pub(super) fn set_extended_attribute<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+    ) -> Served {
+        let request: SetExtendedAttributeIn = arguments(transport)?;
+        let (name, rest) = name(transport.tail(size_of::<SetExtendedAttributeIn>()))?;
+        let size_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
+        let value = rest.get(..size_bytes).ok_or(Errno::PROTO)?;
+        self.file_system.set_extended_attribute(
+            node(header),
+            name,
+            value,
+            request.flags & XATTR_CREATE != 0,
+            request.flags & XATTR_REPLACE != 0,
+            now(),
+        )?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn remove_extended_attribute<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+    ) -> Served {
+        let (name, _) = name(transport.tail(0))?;
+        self.file_system
+            .remove_extended_attribute(node(header), name, now())?;
+        Ok(Answer::Done)
+    }
+}

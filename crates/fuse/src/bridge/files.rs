@@ -1,0 +1,245 @@
+//! Open files: their bytes, their space, their syncs.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use spindle_base::FileId;
+use spindle_fs::{AttributeChange, Attributes, Caching, FsError, FsResult, Handle, Time};
+
+use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
+use crate::abi::{
+    self, AllocateIn, CopyRange64Out, CopyRangeIn, CreateIn, CreateOut, FsyncIn, InHeader, OpenIn,
+    OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut, open_answer,
+};
+use crate::transport::Transport;
+
+/// The most that one request copies, so that none holds a worker for long. Callers go on with
+/// what is left.
+const COPY_MAX_BYTES: u64 = 64 << 20;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+fn flags_of(bits: u32) -> OFlags {
+    OFlags::from_bits_retain(bits)
+}
+
+impl Bridge {
+    fn handle(&self, number: u64, id: FileId) -> FsResult<Arc<Handle>> {
+        self.handles.get(number, id, &self.file_system)
+    }
+
+    pub(super) fn read<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Served {
+        let request: ReadIn = arguments(transport)?;
+        let handle = self.handle(request.handle, node(header))?;
+        let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
+        let out = transport
+            .payload()
+            .get_mut(..length_bytes)
+            .ok_or(Errno::INVAL)?;
+        let read_bytes = self.file_system.read(&handle, request.offset_bytes, out)?;
+        Ok(Answer::Payload(read_bytes))
+    }
+
+    /// The offset is the kernel's, also for `O_APPEND`: it holds the file's size.
+    pub(super) fn write<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: WriteIn = arguments(transport)?;
+        let handle = self.handle(request.handle, node(header))?;
+        let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
+        let data = transport
+            .tail(size_of::<WriteIn>())
+            .get(..length_bytes)
+            .ok_or(Errno::PROTO)?;
+        let now = now();
+        if request.write_flags & abi::WRITE_KILL_PRIVILEGES != 0 {
+            self.kill_privileges(node(header), now)?;
+        }
+        self.file_system
+            .write(&handle, request.offset_bytes, data, false, now)?;
+        // Writes past the cache carry the caller's wish for durability; for cached ones the
+        // kernel sends an FSYNC of its own.
+        let flags = flags_of(request.flags);
+        if flags.contains(OFlags::DSYNC) && request.write_flags & abi::WRITE_FROM_CACHE == 0 {
+            let data_only = !flags.contains(OFlags::SYNC);
+            self.file_system.sync_file(&handle, data_only)?;
+        }
+        Ok(Answer::structure(&WriteOut {
+            size_bytes: request.size_bytes,
+            padding: 0,
+        }))
+    }
+
+    /// What the kernel does with the file's cache.
+    fn cache_flags(&self, id: FileId) -> FsResult<u32> {
+        if self.direct || self.file_system.caching(id)? == Caching::Direct {
+            Ok(open_answer::DIRECT_IO | open_answer::PARALLEL_DIRECT_WRITES)
+        } else {
+            Ok(open_answer::KEEP_CACHE)
+        }
+    }
+
+    fn opened(&self, handle: Arc<Handle>) -> FsResult<OpenOut> {
+        let flags = self.cache_flags(handle.id())?;
+        Ok(OpenOut {
+            handle: self.handles.insert(handle),
+            flags,
+            padding: 0,
+        })
+    }
+
+    fn truncate_at_open(
+        &self,
+        id: FileId,
+        kill_privileges: bool,
+        now: Time,
+    ) -> FsResult<Attributes> {
+        let change = AttributeChange {
+            size_bytes: Some(0),
+            kill_privileges,
+            ..AttributeChange::default()
+        };
+        self.file_system.set_attributes(id, &change, now)
+    }
+
+    pub(super) fn open<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: OpenIn = arguments(transport)?;
+        let id = node(header);
+        let handle = self.file_system.open_file(id)?;
+        if flags_of(request.flags).contains(OFlags::TRUNC) {
+            let kill = request.open_flags & abi::OPEN_KILL_PRIVILEGES != 0;
+            self.truncate_at_open(id, kill, now())?;
+        }
+        Ok(Answer::structure(&self.opened(handle)?))
+    }
+
+    /// Opens what is there where another door made the name after the kernel looked.
+    fn create_or_open(
+        &self,
+        header: &InHeader,
+        name: &OsStr,
+        request: &CreateIn,
+    ) -> Result<(Attributes, Arc<Handle>), Refusal> {
+        let flags = flags_of(request.flags);
+        let made = self.file_system.create_file(
+            node(header),
+            name,
+            permissions(request.mode),
+            owner(header),
+            now(),
+        );
+        match made {
+            Err(FsError::Exists) if !flags.contains(OFlags::EXCL) => {
+                let found = self.file_system.lookup(node(header), name)?;
+                let handle = self.file_system.open_file(found.id)?;
+                if !flags.contains(OFlags::TRUNC) {
+                    return Ok((found, handle));
+                }
+                let kill = request.open_flags & abi::OPEN_KILL_PRIVILEGES != 0;
+                Ok((self.truncate_at_open(found.id, kill, now())?, handle))
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn created(&self, attributes: &Attributes, handle: Arc<Handle>) -> Served {
+        let open = self.opened(handle)?;
+        Ok(Answer::structure(&CreateOut {
+            entry: self.entry(attributes),
+            open,
+        }))
+    }
+
+    pub(super) fn create<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: CreateIn = arguments(transport)?;
+        let (name, _) = name(transport.tail(size_of::<CreateIn>()))?;
+        let (attributes, handle) = self.create_or_open(header, name, &request)?;
+        self.created(&attributes, handle)
+    }
+
+    pub(super) fn temporary_file<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: CreateIn = arguments(transport)?;
+        let (attributes, handle) = self.file_system.create_unnamed(
+            node(header),
+            permissions(request.mode),
+            owner(header),
+            now(),
+        )?;
+        self.created(&attributes, handle)
+    }
+
+    pub(super) fn release<T: Transport>(&self, transport: &T) -> Served {
+        let request: ReleaseIn = arguments(transport)?;
+        self.handles.remove(request.handle);
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn fsync<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: FsyncIn = arguments(transport)?;
+        let handle = self.handle(request.handle, node(header))?;
+        let data_only = request.flags & abi::FSYNC_DATA_ONLY != 0;
+        self.file_system.sync_file(&handle, data_only)?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn sync(&self) -> Served {
+        self.file_system.sync()?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn allocate<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: AllocateIn = arguments(transport)?;
+        let handle = self.handle(request.handle, node(header))?;
+        self.file_system.allocate(
+            &handle,
+            request.offset_bytes,
+            request.length_bytes,
+            request.mode,
+            now(),
+        )?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn seek<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+        let request: SeekIn = arguments(transport)?;
+        let hole = match request.whence {
+            SEEK_DATA => false,
+            SEEK_HOLE => true,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        let handle = self.handle(request.handle, node(header))?;
+        let found = self.file_system.seek(&handle, request.offset_bytes, hole)?;
+        Ok(Answer::structure(&SeekOut {
+            offset_bytes: found.ok_or(Errno::NXIO)?,
+        }))
+    }
+
+    pub(super) fn copy_range<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        wide: bool,
+    ) -> Served {
+        let request: CopyRangeIn = arguments(transport)?;
+        if request.flags != 0 {
+            return Err(Errno::INVAL.into());
+        }
+        let from = self.handle(request.from_handle, node(header))?;
+        let to = self.handle(request.to_handle, FileId(request.to_node))?;
+        let copied_bytes = self.file_system.copy_range(
+            &from,
+            request.from_offset_bytes,
+            &to,
+            request.to_offset_bytes,
+            request.length_bytes.min(COPY_MAX_BYTES),
+            now(),
+        )?;
+        if wide {
+            return Ok(Answer::structure(&CopyRange64Out { copied_bytes }));
+        }
+        Ok(Answer::structure(&WriteOut {
+            size_bytes: u32::try_from(copied_bytes).map_err(|_| Errno::OVERFLOW)?,
+            padding: 0,
+        }))
+    }
+}

@@ -1,0 +1,368 @@
+//! A mount that is served: its workers from the first request to the last.
+//!
+//! **Invariants.** A request is answered by the worker that took it, also where serving it
+//! panicked (`EIO`, counted and logged). The mount lives until it is unmounted; workers end by
+//! themselves then. A crash of the daemon leaves the mount in the tree; every use of it fails
+//! until somebody removes it, unless the descriptors are kept and [`Mount::take_over`] serves
+//! them again.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use spindle_base::FileId;
+use spindle_fs::FileSystem;
+use zerocopy::IntoBytes;
+
+use crate::abi::{InHeader, NotifyEntryOut, NotifyInodeOut, notify};
+use crate::bridge::Bridge;
+use crate::counters::{Counters, WorkerCounters};
+use crate::device_transport::{DeviceTransport, send};
+use crate::mount_point::{MAX_DATA_BYTES, MountError, MountPoint};
+use crate::negotiation::{Negotiated, NegotiationError, negotiate};
+use crate::sys;
+use crate::transport::Transport;
+
+/// How a group is mounted.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the source: the group's name.
+    pub source: String,
+    /// Every file bypasses the page cache.
+    pub direct: bool,
+    /// Nothing can be changed through this mount.
+    pub read_only: bool,
+    /// Users other than the one who mounts may use it, by the files' permissions.
+    pub allow_other: bool,
+    /// Threads that serve requests. Each blocks while its disks work, so this bounds the requests
+    /// under way on disks, not the processors used.
+    pub workers_count: usize,
+    /// How far the kernel reads ahead of a sequential reader; enough to keep all disks busy.
+    pub read_ahead_kib: u32,
+    /// The part of the page cache's dirty pages that this mount may hold, in per cent.
+    pub dirty_ratio_percent: u32,
+}
+
+impl MountOptions {
+    /// The defaults for a group called `source`.
+    #[must_use]
+    pub fn new(source: impl Into<String>) -> Self {
+        Self {
+            source: source.into(),
+            direct: false,
+            read_only: false,
+            allow_other: geteuid().is_root(),
+            workers_count: 16,
+            read_ahead_kib: 8192,
+            dirty_ratio_percent: 60,
+        }
+    }
+}
+
+/// Answers requests; shared by all workers.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// Serves one request and answers it on `transport`.
+    fn serve<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Result<(), Errno>;
+}
+
+/// Workers that have not ended yet.
+#[derive(Debug, Default)]
+struct Alive {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// A mounted and served group.
+#[derive(Debug)]
+pub struct Mount {
+    directory: PathBuf,
+    /// The first carries notices, the others one worker each.
+    descriptors: Vec<Arc<OwnedFd>>,
+    negotiated: Negotiated,
+    counters: Counters,
+    alive: Arc<Alive>,
+}
+
+impl Mount {
+    /// Mounts `file_system` on `directory` and serves it.
+    ///
+    /// # Errors
+    /// Where the directory, the kernel or the rights do not allow it; nothing stays mounted.
+    pub fn start(
+        file_system: Arc<FileSystem>,
+        directory: &Path,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        let bridge = Bridge::new(file_system, options.direct);
+        Self::start_service(bridge, directory, options)
+    }
+
+    /// Serves a mount whose daemon died: `descriptors` and `negotiated` are what
+    /// [`Mount::descriptors`] and [`Mount::negotiated`] gave there. Requests that were under way
+    /// are served again.
+    ///
+    /// # Errors
+    /// Where no worker can be started.
+    pub fn take_over(
+        file_system: Arc<FileSystem>,
+        directory: &Path,
+        descriptors: Vec<OwnedFd>,
+        negotiated: Negotiated,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        let bridge = Bridge::new(file_system, options.direct);
+        let descriptors = descriptors.into_iter().map(Arc::new).collect();
+        let mount = Self::run(bridge, directory.to_path_buf(), descriptors, negotiated)?;
+        if negotiated.has_resend() {
+            send(&mount.descriptors[0], 0, notify::RESEND, &[])
+                .map_err(|error| MountError::system("cannot resume", directory, error))?;
+        }
+        Ok(mount)
+    }
+
+    pub(crate) fn start_service<S: Service>(
+        service: S,
+        directory: &Path,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        let point = MountPoint::make(directory, options)?;
+        let started = Self::serve_point(service, &point, options);
+        if started.is_err() {
+            // The error that is under way matters more than one of removing.
+            let _ = MountPoint::remove(&point.directory, true);
+        }
+        let mount = started?;
+        if geteuid().is_root()
+            && let Err(error) = point.tune(options)
+        {
+            tracing::warn!(directory = %point.directory.display(), %error,
+                "read-ahead and write-back keep the kernel's defaults");
+        }
+        Ok(mount)
+    }
+
+    fn serve_point<S: Service>(
+        service: S,
+        point: &MountPoint,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        let directory = &point.directory;
+        let failed = |error| MountError::system("cannot serve", directory, error);
+        let first =
+            Arc::new(
+                point
+                    .descriptor
+                    .try_clone()
+                    .map_err(|source| MountError::System {
+                        what: "cannot serve",
+                        path: directory.clone(),
+                        source,
+                    })?,
+            );
+        let mut transport = DeviceTransport::new(Arc::clone(&first), MAX_DATA_BYTES);
+        let negotiated = match negotiate(&mut transport, options.direct) {
+            Ok(negotiated) => negotiated,
+            Err(NegotiationError::Ended) => return Err(failed(Errno::NODEV)),
+            Err(NegotiationError::Failed(error)) => return Err(failed(error)),
+            Err(NegotiationError::TooOld { major, minor }) => {
+                return Err(MountError::KernelTooOld { major, minor });
+            }
+        };
+        let mut descriptors = vec![Arc::clone(&first)];
+        for _ in 0..options.workers_count.max(1) {
+            let clone = sys::clone_device(first.as_fd()).map_err(failed)?;
+            descriptors.push(Arc::new(clone));
+        }
+        Self::run(service, directory.clone(), descriptors, negotiated)
+    }
+
+    /// Starts a worker on every descriptor but the first.
+    fn run<S: Service>(
+        service: S,
+        directory: PathBuf,
+        descriptors: Vec<Arc<OwnedFd>>,
+        negotiated: Negotiated,
+    ) -> Result<Self, MountError> {
+        let workers_count = descriptors.len().saturating_sub(1);
+        if workers_count == 0 {
+            return Err(MountError::system("cannot serve", &directory, Errno::BADF));
+        }
+        let mount = Self {
+            directory,
+            descriptors,
+            negotiated,
+            counters: Counters::new(workers_count),
+            alive: Arc::default(),
+        };
+        let service = Arc::new(service);
+        for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
+            let service = Arc::clone(&service);
+            let counters = mount.counters.clone();
+            let alive = Arc::clone(&mount.alive);
+            let transport = DeviceTransport::new(Arc::clone(descriptor), MAX_DATA_BYTES);
+            *alive.count.lock() += 1;
+            let spawned = thread::Builder::new()
+                .name(format!("fuse-{index}"))
+                .spawn(move || {
+                    work(&*service, transport, counters.worker(index));
+                    *alive.count.lock() -= 1;
+                    alive.changed.notify_all();
+                });
+            if let Err(source) = spawned {
+                *mount.alive.count.lock() -= 1;
+                return Err(MountError::System {
+                    what: "cannot start a worker for",
+                    path: mount.directory.clone(),
+                    source,
+                });
+            }
+        }
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Requests by kind.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What was agreed with the kernel; whoever takes the mount over needs it.
+    #[must_use]
+    pub const fn negotiated(&self) -> Negotiated {
+        self.negotiated
+    }
+
+    /// Every descriptor of the mount. Whoever holds copies of all of them keeps it, and the
+    /// requests under way, alive beyond this process.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.descriptors.iter().map(|descriptor| descriptor.as_fd())
+    }
+
+    /// True until the mount has ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        *self.alive.count.lock() > 0
+    }
+
+    /// Waits until somebody has unmounted it and the last request is answered.
+    pub fn wait(&self) {
+        let mut count = self.alive.count.lock();
+        while *count > 0 {
+            self.alive.changed.wait(&mut count);
+        }
+    }
+
+    /// Unmounts. With `detach` it vanishes from the tree at once although programs use it, and
+    /// ends when they do; without, it waits for the end.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] where programs use it and `detach` is not asked.
+    pub fn stop(&self, detach: bool) -> Result<(), MountError> {
+        if !self.is_alive() {
+            return Ok(());
+        }
+        MountPoint::remove(&self.directory, detach)?;
+        if !detach {
+            self.wait();
+        }
+        Ok(())
+    }
+
+    /// Makes the kernel forget a file's attributes and cached bytes, after they changed by
+    /// another door. Never from a worker: the kernel may wait for requests under way.
+    ///
+    /// # Errors
+    /// What the kernel answered; a file that it does not know is no error.
+    pub fn invalidate_file(&self, id: FileId) -> Result<(), Errno> {
+        let notice = NotifyInodeOut {
+            node: id.0,
+            offset_bytes: 0,
+            length_bytes: 0,
+        };
+        self.notify(notify::INVALIDATE_INODE, &[notice.as_bytes()])
+    }
+
+    /// Makes the kernel forget what it knows of `name` in `parent`, that there is none included,
+    /// after it changed by another door. With the write-back cache this is also the way to show
+    /// a new size of a file that nobody has open. Never from a worker.
+    ///
+    /// # Errors
+    /// What the kernel answered; a name that it does not know is no error.
+    pub fn invalidate_entry(&self, parent: FileId, name: &[u8]) -> Result<(), Errno> {
+        let notice = NotifyEntryOut {
+            parent: parent.0,
+            name_length_bytes: u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?,
+            flags: 0,
+        };
+        let mut text = name.to_vec();
+        text.push(0);
+        self.notify(notify::INVALIDATE_ENTRY, &[notice.as_bytes(), &text])
+    }
+
+    fn notify(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+        match send(&self.descriptors[0], 0, code, parts) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Mount {
+    /// A mount whose owner is gone must not hang its users.
+    fn drop(&mut self) {
+        if self.is_alive() {
+            let _ = MountPoint::remove(&self.directory, true);
+        }
+    }
+}
+
+/// Serves requests until the mount ends.
+fn work<S: Service>(service: &S, mut transport: DeviceTransport, counters: &WorkerCounters) {
+    // While memory is short the kernel writes our own mount's pages back: a worker that waited
+    // for that would wait for itself. Only root may say so; others run without.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    loop {
+        let header = match transport.receive() {
+            Ok(Some(header)) => header,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(%error, "a worker of the mount ends: /dev/fuse failed");
+                return;
+            }
+        };
+        let start = Instant::now();
+        let served = catch_unwind(AssertUnwindSafe(|| service.serve(&header, &mut transport)));
+        let answered = served.unwrap_or_else(|_| {
+            counters.count_panic();
+            tracing::error!(
+                opcode = header.opcode,
+                node = header.node,
+                "serving a request panicked; it is answered with EIO"
+            );
+            transport.answer(-Errno::IO.raw_os_error(), &[])
+        });
+        counters.count(header.opcode, start.elapsed());
+        match answered {
+            Ok(()) => {}
+            Err(Errno::NODEV | Errno::CONNABORTED) => return,
+            Err(error) => {
+                tracing::error!(opcode = header.opcode, %error, "the kernel refused an answer");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

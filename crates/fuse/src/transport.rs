@@ -1,0 +1,45 @@
+//! What carries requests of the kernel to a worker and its answer back.
+//!
+//! Classic `/dev/fuse` stands behind this trait ([`crate::device_transport`]), so that another
+//! carrier can take its place. Each worker has a transport of its own.
+//!
+//! **Invariants.** A transport holds at most one request; the thread that received it answers it.
+//! The memory of [`Transport::payload`] begins at a multiple of 4,096 bytes: what a `WRITE`
+//! carries goes to disks from there, and what a `READ` answers is read from disks to there,
+//! with no copy on the way.
+
+use rustix::io::Errno;
+
+use crate::abi::InHeader;
+
+/// One worker's connection to the kernel.
+pub trait Transport {
+    /// Waits for the next request. `None`: the mount has ended.
+    ///
+    /// # Errors
+    /// What the kernel answered instead of a request.
+    fn receive(&mut self) -> Result<Option<InHeader>, Errno>;
+
+    /// What follows the request's header: the structure of its opcode in the first
+    /// `length_bytes`. `None` where the request is shorter.
+    fn arguments(&self, length_bytes: usize) -> Option<&[u8]>;
+
+    /// What follows the structure of `after_bytes` bytes: names, or the data of a `WRITE`.
+    fn tail(&self, after_bytes: usize) -> &[u8];
+
+    /// Memory for the data of an answer, as long as the longest request. It may lie over the
+    /// tail of the request: take what is needed of that first.
+    fn payload(&mut self) -> &mut [u8];
+
+    /// Answers with an error, or with zero for success without data, and `data`.
+    ///
+    /// # Errors
+    /// What the kernel said of the answer.
+    fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno>;
+
+    /// Answers with the first `length_bytes` of the payload.
+    ///
+    /// # Errors
+    /// What the kernel said of the answer.
+    fn answer_payload(&mut self, length_bytes: usize) -> Result<(), Errno>;
+}
