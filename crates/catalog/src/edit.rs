@@ -26,5 +26,5 @@ impl Edit {
 }
 
 /// Counts applied edits; a later edit has a larger number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(pub u64);
