@@ -14,10 +14,7 @@ pub fn print(told: &Told) {
     );
     print_rates(&told.rates);
     if let Some(group) = &told.group {
-        println!(
-            "\n  {:12} {:14} {:>10} {:>10}   state",
-            "disk", "failure group", "size", "used"
-        );
+        println!();
         for line in disk_lines(group) {
             println!("{line}");
         }
@@ -41,6 +38,9 @@ pub fn print(told: &Told) {
     }
     for line in &at_end.held {
         println!("  {line}");
+    }
+    if let Some(checked) = &told.checked {
+        println!("  spindle group check: {checked}");
     }
     println!(
         "  back after the power cut: mounted in {:.2} s, the database recovered in {:.2} s",

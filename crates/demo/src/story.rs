@@ -51,7 +51,7 @@ impl Place {
         let disks = scene.directory("disks")?;
         let search = format!("{}/*", disks.display());
         Ok(Self::Group(Box::new(GroupPlace {
-            spindle: Spindle::find(&search, &scene.join("daemon.log"))?,
+            spindle: Spindle::find(&search, &scene.join("run"))?,
             disks,
             point: scene.directory("mount")?,
             mount: None,
@@ -69,18 +69,11 @@ impl Place {
 impl GroupPlace {
     fn create(&self) -> Result<()> {
         let mut words = vec!["group".to_owned(), "create".to_owned(), GROUP.to_owned()];
-        let path = |disk: &str| self.disks.join(disk).display().to_string();
-        for disk in DISKS {
-            words.extend([
-                "--file-disk".to_owned(),
-                format!("{}:{DISK_SIZE}", path(disk)),
-            ]);
-        }
         for site in ["east", "west"] {
             let members: Vec<String> = DISKS
                 .iter()
                 .filter(|disk| disk.starts_with(site))
-                .map(|disk| path(disk))
+                .map(|disk| format!("{}:{DISK_SIZE}", self.disks.join(disk).display()))
                 .collect();
             words.extend([
                 "--failgroup".to_owned(),
@@ -98,13 +91,26 @@ impl GroupPlace {
         Ok(())
     }
 
-    /// The disk stops answering, and its file is no longer where it was.
-    fn lose_disk(&self) -> Result<()> {
-        self.spindle.tell(["fault", "pull", GROUP, LOST_DISK])?;
+    /// The disk stops answering, and its file is no longer where it was. Gives its name.
+    fn lose_disk(&self) -> Result<String> {
         let path = self.disks.join(LOST_DISK);
+        let shown = self.show()?;
+        let name = shown["disks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|disk| {
+                disk["path"]
+                    .as_str()
+                    .is_some_and(|at| Path::new(at) == path)
+            })
+            .and_then(|disk| disk["name"].as_str())
+            .with_context(|| format!("no disk of the group is {}", path.display()))?;
+        self.spindle.tell(["fault", "pull", GROUP, name])?;
         let elsewhere = self.disks.with_file_name("lost-disk");
         std::fs::rename(&path, elsewhere)
-            .with_context(|| format!("cannot move {} away", path.display()))
+            .with_context(|| format!("cannot move {} away", path.display()))?;
+        Ok(name.to_owned())
     }
 
     fn kill(&mut self) -> Result<()> {
@@ -122,8 +128,11 @@ pub struct Told {
     pub title: String,
     /// The load with all disks, with one gone, and after the power cut.
     pub rates: [(&'static str, Rate); 3],
-    /// What `spindle group show --json` said at the end; `None` on a plain directory.
+    /// What `spindle group show --json` said just before the power cut; `None` on a plain
+    /// directory.
     pub group: Option<Value>,
+    /// What `spindle group check` says of the group after everything.
+    pub checked: Option<String>,
     /// How long the mount took after the power cut.
     pub mounted_after: Duration,
     /// How long the database's own recovery took.
@@ -148,6 +157,7 @@ struct UpToCut {
     lost_us: u64,
     cut_us: u64,
     errors: Vec<String>,
+    group: Option<Value>,
 }
 
 impl Story {
@@ -177,7 +187,7 @@ impl Story {
         count(&mut acknowledgements, 2, &after.0);
         let at_end = self.prove(&acknowledgements, "comparing once more")?;
         self.database.stop()?;
-        let group = self.end_group()?;
+        let checked = self.end_group()?;
 
         let mut faults = cut.errors;
         faults.extend(after_cut.faults.iter().cloned());
@@ -195,7 +205,8 @@ impl Story {
                 ),
                 ("after the cut", after.1),
             ],
-            group,
+            group: cut.group,
+            checked,
             mounted_after,
             recovered_after,
             proofs: [after_cut, at_end],
@@ -222,14 +233,18 @@ impl Story {
 
         let lost_us = now_us()?;
         if let Place::Group(group) = &self.place {
-            group.lose_disk()?;
+            let name = group.lose_disk()?;
             println!(
-                "{:42} {LOST_DISK} no longer answers; its file is gone",
+                "{:42} {name} no longer answers; its file is gone",
                 "a disk is taken away"
             );
         }
         watch(load.as_mut(), "load with one disk gone", half)?;
 
+        let shown = match &self.place {
+            Place::Group(group) => Some(group.show()?),
+            Place::Plain(_) => None,
+        };
         // What clients saw up to here is on Spindle's account; after the kill it is on ours.
         let errors = load
             .errors()
@@ -251,6 +266,7 @@ impl Story {
             lost_us,
             cut_us,
             errors,
+            group: shown,
         })
     }
 
@@ -295,13 +311,14 @@ impl Story {
         Ok((log, rate))
     }
 
-    fn end_group(&mut self) -> Result<Option<Value>> {
+    /// Unmounts, and lets Spindle compare its own books.
+    fn end_group(&mut self) -> Result<Option<String>> {
         let Place::Group(group) = &mut self.place else {
             return Ok(None);
         };
-        let shown = group.show()?;
         group.mount.take().map_or(Ok(()), Mount::unmount)?;
-        Ok(Some(shown))
+        let said = group.spindle.tell(["group", "check", GROUP])?;
+        Ok(Some(said.lines().last().unwrap_or_default().to_owned()))
     }
 }
 
@@ -334,28 +351,25 @@ fn now_us() -> Result<u64> {
     Ok(u64::try_from(since.as_micros())?)
 }
 
-/// A disk of the group's JSON, as the page shows it: name, failure group, size, used, state.
+/// The disks of the group's JSON, as the page shows them.
 pub fn disk_lines(group: &Value) -> Vec<String> {
     let text = |disk: &Value, key: &str| disk[key].as_str().unwrap_or("-").to_owned();
-    let bytes = |disk: &Value, key: &str| disk[key].as_u64();
-    group["disks"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|disk| {
-            let used = bytes(disk, "total_bytes")
-                .zip(bytes(disk, "free_bytes"))
-                .map_or("-".to_owned(), |(total, free)| {
-                    size(total.saturating_sub(free))
-                });
-            format!(
-                "  {:12} {:14} {:>10} {:>10}   {}",
-                text(disk, "name"),
-                text(disk, "failure_group"),
-                bytes(disk, "total_bytes").map_or("-".to_owned(), size),
-                used,
-                text(disk, "state")
-            )
-        })
-        .collect()
+    let bytes = |disk: &Value, key: &str| disk[key].as_u64().map_or("-".to_owned(), size);
+    let mut lines = vec![format!(
+        "  {:14} {:14} {:>10} {:>10} {:>10} {:>10}   mode",
+        "disk", "failure group", "size", "free", "read", "written"
+    )];
+    for disk in group["disks"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "  {:14} {:14} {:>10} {:>10} {:>10} {:>10}   {}",
+            text(disk, "name"),
+            text(disk, "failure_group"),
+            bytes(disk, "total_bytes"),
+            bytes(disk, "free_bytes"),
+            bytes(disk, "read_bytes"),
+            bytes(disk, "written_bytes"),
+            text(disk, "mode")
+        ));
+    }
+    lines
 }

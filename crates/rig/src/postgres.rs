@@ -239,6 +239,12 @@ impl Server {
         &self.cluster
     }
 
+    /// The process id of the postmaster.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.service.id()
+    }
+
     /// A connection to `database`.
     ///
     /// # Errors

@@ -202,16 +202,22 @@ pub fn send(process: u32, signal: Signal) {
 
 /// SIGKILL to a process and to all that it started.
 pub fn kill_tree(process: u32) {
-    // The children are listed before the parent dies: afterwards nobody knows whose they were.
+    // The family is listed before the parent dies: afterwards nobody knows whose they were.
+    for member in family(process) {
+        send(member, Signal::KILL);
+    }
+}
+
+/// A process and all that it started, itself first.
+#[must_use]
+pub fn family(process: u32) -> Vec<u32> {
     let mut family = vec![process];
     let mut next = 0;
     while next < family.len() {
         family.extend(children(family[next]));
         next += 1;
     }
-    for member in family {
-        send(member, Signal::KILL);
-    }
+    family
 }
 
 fn children(parent: u32) -> Vec<u32> {

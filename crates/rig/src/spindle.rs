@@ -19,16 +19,17 @@ const UMOUNT_AT_MOST: Duration = Duration::from_secs(60);
 pub struct Spindle {
     program: PathBuf,
     disks: String,
-    log_path: PathBuf,
+    runtime: PathBuf,
 }
 
 impl Spindle {
     /// The binary beside our own (or what `SPINDLE_BINARY` names), with the search path `disks`
-    /// (globs) and the daemon's log at `log_path`.
+    /// (globs) and `runtime` for its socket and its log: nothing of it touches what else runs on
+    /// this machine.
     ///
     /// # Errors
     /// Where it is not there.
-    pub fn find(disks: &str, log_path: &Path) -> Result<Self> {
+    pub fn find(disks: &str, runtime: &Path) -> Result<Self> {
         let program = match std::env::var_os("SPINDLE_BINARY") {
             Some(path) => PathBuf::from(path),
             None => std::env::current_exe()?.with_file_name("spindle"),
@@ -42,13 +43,16 @@ impl Spindle {
         Ok(Self {
             program,
             disks: disks.to_owned(),
-            log_path: log_path.to_owned(),
+            runtime: runtime.to_owned(),
         })
     }
 
     fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(&self.program);
-        command.env("SPINDLE_DISKS", &self.disks).args(words);
+        command
+            .env("SPINDLE_DISKS", &self.disks)
+            .env("SPINDLE_RUNTIME_DIR", &self.runtime)
+            .args(words);
         command
     }
 
@@ -78,7 +82,9 @@ impl Spindle {
         let place = directory.to_string_lossy().into_owned();
         let mut command = self.command(["mount", group, &place, "--foreground"]);
         command.args(options);
-        let daemon = Service::start("the storage daemon", &mut command, &self.log_path)?;
+        std::fs::create_dir_all(&self.runtime)?;
+        let log = self.runtime.join("foreground.log");
+        let daemon = Service::start("the storage daemon", &mut command, &log)?;
         let mut mount = Mount {
             spindle: self.clone(),
             daemon: Some(daemon),

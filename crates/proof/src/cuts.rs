@@ -1,0 +1,217 @@
+//! Power cuts under PostgreSQL.
+//!
+//! A recording is made first: a group of three disks in three failure groups, mounted with
+//! `--record`, carries a server under a load that logs each acknowledgement with the clock that
+//! the recorder uses. For each cut the disks are rebuilt as a power cut at that moment could have
+//! left them: what a flush covered is there, any subset of the rest is, whole or torn. In every
+//! other cut one of the disks is lost too. Then an ordinary mount and an ordinary PostgreSQL
+//! recover, and everything that was acknowledged before the cut must be there.
+//!
+//! Three failure groups, because two of three voters are a majority: with two groups of equal
+//! vote a loss at rest cannot be told from a split, and such a mount is refused by design.
+//!
+//! A cut that fails keeps the recording and its disks, and says how to repeat it: the recording,
+//! the seed and the number of the cut fix everything but the scheduling of the recovery.
+
+mod acknowledgement;
+mod check;
+mod load;
+mod recording;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use spindle_rig::interrupt;
+use spindle_rig::postgres::Installation;
+use spindle_rig::progress::Step;
+use spindle_rig::scene::Scene;
+
+use self::recording::Recording;
+
+/// So many cuts share a recording; then another is made, by other chances of the scheduler.
+const CUTS_PER_RECORDING: u64 = 100;
+
+/// What to cut, and how often.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// How many cuts.
+    #[arg(long, default_value_t = 50)]
+    cuts: u64,
+
+    /// What the cuts are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// How many cuts are recovered at a time.
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+
+    /// Seconds of load in a recording.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+
+    /// Where the disks are made.
+    #[arg(long, default_value_os_t = crate::memory_directory())]
+    dir: PathBuf,
+
+    /// A recording that an earlier run kept, instead of a new one.
+    #[arg(long)]
+    recording: Option<PathBuf>,
+
+    /// Only the cut of this number.
+    #[arg(long)]
+    only: Option<u64>,
+}
+
+/// Runs the cuts.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let Ok(installation) = Installation::find() else {
+        println!("skipped: PostgreSQL is not installed");
+        return Ok(());
+    };
+    let mut done = 0;
+    while done < arguments.cuts {
+        let mut scene = Scene::make(&arguments.dir, "spindle-cuts")?;
+        let recording = match &arguments.recording {
+            Some(kept) => Recording::open(kept)?,
+            None => Recording::make(&scene, &installation, arguments.seconds)?,
+        };
+        let last = if arguments.recording.is_some() {
+            arguments.cuts
+        } else {
+            arguments.cuts.min(done + CUTS_PER_RECORDING)
+        };
+        let numbers: Vec<u64> = match arguments.only {
+            Some(number) => vec![number],
+            None => (done..last).collect(),
+        };
+        let failures = recover_all(arguments, &installation, &scene, &recording, &numbers)?;
+        if !failures.is_empty() {
+            scene.keep();
+            report(&failures, arguments, &recording);
+            bail!("{} of {} cuts failed", failures.len(), numbers.len());
+        }
+        done = last;
+    }
+    println!("{} power cuts, each recovered and checked", arguments.cuts);
+    Ok(())
+}
+
+/// A cut after which a promise was broken.
+struct Failure {
+    number: u64,
+    error: anyhow::Error,
+}
+
+fn recover_all(
+    arguments: &Arguments,
+    installation: &Installation,
+    scene: &Scene,
+    recording: &Recording,
+    numbers: &[u64],
+) -> Result<Vec<Failure>> {
+    let step = Step::begin("power cuts", numbers.len() as u64);
+    let next = AtomicU64::new(0);
+    let finished = AtomicU64::new(0);
+    let failures = Mutex::new(Vec::new());
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.clamp(1, numbers.len() as u64) {
+            scope.spawn(|| {
+                while interrupt::check().is_ok() {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&number) = usize::try_from(index).ok().and_then(|at| numbers.get(at))
+                    else {
+                        return;
+                    };
+                    let place = scene.join(&format!("cut-{number}"));
+                    let result =
+                        check::one_cut(recording, installation, &place, arguments.seed, number);
+                    if let Err(error) = result {
+                        let failure = Failure { number, error };
+                        failures
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(failure);
+                    }
+                    let count = finished.fetch_add(1, Ordering::Relaxed) + 1;
+                    step.advance(count, &format!("{count} of {}", numbers.len()));
+                }
+            });
+        }
+    });
+    interrupt::check()?;
+    #[allow(clippy::cast_precision_loss, reason = "a count of cuts is small")]
+    let each = began.elapsed().as_secs_f64() / numbers.len() as f64;
+    step.done(&format!("{} cuts, {each:.1} s each", numbers.len()));
+    Ok(failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner))
+}
+
+fn report(failures: &[Failure], arguments: &Arguments, recording: &Recording) {
+    for failure in failures {
+        println!("cut {}: {:#}", failure.number, failure.error);
+        println!(
+            "  repeat: spindle-proof cuts --recording {} --seed {} --only {}",
+            recording.directory().display(),
+            arguments.seed,
+            failure.number
+        );
+    }
+}
+
+/// A sequence of chances from a seed: SplitMix64 (Steele, Lea and Flood 2014).
+#[derive(Debug, Clone)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// The sequence of a seed and a number within it.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let mut chance = Self(seed);
+        chance.0 ^= chance.next().wrapping_add(number);
+        chance
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is above zero.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// Copies a file and keeps its holes: the disks here are mostly empty.
+fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    let source = File::open(from).with_context(|| format!("cannot read {}", from.display()))?;
+    let target = File::create(to).with_context(|| format!("cannot write {}", to.display()))?;
+    target.set_len(source.metadata()?.len())?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = 0;
+    loop {
+        let length = source.read_at(&mut buffer, offset)?;
+        if length == 0 {
+            return Ok(());
+        }
+        for (index, block) in buffer[..length].chunks(4096).enumerate() {
+            if block.iter().any(|byte| *byte != 0) {
+                target.write_all_at(block, offset + 4096 * index as u64)?;
+            }
+        }
+        offset += length as u64;
+    }
+}

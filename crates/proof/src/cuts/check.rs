@@ -1,0 +1,222 @@
+//! One cut: the disks as they could be, an ordinary recovery, and the comparison with what the
+//! clients were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use spindle_rig::postgres::{Cluster, Installation, Server};
+use spindle_rig::spindle::Spindle;
+use spindle_rig::wire::{Connection, Row};
+
+use super::acknowledgement::Expected;
+use super::load::ROUND_ROW_COUNT;
+use super::recording::{DISKS, GROUP, Recording, SETTINGS};
+use super::{Chance, copy_sparse};
+
+/// Cuts, recovers and checks; `place` is removed when everything held.
+pub fn one_cut(
+    recording: &Recording,
+    installation: &Installation,
+    place: &Path,
+    seed: u64,
+    number: u64,
+) -> Result<()> {
+    let mut chance = Chance::new(seed, number);
+    let cut_ns = recording.moment(&mut chance);
+    let disks = place.join("disks");
+    fs::create_dir_all(&disks)?;
+    rebuild(recording, &disks, cut_ns, chance.next())?;
+    if number % 2 == 1 {
+        let lost = DISKS[usize::try_from(chance.below(DISKS.len() as u64))?];
+        fs::remove_file(disks.join(lost))?;
+    }
+    recover(recording, installation, place, &disks, cut_ns)
+        .with_context(|| format!("cut at {cut_ns} ns, disks kept in {}", disks.display()))?;
+    fs::remove_dir_all(place)?;
+    Ok(())
+}
+
+/// The disks as a power cut at `cut_ns` could have left them.
+fn rebuild(recording: &Recording, disks: &Path, cut_ns: u64, seed: u64) -> Result<()> {
+    for disk in DISKS {
+        copy_sparse(
+            &recording.directory().join("base").join(disk),
+            &disks.join(disk),
+        )?;
+    }
+    bail!("the disks cannot be cut at {cut_ns} by {seed}: this build has no replayer")
+}
+
+fn recover(
+    recording: &Recording,
+    installation: &Installation,
+    place: &Path,
+    disks: &Path,
+    cut_ns: u64,
+) -> Result<()> {
+    let point = place.join("mount");
+    let runtime = place.join("server");
+    fs::create_dir_all(&point)?;
+    fs::create_dir_all(&runtime)?;
+    let search = format!("{}/*", disks.display());
+    let spindle = Spindle::find(&search, &place.join("run"))?;
+    let mount = spindle.mount(GROUP, &point, &[])?;
+    // These disks have had their power cut; the recovery itself may be quick about flushing.
+    let mut settings = SETTINGS.to_vec();
+    settings.push("fsync=off");
+    let cluster = Cluster::new(installation, &point.join("pgdata"), &runtime, &settings)?;
+    let server = cluster.start()?;
+    compare(&server, &Expected::at(&recording.told, cut_ns))?;
+    server.kill();
+    mount.unmount()?;
+    spindle.tell(["group", "check", GROUP])?;
+    Ok(())
+}
+
+/// Everything acknowledged is there, nothing else is, and every page can be read.
+fn compare(server: &Server, expected: &Expected) -> Result<()> {
+    let mut connection = server.connect("postgres")?;
+    let mut found = BTreeMap::new();
+    for row in connection.query("SELECT client, count(*), max(number) FROM told GROUP BY client")? {
+        let client = u32::try_from(number(&row, 0)?)?;
+        found.insert(client, (number(&row, 1)?, number(&row, 2)?));
+    }
+    let clients: BTreeSet<u32> = expected
+        .commits
+        .keys()
+        .chain(found.keys())
+        .copied()
+        .collect();
+    for client in clients {
+        let acknowledged = expected.commits.get(&client).copied().unwrap_or(0);
+        let (count, highest) = found.get(&client).copied().unwrap_or((0, 0));
+        ensure!(
+            highest >= acknowledged,
+            "client {client} was told of commit {acknowledged}, the last one there is {highest}"
+        );
+        ensure!(
+            count == highest,
+            "client {client}: {count} commits are there, numbered up to {highest}"
+        );
+        ensure!(
+            highest <= acknowledged + 1,
+            "client {client} waited for commit {}, but {highest} is there",
+            acknowledged + 1
+        );
+    }
+    let balance = connection.value("SELECT coalesce(sum(balance), 0) FROM account")?;
+    let moved = connection.value("SELECT coalesce(sum(delta), 0) FROM told")?;
+    ensure!(
+        balance == moved,
+        "the accounts hold {balance}, but {moved} was moved"
+    );
+    check_tables(&mut connection, expected)?;
+    check_structure(&mut connection)
+}
+
+fn check_tables(connection: &mut Connection, expected: &Expected) -> Result<()> {
+    let rows = connection.query(
+        "SELECT substr(relname, 7) FROM pg_class WHERE relname LIKE 'round\\_%' AND relkind = 'r'",
+    )?;
+    let found: BTreeSet<u64> = rows
+        .iter()
+        .map(|row| number(row, 0))
+        .collect::<Result<_>>()?;
+    for round in &expected.tables {
+        ensure!(found.contains(round), "the table round_{round} is lost");
+    }
+    for round in &expected.gone {
+        ensure!(
+            !found.contains(round),
+            "the table round_{round} was removed and is back"
+        );
+    }
+    for round in found {
+        let count = connection.value(&format!(
+            "SELECT count(*) FROM round_{round} WHERE filler = repeat('r', 80)"
+        ))?;
+        ensure!(
+            count == ROUND_ROW_COUNT.to_string(),
+            "the table round_{round} holds {count} rows"
+        );
+    }
+    Ok(())
+}
+
+/// Checksums of all pages that hold something of ours, tables and indexes against each other.
+fn check_structure(connection: &mut Connection) -> Result<()> {
+    connection.query(
+        "SELECT bt_index_check(indexrelid, true) FROM pg_index
+         JOIN pg_class ON pg_class.oid = indexrelid
+         JOIN pg_am ON pg_am.oid = relam
+         WHERE amname = 'btree' AND relpersistence = 'p' AND indisvalid",
+    )?;
+    for table in ["told", "account", "pg_class", "pg_attribute"] {
+        let faults = connection.query(&format!(
+            "SELECT blkno, offnum, msg FROM verify_heapam('{table}')"
+        ))?;
+        if let Some(fault) = faults.first() {
+            bail!("{table}: {fault:?}");
+        }
+    }
+    Ok(())
+}
+
+fn number(row: &Row, index: usize) -> Result<u64> {
+    let text = row.get(index).cloned().flatten();
+    Ok(text.context("a count is never NULL")?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spindle_rig::scene::Scene;
+
+    use super::super::acknowledgement::now_ns;
+    use super::super::load;
+    use super::*;
+
+    /// A checker that passes everything would make every cut pass: here it has to say yes to a
+    /// server that was only killed, and no to one that is asked for more than it was given.
+    #[test]
+    fn the_check_tells_a_kept_promise_from_a_broken_one() {
+        let Ok(installation) = Installation::find() else {
+            println!("skipped: PostgreSQL is not installed");
+            return;
+        };
+        let scene = Scene::make(&std::env::temp_dir(), "spindle-check-test").unwrap();
+        let runtime = scene.directory("server").unwrap();
+        let place = scene.directory("place").unwrap();
+        let data = place.join("pgdata");
+        let cluster = Cluster::new(&installation, &data, &runtime, &SETTINGS).unwrap();
+        cluster
+            .init(&["--wal-segsize=1", "--data-checksums"])
+            .unwrap();
+        let server = cluster.start().unwrap();
+        load::prepare(&server).unwrap();
+        let told = load::run(&server, Duration::from_secs(1)).unwrap();
+        server.kill();
+
+        let server = cluster.start().unwrap();
+        let kept = Expected::at(&told, now_ns());
+        compare(&server, &kept).unwrap();
+
+        let mut lost_commit = Expected::at(&told, now_ns());
+        *lost_commit.commits.get_mut(&0).unwrap() += 1;
+        assert!(compare(&server, &lost_commit).is_err());
+
+        let mut lost_table = Expected::at(&told, now_ns());
+        lost_table.tables.insert(1_000_000);
+        assert!(compare(&server, &lost_table).is_err());
+
+        server
+            .connect("postgres")
+            .unwrap()
+            .query("UPDATE account SET balance = balance + 1 WHERE id = 7")
+            .unwrap();
+        assert!(compare(&server, &kept).is_err());
+    }
+}
