@@ -1,0 +1,89 @@
+//! Carrying out one operation on the file system and on the model, and comparing the answers.
+
+mod bytes;
+mod names;
+
+use spindle_base::FileId;
+
+use crate::fault::pick;
+use crate::operation::{Operation, Place};
+use crate::run::{Answer, Run, Step, Stop};
+
+/// No file of a run grows beyond this, so that a run stays short.
+const SIZE_BYTES_MAX: u64 = 7 << 20;
+
+impl Run {
+    pub(crate) fn execute(&mut self, operation: Operation) -> Step<()> {
+        match operation {
+            Operation::Names(operation) => self.execute_on_names(operation),
+            Operation::Bytes(operation) => self.execute_on_bytes(operation),
+            Operation::KeepOpen { file } => self.keep_open(file),
+            Operation::CloseKept { file } => {
+                let ids: Vec<FileId> = self.kept.keys().copied().collect();
+                if let Some(id) = pick(&ids, file) {
+                    self.note(format!("closes file {id}"));
+                    self.kept.remove(&id);
+                }
+                Ok(())
+            }
+            Operation::SyncFile { file, data_only } => self.sync_file(file, data_only),
+            Operation::Sync => self.sync(),
+            Operation::Background { steps } => self.background(steps),
+            Operation::Check => self.check_group(),
+            Operation::CloseAndReopen => self.close_and_reopen(),
+            Operation::Kill => self.kill(),
+            Operation::Crash => {
+                self.disks.crash();
+                Ok(())
+            }
+            Operation::CrashAfter {
+                requests,
+                and_in_recovery,
+            } => {
+                self.disks.power_fails_after(requests);
+                self.cut_in_recovery = and_in_recovery;
+                Ok(())
+            }
+            Operation::Fault { disk, fault } => {
+                self.put_fault(disk, fault);
+                Ok(())
+            }
+        }
+    }
+
+    fn sync(&mut self) -> Step<()> {
+        let result = self.system().sync();
+        if let Answer::Done(()) = self.judge("sync", result)? {
+            let kept = self.kept_ids();
+            self.model.synced(&kept);
+        }
+        Ok(())
+    }
+
+    fn background(&mut self, steps: u64) -> Step<()> {
+        for step in 0..steps {
+            let now_ms = self.model.clock * 1000 + step;
+            let group = std::sync::Arc::clone(self.system().group());
+            let result = group.step(now_ms).map_err(spindle_fs::FsError::Group);
+            if !matches!(self.judge("a background step", result)?, Answer::Done(_)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The offset a place means in a file of that size.
+    fn offset_bytes(place: Place, size_bytes: u64) -> u64 {
+        match place {
+            Place::Inside(millionths) => size_bytes * millionths / 1_000_000,
+            Place::End => size_bytes,
+            Place::At(offset_bytes) => offset_bytes,
+            Place::Beyond(bytes) => size_bytes + bytes,
+        }
+        .min(SIZE_BYTES_MAX)
+    }
+
+    fn wrong(what: &str) -> Stop {
+        Stop::Violation(what.to_owned())
+    }
+}
