@@ -1,5 +1,8 @@
 //! Extended attributes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use rustix::io::Errno;
 
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now};
@@ -10,6 +13,15 @@ use crate::transport::Transport;
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
+
+/// POSIX ACLs, the attributes named `system.`, are not kept. Said plainly, so that programs fall
+/// back to permissions: `cp -a` sets a file's mode by an ACL where one seems to be accepted.
+fn refuse_system(name: &OsStr) -> Result<(), Refusal> {
+    if name.as_bytes().starts_with(b"system.") {
+        return Err(Errno::OPNOTSUPP.into());
+    }
+    Ok(())
+}
 
 /// A size of zero asks how much room the value needs.
 fn sized(value: Vec<u8>, room_bytes: u32) -> Result<Answer, Refusal> {
@@ -34,6 +46,7 @@ impl Bridge {
     ) -> Served {
         let request: GetExtendedAttributeIn = arguments(transport)?;
         let (name, _) = name(transport.tail(size_of::<GetExtendedAttributeIn>()))?;
+        refuse_system(name)?;
         let value = self.file_system.extended_attribute(node(header), name)?;
         sized(value, request.size_bytes)
     }
@@ -55,6 +68,7 @@ impl Bridge {
     ) -> Served {
         let request: SetExtendedAttributeIn = arguments(transport)?;
         let (name, rest) = name(transport.tail(size_of::<SetExtendedAttributeIn>()))?;
+        refuse_system(name)?;
         let size_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let value = rest.get(..size_bytes).ok_or(Errno::PROTO)?;
         self.file_system.set_extended_attribute(
@@ -74,6 +88,7 @@ impl Bridge {
         transport: &T,
     ) -> Served {
         let (name, _) = name(transport.tail(0))?;
+        refuse_system(name)?;
         self.file_system
             .remove_extended_attribute(node(header), name, now())?;
         Ok(Answer::Done)
