@@ -29,14 +29,19 @@ impl WorkerCounters {
         }
     }
 
-    /// Only the worker that owns the line writes, so a load and a store do.
-    pub(crate) fn count(&self, opcode: u32, elapsed: Duration) {
-        let Some(index) = usize::try_from(opcode).ok().filter(|i| *i < OPCODES_COUNT) else {
-            return;
-        };
-        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        add(&self.requests[index], 1);
-        add(&self.nanoseconds[index], elapsed_ns);
+    /// Counts a request before it is answered: who has the answer finds it counted.
+    pub(crate) fn count(&self, opcode: u32) {
+        if let Some(index) = index_of(opcode) {
+            add(&self.requests[index], 1);
+        }
+    }
+
+    /// Adds what its answer took.
+    pub(crate) fn add_time(&self, opcode: u32, elapsed: Duration) {
+        if let Some(index) = index_of(opcode) {
+            let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+            add(&self.nanoseconds[index], elapsed_ns);
+        }
     }
 
     pub(crate) fn count_panic(&self) {
@@ -44,6 +49,12 @@ impl WorkerCounters {
     }
 }
 
+fn index_of(opcode: u32) -> Option<usize> {
+    let index = usize::try_from(opcode).ok();
+    index.filter(|index| *index < OPCODES_COUNT)
+}
+
+/// Only the worker that owns the line writes, so a load and a store do.
 fn add(counter: &AtomicU64, more: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(more);
     counter.store(sum, Ordering::Relaxed);

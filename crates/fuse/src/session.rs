@@ -118,7 +118,16 @@ impl Mount {
     ) -> Result<Self, MountError> {
         let bridge = Bridge::new(file_system, options.direct);
         let descriptors = descriptors.into_iter().map(Arc::new).collect();
-        let mount = Self::run(bridge, directory.to_path_buf(), descriptors, negotiated)?;
+        Self::resume(bridge, directory, descriptors, negotiated)
+    }
+
+    fn resume<S: Service>(
+        service: S,
+        directory: &Path,
+        descriptors: Vec<Arc<OwnedFd>>,
+        negotiated: Negotiated,
+    ) -> Result<Self, MountError> {
+        let mount = Self::run(service, directory.to_path_buf(), descriptors, negotiated)?;
         if negotiated.has_resend() {
             send(&mount.descriptors[0], 0, notify::RESEND, &[])
                 .map_err(|error| MountError::system("cannot resume", directory, error))?;
@@ -132,7 +141,9 @@ impl Mount {
         options: &MountOptions,
     ) -> Result<Self, MountError> {
         let point = MountPoint::make(directory, options)?;
-        let started = Self::serve_point(service, &point, options);
+        let started = agree(&point, options).and_then(|(descriptors, negotiated)| {
+            Self::run(service, point.directory.clone(), descriptors, negotiated)
+        });
         if started.is_err() {
             // The error that is under way matters more than one of removing.
             let _ = MountPoint::remove(&point.directory, true);
@@ -145,41 +156,6 @@ impl Mount {
                 "read-ahead and write-back keep the kernel's defaults");
         }
         Ok(mount)
-    }
-
-    fn serve_point<S: Service>(
-        service: S,
-        point: &MountPoint,
-        options: &MountOptions,
-    ) -> Result<Self, MountError> {
-        let directory = &point.directory;
-        let failed = |error| MountError::system("cannot serve", directory, error);
-        let first =
-            Arc::new(
-                point
-                    .descriptor
-                    .try_clone()
-                    .map_err(|source| MountError::System {
-                        what: "cannot serve",
-                        path: directory.clone(),
-                        source,
-                    })?,
-            );
-        let mut transport = DeviceTransport::new(Arc::clone(&first), MAX_DATA_BYTES);
-        let negotiated = match negotiate(&mut transport, options.direct) {
-            Ok(negotiated) => negotiated,
-            Err(NegotiationError::Ended) => return Err(failed(Errno::NODEV)),
-            Err(NegotiationError::Failed(error)) => return Err(failed(error)),
-            Err(NegotiationError::TooOld { major, minor }) => {
-                return Err(MountError::KernelTooOld { major, minor });
-            }
-        };
-        let mut descriptors = vec![Arc::clone(&first)];
-        for _ in 0..options.workers_count.max(1) {
-            let clone = sys::clone_device(first.as_fd()).map_err(failed)?;
-            descriptors.push(Arc::new(clone));
-        }
-        Self::run(service, directory.clone(), descriptors, negotiated)
     }
 
     /// Starts a worker on every descriptor but the first.
@@ -328,6 +304,31 @@ impl Drop for Mount {
     }
 }
 
+/// Answers the kernel's first request; then there are descriptors for notices and workers.
+fn agree(
+    point: &MountPoint,
+    options: &MountOptions,
+) -> Result<(Vec<Arc<OwnedFd>>, Negotiated), MountError> {
+    let failed = |error| MountError::system("cannot serve", &point.directory, error);
+    let first = rustix::io::fcntl_dupfd_cloexec(&point.descriptor, 0).map_err(failed)?;
+    let first = Arc::new(first);
+    let mut transport = DeviceTransport::new(Arc::clone(&first), MAX_DATA_BYTES);
+    let negotiated = match negotiate(&mut transport, options.direct) {
+        Ok(negotiated) => negotiated,
+        Err(NegotiationError::Ended) => return Err(failed(Errno::NODEV)),
+        Err(NegotiationError::Failed(error)) => return Err(failed(error)),
+        Err(NegotiationError::TooOld { major, minor }) => {
+            return Err(MountError::KernelTooOld { major, minor });
+        }
+    };
+    let mut descriptors = vec![Arc::clone(&first)];
+    for _ in 0..options.workers_count.max(1) {
+        let clone = sys::clone_device(first.as_fd()).map_err(failed)?;
+        descriptors.push(Arc::new(clone));
+    }
+    Ok((descriptors, negotiated))
+}
+
 /// Serves requests until the mount ends.
 fn work<S: Service>(service: &S, mut transport: DeviceTransport, counters: &WorkerCounters) {
     // While memory is short the kernel writes our own mount's pages back: a worker that waited
@@ -342,6 +343,7 @@ fn work<S: Service>(service: &S, mut transport: DeviceTransport, counters: &Work
                 return;
             }
         };
+        counters.count(header.opcode);
         let start = Instant::now();
         let served = catch_unwind(AssertUnwindSafe(|| service.serve(&header, &mut transport)));
         let answered = served.unwrap_or_else(|_| {
@@ -353,7 +355,7 @@ fn work<S: Service>(service: &S, mut transport: DeviceTransport, counters: &Work
             );
             transport.answer(-Errno::IO.raw_os_error(), &[])
         });
-        counters.count(header.opcode, start.elapsed());
+        counters.add_time(header.opcode, start.elapsed());
         match answered {
             Ok(()) => {}
             Err(Errno::NODEV | Errno::CONNABORTED) => return,

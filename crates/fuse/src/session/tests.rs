@@ -291,3 +291,41 @@ fn the_kernel_reads_ahead_as_far_as_asked() {
     assert_eq!(shown.trim(), "8192");
     mount.stop(false).unwrap();
 }
+
+#[test]
+fn a_request_that_a_dead_daemon_left_behind_is_answered_by_the_next_one() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("next");
+    let point = MountPoint::make(&place.0, &options()).unwrap();
+    let (descriptors, negotiated) = agree(&point, &options()).unwrap();
+    if !negotiated.has_resend() {
+        eprintln!("skipped: the kernel cannot resend requests (it came with Linux 6.9)");
+        return;
+    }
+    let reader = thread::spawn({
+        let path = place.0.join("data");
+        move || fs::read_to_string(path)
+    });
+    let filled = || {
+        let service = OneFile::default();
+        *service.bytes.lock() = b"from the next daemon".to_vec();
+        service
+    };
+    // This daemon takes the READ and is gone before it answers.
+    let mut transport = DeviceTransport::new(Arc::clone(&descriptors[1]), MAX_DATA_BYTES);
+    let dying = filled();
+    loop {
+        let header = transport.receive().unwrap().unwrap();
+        if Opcode::from_number(header.opcode) == Some(Opcode::Read) {
+            break;
+        }
+        dying.serve(&header, &mut transport).unwrap();
+    }
+    drop(transport);
+    assert!(!reader.is_finished());
+    let mount = Mount::resume(filled(), &place.0, descriptors, negotiated).unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), "from the next daemon");
+    mount.stop(false).unwrap();
+}
