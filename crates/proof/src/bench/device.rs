@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 use spindle_rig::process::{family, run, run_well};
 
@@ -129,8 +129,15 @@ impl ControlGroup {
 
     /// Moves a running program and its children here.
     pub fn adopt(&self, process: u32) -> Result<()> {
+        self.set("cgroup.procs", &process.to_string())?;
+        // Whatever it starts from here on is a member by birth; what it had started may have
+        // ended meanwhile.
         for member in family(process) {
-            self.set("cgroup.procs", &member.to_string())?;
+            let written = fs::write(self.path.join("cgroup.procs"), member.to_string());
+            if let Err(error) = written {
+                let has_ended = !Path::new(&format!("/proc/{member}")).exists();
+                ensure!(has_ended, "cannot move process {member}: {error}");
+            }
         }
         Ok(())
     }
