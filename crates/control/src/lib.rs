@@ -1,1 +1,65 @@
-//! Under construction: see docs/architecture.md.
+//! The daemon, its API, and what the commands do.
+//!
+//! One process owns a group: it holds the disks, serves the mount and answers over a Unix
+//! socket. A command talks to that process where there is one; where there is none it opens the
+//! disks itself, to read them without writing a byte ([`ReadOnlyDisks`]) or to change them. Every
+//! function here returns a structure of [`view`] or a [`ControlError`]; printing is for `cli`.
+//!
+//! A crash of the daemon leaves its socket, its log and a dead mount point; the next start
+//! recognises and replaces all three. Nothing about a group is kept outside its disks.
+
+mod access;
+mod activity;
+mod administration;
+mod channel_body;
+mod client;
+mod copying;
+mod daemon;
+mod discovery;
+mod dump;
+mod dump_row;
+mod engine;
+mod error;
+mod event_log;
+mod files;
+mod iostat;
+mod label_writing;
+mod location;
+mod making;
+mod mounting;
+mod nearness;
+mod openapi;
+mod opening;
+mod probe;
+mod query;
+mod read_only_disks;
+mod route;
+mod settings;
+mod signature;
+mod sockets;
+mod starting;
+mod template;
+pub mod view;
+
+pub use access::GroupFiles;
+pub use administration::{
+    check_group, destroy_group, list_groups, list_templates, own_group, own_user, rename_group,
+    serving, set_fault, show_group,
+};
+pub use client::Client;
+pub use copying::{CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer};
+pub use daemon::{ReadyReport, ServeOptions, refuse_if_served, serve};
+pub use discovery::scan;
+pub use dump::{dump_disks, dump_group};
+pub use error::{ControlError, ControlErrorKind, ControlResult};
+pub use event_log::read_events;
+pub use files::{Files, KernelCache, NewEntry, OpenFiles};
+pub use iostat::{Iostat, rates};
+pub use location::Location;
+pub use making::{FileDisk, WantedDisk, WantedGroup, create_group, parse_size};
+pub use mounting::MountRequest;
+pub use nearness::{near_names, suggestion};
+pub use openapi::document;
+pub use read_only_disks::ReadOnlyDisks;
+pub use settings::Settings;
+pub use starting::{Starter, absolute, dismount_group, mount_served, start_daemon, unmount};

@@ -1,0 +1,470 @@
+//! What can be typed, and what `--help` teaches about it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use spindle_base::{AuSize, Redundancy};
+use spindle_control::FileDisk;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   done
+  1   `group check` found contradictions
+  2   the caller's mistake: a wrong name, a disk in use, no room, too few failure groups
+  3   the machine refused: a disk failed, no FUSE, no permission
+  4   bytes on a disk are not what they must be
+  70  a bug in Spindle: please report it with the log
+
+A first group:
+  spindle group create data --redundancy normal \\
+      --failgroup left=/dev/sdb,/dev/sdc --failgroup right=/dev/sdd,/dev/sde
+  spindle mount data /srv/data
+  spindle group show data
+  spindle umount /srv/data
+
+Where disks are looked for: --disks, else SPINDLE_DISKS, else `disks = [\"GLOB\", ...]` in
+./spindle.toml or /etc/spindle/spindle.toml, else every block device of the machine.
+The process that serves a group has its socket, log and events in SPINDLE_RUNTIME_DIR, else
+/run/spindle (root) or $XDG_RUNTIME_DIR/spindle. SPINDLE_ENGINE=plain uses plain system calls
+where io_uring is not wanted.";
+
+/// Automatic storage management for databases: disk groups that stripe and mirror every file.
+#[derive(Debug, Parser)]
+#[command(name = "spindle", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(arg_required_else_help = true, infer_subcommands = false)]
+pub struct Arguments {
+    /// Globs of disks, instead of the search path; may be given several times
+    #[arg(long, global = true, value_name = "GLOB", value_delimiter = ',')]
+    pub disks: Vec<String>,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// Whether this process is to serve a group itself.
+    pub const fn serves(&self) -> bool {
+        match &self.command {
+            Command::Mount(mount) => mount.serve.foreground || mount.serve.daemon,
+            Command::Group(GroupCommand::Mount { serve, .. }) => serve.foreground || serve.daemon,
+            _ => false,
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Look at disks: candidates, members, former members, foreign ones
+    #[command(subcommand)]
+    Disk(DiskCommand),
+    /// Make, list, open, close, examine, rename and destroy disk groups
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Mount the files of a group on an empty directory
+    #[command(after_help = "\
+Examples:
+  spindle mount data /srv/data
+  spindle mount data /srv/data --direct        every read and write goes to the disks
+  spindle mount data /srv/data --foreground    stay, log to the terminal, stop with Ctrl-C")]
+    Mount(MountArguments),
+    /// Unmount a directory, or everything of a group; waits until all is closed cleanly
+    #[command(after_help = "\
+Examples:
+  spindle umount /srv/data
+  spindle umount data")]
+    Umount {
+        /// A mount point, or the name of a group
+        #[arg(value_name = "DIR|GROUP")]
+        target: OsString,
+    },
+    /// List a directory of a group, mounted or not
+    #[command(after_help = "\
+Examples:
+  spindle ls data:/
+  spindle ls -l data:/base data:/pg_wal")]
+    Ls {
+        /// Directories or files
+        #[arg(value_name = "GROUP:/path", required = true)]
+        paths: Vec<OsString>,
+        /// Permissions, owner, layout, size and time of each entry
+        #[arg(short, long)]
+        long: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show everything about an entry of a group
+    Stat {
+        /// A file, directory or other entry
+        #[arg(value_name = "GROUP:/path")]
+        path: OsString,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show which extents of a file lie where
+    #[command(after_help = "\
+Examples:
+  spindle map data:/base/5/16384
+  spindle map --summary data:/base/5/16384     only the sums by disk")]
+    Map {
+        /// A regular file
+        #[arg(value_name = "GROUP:/path")]
+        path: OsString,
+        /// Only the sums by disk
+        #[arg(short, long)]
+        summary: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Add up the space that directories take
+    Du {
+        /// A directory
+        #[arg(value_name = "GROUP:/path")]
+        path: OsString,
+        /// Levels of directories to tell apart
+        #[arg(short, long, default_value_t = 1)]
+        depth: usize,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Copy files into a group, out of it, or between groups, without a mount
+    #[command(after_help = "\
+Examples:
+  spindle cp backup.tar data:/                 into a group
+  spindle cp -a data:/pgdata /srv/copy         out of it, with owners and times
+  spindle cp -r data:/pgdata flash:/           from group to group
+
+A file becomes visible under its name when all of it is there. A local path that looks like
+GROUP:/path is written with ./ before it.")]
+    Cp(CopyArguments),
+    /// Rates, bytes and latencies of every disk and of the busy files
+    #[command(after_help = "\
+Examples:
+  spindle iostat data
+  spindle iostat data --interval 5 --count 12
+  spindle iostat data --count 1 --json")]
+    Iostat {
+        /// The group; it must be open
+        group: String,
+        /// Seconds between two refreshes
+        #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
+        interval: f64,
+        /// Stop after so many refreshes
+        #[arg(short, long)]
+        count: Option<u64>,
+        /// Files shown at most
+        #[arg(short, long, default_value_t = 10)]
+        files: usize,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show labels, group states and the catalog of disks; never writes
+    #[command(after_help = "\
+Examples:
+  spindle dump data
+  spindle dump --disk /dev/sdb --disk /dev/sdc
+  spindle dump data --rows 100 --json")]
+    Dump {
+        /// The group whose disks are looked at
+        #[arg(required_unless_present = "disk")]
+        group: Option<String>,
+        /// Look at these disks only, whatever stands on them
+        #[arg(long, value_name = "PATH")]
+        disk: Vec<PathBuf>,
+        /// Rows of each table of the catalog shown at most
+        #[arg(long, default_value_t = 20)]
+        rows: usize,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Look at templates: which files get which layout
+    #[command(subcommand)]
+    Template(TemplateCommand),
+    /// Show what happened in groups: disks lost, blocks repaired, mounts
+    Events {
+        /// Only of this group
+        group: Option<String>,
+        /// Wait for more, until Ctrl-C
+        #[arg(short, long)]
+        follow: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// For tests: make a disk of an open group answer as if its cable was pulled
+    #[command(subcommand)]
+    Fault(FaultCommand),
+    /// Print the OpenAPI document of the API, with the schema of every --json listing
+    Openapi,
+    /// Print the completions of a shell
+    #[command(after_help = "\
+Example:
+  spindle completions bash > /etc/bash_completion.d/spindle")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the man pages into a directory
+    #[command(after_help = "\
+Example:
+  spindle man /usr/local/share/man/man1 && man spindle-group-create")]
+    Man {
+        /// Where to; the page spindle.1 goes to the standard output without it
+        directory: Option<PathBuf>,
+    },
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Output {
+    /// JSON with a stable schema (docs/json.md) instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spindle disk`.
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// List every disk of the search path with what stands on it; never writes
+    #[command(after_help = "\
+Examples:
+  spindle disk scan
+  spindle disk scan --disks '/dev/sd?' --disks '/srv/disks/*'
+
+Status: candidate (free), member, former (was a member: free), foreign (somebody else's),
+conflict (a copy of another disk found here), unusable (unreadable or damaged).")]
+    Scan {
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// `spindle group`.
+#[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// Make a disk group
+    #[command(after_help = "\
+Examples:
+  spindle group create scratch --redundancy external --disk /dev/sdb --disk /dev/sdc
+  spindle group create data --profile postgresql \\
+      --failgroup left=/dev/sdb,/dev/sdc --failgroup right=/dev/sdd,/dev/sde
+  spindle group create trial --file-disk a.disk:4G --file-disk b.disk:4G
+
+Failure groups are disks that one fault can take away together, such as a shelf or a site. A
+disk given by --disk or --file-disk is a failure group of its own. Nothing is written to a disk
+that holds something unless --force is given.")]
+    Create(CreateArguments),
+    /// List the groups found on the search path and those that are open
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show a group and its disks
+    Show {
+        /// The group
+        group: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Open a group and serve it without a mount
+    Mount {
+        /// The group
+        group: String,
+        #[command(flatten)]
+        serve: ServeArguments,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Unmount everything of a group, close it, and end the process that serves it
+    Dismount {
+        /// The group
+        group: String,
+    },
+    /// Compare the maps, the space and the records of a group; exit code 1 where they disagree
+    Check {
+        /// The group
+        group: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Destroy a closed group: its disks become former members, its files are lost
+    Destroy {
+        /// The group
+        group: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Give a closed group another name
+    Rename {
+        /// The group
+        group: String,
+        /// Its new name
+        name: String,
+    },
+}
+
+/// `spindle group create`.
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    /// Name of the group: a letter, then letters, digits, _ - $ #, at most 30
+    pub name: String,
+    /// A disk that is a failure group of its own: a block device or a plain file
+    #[arg(long = "disk", value_name = "PATH")]
+    pub disk: Vec<PathBuf>,
+    /// A plain file to be made and used as a disk, such as a.disk:10G
+    #[arg(long = "file-disk", value_name = "PATH:SIZE")]
+    pub file_disk: Vec<FileDisk>,
+    /// Disks that one fault can take away together; PATH:SIZE makes a file disk
+    #[arg(long = "failgroup", value_name = "NAME=PATH,PATH")]
+    pub failure_groups: Vec<OsString>,
+    /// Copies of each extent: external (1), normal (2) or high (3)
+    #[arg(long, default_value = "normal", value_parser = parse_redundancy, value_name = "external|normal|high")]
+    pub redundancy: Redundancy,
+    /// Allocation unit, fixed for the group's life: 1M, 2M, 4M, 8M, 16M, 32M or 64M
+    #[arg(long, default_value_t = AuSize::DEFAULT)]
+    pub au_size: AuSize,
+    /// Set of templates
+    #[arg(long, value_enum, default_value_t = Profile::Plain)]
+    pub profile: Profile,
+    /// Use disks although something stands on them: it is lost
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// The sets of templates there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// Write-ahead log fine and at least normal, temporary files external, the rest coarse
+    Postgresql,
+    /// Redo log fine, temporary tables external, the rest coarse
+    Mariadb,
+    /// Journals and write-ahead logs fine, the rest coarse
+    Sqlite,
+    /// Everything coarse and as the group
+    Plain,
+}
+
+impl Profile {
+    /// As the group stores it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Postgresql => "postgresql",
+            Self::Mariadb => "mariadb",
+            Self::Sqlite => "sqlite",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+fn parse_redundancy(text: &str) -> Result<Redundancy, String> {
+    match text {
+        "external" => Ok(Redundancy::External),
+        "normal" => Ok(Redundancy::Normal),
+        "high" => Ok(Redundancy::High),
+        _ => Err("choose external, normal or high".to_owned()),
+    }
+}
+
+/// How to serve a group.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArguments {
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub foreground: bool,
+    /// Record every write and flush of the disks in order, for the replayer
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Take the group although another host seems to have it, or although a majority of its
+    /// disks cannot be seen: where the other half lives on, the two diverge for ever
+    #[arg(long)]
+    pub force: bool,
+    /// The process that the command started to serve the group
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+}
+
+/// `spindle mount`.
+#[derive(Debug, Args)]
+pub struct MountArguments {
+    /// The group
+    pub group: String,
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Bypass the page cache for every file, not only where a template says so
+    #[arg(long)]
+    pub direct: bool,
+    /// Event loops; as many as there are processors where it is not given
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    #[command(flatten)]
+    pub serve: ServeArguments,
+}
+
+/// `spindle cp`.
+#[derive(Debug, Args)]
+pub struct CopyArguments {
+    /// Sources, then the destination; GROUP:/path is in a group, anything else is local
+    #[arg(required = true, num_args = 2.., value_name = "SOURCE... DESTINATION")]
+    pub paths: Vec<OsString>,
+    /// Directories with everything below
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Owners and times as the source has them
+    #[arg(short, long)]
+    pub preserve: bool,
+    /// The same as -r -p
+    #[arg(short, long)]
+    pub archive: bool,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `spindle template`.
+#[derive(Debug, Subcommand)]
+pub enum TemplateCommand {
+    /// List the templates of a group
+    List {
+        /// The group
+        group: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// `spindle fault`.
+#[derive(Debug, Subcommand)]
+pub enum FaultCommand {
+    /// From now on every request to the disk fails, as if it was gone
+    Pull {
+        /// The group; it must be open
+        group: String,
+        /// The disk's name
+        disk: String,
+    },
+    /// The disk answers again; bringing it back into the group is another matter
+    Plug {
+        /// The group; it must be open
+        group: String,
+        /// The disk's name
+        disk: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_of_the_arguments_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

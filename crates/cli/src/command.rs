@@ -1,0 +1,93 @@
+//! What each command asks of `spindle_control`, and how the answer is printed.
+
+mod copy;
+mod disk;
+mod dump;
+mod events;
+mod file;
+mod group;
+mod iostat;
+mod serve;
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+use spindle_control::Settings;
+
+use crate::arguments::{Arguments, Command, DiskCommand, TemplateCommand};
+use crate::page;
+
+/// Runs the command; the number is the exit code.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    match &arguments.command {
+        Command::Openapi => {
+            print_json(&spindle_control::document())?;
+            return Ok(0);
+        }
+        Command::Completions { shell } => {
+            page::completions(*shell);
+            return Ok(0);
+        }
+        Command::Man { directory } => {
+            page::man(directory.as_deref())?;
+            return Ok(0);
+        }
+        _ => {}
+    }
+    let settings = Settings::gather(&arguments.disks)?;
+    match &arguments.command {
+        Command::Disk(DiskCommand::Scan { output }) => disk::scan(&settings, *output),
+        Command::Group(command) => group::run(&settings, command),
+        Command::Mount(mount) => serve::mount(&settings, mount),
+        Command::Umount { target } => serve::umount(&settings, target),
+        Command::Ls {
+            paths,
+            long,
+            output,
+        } => file::ls(&settings, paths, *long, *output),
+        Command::Stat { path, output } => file::stat(&settings, path, *output),
+        Command::Map {
+            path,
+            summary,
+            output,
+        } => file::map(&settings, path, *summary, *output),
+        Command::Du {
+            path,
+            depth,
+            output,
+        } => file::du(&settings, path, *depth, *output),
+        Command::Cp(copy) => copy::run(&settings, copy),
+        Command::Iostat {
+            group,
+            interval,
+            count,
+            files,
+            output,
+        } => iostat::run(&settings, group, *interval, *count, *files, *output),
+        Command::Dump {
+            group,
+            disk,
+            rows,
+            output,
+        } => dump::run(&settings, group.as_deref(), disk, *rows, *output),
+        Command::Template(TemplateCommand::List { group, output }) => {
+            group::templates(&settings, group, *output)
+        }
+        Command::Events {
+            group,
+            follow,
+            output,
+        } => events::run(&settings, group.as_deref(), *follow, *output),
+        Command::Fault(command) => group::fault(&settings, command),
+        Command::Openapi | Command::Completions { .. } | Command::Man { .. } => Ok(0),
+    }
+}
+
+/// Prints a structure as JSON, indented, as one document.
+fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! `spindle group`, `spindle template` and `spindle fault`.
+
+use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal, Write};
+
+use anyhow::Result;
+use spindle_base::GroupName;
+use spindle_control::view::{DiskReport, GroupReport};
+use spindle_control::{ControlError, Settings, WantedDisk, WantedGroup};
+
+use super::{print_json, serve};
+use crate::arguments::{CreateArguments, FaultCommand, GroupCommand, Output};
+use crate::table::{Table, signed_size, size};
+
+pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
+    match command {
+        GroupCommand::Create(create) => make(settings, create),
+        GroupCommand::List { output } => list(settings, *output),
+        GroupCommand::Show { group, output } => show(settings, group, *output),
+        GroupCommand::Mount {
+            group,
+            serve,
+            output,
+        } => serve::group_mount(settings, group, serve, *output),
+        GroupCommand::Dismount { group } => {
+            spindle_control::dismount_group(settings, group)?;
+            println!("{group} is closed");
+            Ok(0)
+        }
+        GroupCommand::Check { group, output } => check(settings, group, *output),
+        GroupCommand::Destroy { group, yes } => destroy(settings, group, *yes),
+        GroupCommand::Rename { group, name } => {
+            let (old, new) = (name_of(group)?, name_of(name)?);
+            spindle_control::rename_group(settings, &old, &new)?;
+            println!("{old} is called {new} now");
+            Ok(0)
+        }
+    }
+}
+
+/// A group's name; what is none is the caller's mistake.
+pub fn name_of(text: &str) -> Result<GroupName> {
+    Ok(GroupName::new(text).map_err(ControlError::from)?)
+}
+
+fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
+    let mut disks = Vec::new();
+    for path in &create.disk {
+        disks.push(WantedDisk {
+            path: path.clone(),
+            make_bytes: None,
+            failure_group: None,
+        });
+    }
+    for file_disk in &create.file_disk {
+        disks.push(WantedDisk {
+            path: file_disk.path.clone(),
+            make_bytes: Some(file_disk.size_bytes),
+            failure_group: None,
+        });
+    }
+    for text in &create.failure_groups {
+        disks.extend(WantedDisk::parse_failure_group(text)?);
+    }
+    let wanted = WantedGroup {
+        name: name_of(&create.name)?,
+        disks,
+        redundancy: create.redundancy,
+        au_size: create.au_size,
+        profile: create.profile.name().to_owned(),
+        force: create.force,
+    };
+    let report = spindle_control::create_group(settings, &wanted)?;
+    if create.output.json {
+        print_json(&report)?;
+    } else {
+        print_group(&report)?;
+        println!("\nopen it: spindle mount {} DIR", report.name);
+    }
+    Ok(0)
+}
+
+fn list(settings: &Settings, output: Output) -> Result<u8> {
+    let reports = spindle_control::list_groups(settings)?;
+    if output.json {
+        print_json(&reports)?;
+        return Ok(0);
+    }
+    if reports.is_empty() {
+        println!(
+            "no group is open, and none was found on the search path: {}",
+            settings.search_path()
+        );
+        return Ok(0);
+    }
+    let mut table = group_table();
+    reports
+        .iter()
+        .for_each(|report| add_group(&mut table, report));
+    table.print()?;
+    for report in &reports {
+        print_note(report);
+    }
+    Ok(0)
+}
+
+fn show(settings: &Settings, group: &str, output: Output) -> Result<u8> {
+    let report = spindle_control::show_group(settings, group)?;
+    if output.json {
+        print_json(&report)?;
+    } else {
+        print_group(&report)?;
+    }
+    Ok(0)
+}
+
+fn print_group(report: &GroupReport) -> Result<()> {
+    let mut table = group_table();
+    add_group(&mut table, report);
+    table.print()?;
+    println!();
+    disk_table(&report.disks).print()?;
+    for mount in &report.mounts {
+        let how = if mount.direct { ", direct" } else { "" };
+        println!("\nmounted on {}{how}", mount.directory);
+    }
+    print_note(report);
+    Ok(())
+}
+
+fn print_note(report: &GroupReport) {
+    if let Some(note) = &report.note {
+        println!("\n{}: {note}", report.name);
+    }
+}
+
+/// The columns of ASM's lsdg, without the rebalance that is not there yet.
+fn group_table() -> Table {
+    Table::new(&[
+        "State",
+        "Type",
+        ">Sector",
+        ">Block",
+        ">AU",
+        ">Total",
+        ">Free",
+        ">Req_mir_free",
+        ">Usable",
+        ">Offline_disks",
+        "Name",
+    ])
+}
+
+fn add_group(table: &mut Table, report: &GroupReport) {
+    table.row([
+        report.state.to_string(),
+        report.redundancy.to_string(),
+        report.sector_size_bytes.to_string(),
+        report.block_size_bytes.to_string(),
+        size(report.au_size_bytes),
+        size(report.total_bytes),
+        size(report.free_bytes),
+        size(report.required_mirror_free_bytes),
+        signed_size(report.usable_bytes),
+        report.offline_disks_count.to_string(),
+        report.name.clone(),
+    ]);
+}
+
+/// The columns of ASM's lsdsk that say something here.
+fn disk_table(disks: &[DiskReport]) -> Table {
+    let mut table = Table::new(&[
+        ">Disk",
+        "Name",
+        "Failgroup",
+        ">Total",
+        ">Free",
+        "Mode",
+        "State",
+        "Path",
+    ]);
+    for disk in disks {
+        table.row([
+            disk.number.to_string(),
+            disk.name.clone(),
+            disk.failure_group.clone(),
+            size(disk.total_bytes),
+            size(disk.free_bytes),
+            disk.mode.clone(),
+            disk.state.clone(),
+            disk.path.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+fn check(settings: &Settings, group: &str, output: Output) -> Result<u8> {
+    let report = spindle_control::check_group(settings, &name_of(group)?)?;
+    let code = u8::from(!report.contradictions.is_empty());
+    if output.json {
+        print_json(&report)?;
+        return Ok(code);
+    }
+    for event in &report.events {
+        println!("noticed: {event}");
+    }
+    for contradiction in &report.contradictions {
+        println!("contradiction: {contradiction}");
+    }
+    match report.contradictions.len() {
+        0 => println!("{}: maps, space and records agree", report.group),
+        count => println!("{}: {count} contradictions", report.group),
+    }
+    Ok(code)
+}
+
+fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {
+    let name = name_of(group)?;
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            return Err(ControlError::invalid(format!(
+                "destroying {name} loses its files: give --yes to do it without being asked"
+            ))
+            .into());
+        }
+        print!("All files of {name} will be lost. Type its name to go on: ");
+        std::io::stdout().flush()?;
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        if answer.trim() != name.as_str() {
+            return Err(ControlError::invalid(format!("{name} was not destroyed")).into());
+        }
+    }
+    let disks = spindle_control::destroy_group(settings, &name)?;
+    println!(
+        "{name} is destroyed; free for other use: {}",
+        disks.join(", ")
+    );
+    Ok(0)
+}
+
+pub fn templates(settings: &Settings, group: &str, output: Output) -> Result<u8> {
+    let templates = spindle_control::list_templates(settings, &name_of(group)?)?;
+    if output.json {
+        print_json(&templates)?;
+        return Ok(0);
+    }
+    let mut table = Table::new(&["Name", "Redundancy", "Striping", "Caching", "Files"]);
+    for template in templates {
+        table.row([
+            template.name,
+            template.redundancy,
+            template.striping.to_string(),
+            template.caching,
+            template.pattern,
+        ]);
+    }
+    table.print()?;
+    Ok(0)
+}
+
+pub fn fault(settings: &Settings, command: &FaultCommand) -> Result<u8> {
+    let (group, disk, pulled) = match command {
+        FaultCommand::Pull { group, disk } => (group, disk, true),
+        FaultCommand::Plug { group, disk } => (group, disk, false),
+    };
+    let found = spindle_control::set_fault(settings, group, disk, pulled)?;
+    let what = if pulled {
+        "fails every request now"
+    } else {
+        "answers again"
+    };
+    println!("disk {} of {group} {what}", found.name);
+    Ok(0)
+}
+
+/// The arguments of this process, for the daemon that it starts.
+pub fn own_arguments() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(1)
+}

@@ -1,0 +1,229 @@
+//! Aligned tables of text, and the words for sizes and times in them.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// On which side a column's values stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows under a heading.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<(&'static str, Side)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table; a heading that begins with `>` has its values on the right.
+    pub fn new(headings: &[&'static str]) -> Self {
+        let columns = headings
+            .iter()
+            .map(|heading| match heading.strip_prefix('>') {
+                Some(heading) => (heading, Side::Right),
+                None => (*heading, Side::Left),
+            })
+            .collect();
+        Self {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// The lines, each ended.
+    pub fn lines(&self) -> String {
+        let widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(column, (heading, _))| {
+                let cells = self.rows.iter().map(|row| row[column].chars().count());
+                cells.chain([heading.chars().count()]).max().unwrap_or(0)
+            })
+            .collect();
+        let mut text = String::new();
+        let headings: Vec<String> = self.columns.iter().map(|(h, _)| (*h).to_owned()).collect();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = String::new();
+            for ((cell, (_, side)), width) in row.iter().zip(&self.columns).zip(&widths) {
+                if !line.is_empty() {
+                    line.push_str("  ");
+                }
+                // Writing to a string cannot fail.
+                let _ = match side {
+                    Side::Left => write!(line, "{cell:<width$}"),
+                    Side::Right => write!(line, "{cell:>width$}"),
+                };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Prints it.
+    pub fn print(&self) -> io::Result<()> {
+        io::stdout().lock().write_all(self.lines().as_bytes())
+    }
+}
+
+/// A number of bytes for a person: three figures and a unit.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
+    let mut value = bytes as f64;
+    let mut unit = "";
+    for next in ["K", "M", "G", "T", "P", "E"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    let decimals = match value {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.decimals$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text}{unit}")
+}
+
+/// Likewise for one that may be negative.
+pub fn signed_size(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", size(bytes.unsigned_abs()))
+}
+
+/// A rate of bytes for a person.
+pub fn rate(bytes_per_s: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is not negative, and three figures are shown"
+    )]
+    let bytes = bytes_per_s.max(0.0).round() as u64;
+    size(bytes)
+}
+
+/// Seconds since 1970 as date and time in UTC.
+pub fn time(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// The date, so many days after 1970-01-01. Years are counted from March within cycles of 400,
+/// so that the leap day is the last of a year.
+fn date(days: i64) -> (i64, i64, i64) {
+    let from_march_0000 = days + 719_468;
+    let cycle = from_march_0000.div_euclid(146_097);
+    let day_of_cycle = from_march_0000.rem_euclid(146_097);
+    let year_of_cycle =
+        (day_of_cycle - day_of_cycle / 1460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year =
+        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = cycle * 400 + year_of_cycle + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// Permission bits as `ls -l` shows them.
+pub fn permissions(kind: &str, bits: u16) -> String {
+    let mut text = String::from(match kind {
+        "directory" => "d",
+        "symlink" => "l",
+        "fifo" => "p",
+        "socket" => "s",
+        "character_device" => "c",
+        "block_device" => "b",
+        _ => "-",
+    });
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let triple = bits >> shift & 7;
+        text.push(if triple & 4 > 0 { 'r' } else { '-' });
+        text.push(if triple & 2 > 0 { 'w' } else { '-' });
+        text.push(match (triple & 1 > 0, bits & special > 0) {
+            (true, true) => letter,
+            (false, true) => letter.to_ascii_uppercase(),
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Table, permissions, signed_size, size, time};
+
+    #[test]
+    fn sizes_have_three_figures_and_a_binary_unit() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (4096, "4K"),
+            (1 << 20, "1M"),
+            (1_610_612_736, "1.5G"),
+            (1023 << 20, "1G"),
+            (u64::MAX, "16E"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(signed_size(-(5 << 30)), "-5G");
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(951_782_399), "2000-02-28 23:59:59");
+        assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(time(1_735_689_600), "2025-01-01 00:00:00");
+        assert_eq!(time(-1), "1969-12-31 23:59:59");
+    }
+
+    #[test]
+    fn columns_stand_under_their_headings() {
+        let mut table = Table::new(&["Name", ">Size"]);
+        table.row(["a".to_owned(), "10M".to_owned()]);
+        table.row(["longer".to_owned(), "1K".to_owned()]);
+        assert_eq!(table.lines(), "Name    Size\na        10M\nlonger    1K\n");
+    }
+
+    #[test]
+    fn permissions_look_as_in_ls() {
+        assert_eq!(permissions("directory", 0o755), "drwxr-xr-x");
+        assert_eq!(permissions("file", 0o4711), "-rws--x--x");
+        assert_eq!(permissions("file", 0o1644), "-rw-r--r-T");
+    }
+}

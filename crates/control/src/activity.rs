@@ -1,0 +1,42 @@
+//! Running counters of disks and files at one time.
+
+use std::time::Instant;
+
+use crate::opening::Opened;
+use crate::view::{ActivityReport, ActivitySample};
+
+/// A clock that begins with the process and never goes back.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskClock(Instant);
+
+impl Default for DiskClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+/// The counters of every disk, and of the files that were used.
+#[must_use]
+pub fn sample(clock: &DiskClock, opened: &Opened) -> ActivitySample {
+    let view = opened.group().view();
+    let mut disks = Vec::new();
+    for disk in view.disks {
+        let path = disk.path.clone().unwrap_or_default();
+        let slot = opened
+            .slots()
+            .iter()
+            .find(|(_, own)| own.as_os_str() == path.as_str());
+        let counters = slot.map(|(slot, _)| opened.engine().counters(*slot));
+        disks.push(ActivityReport {
+            id: u64::from(disk.number.0),
+            name: disk.name.to_string(),
+            counters: counters.unwrap_or_default(),
+        });
+    }
+    ActivitySample {
+        group: view.name.to_string(),
+        time_us: u64::try_from(clock.0.elapsed().as_micros()).unwrap_or(u64::MAX),
+        disks,
+        files: Vec::new(),
+    }
+}

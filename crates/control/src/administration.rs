@@ -1,0 +1,232 @@
+//! Groups as a whole: list, show, examine, destroy, rename.
+
+use spindle_base::{GroupName, Redundancy};
+
+use crate::client::Client;
+use crate::discovery::{Discovery, FoundGroup};
+use crate::engine::Engine;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::label_writing;
+use crate::opening::{Access, Opened};
+use crate::query::append;
+use crate::settings::Settings;
+use crate::sockets;
+use crate::view::{CheckReport, DiskReport, GroupReport, GroupState, TemplateReport};
+
+/// Every group that is open or was found on the search path.
+///
+/// # Errors
+/// Where the search path cannot be understood.
+pub fn list_groups(settings: &Settings) -> ControlResult<Vec<GroupReport>> {
+    let mut reports: Vec<GroupReport> = sockets::living(settings)
+        .iter()
+        .filter_map(|client| client.get("/group").ok())
+        .collect();
+    let discovery = Discovery::look(settings)?;
+    for found in discovery.groups() {
+        let uuid = found.uuid.to_string();
+        if !reports.iter().any(|report| report.uuid == uuid) {
+            reports.push(closed_report(settings, &discovery, &found));
+        }
+    }
+    reports.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(reports)
+}
+
+/// A group and its disks.
+///
+/// # Errors
+/// Where there is no such group.
+pub fn show_group(settings: &Settings, name: &str) -> ControlResult<GroupReport> {
+    if let Some(client) = sockets::find(settings, name)? {
+        return client.get("/group");
+    }
+    let discovery = Discovery::look(settings)?;
+    let found = discovery.group(name)?;
+    Ok(closed_report(settings, &discovery, &found))
+}
+
+fn closed_report(
+    settings: &Settings,
+    discovery: &Discovery,
+    found: &FoundGroup<'_>,
+) -> GroupReport {
+    let opened = discovery
+        .group(&found.name)
+        .and_then(|found| Opened::open_found(settings, &found, &Access::Look { force: true }));
+    match opened {
+        Ok(opened) => GroupReport::new(opened.group().view(), GroupState::Dismounted),
+        Err(error) => broken_report(found, error.message),
+    }
+}
+
+/// What the labels alone say.
+fn broken_report(found: &FoundGroup<'_>, note: String) -> GroupReport {
+    let labels = || found.disks.iter().filter_map(|probe| probe.label());
+    let newest = found.disks.iter().filter_map(|probe| probe.state());
+    GroupReport {
+        name: found.name.clone(),
+        uuid: found.uuid.to_string(),
+        state: GroupState::Broken,
+        redundancy: labels()
+            .next()
+            .map_or(Redundancy::External, |label| label.redundancy),
+        profile: String::new(),
+        sector_size_bytes: 512,
+        block_size_bytes: spindle_base::BLOCK_SIZE_BYTES,
+        au_size_bytes: labels().next().map_or(0, |label| label.au_size.bytes()),
+        total_bytes: labels().map(|label| label.size_bytes).sum(),
+        free_bytes: 0,
+        required_mirror_free_bytes: 0,
+        usable_bytes: 0,
+        offline_disks_count: 0,
+        epoch: newest.map(|state| state.epoch).max().unwrap_or(0),
+        extents_count: 0,
+        process_id: None,
+        mounts: Vec::new(),
+        note: Some(note),
+        disks: Vec::new(),
+    }
+}
+
+/// Compares the maps, the space and the records of a group, open or closed.
+///
+/// # Errors
+/// Where there is no such group or it cannot be opened.
+pub fn check_group(settings: &Settings, name: &GroupName) -> ControlResult<CheckReport> {
+    if let Some(client) = sockets::find(settings, name.as_str())? {
+        return client.get("/group/check");
+    }
+    let opened = Opened::open(settings, name, &Access::Look { force: false })?;
+    let contradictions = opened.check()?;
+    Ok(CheckReport {
+        group: opened.group_name().to_owned(),
+        contradictions,
+        events: opened.group().take_events(),
+    })
+}
+
+/// The templates of a group, open or closed.
+///
+/// # Errors
+/// Where there is no such group or it cannot be opened.
+pub fn list_templates(settings: &Settings, name: &GroupName) -> ControlResult<Vec<TemplateReport>> {
+    if let Some(client) = sockets::find(settings, name.as_str())? {
+        return client.get("/templates");
+    }
+    Opened::open(settings, name, &Access::Look { force: false })?.templates()
+}
+
+/// The process that serves the group.
+///
+/// # Errors
+/// Where there is no such process; the message says whether there is such a group.
+pub fn serving(settings: &Settings, name: &str) -> ControlResult<Client> {
+    if let Some(client) = sockets::find(settings, name)? {
+        return Ok(client);
+    }
+    let discovery = Discovery::look(settings)?;
+    let found = discovery.group(name)?;
+    Err(ControlError::new(
+        ControlErrorKind::NotFound,
+        format!(
+            "the group {} is not open: `spindle mount {} DIR` or `spindle group mount {}` opens it",
+            found.name, found.name, found.name
+        ),
+    ))
+}
+
+/// Makes a disk of an open group answer as if its cable was pulled, or plugged in again.
+///
+/// # Errors
+/// Where the group is not open or has no such disk.
+pub fn set_fault(
+    settings: &Settings,
+    group: &str,
+    disk: &str,
+    pulled: bool,
+) -> ControlResult<DiskReport> {
+    let mut path = "/faults".to_owned();
+    append(&mut path, "disk", disk.as_bytes());
+    append(&mut path, "pulled", pulled.to_string().as_bytes());
+    serving(settings, group)?.post(&path)
+}
+
+/// The user that this process acts for.
+#[must_use]
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// That user's group.
+#[must_use]
+pub fn own_group() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+fn refuse_if_open(settings: &Settings, name: &str) -> ControlResult<()> {
+    let Some(client) = sockets::find(settings, name)? else {
+        return Ok(());
+    };
+    let report: GroupReport = client.get("/group")?;
+    Err(ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "the group {} is open, by process {}: close it first with `spindle group dismount {}`",
+            report.name,
+            report.process_id.unwrap_or(0),
+            report.name
+        ),
+    ))
+}
+
+/// Makes former members of every disk of a closed group that was found. It need not be possible
+/// to open it.
+///
+/// # Errors
+/// Where it is open here or on another host, or a label cannot be written.
+pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<Vec<String>> {
+    refuse_if_open(settings, name.as_str())?;
+    let discovery = Discovery::look(settings)?;
+    let found = discovery.group(name.as_str())?;
+    label_writing::refuse_if_open_elsewhere(&found)?;
+    let mut engine = Engine::new(settings);
+    let mut slots = Vec::new();
+    for probe in &found.disks {
+        slots.push((engine.attach_to_own(&probe.path)?, *probe));
+    }
+    label_writing::make_former(&engine, &slots)?;
+    Ok(found
+        .disks
+        .iter()
+        .map(|probe| probe.path.display().to_string())
+        .collect())
+}
+
+/// Gives a closed group another name.
+///
+/// # Errors
+/// Where it is open, cannot be opened, or the name is taken.
+pub fn rename_group(
+    settings: &Settings,
+    name: &GroupName,
+    new_name: &GroupName,
+) -> ControlResult<()> {
+    refuse_if_open(settings, name.as_str())?;
+    let discovery = Discovery::look(settings)?;
+    let found = discovery.group(name.as_str())?;
+    let taken = discovery.groups().into_iter().any(|group| {
+        group.uuid != found.uuid && group.name.eq_ignore_ascii_case(new_name.as_str())
+    });
+    if taken || (sockets::find(settings, new_name.as_str())?.is_some()) {
+        return Err(ControlError::new(
+            ControlErrorKind::Exists,
+            format!("there is a group {new_name} already: choose another name"),
+        ));
+    }
+    let opened = Opened::open_found(settings, &found, &Access::Change)?;
+    let renamed: ControlResult<()> = Err(ControlError::invalid(new_name.to_string()));
+    // Closed also where it was not renamed, so that it is not left open.
+    let closed = opened.close();
+    renamed.and(closed)
+}

@@ -1,0 +1,361 @@
+//! The process that serves a group: it holds the disks, the mounts and the socket.
+//!
+//! It starts in this order: disks, group, files, mount, socket; it is ready when all are there.
+//! It ends in the reverse order. A crash at any point leaves what the next start expects: a
+//! group that was not closed, a socket nobody listens at, a mount point nobody answers.
+//!
+//! Besides the mount's own threads there are three: the server's (this one), one for background
+//! work and heartbeats, and short-lived ones that answer requests, because those wait for disks.
+
+mod background;
+mod ending;
+mod server;
+
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use spindle_base::GroupName;
+use tokio::sync::watch;
+
+use crate::activity::{self, DiskClock};
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::event_log::EventLog;
+use crate::files::OpenFiles;
+use crate::mounting::{MountRequest, Mounts};
+use crate::nearness::suggestion;
+use crate::opening::{Access, Opened};
+use crate::settings::Settings;
+use crate::sockets::{self, socket_path};
+use crate::view::{
+    ActivitySample, CheckReport, DiskReport, EndingReport, EventReport, GroupReport, GroupState,
+    MountReport, TemplateReport,
+};
+
+/// What to serve, and how.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The group.
+    pub group: GroupName,
+    /// Where to mount it at once, if anywhere.
+    pub mount: Option<MountRequest>,
+    /// A file that takes every write and flush in order, for the replayer.
+    pub record: Option<PathBuf>,
+    /// Serve on when the last mount is gone.
+    pub stay: bool,
+    /// Take the group although another host seems to have it or a majority cannot be seen.
+    pub force: bool,
+}
+
+/// What a daemon says when it is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyReport {
+    /// The group as it calls itself.
+    pub group: String,
+    /// The process that serves it.
+    pub process_id: u32,
+    /// Where it is mounted.
+    pub mounts: Vec<MountReport>,
+    /// What was noticed or repaired on the way, a line each.
+    pub notices: Vec<String>,
+}
+
+/// A served group.
+#[derive(Debug)]
+pub struct Daemon {
+    opened: Opened,
+    files: OpenFiles,
+    mounts: Arc<Mounts>,
+    events: EventLog,
+    clock: DiskClock,
+    stay: bool,
+    stop: watch::Sender<bool>,
+}
+
+/// Serves a group until it is told to stop or, unless it is to stay, its last mount is gone.
+///
+/// # Errors
+/// Where the group cannot be opened or mounted, or cannot be closed cleanly.
+pub fn serve(
+    settings: &Settings,
+    options: &ServeOptions,
+    ready: impl FnOnce(&ReadyReport),
+) -> ControlResult<()> {
+    make_runtime_directory(&settings.runtime_directory)?;
+    refuse_if_served(settings, &options.group)?;
+    // Caught from here on: a stop that comes while the group opens must close it again.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ControlError::io("start", "the server", &error))?;
+    let access = Access::Serve {
+        record: options.record.clone(),
+        force: options.force,
+    };
+    let opened = Opened::open(settings, &options.group, &access)?;
+    let group_name = opened.group_name().to_owned();
+    let events = EventLog::new(&settings.runtime_directory, &group_name);
+    let mounts = Arc::new(Mounts::default());
+    let (stop, stopped) = watch::channel(false);
+    let daemon = Arc::new(Daemon {
+        files: OpenFiles::new(
+            opened.file_system().clone(),
+            group_name.clone(),
+            Some(mounts.clone()),
+        ),
+        clock: DiskClock::default(),
+        opened,
+        mounts,
+        events,
+        stay: options.stay,
+        stop,
+    });
+    let served = daemon.run(settings, options, &runtime, stopped, ready);
+    // The background thread has ended by now; nobody else can begin anything.
+    let closed = daemon.close();
+    served.and(closed)
+}
+
+impl Daemon {
+    fn run(
+        self: &Arc<Self>,
+        settings: &Settings,
+        options: &ServeOptions,
+        runtime: &tokio::runtime::Runtime,
+        stopped: watch::Receiver<bool>,
+        ready: impl FnOnce(&ReadyReport),
+    ) -> ControlResult<()> {
+        let notices = self.note_events();
+        self.events.note(format!(
+            "opened by process {} with {} disks",
+            std::process::id(),
+            self.report().disks.len()
+        ));
+        let socket = socket_path(&settings.runtime_directory, self.group_name());
+        let background = background::start(self.clone(), stopped.clone())?;
+        let served = runtime.block_on(async {
+            // Before the mount: whoever sees the mount can ask this process at once.
+            let listener = listen(&socket)?;
+            if let Some(mount) = &options.mount {
+                self.mounts
+                    .add(self.opened.file_system(), self.group_name(), mount)?;
+            }
+            ready(&ReadyReport {
+                group: self.group_name().to_owned(),
+                process_id: std::process::id(),
+                mounts: self.mounts.reports(),
+                notices,
+            });
+            server::serve(self.clone(), listener, stopped).await
+        });
+        // However the server ended, the background thread must not outlive the group.
+        self.stop.send_replace(true);
+        // Gone before the group is closed: who finds no socket opens the disks and finds them
+        // still held, which is told as it is.
+        let _ = std::fs::remove_file(&socket);
+        if background.join().is_err() {
+            return Err(ControlError::new(
+                ControlErrorKind::Bug,
+                "the background thread ended by a panic; see the log",
+            ));
+        }
+        served
+    }
+
+    fn close(&self) -> ControlResult<()> {
+        self.mounts.remove_all();
+        let closed = self.opened.close();
+        self.note_events();
+        match &closed {
+            Ok(()) => self.events.note("closed"),
+            Err(error) => self.events.note(format!("not closed cleanly: {error}")),
+        }
+        closed
+    }
+
+    /// The group's name, as its label has it.
+    #[must_use]
+    pub fn group_name(&self) -> &str {
+        self.opened.group_name()
+    }
+
+    /// The files, as the API shows them.
+    #[must_use]
+    pub const fn files(&self) -> &OpenFiles {
+        &self.files
+    }
+
+    /// The group with its disks and mounts.
+    #[must_use]
+    pub fn report(&self) -> GroupReport {
+        let mut report = GroupReport::new(self.opened.group().view(), GroupState::Mounted);
+        report.process_id = Some(std::process::id());
+        report.mounts = self.mounts.reports();
+        report
+    }
+
+    /// Compares maps, space and records.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn check(&self) -> ControlResult<CheckReport> {
+        let contradictions = self.opened.check()?;
+        Ok(CheckReport {
+            group: self.group_name().to_owned(),
+            contradictions,
+            events: self.note_events(),
+        })
+    }
+
+    /// The newest events.
+    #[must_use]
+    pub fn events(&self) -> Vec<EventReport> {
+        self.note_events();
+        self.events.recent()
+    }
+
+    /// The counters of every disk and of the busy files.
+    #[must_use]
+    pub fn activity(&self) -> ActivitySample {
+        activity::sample(&self.clock, &self.opened)
+    }
+
+    /// The group's templates.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn templates(&self) -> ControlResult<Vec<TemplateReport>> {
+        self.opened.templates()
+    }
+
+    /// Makes a disk answer as if its cable was pulled, or plugged in again.
+    ///
+    /// # Errors
+    /// Where there is no such disk in the group.
+    pub fn fault(&self, disk: &str, pulled: bool) -> ControlResult<DiskReport> {
+        let report = self.report();
+        let names = report.disks.iter().map(|disk| disk.name.as_str());
+        let hint = suggestion(disk, "disk", names);
+        let Some(found) = report
+            .disks
+            .into_iter()
+            .find(|candidate| candidate.name.eq_ignore_ascii_case(disk))
+        else {
+            return Err(ControlError::not_found(format!(
+                "the group {} has no disk {disk:?}; {hint}",
+                self.group_name()
+            )));
+        };
+        self.opened.set_pulled(&found, pulled)?;
+        let what = if pulled { "pulled" } else { "plugged in again" };
+        self.events
+            .note(format!("disk {} was {what} for a test", found.name));
+        Ok(found)
+    }
+
+    /// Mounts the files at one more place.
+    ///
+    /// # Errors
+    /// Where the directory cannot be mounted on.
+    pub fn mount(
+        &self,
+        directory: &Path,
+        direct: bool,
+        workers_count: Option<usize>,
+    ) -> ControlResult<MountReport> {
+        let request = MountRequest {
+            directory: directory.to_owned(),
+            direct,
+            workers_count,
+        };
+        self.mounts
+            .add(self.opened.file_system(), self.group_name(), &request)
+    }
+
+    /// Takes one mount away; the last one ends the process unless it is to stay.
+    ///
+    /// # Errors
+    /// Where there is no such mount or it is in use.
+    pub fn unmount(&self, directory: &Path) -> ControlResult<EndingReport> {
+        self.mounts.remove(directory)?;
+        let ending = !self.stay && self.mounts.is_empty();
+        if ending {
+            self.stop.send_replace(true);
+        }
+        Ok(self.ending(ending))
+    }
+
+    /// Takes every mount away and ends the process.
+    ///
+    /// # Errors
+    /// Where a mount is in use; the others are gone then.
+    pub fn dismount(&self) -> ControlResult<EndingReport> {
+        for mount in self.mounts.reports() {
+            self.mounts.remove(Path::new(&mount.directory))?;
+        }
+        self.stop.send_replace(true);
+        Ok(self.ending(true))
+    }
+
+    fn ending(&self, ending: bool) -> EndingReport {
+        EndingReport {
+            group: self.group_name().to_owned(),
+            process_id: std::process::id(),
+            ending,
+        }
+    }
+
+    /// Moves what the group noticed into the event log, and returns it.
+    fn note_events(&self) -> Vec<String> {
+        let lines = self.opened.group().take_events();
+        for line in &lines {
+            self.events.note(line.clone());
+        }
+        lines
+    }
+}
+
+pub(crate) fn make_runtime_directory(directory: &Path) -> ControlResult<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| {
+            ControlError::io("make the runtime directory", directory.display(), &error)
+        })
+}
+
+/// Refuses where a process serves the group already.
+///
+/// # Errors
+/// Where that is so.
+pub fn refuse_if_served(settings: &Settings, group: &GroupName) -> ControlResult<()> {
+    let Some(client) = sockets::find(settings, group.as_str())? else {
+        return Ok(());
+    };
+    let report: GroupReport = client.get("/group")?;
+    Err(ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "the group {} is open already, by process {}: `spindle mount {} DIR` mounts it there, `spindle group dismount {}` closes it",
+            report.name,
+            report.process_id.unwrap_or(0),
+            report.name,
+            report.name
+        ),
+    ))
+}
+
+/// Binds the socket; one that a dead process left is replaced. Only its owner may connect: the
+/// directory is closed to others until the socket's own permissions are set.
+fn listen(socket: &Path) -> ControlResult<tokio::net::UnixListener> {
+    let fail = |error| ControlError::io("listen at", socket.display(), &error);
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
+        _ => {}
+    }
+    let listener = tokio::net::UnixListener::bind(socket).map_err(fail)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
+    Ok(listener)
+}

@@ -1,0 +1,74 @@
+//! Lazy work, heartbeats and events of a served group, on one thread.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::Daemon;
+use crate::error::{ControlError, ControlResult};
+use crate::files::now;
+
+/// How often the group is asked whether there is something to do.
+const STEP_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the mark that says who has the group is renewed.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Starts the thread; it ends soon after `stopped` says so.
+pub(super) fn start(
+    daemon: Arc<Daemon>,
+    stopped: watch::Receiver<bool>,
+) -> ControlResult<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("background".to_owned())
+        .spawn(move || {
+            // Seen by the server too, so that a panic here ends the process cleanly.
+            let _guard = StopOnDrop(daemon.clone());
+            work(&daemon, &stopped);
+        })
+        .map_err(|error| ControlError::io("start", "the background thread", &error))
+}
+
+struct StopOnDrop(Arc<Daemon>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop.send_replace(true);
+    }
+}
+
+fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
+    let started = Instant::now();
+    let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
+    let mut told = String::new();
+    while !*stopped.borrow() {
+        let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut outcome = daemon.opened.group().step(now_ms);
+        if Instant::now() >= heartbeat_at {
+            heartbeat_at = Instant::now() + HEARTBEAT_INTERVAL;
+            let now_s = u64::try_from(now().seconds).unwrap_or(0);
+            if let Err(error) = daemon.opened.group().heartbeat(now_s) {
+                outcome = Err(error);
+            }
+            if daemon.mounts.reap() && !daemon.stay && daemon.mounts.is_empty() {
+                daemon.events.note("the mount was removed from outside");
+                return;
+            }
+        }
+        daemon.note_events();
+        match outcome {
+            Ok(true) => continue,
+            Ok(false) => told.clear(),
+            // Told once, not five times a second while it lasts.
+            Err(error) if error.message != told => {
+                daemon
+                    .events
+                    .note(format!("background work failed: {error}"));
+                told = error.message;
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(STEP_INTERVAL);
+    }
+}

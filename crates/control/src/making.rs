@@ -1,0 +1,427 @@
+//! Making a group: every check comes before the first byte is written, and file disks that were
+//! made on the way are taken away again where the group is not made.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy};
+use spindle_fs::{FileSystem, Owner};
+use spindle_group::{Group, NewDisk, NewGroup};
+
+use crate::discovery::Discovery;
+use crate::engine::Engine;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::opening::{new_uuid, opener};
+use crate::probe::Probe;
+use crate::settings::Settings;
+use crate::sockets;
+use crate::view::{DiskStatus, GroupReport, GroupState};
+
+/// The longest name of a disk, in bytes.
+const NAME_LENGTH_MAX: usize = 30;
+
+/// A file to be made and used as a disk: `PATH:SIZE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileDisk {
+    /// Where.
+    pub path: PathBuf,
+    /// How large.
+    pub size_bytes: u64,
+}
+
+impl FromStr for FileDisk {
+    type Err = ControlError;
+    fn from_str(text: &str) -> ControlResult<Self> {
+        let wrong = || {
+            ControlError::invalid(format!(
+                "{text:?} is no file disk: write PATH:SIZE, such as a.disk:10G"
+            ))
+        };
+        let (path, size) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let size_bytes = parse_size(size).ok_or_else(wrong)?;
+        if path.is_empty() || size_bytes == 0 {
+            return Err(wrong());
+        }
+        Ok(Self {
+            path: PathBuf::from(path),
+            size_bytes,
+        })
+    }
+}
+
+/// A number of bytes with K, M, G or T behind it, or none.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" | "k" | "KiB" => 10,
+        "M" | "m" | "MiB" => 20,
+        "G" | "g" | "GiB" => 30,
+        "T" | "t" | "TiB" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// A disk of the group to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedDisk {
+    /// The block device or plain file.
+    pub path: PathBuf,
+    /// The size of the plain file to be made there; `None` where the disk is there.
+    pub make_bytes: Option<u64>,
+    /// Its failure group; `None` for one of its own.
+    pub failure_group: Option<FailureGroupName>,
+}
+
+impl WantedDisk {
+    /// The disks of `NAME=PATH,PATH:SIZE`.
+    ///
+    /// # Errors
+    /// Where the text is something else.
+    pub fn parse_failure_group(text: &OsStr) -> ControlResult<Vec<Self>> {
+        let bytes = text.as_bytes();
+        let wrong = || {
+            ControlError::invalid(format!(
+                "{text:?} is no failure group: write NAME=PATH,PATH"
+            ))
+        };
+        let equals = bytes
+            .iter()
+            .position(|byte| *byte == b'=')
+            .ok_or_else(wrong)?;
+        let name = std::str::from_utf8(&bytes[..equals]).map_err(|_| wrong())?;
+        let failure_group = FailureGroupName::new(name)?;
+        let disks: Vec<Self> = bytes[equals + 1..]
+            .split(|byte| *byte == b',')
+            .filter(|path| !path.is_empty())
+            .map(|path| {
+                // A path that ends in `:SIZE` is to be made; one that is there is taken as it is.
+                let file_disk = std::str::from_utf8(path)
+                    .ok()
+                    .filter(|text| !Path::new(text).exists())
+                    .and_then(|text| FileDisk::from_str(text).ok());
+                let whole = PathBuf::from(OsString::from(OsStr::from_bytes(path)));
+                let (path, make_bytes) = match file_disk {
+                    Some(disk) => (disk.path, Some(disk.size_bytes)),
+                    None => (whole, None),
+                };
+                Self {
+                    path,
+                    make_bytes,
+                    failure_group: Some(failure_group.clone()),
+                }
+            })
+            .collect();
+        if disks.is_empty() {
+            return Err(wrong());
+        }
+        Ok(disks)
+    }
+}
+
+/// A group to be made.
+#[derive(Debug, Clone)]
+pub struct WantedGroup {
+    /// Its name.
+    pub name: GroupName,
+    /// Its disks.
+    pub disks: Vec<WantedDisk>,
+    /// Copies of each extent.
+    pub redundancy: Redundancy,
+    /// Allocation unit.
+    pub au_size: AuSize,
+    /// Set of templates.
+    pub profile: String,
+    /// Use disks although something stands on them.
+    pub force: bool,
+}
+
+/// Makes a group and shows it.
+///
+/// # Errors
+/// Where a disk is not there, in use, too small, or holds something; where there are too few
+/// failure groups; where the name is taken. Nothing was written then.
+pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<GroupReport> {
+    check_disks(wanted)?;
+    let discovery = Discovery::look(settings)?;
+    check_name(settings, wanted, &discovery)?;
+    let mut made = MadeFiles::default();
+    for disk in &wanted.disks {
+        match disk.make_bytes {
+            Some(size_bytes) => made.make(&disk.path, size_bytes)?,
+            None => refuse_what_stands_there(&Probe::look(&disk.path), wanted.force)?,
+        }
+    }
+    let mut engine = Engine::new(settings);
+    let mut new_disks = Vec::new();
+    for (index, disk) in wanted.disks.iter().enumerate() {
+        let name = disk_name(&wanted.name, index)?;
+        let own = || FailureGroupName::new(name.as_str()).map_err(ControlError::from);
+        new_disks.push(NewDisk {
+            slot: engine.attach_to_own(&disk.path)?,
+            failure_group: disk.failure_group.clone().map_or_else(own, Ok)?,
+            name,
+            uuid: new_uuid()?,
+        });
+    }
+    let slots: Vec<_> = new_disks.iter().map(|disk| disk.slot).collect();
+    let opener = opener(settings, false)?;
+    let new_group = NewGroup {
+        name: wanted.name.clone(),
+        uuid: new_uuid()?,
+        redundancy: wanted.redundancy,
+        au_size: wanted.au_size,
+        disks: new_disks,
+        profile: wanted.profile.clone(),
+        created_s: opener.now_s,
+    };
+    Group::create(engine.disks(), &new_group)?;
+    let group = Arc::new(Group::open(engine.disks(), &slots, &wanted.name, &opener)?);
+    let owner = Owner {
+        user: rustix::process::geteuid().as_raw(),
+        group: rustix::process::getegid().as_raw(),
+    };
+    FileSystem::create(&group, owner, crate::files::now())?;
+    let mut report = GroupReport::new(group.view(), GroupState::Dismounted);
+    group.close()?;
+    made.keep();
+    report.note = outside_search_path(settings, wanted)?;
+    Ok(report)
+}
+
+fn check_disks(wanted: &WantedGroup) -> ControlResult<()> {
+    if wanted.disks.is_empty() {
+        return Err(ControlError::new(
+            ControlErrorKind::NotEnough,
+            "a group needs disks: give --disk PATH, --failgroup NAME=PATH,PATH or --file-disk PATH:SIZE",
+        ));
+    }
+    let mut seen = BTreeSet::new();
+    for disk in &wanted.disks {
+        let real = std::fs::canonicalize(&disk.path).unwrap_or_else(|_| disk.path.clone());
+        if !seen.insert(real) {
+            return Err(ControlError::invalid(format!(
+                "{} is given twice: a disk is in a group once",
+                disk.path.display()
+            )));
+        }
+    }
+    let named: BTreeSet<String> = wanted
+        .disks
+        .iter()
+        .filter_map(|disk| disk.failure_group.as_ref())
+        .map(|name| name.as_str().to_lowercase())
+        .collect();
+    let alone = wanted
+        .disks
+        .iter()
+        .filter(|disk| disk.failure_group.is_none());
+    let failure_groups = named.len() + alone.count();
+    let copies = wanted.redundancy.copies();
+    if failure_groups < copies {
+        return Err(ControlError::new(
+            ControlErrorKind::NotEnough,
+            format!(
+                "{} redundancy keeps {copies} copies in {copies} failure groups, and there {} {failure_groups}: add disks in other failure groups or choose less redundancy",
+                wanted.redundancy,
+                if failure_groups == 1 { "is" } else { "are" }
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn check_name(
+    settings: &Settings,
+    wanted: &WantedGroup,
+    discovery: &Discovery,
+) -> ControlResult<()> {
+    let name = wanted.name.as_str();
+    let replaced: BTreeSet<PathBuf> = wanted
+        .disks
+        .iter()
+        .filter_map(|disk| std::fs::canonicalize(&disk.path).ok())
+        .collect();
+    // A group all of whose disks are given and may be overwritten does not keep its name.
+    let stays = |probe: &&Probe| {
+        let real = std::fs::canonicalize(&probe.path).unwrap_or_else(|_| probe.path.clone());
+        !(wanted.force && replaced.contains(&real))
+    };
+    let taken = discovery.groups().into_iter().find(|group| {
+        group.name.eq_ignore_ascii_case(name) && group.disks.iter().any(|d| stays(d))
+    });
+    if let Some(group) = taken {
+        return Err(ControlError::new(
+            ControlErrorKind::Exists,
+            format!(
+                "there is a group {} already, on {}: choose another name",
+                group.name,
+                group.disks[0].path.display()
+            ),
+        ));
+    }
+    if sockets::find(settings, name)?.is_some() {
+        return Err(ControlError::new(
+            ControlErrorKind::Exists,
+            format!("a group {name} is open already: choose another name"),
+        ));
+    }
+    Ok(())
+}
+
+fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
+    let path = probe.path.display();
+    if let Some(failure) = &probe.failure {
+        let kind = if probe.path.exists() {
+            ControlErrorKind::Io
+        } else {
+            ControlErrorKind::NotFound
+        };
+        let hint = if kind == ControlErrorKind::NotFound {
+            ": give the path of a disk, or make a file disk with --file-disk PATH:SIZE"
+        } else {
+            ""
+        };
+        return Err(ControlError::new(kind, format!("{path}: {failure}{hint}")));
+    }
+    if force {
+        return Ok(());
+    }
+    let holds = match probe.status() {
+        DiskStatus::Candidate | DiskStatus::Former => return Ok(()),
+        DiskStatus::Member => format!(
+            "is disk {} of the group {}: destroy that group first, or give --force and lose it",
+            probe
+                .label()
+                .map(|label| label.disk_name.to_string())
+                .unwrap_or_default(),
+            probe.group_name().unwrap_or_default()
+        ),
+        DiskStatus::Foreign => format!(
+            "holds {}: give --force to use it and lose that",
+            probe.found()
+        ),
+        DiskStatus::Conflict | DiskStatus::Unusable => format!(
+            "was a disk of a group and is damaged ({}): give --force to use it anew",
+            probe.found()
+        ),
+    };
+    Err(ControlError::new(
+        ControlErrorKind::Exists,
+        format!("{path} {holds}"),
+    ))
+}
+
+/// As ASM names them: the group's name and a number.
+fn disk_name(group: &GroupName, index: usize) -> ControlResult<DiskName> {
+    let digits = format!("_{index:04}");
+    let most = NAME_LENGTH_MAX - digits.len();
+    let stem = &group.as_str()[..group.as_str().len().min(most)];
+    Ok(DiskName::new(format!("{stem}{digits}"))?)
+}
+
+/// A hint where the next command would not find the disks.
+fn outside_search_path(settings: &Settings, wanted: &WantedGroup) -> ControlResult<Option<String>> {
+    let found: BTreeSet<PathBuf> = settings
+        .disk_paths()?
+        .into_iter()
+        .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+        .collect();
+    let outside: Vec<String> = wanted
+        .disks
+        .iter()
+        .filter_map(|disk| std::fs::canonicalize(&disk.path).ok())
+        .filter(|path| !found.contains(path))
+        .map(|path| path.display().to_string())
+        .collect();
+    if outside.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "these disks are outside the search path ({}): set SPINDLE_DISKS={} or add them to spindle.toml",
+        settings.search_path(),
+        outside.join(",")
+    )))
+}
+
+/// Plain files made for the group, removed again unless it was made.
+#[derive(Debug, Default)]
+struct MadeFiles(Vec<PathBuf>);
+
+impl MadeFiles {
+    fn make(&mut self, path: &Path, size_bytes: u64) -> ControlResult<()> {
+        crate::engine::make_file_disk(path, size_bytes)?;
+        self.0.push(path.to_owned());
+        Ok(())
+    }
+
+    fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileDisk, WantedDisk, disk_name, parse_size};
+    use spindle_base::GroupName;
+    use std::ffi::OsStr;
+    use std::path::PathBuf;
+
+    #[test]
+    fn sizes_are_numbers_with_a_unit_or_none() {
+        assert_eq!(parse_size("4096"), Some(4096));
+        assert_eq!(parse_size("10G"), Some(10 << 30));
+        assert_eq!(parse_size("64MiB"), Some(64 << 20));
+        for wrong in ["", "G", "1.5G", "10X", "-1", "99999999999T"] {
+            assert_eq!(parse_size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_disk_is_a_path_and_a_size_after_the_last_colon() {
+        let disk: FileDisk = "/srv/a:b.disk:1M".parse().unwrap();
+        assert_eq!(disk.path, PathBuf::from("/srv/a:b.disk"));
+        assert_eq!(disk.size_bytes, 1 << 20);
+        for wrong in ["a.disk", "a.disk:", ":1M", "a.disk:0", "a.disk:big"] {
+            assert!(wrong.parse::<FileDisk>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_failure_group_has_disks_that_are_there_and_disks_to_be_made() {
+        let disks =
+            WantedDisk::parse_failure_group(OsStr::new("left=/dev/null,/nowhere/a:1M")).unwrap();
+        assert_eq!(disks[0].path, PathBuf::from("/dev/null"));
+        assert_eq!(disks[0].make_bytes, None);
+        assert_eq!(disks[1].path, PathBuf::from("/nowhere/a"));
+        assert_eq!(disks[1].make_bytes, Some(1 << 20));
+        for wrong in ["left", "left=", "1=/a", "=/a"] {
+            assert!(
+                WantedDisk::parse_failure_group(OsStr::new(wrong)).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_disks_name_fits_however_long_the_groups_is() {
+        let group = GroupName::new("g".repeat(30)).unwrap();
+        assert_eq!(disk_name(&group, 12).unwrap().as_str().len(), 30);
+        let group = GroupName::new("data").unwrap();
+        assert_eq!(disk_name(&group, 1).unwrap().as_str(), "data_0001");
+    }
+}

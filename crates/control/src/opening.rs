@@ -1,0 +1,295 @@
+//! Opening a group in this process: to serve it, to change it, or only to look.
+//!
+//! Who looks opens the disks for reading, and what opening would write stays in memory
+//! ([`ReadOnlyDisks`]). Who serves or changes holds every disk exclusively, so that two
+//! processes of one machine can never both write; the group's own opener record guards against
+//! other machines.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spindle_base::{FailureGroupName, GroupName, Uuid};
+use spindle_device::DiskSlot;
+use spindle_fs::FileSystem;
+use spindle_group::{Group, Opener};
+
+use crate::discovery::{Discovery, FoundGroup};
+use crate::engine::Engine;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::files::OpenFiles;
+use crate::probe::Probe;
+use crate::settings::Settings;
+use crate::view::{DiskReport, TemplateReport};
+
+/// What a group is opened for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// To look: nothing is written.
+    Look {
+        /// Look although another process seems to have it, or a majority cannot be seen.
+        force: bool,
+    },
+    /// To change something and close it again.
+    Change,
+    /// To serve it.
+    Serve {
+        /// A file that takes every write and flush in order.
+        record: Option<PathBuf>,
+        /// Take it although another host seems to have it, or a majority cannot be seen.
+        force: bool,
+    },
+}
+
+impl Access {
+    const fn force(&self) -> bool {
+        match self {
+            Self::Look { force } | Self::Serve { force, .. } => *force,
+            Self::Change => false,
+        }
+    }
+}
+
+/// A group that this process has open.
+#[derive(Debug)]
+pub struct Opened {
+    engine: Engine,
+    slots: Vec<(DiskSlot, PathBuf)>,
+    file_system: Arc<FileSystem>,
+    group_name: String,
+    writable: bool,
+}
+
+impl Opened {
+    /// Opens the group called `name` with the disks of the search path.
+    ///
+    /// # Errors
+    /// Where there is no such group, a disk is in use, two disks have one identity, a majority
+    /// cannot be seen, or bytes are damaged on every copy.
+    pub fn open(settings: &Settings, name: &GroupName, access: &Access) -> ControlResult<Self> {
+        let discovery = Discovery::look(settings)?;
+        let found = discovery.group(name.as_str())?;
+        Self::open_found(settings, &found, access)
+    }
+
+    /// Opens a group that a discovery found.
+    ///
+    /// # Errors
+    /// As for [`Opened::open`].
+    pub fn open_found(
+        settings: &Settings,
+        found: &FoundGroup<'_>,
+        access: &Access,
+    ) -> ControlResult<Self> {
+        let name = GroupName::new(&found.name)?;
+        let writable = !matches!(access, Access::Look { .. });
+        let paths: Vec<&Path> = found
+            .disks
+            .iter()
+            .map(|probe| probe.path.as_path())
+            .collect();
+        let mut engine = Engine::new(settings);
+        let mut slots = Vec::new();
+        for path in paths {
+            let slot = if writable {
+                engine.attach_to_own(path)
+            } else {
+                engine.attach_to_look(path)
+            };
+            let slot = slot.map_err(|error| explain(&found.name, error, &found.disks))?;
+            slots.push((slot, path.to_owned()));
+        }
+        if let Access::Serve {
+            record: Some(record),
+            ..
+        } = access
+        {
+            engine.record(record, &slots)?;
+        }
+        if !writable {
+            engine.withhold_writes();
+        }
+        let only_slots: Vec<DiskSlot> = slots.iter().map(|(slot, _)| *slot).collect();
+        let opener = opener(settings, access.force())?;
+        let group =
+            Group::open(engine.disks(), &only_slots, &name, &opener).map_err(ControlError::from)?;
+        let file_system = FileSystem::open(Arc::new(group))?;
+        Ok(Self {
+            engine,
+            slots,
+            file_system: Arc::new(file_system),
+            group_name: name.to_string(),
+            writable,
+        })
+    }
+
+    /// The group's name as its disks have it.
+    #[must_use]
+    pub fn group_name(&self) -> &str {
+        &self.group_name
+    }
+
+    /// The group.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        self.file_system.group()
+    }
+
+    /// Its files.
+    #[must_use]
+    pub const fn file_system(&self) -> &Arc<FileSystem> {
+        &self.file_system
+    }
+
+    /// Its files as commands use them, with no mount beside.
+    #[must_use]
+    pub fn files(&self) -> OpenFiles {
+        OpenFiles::new(self.file_system.clone(), self.group_name.clone(), None)
+    }
+
+    /// The disks below.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The slots and the paths they were opened by.
+    #[must_use]
+    pub fn slots(&self) -> &[(DiskSlot, PathBuf)] {
+        &self.slots
+    }
+
+    /// Compares maps, space, records and names.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn check(&self) -> ControlResult<Vec<String>> {
+        Ok(self.group().check()?)
+    }
+
+    /// The group's templates.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn templates(&self) -> ControlResult<Vec<TemplateReport>> {
+        crate::template::list(&self.file_system)
+    }
+
+    /// Makes a disk answer as if its cable was pulled, or plugged in again.
+    ///
+    /// # Errors
+    /// Where the disk was not found when the group was opened.
+    pub fn set_pulled(&self, disk: &DiskReport, pulled: bool) -> ControlResult<()> {
+        let path = disk.path.as_deref().unwrap_or_default();
+        let Some((slot, _)) = self.slots.iter().find(|(_, own)| own == Path::new(path)) else {
+            return Err(ControlError::not_found(format!(
+                "the disk {} was not there when the group was opened",
+                disk.name
+            )));
+        };
+        self.engine.set_pulled(*slot, pulled);
+        Ok(())
+    }
+
+    /// Commits everything and marks the group closed, where it was opened to be written.
+    ///
+    /// # Errors
+    /// Where a disk refused and no copy is left.
+    pub fn close(&self) -> ControlResult<()> {
+        if !self.writable {
+            return Ok(());
+        }
+        self.file_system.sync()?;
+        Ok(self.group().close()?)
+    }
+}
+
+/// A disk that is in use means that the group is open: that is the better word.
+fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
+    if error.kind != ControlErrorKind::Busy {
+        return error;
+    }
+    let by = disks
+        .iter()
+        .find_map(|probe| probe.opener.as_ref()?.as_ref().ok())
+        .filter(|opener| opener.open)
+        .map(|opener| format!(", by process {} of {}", opener.process_id, opener.host))
+        .unwrap_or_default();
+    ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "the group {group} seems to be open already{by}: {}",
+            error.message
+        ),
+    )
+}
+
+/// Who opens: this process, on this host, since this boot.
+///
+/// # Errors
+/// Where the preferred failure group of the settings is no name.
+pub fn opener(settings: &Settings, force: bool) -> ControlResult<Opener> {
+    let preferred = settings.preferred_failure_group.as_deref();
+    let (host, boot) = opener_identity();
+    Ok(Opener {
+        host,
+        boot,
+        process_id: std::process::id(),
+        now_s: u64::try_from(crate::files::now().seconds).unwrap_or(0),
+        force,
+        preferred_failure_group: preferred.map(FailureGroupName::new).transpose()?,
+    })
+}
+
+/// This host's name and the identity of its running kernel.
+#[must_use]
+pub fn opener_identity() -> (String, Uuid) {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let uname = rustix::system::uname();
+    (
+        uname.nodename().to_string_lossy().into_owned(),
+        parse_uuid(&boot),
+    )
+}
+
+/// The 32 digits of the text; zeros where they are fewer.
+fn parse_uuid(text: &str) -> Uuid {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .filter_map(|digit| u8::try_from(digit).ok())
+        .collect();
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Uuid(bytes)
+}
+
+/// A new identity, from the kernel's random numbers.
+///
+/// # Errors
+/// Where the kernel gives none.
+pub fn new_uuid() -> ControlResult<Uuid> {
+    let mut bytes = [0; 16];
+    let random = std::fs::File::open("/dev/urandom");
+    random
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
+        .map_err(|error| ControlError::io("read", "/dev/urandom", &error))?;
+    // Version 4, variant 1: what other tools take for a random identity.
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(Uuid(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{new_uuid, parse_uuid};
+
+    #[test]
+    fn the_text_of_an_identity_gives_the_identity_back() {
+        let uuid = new_uuid().unwrap();
+        assert_eq!(parse_uuid(&format!("{uuid}\n")), uuid);
+        assert_ne!(new_uuid().unwrap(), uuid);
+        assert_eq!(&uuid.to_string()[14..15], "4");
+    }
+}

@@ -1,0 +1,121 @@
+//! Disks that are looked at and never written.
+//!
+//! Opening a group repairs what a crash left: it makes copies equal, writes a new group state,
+//! removes orphans. A command that only looks must not do any of that to the disks, and must
+//! still see the group as it would be after. So the writes go to memory, and reads see them.
+//! Nothing here outlives the command.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::{DiskSlot, Disks, Request, Work};
+
+const BLOCK_BYTES: usize = 4096;
+
+/// Wraps disks so that no write reaches them.
+#[derive(Debug)]
+pub struct ReadOnlyDisks {
+    inner: Arc<dyn Disks>,
+    written: Mutex<BTreeMap<(DiskSlot, u64), Box<[u8]>>>,
+}
+
+impl ReadOnlyDisks {
+    /// Over `inner`, whose contents stay as they are.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Disks>) -> Self {
+        Self {
+            inner,
+            written: Mutex::default(),
+        }
+    }
+
+    /// Bytes that would have been written.
+    #[must_use]
+    pub fn withheld_bytes(&self) -> u64 {
+        self.written.lock().len() as u64 * BLOCK_SIZE_BYTES
+    }
+
+    fn withhold(&self, slot: DiskSlot, offset_bytes: u64, data: &[u8]) {
+        let mut written = self.written.lock();
+        let mut at = offset_bytes;
+        for block in data.chunks(BLOCK_BYTES) {
+            written.insert((slot, at), block.into());
+            at += BLOCK_SIZE_BYTES;
+        }
+    }
+
+    fn patch(&self, slot: DiskSlot, offset_bytes: u64, out: &mut [u8]) {
+        let written = self.written.lock();
+        let end_bytes = offset_bytes + out.len() as u64;
+        for ((_, at), block) in written.range((slot, offset_bytes)..(slot, end_bytes)) {
+            let within = usize::try_from(at - offset_bytes).unwrap_or(usize::MAX);
+            out[within..within + block.len()].copy_from_slice(block);
+        }
+    }
+}
+
+fn aligned(offset_bytes: u64, length_bytes: usize) -> bool {
+    offset_bytes.is_multiple_of(BLOCK_SIZE_BYTES) && length_bytes.is_multiple_of(BLOCK_BYTES)
+}
+
+impl Disks for ReadOnlyDisks {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        for request in batch.iter_mut() {
+            let at = request.offset_bytes;
+            match &mut request.work {
+                Work::Write(data) | Work::WriteDurable(data) => {
+                    let end_bytes = at.checked_add(data.len() as u64);
+                    let fits =
+                        end_bytes.is_some_and(|end| end <= self.inner.size_bytes(request.slot));
+                    assert!(
+                        fits && aligned(at, data.len()),
+                        "a write of {} bytes at {at} is misaligned or beyond the disk's end",
+                        data.len()
+                    );
+                    self.withhold(request.slot, at, data);
+                    request.result = Ok(());
+                }
+                Work::Flush => request.result = Ok(()),
+                Work::Read(_) => {}
+            }
+        }
+        let mut reads: Vec<usize> = Vec::new();
+        let mut inner: Vec<Request<'_>> = Vec::new();
+        for (index, request) in batch.iter_mut().enumerate() {
+            if let Work::Read(out) = &mut request.work {
+                reads.push(index);
+                inner.push(Request::new(
+                    request.slot,
+                    request.offset_bytes,
+                    Work::Read(out),
+                ));
+            }
+        }
+        if inner.is_empty() {
+            return;
+        }
+        self.inner.run(&mut inner);
+        let results: Vec<_> = inner.into_iter().map(|request| request.result).collect();
+        for (index, result) in reads.into_iter().zip(results) {
+            let request = &mut batch[index];
+            request.result = result;
+            if let (Ok(()), Work::Read(out)) = (&request.result, &mut request.work) {
+                self.patch(request.slot, request.offset_bytes, out);
+            }
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.inner.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.inner.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.inner.in_flight_count(slot)
+    }
+}

@@ -1,0 +1,330 @@
+//! The API: one table says what there is, and both the router and the OpenAPI document are made
+//! from it, so that neither can know a route that the other does not.
+
+use axum::http::Method;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::daemon::Daemon;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::files::{Files, NewEntry};
+use crate::query::Query;
+use crate::view::TimeReport;
+
+/// A parameter of a request, in the query.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether the request needs it.
+    pub required: bool,
+    /// `string`, `integer` or `boolean`.
+    pub kind: &'static str,
+    /// What it means.
+    pub description: &'static str,
+}
+
+/// How a route answers.
+#[derive(Debug)]
+pub enum Handler {
+    /// With a structure.
+    Json(fn(&Daemon, &Query) -> ControlResult<Value>),
+    /// With the bytes of a file.
+    Download,
+    /// Takes the bytes of a file.
+    Upload,
+    /// With the OpenAPI document.
+    Document,
+}
+
+/// One thing that the API can do.
+#[derive(Debug)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path.
+    pub path: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// What it takes.
+    pub parameters: &'static [Parameter],
+    /// The schema that it answers with; `[Name]` for a list of them, empty for nothing.
+    pub response: &'static str,
+    /// How it answers.
+    pub handler: Handler,
+}
+
+const PATH: Parameter = needed("path", "string", "path in the group, from its root");
+
+const ENTRY: &[Parameter] = &[
+    PATH,
+    optional(
+        "permissions",
+        "integer",
+        "permission bits, as a decimal number",
+    ),
+    optional("user", "integer", "owner; 0 where it is not given"),
+    optional("group", "integer", "owning group; 0 where it is not given"),
+    optional(
+        "modified_s",
+        "integer",
+        "time of the last change, seconds since 1970; else now",
+    ),
+    optional("modified_ns", "integer", "and the nanoseconds beyond them"),
+];
+
+const fn needed(name: &'static str, kind: &'static str, description: &'static str) -> Parameter {
+    Parameter {
+        name,
+        required: true,
+        kind,
+        description,
+    }
+}
+
+const fn optional(name: &'static str, kind: &'static str, description: &'static str) -> Parameter {
+    Parameter {
+        name,
+        required: false,
+        kind,
+        description,
+    }
+}
+
+const fn route(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    parameters: &'static [Parameter],
+    response: &'static str,
+    handler: Handler,
+) -> Route {
+    Route {
+        method,
+        path,
+        summary,
+        parameters,
+        response,
+        handler,
+    }
+}
+
+fn json(value: impl Serialize) -> ControlResult<Value> {
+    serde_json::to_value(value)
+        .map_err(|error| ControlError::new(ControlErrorKind::Bug, error.to_string()))
+}
+
+/// What a new entry is made with, as the parameters say.
+///
+/// # Errors
+/// Where one of them is no number.
+pub fn new_entry(query: &Query) -> ControlResult<NewEntry> {
+    let modified = match query.value::<i64>("modified_s")? {
+        Some(seconds) => Some(TimeReport {
+            seconds,
+            nanoseconds: query.value("modified_ns")?.unwrap_or(0),
+        }),
+        None => None,
+    };
+    Ok(NewEntry {
+        permissions: query.value::<u16>("permissions")?.unwrap_or(0o644) & 0o7777,
+        user: query.value("user")?.unwrap_or(0),
+        group: query.value("group")?.unwrap_or(0),
+        modified,
+    })
+}
+
+/// Everything that the API can do.
+pub static ROUTES: &[Route] = &[
+    route(
+        Method::GET,
+        "/openapi.json",
+        "This document.",
+        &[],
+        "",
+        Handler::Document,
+    ),
+    route(
+        Method::GET,
+        "/group",
+        "The group with its disks and mounts.",
+        &[],
+        "GroupReport",
+        Handler::Json(|daemon, _| json(daemon.report())),
+    ),
+    route(
+        Method::GET,
+        "/group/check",
+        "Compares maps, space and records.",
+        &[],
+        "CheckReport",
+        Handler::Json(|daemon, _| json(daemon.check()?)),
+    ),
+    route(
+        Method::POST,
+        "/group/dismount",
+        "Unmounts, closes the group and ends the process.",
+        &[],
+        "EndingReport",
+        Handler::Json(|daemon, _| json(daemon.dismount()?)),
+    ),
+    route(
+        Method::POST,
+        "/mounts/add",
+        "Mounts the files of the group.",
+        &[
+            needed("directory", "string", "an empty directory"),
+            optional("direct", "boolean", "bypass the page cache"),
+            optional(
+                "workers",
+                "integer",
+                "event loops; as many as processors where not given",
+            ),
+        ],
+        "MountReport",
+        Handler::Json(|daemon, query| {
+            let directory = query.path("directory")?;
+            let direct = query.value("direct")?.unwrap_or(false);
+            json(daemon.mount(&directory, direct, query.value("workers")?)?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/mounts/remove",
+        "Unmounts; the process ends with its last mount unless it was started to stay.",
+        &[needed("directory", "string", "the mount point")],
+        "EndingReport",
+        Handler::Json(|daemon, query| json(daemon.unmount(&query.path("directory")?)?)),
+    ),
+    route(
+        Method::GET,
+        "/files/stat",
+        "One entry; symbolic links are not followed.",
+        &[PATH],
+        "FileReport",
+        Handler::Json(|daemon, query| json(daemon.files().stat(&query.path("path")?)?)),
+    ),
+    route(
+        Method::GET,
+        "/files/list",
+        "The entries of a directory.",
+        &[PATH],
+        "[FileReport]",
+        Handler::Json(|daemon, query| json(daemon.files().list(&query.path("path")?)?)),
+    ),
+    route(
+        Method::GET,
+        "/files/map",
+        "Which extents of a file lie where.",
+        &[PATH],
+        "MapReport",
+        Handler::Json(|daemon, query| json(daemon.files().map(&query.path("path")?)?)),
+    ),
+    route(
+        Method::GET,
+        "/files/usage",
+        "Space taken by a directory and everything below it, the sum last.",
+        &[
+            PATH,
+            optional(
+                "depth",
+                "integer",
+                "levels of directories told apart; 0 for the sum",
+            ),
+        ],
+        "[UsageReport]",
+        Handler::Json(|daemon, query| {
+            let depth = query.value("depth")?.unwrap_or(0);
+            json(daemon.files().usage(&query.path("path")?, depth)?)
+        }),
+    ),
+    route(
+        Method::GET,
+        "/files/content",
+        "The bytes of a file.",
+        &[PATH],
+        "",
+        Handler::Download,
+    ),
+    route(
+        Method::PUT,
+        "/files/content",
+        "Makes a file of the body, in place of one that is there; it becomes visible whole.",
+        ENTRY,
+        "",
+        Handler::Upload,
+    ),
+    route(
+        Method::POST,
+        "/files/directory",
+        "Makes a directory; one that is there stays.",
+        ENTRY,
+        "",
+        Handler::Json(|daemon, query| {
+            let new = new_entry(query)?;
+            json(daemon.files().make_directory(&query.path("path")?, new)?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/files/symlink",
+        "Makes a symbolic link, in place of one that is there.",
+        &[PATH, needed("target", "string", "where it points")],
+        "",
+        Handler::Json(|daemon, query| {
+            let (path, target) = (query.path("path")?, query.path("target")?);
+            json(
+                daemon
+                    .files()
+                    .make_symlink(&path, &target, new_entry(query)?)?,
+            )
+        }),
+    ),
+    route(
+        Method::POST,
+        "/files/sync",
+        "Makes everything durable.",
+        &[],
+        "",
+        Handler::Json(|daemon, _| json(daemon.files().sync()?)),
+    ),
+    route(
+        Method::GET,
+        "/activity",
+        "Running counters of every disk and of the busy files.",
+        &[],
+        "ActivitySample",
+        Handler::Json(|daemon, _| json(daemon.activity())),
+    ),
+    route(
+        Method::GET,
+        "/events",
+        "The newest events, the oldest of them first.",
+        &[],
+        "[EventReport]",
+        Handler::Json(|daemon, _| json(daemon.events())),
+    ),
+    route(
+        Method::GET,
+        "/templates",
+        "The group's templates.",
+        &[],
+        "[TemplateReport]",
+        Handler::Json(|daemon, _| json(daemon.templates()?)),
+    ),
+    route(
+        Method::POST,
+        "/faults",
+        "For tests: makes a disk answer as if its cable was pulled, or plugged in again.",
+        &[
+            needed("disk", "string", "the disk's name"),
+            needed("pulled", "boolean", "true to pull, false to plug"),
+        ],
+        "DiskReport",
+        Handler::Json(|daemon, query| {
+            let disk = query.text("disk").unwrap_or_default();
+            let pulled = query.value("pulled")?.unwrap_or(true);
+            json(daemon.fault(&disk, pulled)?)
+        }),
+    ),
+];

@@ -1,0 +1,220 @@
+//! Where disks are looked for and where the daemon's socket, log and events lie.
+//!
+//! Nothing here touches a disk. What a flag says goes before the environment, the environment
+//! before `spindle.toml`, and that before the defaults.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{ControlError, ControlResult};
+
+/// Variable with the search path: globs, separated by commas.
+pub const DISKS_VARIABLE: &str = "SPINDLE_DISKS";
+/// Variable with the runtime directory.
+pub const RUNTIME_VARIABLE: &str = "SPINDLE_RUNTIME_DIR";
+/// Name of the settings file, looked for in the working directory, then in `/etc/spindle`.
+pub const SETTINGS_FILE: &str = "spindle.toml";
+
+/// What every command needs to know of its surroundings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Globs of disks; empty for every block device of the machine.
+    pub disk_patterns: Vec<String>,
+    /// Where the search path comes from, to be named in messages.
+    pub disk_patterns_source: String,
+    /// Directory of sockets, logs and events.
+    pub runtime_directory: PathBuf,
+    /// The failure group whose copies are read where it has one.
+    pub preferred_failure_group: Option<String>,
+    /// Use plain system calls although `io_uring` may be there.
+    pub plain_engine: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsFile {
+    #[serde(default)]
+    disks: Vec<String>,
+    runtime_directory: Option<PathBuf>,
+    preferred_failure_group: Option<String>,
+}
+
+impl Settings {
+    /// Gathers the settings; `disks` are the patterns of the command line, empty for none.
+    ///
+    /// # Errors
+    /// Where `spindle.toml` is there and cannot be read or understood.
+    pub fn gather(disks: &[String]) -> ControlResult<Self> {
+        let (file, file_path) = read_file()?;
+        let from_environment = split_patterns(std::env::var(DISKS_VARIABLE).ok().as_deref());
+        let (disk_patterns, disk_patterns_source) = if !disks.is_empty() {
+            let patterns = disks.iter().flat_map(|d| split_patterns(Some(d))).collect();
+            (patterns, "--disks".to_owned())
+        } else if !from_environment.is_empty() {
+            (from_environment, DISKS_VARIABLE.to_owned())
+        } else if !file.disks.is_empty() {
+            (file.disks, file_path.display().to_string())
+        } else {
+            (Vec::new(), "every block device of this machine".to_owned())
+        };
+        let runtime_directory = match std::env::var_os(RUNTIME_VARIABLE) {
+            Some(path) if !path.is_empty() => PathBuf::from(path),
+            _ => file.runtime_directory.unwrap_or_else(default_runtime),
+        };
+        Ok(Self {
+            disk_patterns,
+            disk_patterns_source,
+            runtime_directory,
+            preferred_failure_group: file.preferred_failure_group,
+            plain_engine: std::env::var("SPINDLE_ENGINE").is_ok_and(|engine| engine == "plain"),
+        })
+    }
+
+    /// The search path as a person reads it in a message.
+    #[must_use]
+    pub fn search_path(&self) -> String {
+        if self.disk_patterns.is_empty() {
+            self.disk_patterns_source.clone()
+        } else {
+            format!(
+                "{} ({})",
+                self.disk_patterns.join(","),
+                self.disk_patterns_source
+            )
+        }
+    }
+
+    /// The paths that the search path names, each once, in order.
+    ///
+    /// # Errors
+    /// Where a pattern is none.
+    pub fn disk_paths(&self) -> ControlResult<Vec<PathBuf>> {
+        let mut paths = if self.disk_patterns.is_empty() {
+            block_devices(Path::new("/sys/class/block"))
+        } else {
+            let mut found = Vec::new();
+            for pattern in &self.disk_patterns {
+                found.extend(expand(pattern)?);
+            }
+            found
+        };
+        // Two patterns, or a link and its target, may name one disk: it must be opened once.
+        let mut seen = std::collections::BTreeSet::new();
+        paths.retain(|path| {
+            let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            seen.insert(real)
+        });
+        Ok(paths)
+    }
+}
+
+fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
+    let candidates = [
+        PathBuf::from(SETTINGS_FILE),
+        Path::new("/etc/spindle").join(SETTINGS_FILE),
+    ];
+    for path in candidates {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let file = toml::from_str(&text).map_err(|error| {
+                    let reason = error.message().to_owned();
+                    ControlError::invalid(format!(
+                        "{} is not understood: {reason}; known are disks, runtime_directory and preferred_failure_group",
+                        path.display()
+                    ))
+                })?;
+                return Ok((file, path));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ControlError::io("read", path.display(), &error)),
+        }
+    }
+    Ok((SettingsFile::default(), PathBuf::new()))
+}
+
+fn split_patterns(text: Option<&str>) -> Vec<String> {
+    text.unwrap_or("")
+        .split(',')
+        .map(str::trim)
+        .filter(|pattern| !pattern.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn default_runtime() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/spindle");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("spindle"),
+        _ => std::env::temp_dir().join(format!("spindle-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+fn expand(pattern: &str) -> ControlResult<Vec<PathBuf>> {
+    let paths = glob::glob(pattern).map_err(|error| {
+        ControlError::invalid(format!("the disk pattern {pattern:?} is none: {error}"))
+    })?;
+    let mut found: Vec<PathBuf> = paths
+        .filter_map(Result::ok)
+        .filter(|path| !path.is_dir())
+        .collect();
+    found.sort_by(|left, right| natural_order(left).cmp(&natural_order(right)));
+    Ok(found)
+}
+
+/// Sorts `disk2` before `disk10`.
+fn natural_order(path: &Path) -> (String, usize, String) {
+    let text = path.to_string_lossy().into_owned();
+    let digits = text.len() - text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let stem = text[..text.len() - digits].to_owned();
+    (stem, digits, text)
+}
+
+/// Every block device with a medium, whole or a partition, as `/sys` lists them.
+fn block_devices(class: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(class) else {
+        return Vec::new();
+    };
+    let mut devices: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            let size = std::fs::read_to_string(entry.path().join("size")).unwrap_or_default();
+            size.trim().parse::<u64>().is_ok_and(|sectors| sectors > 0)
+        })
+        .map(|entry| Path::new("/dev").join(entry.file_name()))
+        .filter(|path| path.exists())
+        .collect();
+    devices.sort_by(|left, right| natural_order(left).cmp(&natural_order(right)));
+    devices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{expand, natural_order, split_patterns};
+    use std::path::Path;
+
+    #[test]
+    fn a_search_path_is_globs_between_commas() {
+        assert_eq!(
+            split_patterns(Some("/dev/sd?, /srv/d*,,")),
+            vec!["/dev/sd?".to_owned(), "/srv/d*".to_owned()]
+        );
+        assert!(split_patterns(None).is_empty());
+    }
+
+    #[test]
+    fn disk_ten_comes_after_disk_two() {
+        let mut paths = [Path::new("/d/disk10"), Path::new("/d/disk2")];
+        paths.sort_by(|left, right| natural_order(left).cmp(&natural_order(right)));
+        assert_eq!(paths[0], Path::new("/d/disk2"));
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_the_callers_mistake() {
+        let error = expand("/dev/[").unwrap_err();
+        assert_eq!(error.class, spindle_base::ErrorClass::Caller);
+        assert!(error.message.contains("/dev/["), "{}", error.message);
+    }
+}

@@ -1,0 +1,94 @@
+//! Which groups are served by processes of this machine: their sockets in the runtime directory.
+
+use std::path::{Path, PathBuf};
+
+use crate::client::Client;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::settings::Settings;
+
+/// Where the process that serves `group` listens.
+#[must_use]
+pub fn socket_path(runtime_directory: &Path, group: &str) -> PathBuf {
+    runtime_directory.join(format!("{group}.sock"))
+}
+
+/// The sockets there are, living or left behind, by name of group.
+#[must_use]
+pub fn all(settings: &Settings) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(&settings.runtime_directory) else {
+        return Vec::new();
+    };
+    let mut sockets: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "sock")
+        })
+        .collect();
+    sockets.sort();
+    sockets
+}
+
+/// The process that serves `group`, `None` where there is none. Names of groups are unique
+/// whatever their case, so it does not matter here either.
+///
+/// # Errors
+/// Where there is one that cannot be reached, such as another user's.
+pub fn find(settings: &Settings, group: &str) -> ControlResult<Option<Client>> {
+    for socket in all(settings) {
+        let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
+        if !stem.eq_ignore_ascii_case(group) {
+            continue;
+        }
+        match Client::connect(&socket) {
+            Ok(client) => return Ok(Some(client)),
+            Err(error) if error.kind == ControlErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Every process that serves a group and answers.
+#[must_use]
+pub fn living(settings: &Settings) -> Vec<Client> {
+    all(settings)
+        .iter()
+        .filter_map(|socket| Client::connect(socket).ok())
+        .collect()
+}
+
+/// Waits until the process has ended: then its disks are free.
+///
+/// # Errors
+/// Where it takes longer than `most`.
+pub fn wait_for_end(process_id: u32, most: std::time::Duration) -> ControlResult<()> {
+    let gone = || {
+        i32::try_from(process_id)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .and_then(|pid| {
+                rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+            })
+    };
+    let Some(process) = gone() else {
+        return Ok(());
+    };
+    let timeout = rustix::event::Timespec::try_from(most).ok();
+    let mut wait = [rustix::event::PollFd::new(
+        &process,
+        rustix::event::PollFlags::IN,
+    )];
+    match rustix::event::poll(&mut wait, timeout.as_ref()) {
+        Ok(0) => Err(ControlError::new(
+            ControlErrorKind::Io,
+            format!(
+                "process {process_id} is still closing the group after {} s; see its log",
+                most.as_secs()
+            ),
+        )),
+        Ok(_) => Ok(()),
+        Err(error) => Err(ControlError::io("wait for", process_id, &error.into())),
+    }
+}
