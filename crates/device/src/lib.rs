@@ -8,14 +8,32 @@
 //! them whole or torn at any 512-byte boundary. No idea of groups or extents lives here.
 
 mod buffer;
+mod counters;
+mod engine;
+#[cfg(test)]
+mod engine_tests;
+mod errno;
+mod guard;
+mod open;
+mod plain;
 mod random;
 mod request;
 mod simulated;
+mod table;
+mod uring;
 
 pub use buffer::AlignedBuffer;
+pub use counters::{DiskCounters, LATENCY_BUCKETS, LatencyHistogram};
+pub use engine::{Engine, open_engine};
+pub use open::{
+    DISK_SIZE_MIN_BYTES, DiskKind, FileDisk, FileDiskError, OpenDisk, OpenError, OpenErrorKind,
+};
+pub use plain::PlainDisks;
 pub use random::SeededRandom;
 pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
 pub use simulated::{FaultyOperation, SimulatedCounts, SimulatedDisks};
+pub use table::DISK_SLOTS_MAX;
+pub use uring::{DEADLINE_DEFAULT, UringDisks};
 
 /// A set of opened disks. Slots are given at opening and stay until the process ends.
 pub trait Disks: Send + Sync + std::fmt::Debug {

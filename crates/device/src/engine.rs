@@ -1,0 +1,77 @@
+//! The engine that this machine can have: io_uring, or plain system calls where it is missing.
+
+use std::time::Duration;
+
+use crate::Disks;
+use crate::counters::DiskCounters;
+use crate::open::OpenDisk;
+use crate::plain::PlainDisks;
+use crate::request::{DiskSlot, Request};
+use crate::uring::UringDisks;
+
+/// Either engine, with what both can do.
+#[derive(Debug)]
+pub enum Engine {
+    /// io_uring.
+    Uring(UringDisks),
+    /// Plain system calls: slower.
+    Plain(PlainDisks),
+}
+
+/// Gives the io_uring engine, or the plain one and, for a warning, why not io_uring.
+#[must_use]
+pub fn open_engine(deadline: Duration) -> (Engine, Option<std::io::Error>) {
+    match UringDisks::with_deadline(deadline) {
+        Ok(disks) => (Engine::Uring(disks), None),
+        Err(reason) => (Engine::Plain(PlainDisks::new()), Some(reason)),
+    }
+}
+
+impl Engine {
+    /// Takes over an open disk; requests name it by the slot from now on.
+    pub fn attach(&self, disk: OpenDisk) -> DiskSlot {
+        match self {
+            Self::Uring(disks) => disks.attach(disk),
+            Self::Plain(disks) => disks.attach(disk),
+        }
+    }
+
+    /// What the disk has done so far.
+    #[must_use]
+    pub fn counters(&self, slot: DiskSlot) -> DiskCounters {
+        match self {
+            Self::Uring(disks) => disks.counters(slot),
+            Self::Plain(disks) => disks.counters(slot),
+        }
+    }
+}
+
+impl Disks for Engine {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        match self {
+            Self::Uring(disks) => disks.run(batch),
+            Self::Plain(disks) => disks.run(batch),
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        match self {
+            Self::Uring(disks) => disks.size_bytes(slot),
+            Self::Plain(disks) => disks.size_bytes(slot),
+        }
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        match self {
+            Self::Uring(disks) => disks.path(slot),
+            Self::Plain(disks) => disks.path(slot),
+        }
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        match self {
+            Self::Uring(disks) => disks.in_flight_count(slot),
+            Self::Plain(disks) => disks.in_flight_count(slot),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Opening disks: block devices and plain files, to own or only to look at.
+//!
+//! Opening to own is exclusive: a block device with O_EXCL, which mounts, LVM, md and swap
+//! respect; a plain file with an exclusive `flock`, which every opener of ours takes. The kernel
+//! gives both back when the process ends, however it ends. Opening to look never locks and the
+//! descriptor cannot write.
+
+mod file_disk;
+mod holder;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use spindle_base::{BLOCK_SIZE_BYTES, ErrorClass};
+
+pub use file_disk::{FileDisk, FileDiskError};
+
+/// The smallest disk: AU 0 of the smallest AU size, in which no data has a place yet.
+pub const DISK_SIZE_MIN_BYTES: u64 = 1 << 20;
+
+/// What a disk is to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskKind {
+    /// A block device.
+    BlockDevice,
+    /// A plain file.
+    PlainFile,
+}
+
+/// A disk that is open; dropping it closes it and gives up its lock.
+#[derive(Debug)]
+pub struct OpenDisk {
+    pub(crate) file: File,
+    pub(crate) path: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) memory_alignment_bytes: usize,
+    kind: DiskKind,
+    sector_size_bytes: u32,
+    direct: bool,
+}
+
+/// Why a disk could not be opened or made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenErrorKind {
+    /// Nothing is there.
+    NotFound,
+    /// The permissions forbid it.
+    NotPermitted,
+    /// Someone else has it; who, where that can be told.
+    InUse {
+        /// For example `mounted on /srv`.
+        by: Option<String>,
+    },
+    /// Smaller than [`DISK_SIZE_MIN_BYTES`].
+    TooSmall {
+        /// What was found.
+        size_bytes: u64,
+    },
+    /// Neither a block device nor a plain file.
+    NoDisk {
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// Its sectors are larger than our blocks.
+    SectorSize {
+        /// What was found.
+        sector_size_bytes: u32,
+    },
+    /// A file disk was to be made where something already is.
+    Exists,
+    /// The file system has no room for a file disk of this size.
+    NoSpace,
+    /// The kernel refused for another reason.
+    Refused,
+}
+
+/// A disk that could not be opened or made: which one and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {}", self.explanation())]
+pub struct OpenError {
+    /// The path as given.
+    pub path: String,
+    /// Why.
+    pub kind: OpenErrorKind,
+    /// The kernel's word, where there is one.
+    #[source]
+    pub source: Option<io::Error>,
+}
+
+impl OpenError {
+    fn new(path: &Path, kind: OpenErrorKind, errno: Option<Errno>) -> Self {
+        Self {
+            path: path.display().to_string(),
+            kind,
+            source: errno.map(io::Error::from),
+        }
+    }
+
+    fn of_errno(path: &Path, errno: Errno) -> Self {
+        let kind = match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => {
+                OpenErrorKind::NotFound
+            }
+            Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM => OpenErrorKind::NotFound,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenErrorKind::NotPermitted,
+            Errno::BUSY | Errno::TXTBSY => OpenErrorKind::InUse { by: None },
+            Errno::EXIST => OpenErrorKind::Exists,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => OpenErrorKind::NoSpace,
+            _ => OpenErrorKind::Refused,
+        };
+        Self::new(path, kind, Some(errno))
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub const fn class(&self) -> ErrorClass {
+        match self.kind {
+            OpenErrorKind::NotFound
+            | OpenErrorKind::TooSmall { .. }
+            | OpenErrorKind::NoDisk { .. }
+            | OpenErrorKind::SectorSize { .. }
+            | OpenErrorKind::Exists => ErrorClass::Caller,
+            OpenErrorKind::NotPermitted
+            | OpenErrorKind::InUse { .. }
+            | OpenErrorKind::NoSpace
+            | OpenErrorKind::Refused => ErrorClass::Environment,
+        }
+    }
+
+    fn explanation(&self) -> String {
+        match &self.kind {
+            OpenErrorKind::NotFound => "no such disk: check the path".to_owned(),
+            OpenErrorKind::NotPermitted => {
+                "no permission to open it: run as root or as its owner".to_owned()
+            }
+            OpenErrorKind::InUse { by: Some(holder) } => {
+                format!("in use, {holder}: release it first")
+            }
+            OpenErrorKind::InUse { by: None } => {
+                "in use by another process or by the kernel: release it first".to_owned()
+            }
+            OpenErrorKind::TooSmall { size_bytes } => format!(
+                "too small: it has {size_bytes} bytes, a disk needs {DISK_SIZE_MIN_BYTES} or more"
+            ),
+            OpenErrorKind::NoDisk { found } => {
+                format!("is {found}: a disk is a block device or a plain file")
+            }
+            OpenErrorKind::SectorSize { sector_size_bytes } => format!(
+                "has sectors of {sector_size_bytes} bytes; at most {BLOCK_SIZE_BYTES} are possible"
+            ),
+            OpenErrorKind::Exists => {
+                "is there already: choose another path, or use it as it is".to_owned()
+            }
+            OpenErrorKind::NoSpace => {
+                "the file system below has no room for it: choose a smaller size".to_owned()
+            }
+            OpenErrorKind::Refused => format!(
+                "the kernel refuses to open it{}",
+                self.source
+                    .as_ref()
+                    .map(|source| format!(" ({source})"))
+                    .unwrap_or_default()
+            ),
+        }
+    }
+}
+
+/// To own a disk, or to look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Own,
+    Look,
+}
+
+impl OpenDisk {
+    /// Opens a disk to own it: read and write, direct where the file system can, and nobody else.
+    ///
+    /// # Errors
+    /// [`OpenError`] where the disk is not there, not ours to open, in use, or none.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_as(path, Access::Own)
+    }
+
+    /// Opens a disk only to look at it, while others may be using it.
+    ///
+    /// # Errors
+    /// [`OpenError`] as for [`OpenDisk::open`], but never that it is in use.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        Self::open_as(path, Access::Look)
+    }
+
+    fn open_as(path: &Path, access: Access) -> Result<Self, OpenError> {
+        // Looked at before it is opened, since opening a tape or a pipe can do or wait for things.
+        let stat = rustix::fs::stat(path).map_err(|errno| OpenError::of_errno(path, errno))?;
+        let kind = kind_of_file(path, FileType::from_raw_mode(stat.st_mode))?;
+        if access == Access::Own
+            && kind == DiskKind::PlainFile
+            && let Some(device) = holder::loop_device_over(path)
+        {
+            let by = Some(format!("the file below {device}"));
+            return Err(OpenError::new(path, OpenErrorKind::InUse { by }, None));
+        }
+        let flags = match (access, kind) {
+            (Access::Own, DiskKind::BlockDevice) => OFlags::RDWR | OFlags::EXCL,
+            (Access::Own, DiskKind::PlainFile) => OFlags::RDWR,
+            (Access::Look, _) => OFlags::RDONLY,
+        };
+        let (descriptor, direct) = open_direct(path, flags).map_err(|errno| match errno {
+            Errno::BUSY => {
+                let by = holder::holder_of_device(stat.st_rdev, path);
+                OpenError::new(path, OpenErrorKind::InUse { by }, Some(errno))
+            }
+            _ => OpenError::of_errno(path, errno),
+        })?;
+        if access == Access::Own && kind == DiskKind::PlainFile {
+            lock(path, &descriptor)?;
+        }
+        Self::examine(path, descriptor, direct)
+    }
+
+    /// What the open descriptor says; the path may have come to mean another file meanwhile.
+    fn examine(path: &Path, descriptor: OwnedFd, direct: bool) -> Result<Self, OpenError> {
+        let of_errno = |errno| OpenError::of_errno(path, errno);
+        let stat = rustix::fs::fstat(&descriptor).map_err(of_errno)?;
+        let kind = kind_of_file(path, FileType::from_raw_mode(stat.st_mode))?;
+        let end_bytes =
+            rustix::fs::seek(&descriptor, rustix::fs::SeekFrom::End(0)).map_err(of_errno)?;
+        let sector_size_bytes = match kind {
+            DiskKind::BlockDevice => rustix::fs::ioctl_blksszget(&descriptor).map_err(of_errno)?,
+            DiskKind::PlainFile => 512,
+        };
+        if u64::from(sector_size_bytes) > BLOCK_SIZE_BYTES {
+            let kind = OpenErrorKind::SectorSize { sector_size_bytes };
+            return Err(OpenError::new(path, kind, None));
+        }
+        let size_bytes = end_bytes - end_bytes % BLOCK_SIZE_BYTES;
+        if size_bytes < DISK_SIZE_MIN_BYTES {
+            let kind = OpenErrorKind::TooSmall {
+                size_bytes: end_bytes,
+            };
+            return Err(OpenError::new(path, kind, None));
+        }
+        Ok(Self {
+            memory_alignment_bytes: memory_alignment_bytes(&descriptor, direct),
+            file: File::from(descriptor),
+            path: path.display().to_string(),
+            size_bytes,
+            kind,
+            sector_size_bytes,
+            direct,
+        })
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The size in bytes: whole blocks of 4 KiB.
+    #[must_use]
+    pub const fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The logical sector size in bytes; 512 for a plain file.
+    #[must_use]
+    pub const fn sector_size_bytes(&self) -> u32 {
+        self.sector_size_bytes
+    }
+
+    /// Block device or plain file.
+    #[must_use]
+    pub const fn kind(&self) -> DiskKind {
+        self.kind
+    }
+
+    /// Whether transfers go past the page cache.
+    #[must_use]
+    pub const fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
+fn kind_of_file(path: &Path, file_type: FileType) -> Result<DiskKind, OpenError> {
+    let found = match file_type {
+        FileType::BlockDevice => return Ok(DiskKind::BlockDevice),
+        FileType::RegularFile => return Ok(DiskKind::PlainFile),
+        FileType::Directory => "a directory",
+        FileType::CharacterDevice => "a character device",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "something else",
+    };
+    Err(OpenError::new(path, OpenErrorKind::NoDisk { found }, None))
+}
+
+/// Direct where the file system can, else through the page cache.
+fn open_direct(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mode = Mode::empty();
+    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        // A file system without direct I/O refuses the flag.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((rustix::fs::open(path, flags, mode)?, false)),
+        opened => Ok((opened?, true)),
+    }
+}
+
+fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
+    match rustix::fs::flock(descriptor, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            let by = holder::holder_of_lock(descriptor);
+            Err(OpenError::new(path, OpenErrorKind::InUse { by }, None))
+        }
+        outcome => outcome.map_err(|errno| OpenError::of_errno(path, errno)),
+    }
+}
+
+/// What memory a direct transfer needs: what the kernel says, else a page; none through the
+/// page cache.
+fn memory_alignment_bytes(descriptor: &OwnedFd, direct: bool) -> usize {
+    if !direct {
+        return 1;
+    }
+    rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
+        .and_then(|stat| usize::try_from(stat.stx_dio_mem_align).ok())
+        .filter(|alignment| alignment.is_power_of_two())
+        .unwrap_or(4096)
+}

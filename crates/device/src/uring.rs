@@ -1,0 +1,158 @@
+//! The production engine: io_uring, one ring per calling thread.
+//!
+//! A batch is queued into the caller's own ring, submitted and reaped by the same call, mostly
+//! with one `io_uring_enter` and no other system call, no lock and no allocation. Rings belong
+//! to threads and end with them; a ring holds no disk open, so that a disk is free as soon as
+//! its engine is dropped.
+//!
+//! Memory is borrowed: `run` returns only when the kernel has given every piece back. A request
+//! that misses its deadline is cancelled; where the kernel cannot cancel (a transfer handed to
+//! the device), `run` goes on waiting, and the disk answers `TimedOut` to all new requests until
+//! the stuck ones are back, so that one hanging disk stops its own callers only. An answer that
+//! comes late counts: the bytes did arrive.
+//!
+//! After a crash nothing remains of this module; what was durable is what flushes covered.
+#![allow(
+    unsafe_code,
+    reason = "the kernel works on memory that the caller has lent"
+)]
+
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::Disks;
+use crate::counters::DiskCounters;
+use crate::open::OpenDisk;
+use crate::plain;
+use crate::request::{DiskSlot, Request};
+use crate::table::DiskTable;
+use ring::Ring;
+
+/// How long a batch may go without any answer before it is given up.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The io_uring engine.
+#[derive(Debug)]
+pub struct UringDisks {
+    table: DiskTable,
+    deadline: Duration,
+    /// Unlike an address, never used again by a later engine.
+    number: u64,
+    /// Lets the rings of other threads see that the engine is gone.
+    alive: Arc<()>,
+}
+
+struct ThreadRing {
+    engine_number: u64,
+    engine: Weak<()>,
+    ring: Ring,
+}
+
+thread_local! {
+    /// This thread's rings, one for each engine it has used; hardly ever more than one.
+    static RINGS: RefCell<Vec<ThreadRing>> = const { RefCell::new(Vec::new()) };
+}
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl UringDisks {
+    /// An engine without disks yet, whose batches are given up after [`DEADLINE_DEFAULT`]
+    /// without an answer.
+    ///
+    /// # Errors
+    /// What the kernel says where it has no io_uring, forbids it, or lacks an operation.
+    pub fn new() -> io::Result<Self> {
+        Self::with_deadline(DEADLINE_DEFAULT)
+    }
+
+    /// An engine whose batches are given up after `deadline` without an answer.
+    ///
+    /// # Errors
+    /// As for [`UringDisks::new`].
+    pub fn with_deadline(deadline: Duration) -> io::Result<Self> {
+        ring::probe()?;
+        Ok(Self {
+            table: DiskTable::new(),
+            deadline,
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            alive: Arc::new(()),
+        })
+    }
+
+    /// Takes over an open disk; requests name it by the slot from now on.
+    ///
+    /// # Panics
+    /// Where the engine has all the disks it can have.
+    pub fn attach(&self, disk: OpenDisk) -> DiskSlot {
+        self.table.attach(disk)
+    }
+
+    /// What the disk has done so far.
+    #[must_use]
+    pub fn counters(&self, slot: DiskSlot) -> DiskCounters {
+        self.table.entry(slot).counters.snapshot()
+    }
+
+    /// This thread's ring, made at its first batch; none where the kernel gives none now.
+    fn ring<'r>(&self, rings: &'r mut Vec<ThreadRing>) -> Option<&'r mut Ring> {
+        let found = rings
+            .iter()
+            .position(|ring| ring.engine_number == self.number);
+        let position = found.or_else(|| {
+            rings.retain(|ring| ring.engine.strong_count() > 0);
+            let ring = Ring::new()
+                .inspect_err(|error| {
+                    tracing::warn!(%error, "no ring for this thread; using plain system calls");
+                })
+                .ok()?;
+            rings.push(ThreadRing {
+                engine_number: self.number,
+                engine: Arc::downgrade(&self.alive),
+                ring,
+            });
+            Some(rings.len() - 1)
+        })?;
+        Some(&mut rings[position].ring)
+    }
+}
+
+impl Disks for UringDisks {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        if batch.is_empty() {
+            return;
+        }
+        let served = RINGS.try_with(|rings| {
+            let mut rings = rings.borrow_mut();
+            let Some(ring) = self.ring(&mut rings) else {
+                return false;
+            };
+            ring.run(&self.table, self.deadline, batch);
+            true
+        });
+        // No ring: descriptors or locked memory have run out, or the thread is ending.
+        if !matches!(served, Ok(true)) {
+            for request in batch {
+                plain::serve(self.table.entry(request.slot), request);
+            }
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.table.entry(slot).disk.size_bytes
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.table.entry(slot).disk.path.clone()
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.table.entry(slot).counters.in_flight()
+    }
+}
