@@ -1,5 +1,10 @@
 //! The pages: links lead somewhere, commands exist, and each promise names what shows it.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a rule that cannot be read off is a failure"
+)]
+
 use std::collections::BTreeSet;
 
 use spindle_tidy::{SourceFile, files_ending_with, repository_root};

@@ -1,5 +1,10 @@
 //! The shape of the source files: length, names, and words that must not be in them.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a rule that cannot be read off is a failure"
+)]
+
 use spindle_tidy::files_ending_with;
 
 /// Beyond this a file without its tests is split.
