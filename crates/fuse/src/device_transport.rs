@@ -94,6 +94,10 @@ impl Transport for DeviceTransport {
         let data = &self.buffer[PAYLOAD_START..PAYLOAD_START + length_bytes];
         send(&self.descriptor, self.unique, 0, &[data])
     }
+
+    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {
+        send(&self.descriptor, 0, code, &[data])
+    }
 }
 
 /// Sends one message: an answer, or with `unique` zero a notice that nobody asked for, its code

@@ -42,4 +42,10 @@ pub trait Transport {
     /// # Errors
     /// What the kernel said of the answer.
     fn answer_payload(&mut self, length_bytes: usize) -> Result<(), Errno>;
+
+    /// Tells the kernel something that it did not ask for.
+    ///
+    /// # Errors
+    /// What the kernel said of it; `ENOENT` where it does not know the file.
+    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno>;
 }

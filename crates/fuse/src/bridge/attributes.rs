@@ -4,8 +4,13 @@ use rustix::io::Errno;
 use spindle_base::FileId;
 use spindle_fs::{AttributeChange, Attributes, Kind, Time};
 
-use super::{Answer, Bridge, Served, arguments, node, now, permissions};
-use crate::abi::{self, InHeader, SetAttributesIn, StatFsOut, StatxOut, StatxTime, set_attributes};
+use zerocopy::IntoBytes;
+
+use super::{Answer, Bridge, Refusal, Served, arguments, node, now, permissions};
+use crate::abi::{
+    self, InHeader, NotifyInodeOut, SetAttributesIn, StatFsOut, StatxOut, StatxTime, notify,
+    set_attributes,
+};
 use crate::transport::Transport;
 
 /// How long the kernel may believe names and attributes: nothing changes them behind its back.
@@ -14,6 +19,8 @@ pub(super) const VALID_S: u64 = 10 * 365 * 86_400;
 const BLOCK_SIZE_BYTES: u32 = 4096;
 /// `STATX_BASIC_STATS` and `STATX_BTIME`.
 const STATX_MASK: u32 = 0xfff;
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u16 = 0o6000;
 
 pub(super) const fn kind_bits(kind: Kind) -> u32 {
     match kind {
@@ -176,13 +183,32 @@ impl Bridge {
         }))
     }
 
-    /// The kernel asks for set-user-id and set-group-id to go, with a write or an open.
-    pub(super) fn kill_privileges(&self, id: FileId, now: Time) -> Result<(), super::Refusal> {
+    /// A stranger changes the file: set-user-id and set-group-id go. The kernel, which would go
+    /// on showing them, is told so. Only attributes are invalidated, which never makes it wait,
+    /// so a worker may.
+    pub(super) fn kill_privileges<T: Transport>(
+        &self,
+        id: FileId,
+        now: Time,
+        transport: &T,
+    ) -> Result<(), Refusal> {
+        let found = self.file_system.attributes(id)?;
+        if found.permissions & SET_ID_BITS == 0 {
+            return Ok(());
+        }
         let change = AttributeChange {
             kill_privileges: true,
             ..AttributeChange::default()
         };
         self.file_system.set_attributes(id, &change, now)?;
-        Ok(())
+        let notice = NotifyInodeOut {
+            node: id.0,
+            offset_bytes: -1,
+            length_bytes: 0,
+        };
+        match transport.notify(notify::INVALIDATE_INODE, notice.as_bytes()) {
+            Err(Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }

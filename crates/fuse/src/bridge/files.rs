@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use spindle_base::FileId;
-use spindle_fs::{AttributeChange, Attributes, Caching, FsError, FsResult, Handle, Time};
+use spindle_fs::{AttributeChange, Attributes, Caching, FsError, FsResult, Handle};
 
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
 use crate::abi::{
@@ -46,15 +46,16 @@ impl Bridge {
     pub(super) fn write<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
         let request: WriteIn = arguments(transport)?;
         let handle = self.handle(request.handle, node(header))?;
+        let now = now();
+        // Every write of a user who is not privileged says so.
+        if request.write_flags & abi::WRITE_KILL_PRIVILEGES != 0 {
+            self.kill_privileges(node(header), now, transport)?;
+        }
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let data = transport
             .tail(size_of::<WriteIn>())
             .get(..length_bytes)
             .ok_or(Errno::PROTO)?;
-        let now = now();
-        if request.write_flags & abi::WRITE_KILL_PRIVILEGES != 0 {
-            self.kill_privileges(node(header), now)?;
-        }
         self.file_system
             .write(&handle, request.offset_bytes, data, false, now)?;
         // Writes past the cache carry the caller's wish for durability; for cached ones the
@@ -88,18 +89,22 @@ impl Bridge {
         })
     }
 
-    fn truncate_at_open(
+    /// `O_TRUNC`, in the same request as the open.
+    fn truncate_at_open<T: Transport>(
         &self,
         id: FileId,
-        kill_privileges: bool,
-        now: Time,
-    ) -> FsResult<Attributes> {
+        open_flags: u32,
+        transport: &T,
+    ) -> Result<Attributes, Refusal> {
+        let now = now();
+        if open_flags & abi::OPEN_KILL_PRIVILEGES != 0 {
+            self.kill_privileges(id, now, transport)?;
+        }
         let change = AttributeChange {
             size_bytes: Some(0),
-            kill_privileges,
             ..AttributeChange::default()
         };
-        self.file_system.set_attributes(id, &change, now)
+        Ok(self.file_system.set_attributes(id, &change, now)?)
     }
 
     pub(super) fn open<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
@@ -107,18 +112,18 @@ impl Bridge {
         let id = node(header);
         let handle = self.file_system.open_file(id)?;
         if flags_of(request.flags).contains(OFlags::TRUNC) {
-            let kill = request.open_flags & abi::OPEN_KILL_PRIVILEGES != 0;
-            self.truncate_at_open(id, kill, now())?;
+            self.truncate_at_open(id, request.open_flags, transport)?;
         }
         Ok(Answer::structure(&self.opened(handle)?))
     }
 
     /// Opens what is there where another door made the name after the kernel looked.
-    fn create_or_open(
+    fn create_or_open<T: Transport>(
         &self,
         header: &InHeader,
         name: &OsStr,
         request: &CreateIn,
+        transport: &T,
     ) -> Result<(Attributes, Arc<Handle>), Refusal> {
         let flags = flags_of(request.flags);
         let made = self.file_system.create_file(
@@ -135,8 +140,8 @@ impl Bridge {
                 if !flags.contains(OFlags::TRUNC) {
                     return Ok((found, handle));
                 }
-                let kill = request.open_flags & abi::OPEN_KILL_PRIVILEGES != 0;
-                Ok((self.truncate_at_open(found.id, kill, now())?, handle))
+                let cut = self.truncate_at_open(found.id, request.open_flags, transport)?;
+                Ok((cut, handle))
             }
             other => Ok(other?),
         }
@@ -153,7 +158,7 @@ impl Bridge {
     pub(super) fn create<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
         let request: CreateIn = arguments(transport)?;
         let (name, _) = name(transport.tail(size_of::<CreateIn>()))?;
-        let (attributes, handle) = self.create_or_open(header, name, &request)?;
+        let (attributes, handle) = self.create_or_open(header, name, &request, transport)?;
         self.created(&attributes, handle)
     }
 
@@ -190,12 +195,15 @@ impl Bridge {
     pub(super) fn allocate<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
         let request: AllocateIn = arguments(transport)?;
         let handle = self.handle(request.handle, node(header))?;
+        let now = now();
+        // The kernel leaves this to us without saying who calls; so it is done for everybody.
+        self.kill_privileges(node(header), now, transport)?;
         self.file_system.allocate(
             &handle,
             request.offset_bytes,
             request.length_bytes,
             request.mode,
-            now(),
+            now,
         )?;
         Ok(Answer::Done)
     }
@@ -226,13 +234,16 @@ impl Bridge {
         }
         let from = self.handle(request.from_handle, node(header))?;
         let to = self.handle(request.to_handle, FileId(request.to_node))?;
+        let now = now();
+        // As for `allocate`.
+        self.kill_privileges(FileId(request.to_node), now, transport)?;
         let copied_bytes = self.file_system.copy_range(
             &from,
             request.from_offset_bytes,
             &to,
             request.to_offset_bytes,
             request.length_bytes.min(COPY_MAX_BYTES),
-            now(),
+            now,
         )?;
         if wide {
             return Ok(Answer::structure(&CopyRange64Out { copied_bytes }));
