@@ -19,8 +19,9 @@ pub(super) const VALID_S: u64 = 10 * 365 * 86_400;
 const BLOCK_SIZE_BYTES: u32 = 4096;
 /// `STATX_BASIC_STATS` and `STATX_BTIME`.
 const STATX_MASK: u32 = 0xfff;
-/// Set-user-id and set-group-id.
-const SET_ID_BITS: u16 = 0o6000;
+const SET_USER_ID: u16 = 0o4000;
+/// Set-group-id is a privilege only together with the group's execute bit.
+const SET_GROUP_ID_AND_EXECUTE: u16 = 0o2010;
 
 pub(super) const fn kind_bits(kind: Kind) -> u32 {
     match kind {
@@ -193,7 +194,10 @@ impl Bridge {
         transport: &T,
     ) -> Result<(), Refusal> {
         let found = self.file_system.attributes(id)?;
-        if found.permissions & SET_ID_BITS == 0 {
+        let permissions = found.permissions;
+        if permissions & SET_USER_ID == 0
+            && permissions & SET_GROUP_ID_AND_EXECUTE != SET_GROUP_ID_AND_EXECUTE
+        {
             return Ok(());
         }
         let change = AttributeChange {
