@@ -1,6 +1,14 @@
 //! The heart: allocation, extent maps, mirroring and recovery. See docs/architecture.md.
 //! STUB of the contract: the owner of this crate splits it into rooms.
 
+mod membership;
+mod region;
+
+pub use membership::{
+    DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
+};
+pub use region::{RegionSpace, ReplicatedRegion};
+
 use std::sync::Arc;
 
 use spindle_base::{

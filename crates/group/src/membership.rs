@@ -1,0 +1,465 @@
+//! Which disks belong to the group, who votes, and who has it open.
+//!
+//! [`Membership::create`] and [`Membership::open`] give the one owner of the group's labels,
+//! openers and group states; nothing else writes them. Everything that the group must remember
+//! outside the catalog goes through one durable step, `publish.rs`; which state counts after a
+//! stop is decided by `election.rs`, whose head has the table of all cases.
+//!
+//! # What a start finds, and does
+//!
+//! | found | done | test |
+//! |---|---|---|
+//! | one copy of a label damaged or older | used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
+//! | both copies damaged | the disk is passed over, an event | `a_disk_with_both_labels_damaged_counts_as_missing` |
+//! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
+//! | a disk smaller than its label says | refused, the path named | `a_truncated_image_is_refused_by_name` |
+//! | a disk that the group state does not know | passed over, an event | `a_disk_that_the_group_does_not_know_is_passed_over` |
+//! | disks missing, within what the redundancy bears | they go offline, durably | `a_majority_of_voters_mounts` |
+//! | more disks missing than that | refused | `more_missing_failure_groups_than_the_redundancy_bears_are_refused` |
+//! | open in a living process of this boot | refused | `a_group_that_is_open_here_is_refused` |
+//! | left open by a dead process, or by this host before it was booted | opened, not clean | `a_group_left_open_by_a_dead_process_opens` |
+//! | open on another host | refused, host and age of the heartbeat named | `a_group_open_on_another_host_is_refused_unless_forced` |
+//! | a crash while a state was written | see `election.rs` | `a_crash_at_any_request_leaves_a_group_that_opens` |
+
+mod create;
+mod election;
+mod look;
+mod open;
+mod publish;
+mod voters;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
+use spindle_format::{
+    AuRun, DiskState, DiskStatus, GroupState, LABEL_PLACES, Label, LabelStatus, OPENER_BYTES,
+    OPENER_PLACE, OpenerRecord, Replica,
+};
+
+pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+use publish::{Quorum, set_offline, whole_blocks};
+
+use crate::{GroupError, GroupErrorKind};
+
+/// The disks of an open group. All methods may be called from many threads.
+#[derive(Debug)]
+pub struct Membership {
+    disks: Arc<dyn Disks>,
+    uuid: Uuid,
+    au_size: AuSize,
+    redundancy: Redundancy,
+    was_clean: bool,
+    /// Where each member that was found is open.
+    slots: BTreeMap<DiskNumber, DiskSlot>,
+    /// By disk number: whether it is here and serves. Changed only by a published state.
+    online: Vec<AtomicBool>,
+    inner: Mutex<Inner>,
+    events: Mutex<Vec<String>>,
+}
+
+/// A disk that was found.
+#[derive(Debug)]
+struct Member {
+    path: String,
+    label: Label,
+    /// The slot that holds the last relied-on state.
+    held_slot: usize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// The last relied-on state.
+    state: GroupState,
+    /// The highest epoch that may be on any disk.
+    epoch_tried: u64,
+    members: BTreeMap<DiskNumber, Member>,
+    opener: OpenerRecord,
+    /// Why nothing can be published any more.
+    broken: Option<GroupError>,
+}
+
+/// A disk of an open group, here or away.
+#[derive(Debug, Clone)]
+pub struct MemberView {
+    /// Its standing in the group state.
+    pub state: DiskState,
+    /// Where it is open; `None` where it was not found.
+    pub slot: Option<DiskSlot>,
+    /// Its path.
+    pub path: Option<String>,
+    /// Its name; the catalog's disk record has it where the disk was not found.
+    pub name: Option<DiskName>,
+    /// Its failure group; likewise.
+    pub failure_group: Option<FailureGroupName>,
+    /// Its identity; likewise.
+    pub uuid: Option<Uuid>,
+    /// Whether it holds a replica of the catalog.
+    pub catalog_replica: bool,
+}
+
+fn refused(kind: GroupErrorKind, message: String) -> GroupError {
+    GroupError { kind, message }
+}
+
+impl Membership {
+    /// The group's identity.
+    #[must_use]
+    pub const fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The group's AU size.
+    #[must_use]
+    pub const fn au_size(&self) -> AuSize {
+        self.au_size
+    }
+
+    /// The group's redundancy.
+    #[must_use]
+    pub const fn redundancy(&self) -> Redundancy {
+        self.redundancy
+    }
+
+    /// Whether the group was closed in order before it was opened now: then no copies can differ
+    /// and no block of the catalog can be torn.
+    #[must_use]
+    pub const fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// The group's name.
+    #[must_use]
+    pub fn name(&self) -> GroupName {
+        self.inner.lock().state.group_name.clone()
+    }
+
+    /// The epoch of the last relied-on state.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.inner.lock().state.epoch
+    }
+
+    /// A copy of the last relied-on state.
+    #[must_use]
+    pub fn state(&self) -> GroupState {
+        self.inner.lock().state.clone()
+    }
+
+    /// Whether the disk is here and serves. Cheap: asked for each request.
+    #[must_use]
+    pub fn is_online(&self, number: DiskNumber) -> bool {
+        (self.online.get(usize::from(number.0)))
+            .is_some_and(|online| online.load(Ordering::Acquire))
+    }
+
+    /// Where the disk is open; `None` where it was not found.
+    #[must_use]
+    pub fn slot(&self, number: DiskNumber) -> Option<DiskSlot> {
+        self.slots.get(&number).copied()
+    }
+
+    /// Every disk of the group, in the order of the numbers.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberView> {
+        let inner = self.inner.lock();
+        (inner.state.disks.iter())
+            .map(|disk| {
+                let member = inner.members.get(&disk.number);
+                MemberView {
+                    state: disk.clone(),
+                    slot: self.slot(disk.number),
+                    path: member.map(|member| member.path.clone()),
+                    name: member.map(|member| member.label.disk_name.clone()),
+                    failure_group: member.map(|member| member.label.failure_group.clone()),
+                    uuid: member.map(|member| member.label.disk_uuid),
+                    catalog_replica: (inner.state.replicas.iter())
+                        .any(|replica| replica.disk == disk.number),
+                }
+            })
+            .collect()
+    }
+
+    /// The AUs that the catalog has on each disk: not free, whatever the maps say.
+    #[must_use]
+    pub fn catalog_runs(&self) -> Vec<Replica> {
+        self.inner.lock().state.replicas.clone()
+    }
+
+    /// What happened since the last call, a line each.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<String> {
+        std::mem::take(&mut *self.events.lock())
+    }
+
+    pub(crate) fn event(&self, line: String) {
+        self.events.lock().push(line);
+    }
+
+    pub(crate) fn disks(&self) -> &Arc<dyn Disks> {
+        &self.disks
+    }
+
+    /// The disk's path where it was found, else its number: what messages call it.
+    pub(crate) fn disk_title(&self, number: DiskNumber) -> String {
+        match self.slots.get(&number) {
+            Some(slot) => format!("{number} ({})", self.disks.path(*slot)),
+            None => number.to_string(),
+        }
+    }
+
+    /// Takes the disks offline, durably: when it returns, no later mount reads what they missed.
+    /// Disks that are offline already stay so. Other disks are given their votes at once.
+    ///
+    /// # Errors
+    /// Where too few voters or no replica of the catalog would be left: the group stops, and so
+    /// the write that failed must not be acknowledged.
+    pub fn take_offline(&self, numbers: &[DiskNumber], reason: &str) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        if let Some(broken) = &inner.broken {
+            return Err(broken.clone());
+        }
+        let numbers: BTreeSet<DiskNumber> = (numbers.iter().copied())
+            .filter(|number| self.is_online(*number))
+            .collect();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        for number in &numbers {
+            self.event(format!(
+                "group {}: disk {} goes offline: {reason}",
+                inner.state.group_name,
+                self.disk_title(*number)
+            ));
+        }
+        let mut next = inner.state.clone();
+        set_offline(&mut next, &numbers);
+        self.publish(&mut inner, next, Quorum::Half)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Publishes a change of the state that another part of the group decides on.
+    pub(crate) fn change_state(
+        &self,
+        change: impl FnOnce(&mut GroupState),
+    ) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        let mut next = inner.state.clone();
+        change(&mut next);
+        self.publish(&mut inner, next, Quorum::Half)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Writes the opener to all voters; those that fail go offline, until all have taken it.
+    fn claim_new_voters(&self, inner: &mut Inner) -> Result<(), GroupError> {
+        loop {
+            let failed = self.write_opener(inner);
+            if failed.is_empty() {
+                return Ok(());
+            }
+            let mut next = inner.state.clone();
+            for (number, why) in &failed {
+                self.event(format!(
+                    "group {}: disk {} goes offline: it could not take the opener record: {why}",
+                    next.group_name,
+                    self.disk_title(*number)
+                ));
+            }
+            set_offline(
+                &mut next,
+                &failed.into_iter().map(|(number, _)| number).collect(),
+            );
+            self.publish(inner, next, Quorum::Half)?;
+        }
+    }
+
+    /// Marks the group closed. Everything must be durable before; nothing can be published after.
+    ///
+    /// # Errors
+    /// Where too few voters take it: the next mount then finds the group not clean.
+    pub fn close(&self) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        let mut next = inner.state.clone();
+        next.clean = true;
+        self.publish(&mut inner, next, Quorum::Half)?;
+        inner.opener.open = false;
+        inner.opener.sequence += 1;
+        let answer = self.claim_new_voters(&mut inner);
+        let name = &inner.state.group_name;
+        inner.broken = Some(refused(
+            GroupErrorKind::Invalid,
+            format!("group {name} is closed"),
+        ));
+        answer
+    }
+
+    /// Renews the mark that says who has the group.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Busy`] where another host has taken the group by force: nothing may be
+    /// written any more.
+    pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        if let Some(broken) = &inner.broken {
+            return Err(broken.clone());
+        }
+        if let Some(other) = self.usurper(&inner) {
+            let error = refused(
+                GroupErrorKind::Busy,
+                format!(
+                    "group {} stops: process {} on host {} has taken it by force",
+                    inner.state.group_name, other.process_id, other.host
+                ),
+            );
+            inner.broken = Some(error.clone());
+            return Err(error);
+        }
+        inner.opener.heartbeats_count += 1;
+        inner.opener.heartbeat_s = now_s;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Who wrote a newer opener record than ours on a voter, if anybody did.
+    fn usurper(&self, inner: &Inner) -> Option<OpenerRecord> {
+        let slots: Vec<DiskSlot> = (inner.state.voters())
+            .filter_map(|number| self.slot(number))
+            .collect();
+        let mut pages: Vec<AlignedBuffer> = (slots.iter())
+            .map(|_| AlignedBuffer::zeroed(OPENER_BYTES))
+            .collect();
+        let mut batch: Vec<Request<'_>> = (slots.iter().zip(&mut pages))
+            .map(|(slot, page)| Request::new(*slot, OPENER_PLACE, Work::Read(page)))
+            .collect();
+        self.disks.run(&mut batch);
+        let readable: Vec<bool> = batch.iter().map(|request| request.result.is_ok()).collect();
+        drop(batch);
+        (pages.iter().zip(readable))
+            .filter(|(_, readable)| *readable)
+            .filter_map(|(page, _)| OpenerRecord::parse(page, OPENER_PLACE).ok())
+            .find(|found| {
+                let ours = &inner.opener;
+                found.group_uuid == self.uuid
+                    && found.sequence >= ours.sequence
+                    && (found.boot, found.process_id) != (ours.boot, ours.process_id)
+            })
+    }
+
+    /// Gives the group another name: the group state first, which counts, then the labels.
+    ///
+    /// # Errors
+    /// Where too few voters take it.
+    pub fn rename(&self, name: &GroupName) -> Result<(), GroupError> {
+        self.change_state(|state| state.group_name = name.clone())?;
+        let mut inner = self.inner.lock();
+        let name = inner.state.group_name.clone();
+        self.write_labels(
+            &mut inner,
+            |number| self.is_online(number),
+            |label| label.group_name = name.clone(),
+        )
+    }
+
+    /// Gives the disks free: their labels say "former" from now on, and no mount finds the group.
+    ///
+    /// # Errors
+    /// Where a label cannot be written; the disks named still look like members then.
+    pub fn destroy(&self) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        self.write_labels(
+            &mut inner,
+            |_| true,
+            |label| label.status = LabelStatus::Former,
+        )?;
+        let name = &inner.state.group_name;
+        inner.broken = Some(refused(
+            GroupErrorKind::NotFound,
+            format!("group {name} was destroyed"),
+        ));
+        Ok(())
+    }
+
+    /// Writes the labels of the disks that `wanted` picks, one copy after the other, so that at
+    /// any moment one of them is whole. All are tried; the first failure is the answer.
+    fn write_labels(
+        &self,
+        inner: &mut Inner,
+        wanted: impl Fn(DiskNumber) -> bool,
+        change: impl Fn(&mut Label),
+    ) -> Result<(), GroupError> {
+        let mut labels: Vec<(DiskNumber, Label)> = Vec::new();
+        for (number, member) in &mut inner.members {
+            if wanted(*number) {
+                change(&mut member.label);
+                member.label.sequence += 1;
+                labels.push((*number, member.label.clone()));
+            }
+        }
+        let mut failed = Vec::new();
+        for place in LABEL_PLACES {
+            let pages: Vec<(DiskNumber, AlignedBuffer)> = (labels.iter())
+                .map(|(number, label)| (*number, whole_blocks(&label.encode(place))))
+                .collect();
+            let writes = (pages.iter()).map(|(number, page)| (*number, place, &page[..]));
+            failed.extend(self.write_durably(writes));
+        }
+        match failed.first() {
+            None => Ok(()),
+            Some((number, why)) => Err(refused(
+                GroupErrorKind::Io,
+                format!(
+                    "the label of disk {} cannot be written: {why}; do it again when the disk is \
+                     back",
+                    self.disk_title(*number)
+                ),
+            )),
+        }
+    }
+
+    /// The disk that should hold another replica of the catalog, where one is lacking.
+    #[must_use]
+    pub fn replica_candidate(&self) -> Option<DiskNumber> {
+        let inner = self.inner.lock();
+        let state = &inner.state;
+        if state.replicas.len() >= voters::replicas_wanted(state.disks.len()) {
+            return None;
+        }
+        let chosen: Vec<&DiskState> = (state.replicas.iter())
+            .filter_map(|replica| state.disk(replica.disk))
+            .collect();
+        voters::best_replica(&state.disks, &chosen).map(|disk| disk.number)
+    }
+
+    /// Records that the region has grown: `runs` gives the new run of each replica, in their
+    /// order, or none where the room was there already.
+    pub(crate) fn record_region(
+        &self,
+        size_bytes: u64,
+        runs: &[(DiskNumber, AuRun)],
+    ) -> Result<(), GroupError> {
+        self.change_state(|state| {
+            for replica in &mut state.replicas {
+                let run = runs.iter().find(|(disk, _)| *disk == replica.disk);
+                replica.runs.extend(run.map(|(_, run)| *run));
+            }
+            state.region_size_bytes = size_bytes;
+        })
+    }
+
+    /// Records a further replica, whose contents are already equal to the others'.
+    pub(crate) fn record_replica(&self, replica: &Replica) -> Result<(), GroupError> {
+        self.change_state(|state| state.replicas.push(replica.clone()))
+    }
+
+    /// Whether the disk's status is one that lets it hold data.
+    #[must_use]
+    pub fn status(&self, number: DiskNumber) -> Option<DiskStatus> {
+        let inner = self.inner.lock();
+        inner.state.disk(number).map(|disk| disk.status)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Looking at disks: what their labels, openers and group states say. Looking never writes.
+
+use spindle_base::{DiskNumber, GroupName, Uuid};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
+use spindle_format::{
+    FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, OPENER_BYTES,
+    OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES, STATE_SLOT_BYTES,
+};
+
+/// Disks whose structures are read in one batch: about 4 MiB of memory.
+const DISKS_PER_BATCH: usize = 16;
+
+/// What one of the two slots of the group state holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlotFound {
+    /// Nothing was ever written there.
+    Blank,
+    /// A good state of this disk and group.
+    State(Box<GroupState>),
+    /// It cannot be read, or a crash or a flipped bit damaged it: what it held is unknown.
+    Damaged(String),
+}
+
+impl SlotFound {
+    /// The state, where there is one.
+    #[must_use]
+    pub fn state(&self) -> Option<&GroupState> {
+        match self {
+            Self::State(state) => Some(state),
+            Self::Blank | Self::Damaged(_) => None,
+        }
+    }
+}
+
+/// What a disk's two labels say together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelFound {
+    /// No label of ours in either place.
+    None,
+    /// Neither copy is good, and at least one was a label or cannot be read.
+    Damaged(String),
+    /// A good label, and which of its copies need to be written again.
+    Good {
+        /// The newer of the two copies.
+        label: Box<Label>,
+        /// The copies that are damaged or older: their indices in [`LABEL_PLACES`], and why.
+        repairs: Vec<(usize, String)>,
+    },
+    /// A good label of a disk that was larger: an image that was cut off.
+    Truncated {
+        /// What it says.
+        label: Box<Label>,
+    },
+}
+
+/// What was found on one disk.
+#[derive(Debug, Clone)]
+pub struct DiskLook {
+    /// Where it is open.
+    pub slot: DiskSlot,
+    /// Its path.
+    pub path: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// What its labels say.
+    pub label: LabelFound,
+    /// Who has, or last had, its group open; `None` where the record is blank or damaged.
+    pub opener: Option<OpenerRecord>,
+    /// Its two slots of the group state; blank where there is no label.
+    pub states: [SlotFound; 2],
+}
+
+impl DiskLook {
+    /// The label of a member, truncated or not.
+    #[must_use]
+    pub fn member(&self) -> Option<&Label> {
+        match &self.label {
+            LabelFound::Good { label, .. } | LabelFound::Truncated { label } => {
+                (label.status == LabelStatus::Member).then_some(label)
+            }
+            LabelFound::None | LabelFound::Damaged(_) => None,
+        }
+    }
+
+    /// The newest group state on the disk, elected or not.
+    #[must_use]
+    pub fn newest_state(&self) -> Option<&GroupState> {
+        (self.states.iter())
+            .filter_map(SlotFound::state)
+            .max_by_key(|state| state.epoch)
+    }
+}
+
+/// Reads the labels, openers and group states of all `slots`.
+#[must_use]
+pub fn look(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
+    slots
+        .chunks(DISKS_PER_BATCH)
+        .flat_map(|slots| look_at_some(disks, slots))
+        .collect()
+}
+
+const PIECES: [(u64, usize); 5] = [
+    (LABEL_PLACES[0], LABEL_BYTES),
+    (LABEL_PLACES[1], LABEL_BYTES),
+    (OPENER_PLACE, OPENER_BYTES),
+    (STATE_PLACES[0], STATE_SLOT_BYTES),
+    (STATE_PLACES[1], STATE_SLOT_BYTES),
+];
+
+fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
+    let mut buffers: Vec<AlignedBuffer> = (slots.iter())
+        .flat_map(|_| PIECES.map(|(_, length)| AlignedBuffer::zeroed(length)))
+        .collect();
+    let mut batch: Vec<Request<'_>> = buffers
+        .iter_mut()
+        .enumerate()
+        .map(|(index, buffer)| {
+            let slot = slots[index / PIECES.len()];
+            let (place, _) = PIECES[index % PIECES.len()];
+            Request::new(slot, place, Work::Read(buffer))
+        })
+        .collect();
+    disks.run(&mut batch);
+    let failures: Vec<Option<String>> = batch
+        .into_iter()
+        .map(|request| request.result.err().map(|error| error.to_string()))
+        .collect();
+    (slots.iter().enumerate())
+        .map(|(index, &slot)| {
+            let range = index * PIECES.len()..(index + 1) * PIECES.len();
+            let pieces = Pieces {
+                buffers: &buffers[range.clone()],
+                failures: &failures[range],
+            };
+            judge(disks, slot, &pieces)
+        })
+        .collect()
+}
+
+/// The bytes of one disk's structures, or why they cannot be read.
+struct Pieces<'a> {
+    buffers: &'a [AlignedBuffer],
+    failures: &'a [Option<String>],
+}
+
+impl Pieces<'_> {
+    fn bytes(&self, piece: usize) -> Result<&[u8], String> {
+        match &self.failures[piece] {
+            None => Ok(&self.buffers[piece]),
+            Some(failure) => Err(failure.clone()),
+        }
+    }
+}
+
+fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
+    let size_bytes = disks.size_bytes(slot);
+    let label = judge_labels(size_bytes, pieces);
+    let mut found = DiskLook {
+        slot,
+        path: disks.path(slot),
+        size_bytes,
+        label,
+        opener: None,
+        states: [SlotFound::Blank, SlotFound::Blank],
+    };
+    let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
+    else {
+        return found;
+    };
+    found.opener = (pieces.bytes(2).ok())
+        .and_then(|bytes| OpenerRecord::parse(bytes, OPENER_PLACE).ok())
+        .filter(|opener| opener.group_uuid == group && opener.disk_uuid == disk);
+    found.states = [0, 1].map(|index| judge_state(pieces.bytes(3 + index), index, group, disk));
+    found
+}
+
+/// A copy of the label: the label, or why there is none and whether that may be damage.
+type LabelCopy = Result<ParsedLabel, (String, bool)>;
+
+fn judge_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
+    let copies: [LabelCopy; 2] = [0, 1].map(|index| {
+        let bytes = pieces.bytes(index).map_err(|failure| (failure, true))?;
+        ParsedLabel::parse(bytes, LABEL_PLACES[index]).map_err(|error| {
+            let foreign = error.kind == FormatErrorKind::Magic;
+            (error.to_string(), !foreign)
+        })
+    });
+    let newest = (copies.iter())
+        .filter_map(|copy| copy.as_ref().ok())
+        .max_by_key(|copy| copy.contents().sequence);
+    let Some(newest) = newest else {
+        // A disk too small for the second place has no label of ours, whatever its reads say.
+        let whole = size_bytes >= LABEL_PLACES[1] + LABEL_BYTES as u64;
+        let damage = (copies.into_iter())
+            .filter_map(Result::err)
+            .find(|(_, damaged)| *damaged && whole);
+        return damage.map_or(LabelFound::None, |(why, _)| LabelFound::Damaged(why));
+    };
+    let repairs = (copies.iter().enumerate())
+        .filter_map(|(index, copy)| match copy {
+            Ok(copy) if copy.contents() == newest.contents() => None,
+            Ok(_) => Some((index, "it is older than the other copy".to_owned())),
+            Err((why, _)) => Some((index, why.clone())),
+        })
+        .collect();
+    match newest.clone().check(size_bytes) {
+        Ok(label) => LabelFound::Good {
+            label: Box::new(label),
+            repairs,
+        },
+        Err(_) => LabelFound::Truncated {
+            label: Box::new(newest.contents().clone()),
+        },
+    }
+}
+
+fn judge_state(bytes: Result<&[u8], String>, index: usize, group: Uuid, disk: Uuid) -> SlotFound {
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(failure) => return SlotFound::Damaged(failure),
+    };
+    if bytes[..512].iter().all(|byte| *byte == 0) {
+        return SlotFound::Blank;
+    }
+    let state = ParsedGroupState::parse(bytes, STATE_PLACES[index])
+        .and_then(|parsed| parsed.check(group, disk));
+    match state {
+        Ok(state) => SlotFound::State(Box::new(state)),
+        Err(error) => SlotFound::Damaged(error.to_string()),
+    }
+}
+
+/// A group among the disks that were looked at.
+#[derive(Debug)]
+pub struct GroupFound<'a> {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its name: that of its newest state, else of a label.
+    pub name: GroupName,
+    /// Its members, in the order of the numbers.
+    pub members: Vec<(DiskNumber, &'a DiskLook)>,
+}
+
+/// Sorts what was looked at into groups, in the order of their names.
+#[must_use]
+pub fn groups(looks: &[DiskLook]) -> Vec<GroupFound<'_>> {
+    let mut groups: Vec<GroupFound<'_>> = Vec::new();
+    for found in looks {
+        let Some(label) = found.member() else {
+            continue;
+        };
+        let member = (label.number, found);
+        match (groups.iter_mut()).find(|group| group.uuid == label.group_uuid) {
+            Some(group) => group.members.push(member),
+            None => groups.push(GroupFound {
+                uuid: label.group_uuid,
+                name: label.group_name.clone(),
+                members: vec![member],
+            }),
+        }
+    }
+    for group in &mut groups {
+        group
+            .members
+            .sort_by_key(|(number, look)| (*number, look.slot));
+        let newest = (group.members.iter())
+            .filter_map(|(_, look)| look.newest_state())
+            .max_by_key(|state| state.epoch);
+        if let Some(newest) = newest {
+            group.name = newest.group_name.clone();
+        }
+    }
+    groups.sort_by(|left, right| {
+        (left.name.as_str(), left.uuid).cmp(&(right.name.as_str(), right.uuid))
+    });
+    groups
+}

@@ -1,0 +1,395 @@
+//! Opening a group: find its disks, elect its state, see that nobody else has it, and claim it.
+//!
+//! Up to the claim nothing is written. The claim (the opener record on the voters) comes before
+//! the first new state, so that another host that looks in between finds the group open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use spindle_base::{DiskNumber, GroupName};
+use spindle_device::{DiskSlot, Disks};
+use spindle_format::{GroupState, LABEL_PLACES, Label, OpenerRecord};
+
+use super::create::is_same_disk;
+use super::election::{Holder, NotElected, elect};
+use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+use super::publish::{Quorum, set_offline};
+use super::{Inner, Member, Membership, refused, whole_blocks};
+use crate::{GroupError, GroupErrorKind, Opener};
+
+impl Membership {
+    /// Opens the group `name` from the disks in `slots`; disks of other groups are ignored.
+    /// `is_alive` tells whether a process of this boot still runs.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotFound`], [`GroupErrorKind::NoMajority`], [`GroupErrorKind::Busy`],
+    /// [`GroupErrorKind::NotEnough`] (disks are missing), [`GroupErrorKind::Invalid`] (two disks
+    /// of one identity, a truncated image), [`GroupErrorKind::Io`]; `opener.force` overrides the
+    /// middle three.
+    pub fn open(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+        is_alive: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, GroupError> {
+        let looks = look(&*disks, slots);
+        let groups = groups(&looks);
+        let found = choose(&groups, name, &looks)?;
+        check_members(found)?;
+        let state = elect_of(found, opener.force)?;
+        let mut events = damaged_labels(&looks);
+        let members = known_members(found, state, &mut events);
+        if !opener.force {
+            check_owner(found, opener, is_alive)?;
+        }
+        let missing: BTreeSet<DiskNumber> = (state.disks.iter())
+            .filter(|disk| disk.status.is_served() && !members.contains_key(&disk.number))
+            .map(|disk| disk.number)
+            .collect();
+        if !opener.force {
+            check_missing(found, state, &missing)?;
+        }
+        for number in &missing {
+            events.push(format!(
+                "group {name}: disk {number} is missing and goes offline"
+            ));
+        }
+        let epoch_tried = (found.members.iter())
+            .filter_map(|(_, look)| look.newest_state())
+            .map(|state| state.epoch)
+            .max();
+        let opener_before = newest_opener(found);
+        let online = (0..state.next_disk_number).map(|number| {
+            let number = DiskNumber(number);
+            let serves = state
+                .disk(number)
+                .is_some_and(|disk| disk.status.is_served());
+            AtomicBool::new(serves && members.contains_key(&number))
+        });
+        let membership = Self {
+            uuid: found.uuid,
+            au_size: state.au_size,
+            redundancy: state.redundancy,
+            was_clean: state.clean,
+            slots: (members.iter())
+                .map(|(number, (look, _))| (*number, look.slot))
+                .collect(),
+            online: online.collect(),
+            events: Mutex::new(events),
+            inner: Mutex::new(Inner {
+                epoch_tried: epoch_tried.unwrap_or(state.epoch),
+                members: (members.iter())
+                    .map(|(number, (look, label))| (*number, member(look, label, state)))
+                    .collect(),
+                opener: OpenerRecord {
+                    sequence: opener_before.map_or(1, |record| record.sequence + 1),
+                    group_uuid: found.uuid,
+                    disk_uuid: found.uuid,
+                    boot: opener.boot,
+                    host: opener.host.clone(),
+                    process_id: opener.process_id,
+                    open: true,
+                    heartbeats_count: 0,
+                    heartbeat_s: opener.now_s,
+                    opened_s: opener.now_s,
+                },
+                broken: None,
+                state: state.clone(),
+            }),
+            disks,
+        };
+        membership.claim(missing, opener.force)?;
+        membership.repair_labels(&members);
+        membership.bring_names_up_to_date()?;
+        Ok(membership)
+    }
+
+    /// Writes who has the group, then the state that says so: not clean, the missing offline.
+    fn claim(&self, mut missing: BTreeSet<DiskNumber>, force: bool) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        for (number, why) in self.write_opener(&inner) {
+            let title = self.disk_title(number);
+            self.event(format!(
+                "disk {title} goes offline: it cannot be written: {why}"
+            ));
+            missing.insert(number);
+        }
+        let mut next = inner.state.clone();
+        set_offline(&mut next, &missing);
+        next.clean = false;
+        let quorum = if force { Quorum::Forced } else { Quorum::Half };
+        self.publish(&mut inner, next, quorum)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Writes label copies again that are damaged or older, from the good one. A disk that
+    /// cannot take its label keeps the good copy; its next data write will tell what it is worth.
+    fn repair_labels(&self, members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>) {
+        for (number, (look, label)) in members {
+            let LabelFound::Good { repairs, .. } = &look.label else {
+                continue;
+            };
+            for (copy, why) in repairs {
+                if !self.is_online(*number) {
+                    continue;
+                }
+                let place = LABEL_PLACES[*copy];
+                let page = whole_blocks(&label.encode(place));
+                let failed = self.write_durably(std::iter::once((*number, place, &page[..])));
+                let what = match failed.first() {
+                    None => "was written again from the other copy".to_owned(),
+                    Some((_, failure)) => format!("could not be repaired: {failure}"),
+                };
+                self.event(format!(
+                    "disk {}: the label at byte {place} {what} ({why})",
+                    self.disk_title(*number)
+                ));
+            }
+        }
+    }
+
+    /// A crash in the middle of a renaming left labels with the former name.
+    fn bring_names_up_to_date(&self) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        let name = inner.state.group_name.clone();
+        let former: BTreeSet<DiskNumber> = (inner.members.iter())
+            .filter(|(number, member)| self.is_online(**number) && member.label.group_name != name)
+            .map(|(number, _)| *number)
+            .collect();
+        self.write_labels(
+            &mut inner,
+            |number| former.contains(&number),
+            |label| label.group_name = name.clone(),
+        )
+    }
+}
+
+fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Member {
+    // The slot to spare is the one with the elected state; on a disk that has it in neither, the
+    // one with the newer state, so that what is overwritten is the oldest.
+    let holds = |slot: &SlotFound| slot.state().map(|state| (state == elected, state.epoch));
+    let held_slot = usize::from(holds(&look.states[1]) > holds(&look.states[0]));
+    Member {
+        path: look.path.clone(),
+        label: label.clone(),
+        held_slot,
+    }
+}
+
+/// The one group of that name.
+fn choose<'a, 'b>(
+    groups: &'b [GroupFound<'a>],
+    name: &GroupName,
+    looks: &[DiskLook],
+) -> Result<&'b GroupFound<'a>, GroupError> {
+    let same = |found: &&GroupFound<'_>| found.name.as_str().eq_ignore_ascii_case(name.as_str());
+    let mut named = groups.iter().filter(same);
+    match (named.next(), named.next()) {
+        (Some(found), None) => Ok(found),
+        (Some(first), Some(second)) => Err(refused(
+            GroupErrorKind::Invalid,
+            format!(
+                "two groups are called {name}: {} (on {}) and {} (on {}); leave the disks of one \
+                 of them out of the search path",
+                first.uuid, first.members[0].1.path, second.uuid, second.members[0].1.path
+            ),
+        )),
+        (None, _) => {
+            let seen: Vec<&str> = groups.iter().map(|found| found.name.as_str()).collect();
+            Err(refused(
+                GroupErrorKind::NotFound,
+                format!(
+                    "no disk of a group {name} is among the {} disks that were looked at (groups \
+                     found: {}); check the search path and the name",
+                    looks.len(),
+                    if seen.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        seen.join(", ")
+                    }
+                ),
+            ))
+        }
+    }
+}
+
+/// No identity twice, and no disk shorter than it was.
+fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
+    for (index, (number, look)) in found.members.iter().enumerate() {
+        let label = look.member();
+        let twin = (found.members[index + 1..].iter()).find(|(other, twin)| {
+            let same =
+                twin.member().map(|label| label.disk_uuid) == label.map(|label| label.disk_uuid);
+            same || other == number
+        });
+        if let Some((_, twin)) = twin {
+            return Err(refused(
+                GroupErrorKind::Invalid,
+                format!(
+                    "{} and {} both say that they are disk {number} of group {}: one is a copy of \
+                     the other; leave the copy out of the search path",
+                    look.path, twin.path, found.name
+                ),
+            ));
+        }
+        if let LabelFound::Truncated { label } = &look.label {
+            return Err(refused(
+                GroupErrorKind::Invalid,
+                format!(
+                    "{} is cut off: its label says {} bytes, and it has {}; restore it, or leave \
+                     it out of the search path to go on without it",
+                    look.path, label.size_bytes, look.size_bytes
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn elect_of<'a>(found: &GroupFound<'a>, force: bool) -> Result<&'a GroupState, GroupError> {
+    let holders: Vec<Holder<'a>> = (found.members.iter())
+        .map(|(number, look)| Holder {
+            number: *number,
+            states: &look.states,
+        })
+        .collect();
+    elect(&holders, force).map_err(|why| {
+        let name = &found.name;
+        let message = match why {
+            NotElected::NoState => format!(
+                "no disk of group {name} has a group state to go on from; the disks are of \
+                 different times or damaged"
+            ),
+            NotElected::NoMajority {
+                epoch,
+                seen,
+                voters,
+                unseen,
+            } => {
+                let unseen: Vec<String> = unseen.iter().map(ToString::to_string).collect();
+                format!(
+                    "group {name} has no majority: of the {voters} disks that vote in its newest \
+                     state seen (epoch {epoch}) only {seen} are here, disks {} are not; bring \
+                     them back, or use --force, which loses what was acknowledged while these \
+                     disks were away from them",
+                    unseen.join(", ")
+                )
+            }
+            NotElected::Diverged { epoch } => format!(
+                "the disks of group {name} went two ways at epoch {epoch}, each half without the \
+                 other; leave one half out of the search path, or use --force, which drops the \
+                 writes of one half"
+            ),
+        };
+        refused(GroupErrorKind::NoMajority, message)
+    })
+}
+
+fn damaged_labels(looks: &[DiskLook]) -> Vec<String> {
+    (looks.iter())
+        .filter_map(|look| match &look.label {
+            LabelFound::Damaged(why) => Some(format!(
+                "{} is passed over: neither copy of its label is good: {why}",
+                look.path
+            )),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The members that the elected state knows.
+fn known_members<'a>(
+    found: &GroupFound<'a>,
+    state: &GroupState,
+    events: &mut Vec<String>,
+) -> BTreeMap<DiskNumber, (&'a DiskLook, &'a Label)> {
+    let mut members = BTreeMap::new();
+    for (number, look) in &found.members {
+        let Some(label) = look.member() else {
+            continue;
+        };
+        match state.disk(*number) {
+            Some(entry) if is_same_disk(entry, label) => {
+                members.insert(*number, (*look, label));
+            }
+            _ => events.push(format!(
+                "{} is passed over: group {} does not know it as its disk {number}",
+                look.path, found.name
+            )),
+        }
+    }
+    members
+}
+
+fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
+    (found.members.iter())
+        .filter_map(|(_, look)| look.opener.as_ref())
+        .max_by_key(|record| record.sequence)
+}
+
+/// Refuses a group that somebody else has, or seems to have.
+fn check_owner(
+    found: &GroupFound<'_>,
+    opener: &Opener,
+    is_alive: &dyn Fn(u32) -> bool,
+) -> Result<(), GroupError> {
+    let Some(record) = newest_opener(found).filter(|record| record.open) else {
+        return Ok(());
+    };
+    let message = if record.boot == opener.boot {
+        if !is_alive(record.process_id) {
+            return Ok(());
+        }
+        format!(
+            "group {} is already open here, in process {}",
+            found.name, record.process_id
+        )
+    } else if record.host == opener.host {
+        // This host was booted since: whoever had the group is gone.
+        return Ok(());
+    } else {
+        format!(
+            "group {} is open on host {} (process {}), whose heartbeat is {} seconds old; \
+             dismount it there, or use --force if that host is surely dead: two owners destroy \
+             the group",
+            found.name,
+            record.host,
+            record.process_id,
+            opener.now_s.saturating_sub(record.heartbeat_s)
+        )
+    };
+    Err(refused(GroupErrorKind::Busy, message))
+}
+
+/// Refuses to go on where the redundancy does not bear what is missing: files would be unreadable.
+fn check_missing(
+    found: &GroupFound<'_>,
+    state: &GroupState,
+    missing: &BTreeSet<DiskNumber>,
+) -> Result<(), GroupError> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let away: BTreeSet<u16> = (state.disks.iter())
+        .filter(|disk| !disk.quorum_only)
+        .filter(|disk| missing.contains(&disk.number) || !disk.status.is_served())
+        .map(|disk| disk.failure_group)
+        .collect();
+    if away.len() < state.redundancy.copies() {
+        return Ok(());
+    }
+    let numbers: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    Err(refused(
+        GroupErrorKind::NotEnough,
+        format!(
+            "disks {} of group {} are missing, more than {} redundancy bears; bring them back, or \
+             use --force to reach the files that lie on the others",
+            numbers.join(", "),
+            found.name,
+            state.redundancy
+        ),
+    ))
+}

@@ -1,0 +1,673 @@
+//! The catalog's region: a block store on several disks, each block with a checksum.
+//!
+//! # Layout
+//! Every replica has the same runs, at places of its own (the group state names them). A run
+//! begins with its checksum blocks, two slots for each 1,000 data blocks; the data follows. The
+//! sums are in memory while the group is open.
+//!
+//! # Writing
+//! [`Region::write_durably`] sends, in one batch, all data blocks and for each touched group of
+//! 1,000 its new checksum block, into the slot that does not hold the newest one, to all
+//! replicas; one batch of flushes follows. A replica that fails is taken offline, durably, before
+//! the call returns. Calls run one after the other.
+//!
+//! # What a crash does
+//! It keeps any subset of the last call's blocks, each old, new or torn, on each replica:
+//!
+//! | the checksum block of the group | the block in flight | seen as | test |
+//! |---|---|---|---|
+//! | old | old | right, old | `after_a_crash_at_any_request_every_block_is_old_or_new` |
+//! | old (the new one is torn: its own checksum fails) | new or torn | doubtful | likewise |
+//! | new | new | right, new | likewise |
+//! | new | old or torn | doubtful | likewise |
+//! | either | was not in flight | right: both slots have its sum | `blocks_that_were_not_in_flight_survive_any_crash` |
+//!
+//! A block that is right on no replica was in flight; what the catalog relied on before the
+//! crash was not, because it never overwrites a block that it can still reach, block 0 excepted,
+//! which it accepts in any mix of old and new. So after an unclean stop such blocks are handed
+//! out as they are until [`ReplicatedRegion::finish_recovery`]; from then on they are damage.
+//! Before that, all replicas are made equal: block by block, the first that is right counts,
+//! those with the newest checksum block asked first.
+//!
+//! # Growing
+//! A new run is allocated on each replica, its checksum blocks are written, and the group state
+//! names it durably before a block in it is used. The runs are ahead of the size in use, because
+//! the catalog may have to grow while it is opened, when nobody knows yet what is free.
+
+mod map;
+mod recovery;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use spindle_base::{DiskNumber, Uuid};
+use spindle_catalog::{CatalogError, Region};
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::{AuRun, RUNS_MAX, Replica, SUMS_PER_BLOCK, block_sum};
+
+use crate::membership::Membership;
+use map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
+
+/// The most that a run is ahead of what is asked for, in bytes.
+const RESERVE_BYTES_MAX: u64 = 1 << 30;
+
+/// What gives the region AUs; the group's allocator.
+pub trait RegionSpace: Send + Sync + std::fmt::Debug {
+    /// `aus` free AUs in a row on the disk; they belong to the region from now on.
+    fn allocate_region_aus(&self, disk: DiskNumber, aus: u32) -> Option<u32>;
+    /// Takes back AUs that were allocated and are not used after all.
+    fn release_region_aus(&self, disk: DiskNumber, run: AuRun);
+}
+
+/// The catalog's region over the replicas that the group state names.
+#[derive(Debug)]
+pub struct ReplicatedRegion {
+    membership: Arc<Membership>,
+    space: RwLock<Option<Arc<dyn RegionSpace>>>,
+    /// One at a time writes, repairs or grows. Readers take it only where a block looks wrong,
+    /// to see whether it was merely in flight.
+    gate: Mutex<()>,
+    map: RwLock<Arc<Map>>,
+}
+
+fn failed(operation: &'static str, detail: impl Into<String>) -> CatalogError {
+    CatalogError::Region {
+        operation,
+        detail: detail.into(),
+    }
+}
+
+/// Memory to be written at a block of the region.
+struct Segment {
+    first_block: u64,
+    bytes: AlignedBuffer,
+}
+
+impl ReplicatedRegion {
+    /// An empty region on the runs of a new group.
+    ///
+    /// # Errors
+    /// [`CatalogError::Region`] where a disk cannot be written.
+    pub fn create(membership: Arc<Membership>) -> Result<Self, CatalogError> {
+        let map = Self::map_of(&membership);
+        let region = Self::over(membership, map);
+        let map = region.map();
+        for group in &map.groups {
+            assert!(group.sequence == 1, "a new region was never written");
+        }
+        let wanted: Vec<usize> = (0..map.groups.len()).collect();
+        let unable = region.write_first_sums(&map, &map.replicas, &wanted);
+        if let Some((disk, why)) = unable.into_iter().next() {
+            let title = region.membership.disk_title(disk);
+            return Err(failed("written", format!("disk {title}: {why}")));
+        }
+        Ok(region)
+    }
+
+    fn over(membership: Arc<Membership>, map: Map) -> Self {
+        Self {
+            membership,
+            space: RwLock::new(None),
+            gate: Mutex::new(()),
+            map: RwLock::new(Arc::new(map)),
+        }
+    }
+
+    fn map_of(membership: &Membership) -> Map {
+        let uuids: BTreeMap<DiskNumber, (DiskSlot, Uuid)> = (membership.members().into_iter())
+            .filter_map(|member| Some((member.state.number, (member.slot?, member.uuid?))))
+            .collect();
+        Map::of(&membership.state(), |disk| uuids.get(&disk).copied())
+    }
+
+    /// Who gives AUs from now on; without it the region grows only into the room it has.
+    pub fn set_space(&self, space: Arc<dyn RegionSpace>) {
+        *self.space.write() = Some(space);
+    }
+
+    /// The catalog is open: a block that is right on no replica is damage from now on.
+    pub fn finish_recovery(&self) {
+        Arc::make_mut(&mut self.map.write()).doubtful.clear();
+    }
+
+    /// The map as it is now; a later change makes another one.
+    fn map(&self) -> Arc<Map> {
+        Arc::clone(&self.map.read())
+    }
+
+    /// The replicas whose disks serve; those that went offline are forgotten.
+    fn drop_offline(&self) {
+        let offline = |replica: &ReplicaMap| !self.membership.is_online(replica.disk);
+        if self.map().replicas.iter().any(offline) {
+            let mut map = self.map.write();
+            Arc::make_mut(&mut map)
+                .replicas
+                .retain(|replica| !offline(replica));
+        }
+    }
+
+    /// Takes disks offline that could not be written, each with its reason.
+    fn take_offline(&self, unable: &[(DiskNumber, String)]) -> Result<(), CatalogError> {
+        if unable.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<DiskNumber> = unable.iter().map(|(disk, _)| *disk).collect();
+        let answer = self.membership.take_offline(&numbers, &unable[0].1);
+        self.drop_offline();
+        answer.map_err(|error| failed("written", error.message))
+    }
+
+    /// Writes, then flushes; gives the disks that failed in either.
+    fn write_and_flush(
+        &self,
+        writes: &[(DiskNumber, DiskSlot, u64, &[u8])],
+    ) -> Vec<(DiskNumber, String)> {
+        let mut batch: Vec<Request<'_>> = (writes.iter())
+            .map(|(_, slot, place, bytes)| Request::new(*slot, *place, Work::Write(bytes)))
+            .collect();
+        self.membership.disks().run(&mut batch);
+        let mut unable: BTreeMap<DiskNumber, String> = BTreeMap::new();
+        for ((disk, ..), request) in writes.iter().zip(batch) {
+            if let Err(error) = request.result {
+                unable.entry(*disk).or_insert(error.to_string());
+            }
+        }
+        let written: BTreeSet<(DiskNumber, DiskSlot)> = (writes.iter())
+            .map(|(disk, slot, ..)| (*disk, *slot))
+            .filter(|(disk, _)| !unable.contains_key(disk))
+            .collect();
+        let mut flushes: Vec<Request<'_>> = (written.iter())
+            .map(|(_, slot)| Request::new(*slot, 0, Work::Flush))
+            .collect();
+        self.membership.disks().run(&mut flushes);
+        for ((disk, _), request) in written.iter().zip(flushes) {
+            if let Err(error) = request.result {
+                unable.insert(*disk, error.to_string());
+            }
+        }
+        unable.into_iter().collect()
+    }
+
+    /// Gives new groups their first checksum blocks: slot A says that nothing was written, slot
+    /// B is wiped, so that what an earlier owner of these AUs left is never taken for sums.
+    fn write_first_sums(
+        &self,
+        map: &Map,
+        replicas: &[ReplicaMap],
+        groups: &[usize],
+    ) -> Vec<(DiskNumber, String)> {
+        let zeros = AlignedBuffer::zeroed(BLOCK_LENGTH);
+        let mut pages = Vec::new();
+        for replica in replicas {
+            for &group in groups {
+                let mut before = replica.clone();
+                before.newest[group] = 1;
+                let sums = [0; SUMS_PER_BLOCK];
+                let (place, bytes) = map.next_sums(&before, group, 1, &sums);
+                pages.push((replica, group, place, aligned(&bytes)));
+            }
+        }
+        let mut writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = Vec::new();
+        for (replica, group, place, page) in &pages {
+            writes.push((replica.disk, replica.slot, *place, page));
+            let other = map.sums_place(replica, *group, 1);
+            writes.push((replica.disk, replica.slot, other, &zeros));
+        }
+        self.write_and_flush(&writes)
+    }
+
+    /// Adds a replica on `disk`: its room, a copy of everything, and only then the group state.
+    ///
+    /// # Errors
+    /// [`CatalogError::Full`] where the disk has no room, [`CatalogError::Region`] where it or
+    /// every other replica fails.
+    pub fn add_replica(&self, disk: DiskNumber) -> Result<(), CatalogError> {
+        let _gate = self.gate.lock();
+        self.drop_offline();
+        let map = self.map();
+        let member = (self.membership.members().into_iter())
+            .find(|member| member.state.number == disk)
+            .and_then(|member| Some((member.slot?, member.uuid?)));
+        let Some((slot, uuid)) = member.filter(|_| self.membership.is_online(disk)) else {
+            return Err(failed("written", format!("disk {disk} is not online")));
+        };
+        let mut replica = Replica {
+            disk,
+            runs: Vec::new(),
+        };
+        for run in &map.runs {
+            match self.allocate(disk, run.aus) {
+                Some(run) => replica.runs.push(run),
+                None => {
+                    self.release(disk, &replica.runs);
+                    return Err(CatalogError::Full);
+                }
+            }
+        }
+        let mut added = map.replica(&replica, slot, uuid);
+        let answer = self.copy_everything(&map, &mut added).and_then(|()| {
+            (self.membership.record_replica(&replica))
+                .map_err(|error| failed("written", error.message))
+        });
+        match answer {
+            Ok(()) => Arc::make_mut(&mut self.map.write()).replicas.push(added),
+            Err(_) => self.release(disk, &replica.runs),
+        }
+        answer
+    }
+
+    fn allocate(&self, disk: DiskNumber, aus: u32) -> Option<AuRun> {
+        let space = self.space.read().clone()?;
+        let start_au = space.allocate_region_aus(disk, aus)?;
+        Some(AuRun { start_au, aus })
+    }
+
+    fn release(&self, disk: DiskNumber, runs: &[AuRun]) {
+        if let Some(space) = self.space.read().clone() {
+            for run in runs {
+                space.release_region_aus(disk, *run);
+            }
+        }
+    }
+
+    /// Fills a replica that nothing relies on yet; the gate is held.
+    fn copy_everything(&self, map: &Map, added: &mut ReplicaMap) -> Result<(), CatalogError> {
+        for (number, group) in map.groups.iter().enumerate() {
+            let (first, _) = map.blocks_of(number);
+            let used = (group.sums.iter())
+                .rposition(|sum| *sum != 0)
+                .map_or(0, |last| last + 1);
+            let mut bytes = AlignedBuffer::zeroed(used * BLOCK_LENGTH);
+            for (within, out) in bytes.chunks_exact_mut(BLOCK_LENGTH).enumerate() {
+                // A block that is right nowhere stays so on the new replica: its sum goes along.
+                self.read_judging(map, first + within as u64, out, true)?;
+            }
+            added.newest[number] = 1;
+            let (place, sums) = map.next_sums(added, number, group.sequence, &group.sums);
+            added.newest[number] = 0;
+            let sums = aligned(&sums);
+            let wiped = AlignedBuffer::zeroed(BLOCK_LENGTH);
+            let other = map.sums_place(added, number, 1);
+            let mut writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = vec![
+                (added.disk, added.slot, place, &sums),
+                (added.disk, added.slot, other, &wiped),
+            ];
+            if used > 0 {
+                writes.push((added.disk, added.slot, map.data_place(added, first), &bytes));
+            }
+            let unable = self.write_and_flush(&writes);
+            if !unable.is_empty() {
+                self.take_offline(&unable)?;
+                return Err(failed("written", unable[0].1.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one block from the replicas one after the other until it is right, and repairs the
+    /// replicas before it; the gate is held, so that nothing is in flight.
+    ///
+    /// A block that is right nowhere is an error, unless it was in flight at a crash or `lenient`
+    /// asks for it as it is.
+    fn read_judging(
+        &self,
+        map: &Map,
+        block: u64,
+        out: &mut [u8],
+        lenient: bool,
+    ) -> Result<(), CatalogError> {
+        let sum = map.sum(block);
+        if sum == 0 {
+            out.fill(0);
+            return Ok(());
+        }
+        let mut bytes = AlignedBuffer::zeroed(BLOCK_LENGTH);
+        let mut as_it_is: Option<AlignedBuffer> = None;
+        let mut bad: Vec<(&ReplicaMap, String)> = Vec::new();
+        for replica in &map.replicas {
+            match self.read_at(replica.slot, map.data_place(replica, block), &mut bytes) {
+                Ok(()) if block_sum(block, &bytes) == sum => {
+                    out.copy_from_slice(&bytes);
+                    return self.repair(map, block, out, &bad);
+                }
+                Ok(()) => {
+                    as_it_is.get_or_insert_with(|| aligned(&bytes));
+                    bad.push((replica, "its checksum was wrong".to_owned()));
+                }
+                Err(why) => bad.push((replica, why)),
+            }
+        }
+        if let Some(bytes) = as_it_is.filter(|_| lenient || map.doubtful.contains(&block)) {
+            out.copy_from_slice(&bytes);
+            return Ok(());
+        }
+        let details: Vec<String> = (bad.iter())
+            .map(|(replica, why)| format!("disk {}: {why}", replica.disk))
+            .collect();
+        Err(failed(
+            "read",
+            format!("block {block} is good on no disk ({})", details.join("; ")),
+        ))
+    }
+
+    fn read_at(&self, slot: DiskSlot, place: u64, out: &mut [u8]) -> Result<(), String> {
+        let mut batch = [Request::new(slot, place, Work::Read(out))];
+        self.membership.disks().run(&mut batch);
+        let [request] = batch;
+        request.result.map_err(|error| error.to_string())
+    }
+
+    /// Writes a block again where it was bad; a disk that cannot take it goes offline.
+    fn repair(
+        &self,
+        map: &Map,
+        block: u64,
+        bytes: &[u8],
+        bad: &[(&ReplicaMap, String)],
+    ) -> Result<(), CatalogError> {
+        let writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = (bad.iter())
+            .filter(|(replica, _)| self.membership.is_online(replica.disk))
+            .map(|(replica, _)| {
+                let place = map.data_place(replica, block);
+                (replica.disk, replica.slot, place, bytes)
+            })
+            .collect();
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let unable = self.write_and_flush(&writes);
+        for (replica, why) in bad {
+            if unable.iter().all(|(disk, _)| *disk != replica.disk) {
+                self.membership.event(format!(
+                    "catalog block {block} on disk {} was written again from another disk: {why}",
+                    self.membership.disk_title(replica.disk)
+                ));
+            }
+        }
+        self.take_offline(&unable)
+    }
+
+    /// Reads blocks that lie in one run from the least busy replica.
+    fn read_piece(&self, first: u64, out: &mut [u8]) -> Result<(), CatalogError> {
+        let blocks = out.len() as u64 / BLOCK_BYTES;
+        let map = self.map();
+        if (first..first + blocks).all(|block| map.sum(block) == 0) {
+            out.fill(0);
+            return Ok(());
+        }
+        let replica = (map.replicas.iter())
+            .filter(|replica| self.membership.is_online(replica.disk))
+            .min_by_key(|replica| self.membership.disks().in_flight_count(replica.slot));
+        let Some(replica) = replica else {
+            return Err(failed("read", "no disk that holds it is online"));
+        };
+        let place = map.data_place(replica, first);
+        let whole = self.read_at(replica.slot, place, out).is_ok();
+        for (block, out) in (first..).zip(out.chunks_exact_mut(BLOCK_LENGTH)) {
+            let sum = map.sum(block);
+            if sum == 0 {
+                out.fill(0);
+            } else if !whole || block_sum(block, out) != sum {
+                let _gate = self.gate.lock();
+                self.read_judging(&self.map(), block, out, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the blocks into aligned memory, neighbours of one run together.
+    fn segments(map: &Map, blocks: &[(u64, &[u8])]) -> Vec<Segment> {
+        let mut sorted: Vec<(u64, &[u8])> = (blocks.iter())
+            .map(|(offset_bytes, bytes)| (offset_bytes / BLOCK_BYTES, *bytes))
+            .collect();
+        sorted.sort_by_key(|(block, _)| *block);
+        let follows = |left: &(u64, &[u8]), right: &(u64, &[u8])| {
+            left.0 + 1 == right.0 && map.run_of(left.0) == map.run_of(right.0)
+        };
+        (sorted.chunk_by(follows))
+            .map(|neighbours| {
+                let mut bytes = AlignedBuffer::zeroed(neighbours.len() * BLOCK_LENGTH);
+                for (out, (_, block)) in bytes.chunks_exact_mut(BLOCK_LENGTH).zip(neighbours) {
+                    out.copy_from_slice(block);
+                }
+                Segment {
+                    first_block: neighbours[0].0,
+                    bytes,
+                }
+            })
+            .collect()
+    }
+
+    /// The touched groups as they are after the write.
+    fn groups_after(map: &Map, segments: &[Segment]) -> BTreeMap<usize, SumGroup> {
+        let mut groups: BTreeMap<usize, SumGroup> = BTreeMap::new();
+        for segment in segments {
+            let blocks = segment.bytes.chunks_exact(BLOCK_LENGTH);
+            for (block, bytes) in (segment.first_block..).zip(blocks) {
+                let (number, within) = map.group_of(block);
+                let group = groups.entry(number).or_insert_with(|| {
+                    let mut group = SumGroup::clone(&map.groups[number]);
+                    group.sequence += 1;
+                    group
+                });
+                group.sums[within] = block_sum(block, bytes);
+            }
+        }
+        groups
+    }
+
+    /// Sends data and sums to every replica, flushes, and takes offline what failed.
+    fn write_everywhere(
+        &self,
+        map: &Map,
+        segments: &[Segment],
+        groups: &BTreeMap<usize, SumGroup>,
+    ) -> Result<(), CatalogError> {
+        let mut sums: Vec<(&ReplicaMap, u64, AlignedBuffer)> = Vec::new();
+        for replica in &map.replicas {
+            for (number, group) in groups {
+                let (place, bytes) = map.next_sums(replica, *number, group.sequence, &group.sums);
+                sums.push((replica, place, aligned(&bytes)));
+            }
+        }
+        let mut writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = (sums.iter())
+            .map(|(replica, place, page)| (replica.disk, replica.slot, *place, &page[..]))
+            .collect();
+        for replica in &map.replicas {
+            for segment in segments {
+                let place = map.data_place(replica, segment.first_block);
+                writes.push((replica.disk, replica.slot, place, &segment.bytes));
+            }
+        }
+        let unable = self.write_and_flush(&writes);
+        if unable.len() == map.replicas.len() {
+            let details: Vec<String> = (unable.iter())
+                .map(|(disk, why)| format!("disk {disk}: {why}"))
+                .collect();
+            return Err(failed("written", details.join("; ")));
+        }
+        self.take_offline(&unable)
+    }
+
+    /// Allocates a run on every replica: as large as wished, or less, but at least `least` AUs.
+    fn allocate_everywhere(
+        &self,
+        replicas: &[ReplicaMap],
+        wished: u32,
+        least: u32,
+    ) -> Option<Vec<(DiskNumber, AuRun)>> {
+        let mut aus = wished;
+        loop {
+            let mut runs = Vec::new();
+            for replica in replicas {
+                match self.allocate(replica.disk, aus) {
+                    Some(run) => runs.push((replica.disk, run)),
+                    None => break,
+                }
+            }
+            if runs.len() == replicas.len() {
+                return Some(runs);
+            }
+            for (disk, run) in runs {
+                self.release(disk, &[run]);
+            }
+            if aus <= least {
+                return None;
+            }
+            aus = (aus / 2).max(least);
+        }
+    }
+
+    /// AUs whose run holds at least `blocks`.
+    fn aus_for(map: &Map, blocks: u64) -> u32 {
+        let pairs = blocks.div_ceil(SUMS_PER_BLOCK as u64);
+        let aus = (blocks + 2 * pairs).div_ceil(map.au_size.blocks()).max(1);
+        let mut aus = u32::try_from(aus).unwrap_or(u32::MAX);
+        while map.next_run(aus).blocks < blocks && aus < u32::MAX {
+            aus += 1;
+        }
+        aus
+    }
+
+    /// Adds a run that makes room for `bytes`, ready to be used, not yet in the group state.
+    fn prepare_run(
+        &self,
+        map: &mut Map,
+        bytes: u64,
+    ) -> Result<Vec<(DiskNumber, AuRun)>, CatalogError> {
+        let blocks = bytes / BLOCK_BYTES;
+        let needed = blocks.saturating_sub(map.capacity_blocks());
+        // A run ahead of what is asked for, and none for the sake of little.
+        let ahead = bytes.min(RESERVE_BYTES_MAX) / BLOCK_BYTES;
+        let wished = if map.capacity_blocks() < blocks + ahead / 2 {
+            blocks + ahead - map.capacity_blocks()
+        } else {
+            0
+        };
+        let room_left = map.runs.len() < RUNS_MAX && self.space.read().is_some();
+        if wished == 0 || (needed == 0 && !room_left) {
+            return Ok(Vec::new());
+        }
+        let wished = Self::aus_for(map, wished);
+        let least = if needed == 0 {
+            wished
+        } else {
+            Self::aus_for(map, needed)
+        };
+        let runs = room_left
+            .then(|| self.allocate_everywhere(&map.replicas, wished, least))
+            .flatten();
+        let Some(runs) = runs else {
+            return if needed == 0 {
+                Ok(Vec::new())
+            } else {
+                Err(CatalogError::Full)
+            };
+        };
+        let first_new = map.groups.len();
+        map.add_run(runs[0].1.aus);
+        for (replica, (_, run)) in map.replicas.iter_mut().zip(&runs) {
+            let start = u64::from(run.start_au) * map.au_size.bytes();
+            replica.starts_bytes.push(start);
+        }
+        let new: Vec<usize> = (first_new..map.groups.len()).collect();
+        let unable = self.write_first_sums(map, &map.replicas, &new);
+        self.take_offline(&unable)?;
+        (map.replicas).retain(|replica| self.membership.is_online(replica.disk));
+        Ok(runs)
+    }
+}
+
+impl Region for ReplicatedRegion {
+    fn size_bytes(&self) -> u64 {
+        self.map.read().size_bytes
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), CatalogError> {
+        let _gate = self.gate.lock();
+        self.drop_offline();
+        let mut map = Map::clone(&self.map());
+        let bytes = bytes.next_multiple_of(BLOCK_BYTES);
+        if bytes <= map.size_bytes {
+            return Ok(());
+        }
+        let runs = self.prepare_run(&mut map, bytes)?;
+        map.size_bytes = bytes;
+        (self.membership.record_region(bytes, &runs))
+            .map_err(|error| failed("written", error.message))?;
+        *self.map.write() = Arc::new(map);
+        self.drop_offline();
+        Ok(())
+    }
+
+    fn read(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), CatalogError> {
+        check_range(offset_bytes, out.len() as u64, self.size_bytes());
+        let mut block = offset_bytes / BLOCK_BYTES;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let map = self.map();
+            let run = &map.runs[map.run_of(block)];
+            let run_end = run.first_block + run.blocks;
+            let blocks = (rest.len() as u64 / BLOCK_BYTES).min(run_end - block);
+            let (piece, after) = rest.split_at_mut(index(blocks * BLOCK_BYTES));
+            self.read_piece(block, piece)?;
+            block += blocks;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn write_durably(&self, blocks: &[(u64, &[u8])]) -> Result<(), CatalogError> {
+        let _gate = self.gate.lock();
+        self.drop_offline();
+        let map = self.map();
+        for (offset_bytes, bytes) in blocks {
+            assert!(bytes.len() == BLOCK_LENGTH, "whole blocks are written");
+            check_range(*offset_bytes, BLOCK_BYTES, map.size_bytes);
+        }
+        if map.replicas.is_empty() {
+            return Err(failed("written", "no disk that holds it is online"));
+        }
+        let segments = Self::segments(&map, blocks);
+        let groups = Self::groups_after(&map, &segments);
+        let answer = self.write_everywhere(&map, &segments, &groups);
+        let written = blocks
+            .iter()
+            .map(|(offset_bytes, _)| offset_bytes / BLOCK_BYTES);
+        let mut map = self.map.write();
+        let map = Arc::make_mut(&mut map);
+        if answer.is_err() {
+            // Whatever became of them, their sums are as before: as after a crash.
+            map.doubtful.extend(written);
+            return answer;
+        }
+        for block in written {
+            map.doubtful.remove(&block);
+        }
+        for (number, group) in groups {
+            for replica in &mut map.replicas {
+                replica.newest[number] = 1 - replica.newest[number];
+            }
+            map.groups[number] = Arc::new(group);
+        }
+        Ok(())
+    }
+}
+
+fn check_range(offset_bytes: u64, length_bytes: u64, size_bytes: u64) {
+    assert!(
+        (offset_bytes | length_bytes).is_multiple_of(BLOCK_BYTES)
+            && offset_bytes + length_bytes <= size_bytes,
+        "the catalog asks for whole blocks of its region"
+    );
+}
+
+fn aligned(bytes: &[u8]) -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(bytes);
+    buffer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Opening a region: find the newest checksum blocks; after an unclean stop make the replicas
+//! equal, block by block.
+//!
+//! Nothing is written where everything is equal. A crash in here leaves each block of each
+//! replica as it was or as the chosen one, and the region not clean: the next opening does it
+//! again.
+
+use std::sync::Arc;
+
+use spindle_catalog::CatalogError;
+use spindle_device::{AlignedBuffer, DiskSlot};
+use spindle_format::{ChecksumBlock, block_sum};
+
+use super::map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
+use super::{ReplicatedRegion, aligned, failed};
+use crate::membership::Membership;
+use spindle_base::DiskNumber;
+
+/// The newest good checksum block of each group on one replica.
+type FoundSums = Vec<Option<ChecksumBlock>>;
+
+/// One replica's blocks of one group.
+struct Copy {
+    bytes: AlignedBuffer,
+    readable: bool,
+}
+
+/// What a group is to be on every replica.
+struct Chosen {
+    group: SumGroup,
+    bytes: AlignedBuffer,
+    doubtful: Vec<u64>,
+}
+
+impl ReplicatedRegion {
+    /// Opens the region of a group; after an unclean stop its replicas are made equal first.
+    /// Blocks that were in flight then are handed out as they are, until
+    /// [`ReplicatedRegion::finish_recovery`].
+    ///
+    /// # Errors
+    /// [`CatalogError::Region`] where no replica is good or one cannot be brought up to date.
+    pub fn open(membership: Arc<Membership>) -> Result<Self, CatalogError> {
+        let map = Self::map_of(&membership);
+        let clean = membership.was_clean();
+        let region = Self::over(membership, map);
+        let mut map = Map::clone(&region.map());
+        let found: Vec<FoundSums> = (0..map.replicas.len())
+            .map(|replica| region.read_sums(&mut map, replica))
+            .collect();
+        let mut repaired_count = 0;
+        for group in 0..map.groups.len() {
+            repaired_count += region.settle(&mut map, &found, group, clean)?;
+        }
+        if repaired_count > 0 {
+            region.membership.event(format!(
+                "catalog: {repaired_count} blocks were made equal on all its disks"
+            ));
+        }
+        *region.map.write() = Arc::new(map);
+        region.drop_offline();
+        Ok(region)
+    }
+
+    /// Reads every checksum block of a replica and remembers which slot is the newest.
+    fn read_sums(&self, map: &mut Map, number: usize) -> FoundSums {
+        let mut found = Vec::with_capacity(map.groups.len());
+        let replica = map.replicas[number].clone();
+        for run in map.runs.clone() {
+            let mut bytes = AlignedBuffer::zeroed(index(2 * run.pairs * BLOCK_BYTES));
+            let start = map.sums_place(&replica, run.first_group, 0);
+            if self.read_at(replica.slot, start, &mut bytes).is_err() {
+                self.read_one_by_one(replica.slot, start, &mut bytes);
+            }
+            for (pair, slots) in bytes.chunks_exact(2 * BLOCK_LENGTH).enumerate() {
+                let group = run.first_group + pair;
+                let (first, second) = slots.split_at(BLOCK_LENGTH);
+                let good = |bytes: &[u8], slot: u8| {
+                    let place = map.sums_place(&replica, group, slot);
+                    ChecksumBlock::parse(bytes, place).ok().filter(|block| {
+                        block.group_uuid == map.group_uuid
+                            && block.disk_uuid == replica.disk_uuid
+                            && block.first_block == map.blocks_of(group).0
+                    })
+                };
+                let (first, second) = (good(first, 0), good(second, 1));
+                let sequence = |block: &Option<ChecksumBlock>| block.as_ref().map(|b| b.sequence);
+                let newest = u8::from(sequence(&second) > sequence(&first));
+                map.replicas[number].newest[group] = newest;
+                found.push(if newest == 0 { first } else { second });
+            }
+        }
+        found
+    }
+
+    /// One bad sector must not hide the blocks beside it; what cannot be read stays zero, which
+    /// is no checksum block.
+    fn read_one_by_one(&self, slot: DiskSlot, start: u64, bytes: &mut [u8]) {
+        for (place, out) in (start..)
+            .step_by(BLOCK_LENGTH)
+            .zip(bytes.chunks_exact_mut(BLOCK_LENGTH))
+        {
+            if self.read_at(slot, place, out).is_err() {
+                out.fill(0);
+            }
+        }
+    }
+
+    /// Gives a group its sums, and makes the replicas equal where they may differ. Gives the
+    /// number of blocks written.
+    fn settle(
+        &self,
+        map: &mut Map,
+        found: &[FoundSums],
+        group: usize,
+        clean: bool,
+    ) -> Result<usize, CatalogError> {
+        // The replica with the newest sums first; among equals the order of preference.
+        let mut order: Vec<usize> = (0..found.len())
+            .filter(|replica| found[*replica][group].is_some())
+            .collect();
+        order.sort_by_key(|replica| {
+            let sequence = found[*replica][group].as_ref().map(|block| block.sequence);
+            std::cmp::Reverse(sequence)
+        });
+        let Some(newest) = order
+            .first()
+            .and_then(|replica| found[*replica][group].as_ref())
+        else {
+            return Err(failed(
+                "read",
+                format!("checksum block {group} is good on no disk"),
+            ));
+        };
+        let sums = SumGroup {
+            sequence: newest.sequence,
+            sums: newest.sums.clone(),
+            ..SumGroup::clone(&map.groups[group])
+        };
+        let equal = order.len() == found.len()
+            && (found.iter()).all(|replica| {
+                replica[group].as_ref().is_some_and(|other| {
+                    other.sequence == newest.sequence && other.sums == newest.sums
+                })
+            });
+        map.groups[group] = Arc::new(sums);
+        if clean && equal {
+            return Ok(0);
+        }
+        if clean {
+            // The data is equal: only a checksum block was damaged.
+            let chosen = SumGroup::clone(&map.groups[group]);
+            return self.write_settled(map, group, chosen, Vec::new());
+        }
+        let copies: Vec<Copy> = (map.replicas.iter())
+            .map(|replica| self.read_copy(map, replica, found, group))
+            .collect();
+        let chosen = choose(map, found, &copies, &order, group);
+        map.doubtful.extend(&chosen.doubtful);
+        let writes = differences(map, &copies, &chosen, group);
+        let same_sums = equal && chosen.group.sums == map.groups[group].sums;
+        if writes.is_empty() && same_sums {
+            return Ok(0);
+        }
+        self.write_settled(map, group, chosen.group, writes)
+    }
+
+    /// Reads a replica's blocks of a group, as many as any replica has ever written.
+    fn read_copy(
+        &self,
+        map: &Map,
+        replica: &ReplicaMap,
+        found: &[FoundSums],
+        group: usize,
+    ) -> Copy {
+        let used = (found.iter())
+            .filter_map(|sums| sums[group].as_ref())
+            .filter_map(|block| block.sums.iter().rposition(|sum| *sum != 0))
+            .max()
+            .map_or(0, |last| last + 1);
+        let mut bytes = AlignedBuffer::zeroed(used * BLOCK_LENGTH);
+        let place = map.data_place(replica, map.blocks_of(group).0);
+        let readable = used == 0 || self.read_at(replica.slot, place, &mut bytes).is_ok();
+        if !readable {
+            self.read_one_by_one(replica.slot, place, &mut bytes);
+        }
+        Copy { bytes, readable }
+    }
+
+    /// Writes the blocks that differ and new checksum blocks; a disk that fails goes offline.
+    fn write_settled(
+        &self,
+        map: &mut Map,
+        group: usize,
+        mut chosen: SumGroup,
+        blocks: Vec<(usize, u64, AlignedBuffer)>,
+    ) -> Result<usize, CatalogError> {
+        chosen.sequence += 1;
+        let sums: Vec<(usize, u64, AlignedBuffer)> = (map.replicas.iter().enumerate())
+            .map(|(number, replica)| {
+                let (place, bytes) = map.next_sums(replica, group, chosen.sequence, &chosen.sums);
+                (number, place, aligned(&bytes))
+            })
+            .collect();
+        let writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = (blocks.iter().chain(&sums))
+            .filter(|(number, ..)| self.membership.is_online(map.replicas[*number].disk))
+            .map(|(number, place, bytes)| {
+                let replica = &map.replicas[*number];
+                (replica.disk, replica.slot, *place, &bytes[..])
+            })
+            .collect();
+        let unable = self.write_and_flush(&writes);
+        self.take_offline(&unable)?;
+        for replica in &mut map.replicas {
+            replica.newest[group] = 1 - replica.newest[group];
+        }
+        map.groups[group] = Arc::new(chosen);
+        Ok(blocks.len().max(1))
+    }
+}
+
+/// The bytes and sums of a group's blocks: each from the first replica on which it is right.
+fn choose(
+    map: &Map,
+    found: &[FoundSums],
+    copies: &[Copy],
+    order: &[usize],
+    group: usize,
+) -> Chosen {
+    let (first, _) = map.blocks_of(group);
+    let used = copies
+        .first()
+        .map_or(0, |copy| copy.bytes.len() / BLOCK_LENGTH);
+    let mut chosen = Chosen {
+        group: SumGroup::clone(&map.groups[group]),
+        bytes: AlignedBuffer::zeroed(used * BLOCK_LENGTH),
+        doubtful: Vec::new(),
+    };
+    for within in 0..used {
+        let block = first + within as u64;
+        let range = within * BLOCK_LENGTH..(within + 1) * BLOCK_LENGTH;
+        let sum_on = |replica: usize| {
+            let sums = found[replica][group].as_ref();
+            sums.map_or(0, |sums| sums.sums[within])
+        };
+        let right = (order.iter().copied()).find(|replica| {
+            let sum = sum_on(*replica);
+            sum == 0 || block_sum(block, &copies[*replica].bytes[range.clone()]) == sum
+        });
+        if let Some(replica) = right {
+            chosen.group.sums[within] = sum_on(replica);
+            if sum_on(replica) != 0 {
+                chosen.bytes[range.clone()].copy_from_slice(&copies[replica].bytes[range]);
+            }
+            continue;
+        }
+        // It was in flight on every replica: as it is on the first that can be read.
+        let source = (order.iter().copied())
+            .find(|replica| copies[*replica].readable)
+            .unwrap_or(order[0]);
+        chosen.bytes[range.clone()].copy_from_slice(&copies[source].bytes[range.clone()]);
+        if block == 0 {
+            // The catalog's header page: the only one overwritten in place, and accepted by the
+            // catalog in any mix of old and new. It must be readable ever after.
+            chosen.group.sums[within] = block_sum(block, &chosen.bytes[range]);
+        } else {
+            chosen.doubtful.push(block);
+        }
+    }
+    chosen
+}
+
+/// Where a replica's block is not the chosen one: replica, place and bytes.
+fn differences(
+    map: &Map,
+    copies: &[Copy],
+    chosen: &Chosen,
+    group: usize,
+) -> Vec<(usize, u64, AlignedBuffer)> {
+    let (first, _) = map.blocks_of(group);
+    let mut writes = Vec::new();
+    for (number, (replica, copy)) in map.replicas.iter().zip(copies).enumerate() {
+        let blocks = (chosen.bytes.chunks_exact(BLOCK_LENGTH))
+            .zip(copy.bytes.chunks_exact(BLOCK_LENGTH))
+            .enumerate();
+        for (within, (wanted, there)) in blocks {
+            let written = chosen.group.sums[within] != 0;
+            if written && (wanted != there || !copy.readable) {
+                let place = map.data_place(replica, first + within as u64);
+                writes.push((number, place, aligned(wanted)));
+            }
+        }
+    }
+    writes
+}
