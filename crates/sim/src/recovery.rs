@@ -77,7 +77,7 @@ impl Run {
                     self.note("power cut while opening");
                     self.disks.restart();
                 }
-                Err(error) => force = self.after_refusal(&error)?,
+                Err(error) => force = self.after_refusal(&error, force)?,
             }
         }
         Err(Stop::Violation(format!(
@@ -90,31 +90,32 @@ impl Run {
         FileSystem::open(group)
     }
 
-    /// A refusal is right where voters are away. Then they come back, or the owner forces it.
-    fn after_refusal(&mut self, error: &FsError) -> Step<bool> {
+    /// A refusal is right where faults keep voters away. Then they come back, where they can, or
+    /// the owner forces it.
+    fn after_refusal(&mut self, error: &FsError, was_forced: bool) -> Step<bool> {
         self.note(format!("opening refused: {error}"));
-        let away: Vec<DiskSlot> = self.failing_slots();
-        let is_away = away.iter().any(|slot| self.disks.is_vanished(*slot));
         if self.may_be_lost() {
             self.coverage.lost_groups += 1;
             return Err(Stop::Lost);
         }
         let no_majority =
             matches!(error, FsError::Group(error) if error.kind == GroupErrorKind::NoMajority);
-        if !no_majority || !is_away {
+        if !no_majority || was_forced || self.faults_count == 0 {
             return Err(violation("the group cannot be opened", error));
         }
         self.coverage.refused_openings += 1;
-        let force = self.random.chance(1, 2);
-        if force {
-            self.note("opened by force");
-        } else {
+        let away: Vec<DiskSlot> = self.failing_slots();
+        let is_away = away.iter().any(|slot| self.disks.is_vanished(*slot));
+        if is_away && self.random.chance(1, 2) {
             self.note("all disks come back");
             for slot in away {
                 self.disks.bring_back(slot);
+                self.disks.clear_faults(slot);
             }
+            return Ok(false);
         }
-        Ok(force)
+        self.note("opened by force");
+        Ok(true)
     }
 
     /// Disks that may fail go and come back while nothing has the group open.

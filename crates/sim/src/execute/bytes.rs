@@ -10,6 +10,8 @@ use crate::fault::pick;
 use crate::operation::{ByteOperation, Place};
 use crate::run::{Answer, Run, Step};
 
+/// A gap before a write, a stripe set, and what shared AUs hold in pieces.
+const PLENTY_BYTES: u64 = 20 << 20;
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
@@ -134,8 +136,27 @@ impl Run {
                 self.content_mut(id).write(clock, offset, data);
                 Ok(())
             }
-            Answer::Full | Answer::Failed => self.reconcile(id, offset, data),
+            Answer::Full => {
+                self.check_full(id, data.len() as u64)?;
+                self.reconcile(id, offset, data)
+            }
+            Answer::Failed => self.reconcile(id, offset, data),
         }
+    }
+
+    /// "No room" must not be said where there is plenty.
+    fn check_full(&mut self, id: FileId, asked_bytes: u64) -> Step<()> {
+        let group = Arc::clone(self.system().group());
+        let Some(file) = group.file(id) else {
+            return Ok(());
+        };
+        let usable_bytes = group.usable_bytes(group.layout(&file));
+        if usable_bytes > asked_bytes + PLENTY_BYTES {
+            return Err(Self::wrong(&format!(
+                "no room for {asked_bytes} bytes of file {id}, with {usable_bytes} usable"
+            )));
+        }
+        Ok(())
     }
 
     /// A write that failed left each sector as it was or as it was to be, and the size between
