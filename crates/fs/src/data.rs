@@ -1,0 +1,186 @@
+//! Reading, writing, and where the data lies.
+//!
+//! A write puts its data first and moves the end of the file after it, so a reader that races
+//! with it sees the old file or the new one. A write that fails moves nothing; bytes that it may
+//! have left beyond the end are cleaned before the end moves over them.
+
+use std::sync::Arc;
+
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_group::File;
+
+use crate::attribute::Time;
+use crate::error::{FsError, FsResult};
+use crate::handle::Handle;
+use crate::node::Node;
+use crate::system::{Core, FileSystem};
+
+/// The largest file: 16 TiB, as ext4 has it. A map beyond it would be larger than memory is for.
+pub const FILE_SIZE_BYTES_MAX: u64 = 1 << 44;
+
+/// The end of a range, unless it is beyond what a file can have.
+pub(crate) fn checked_end(offset_bytes: u64, length_bytes: u64) -> FsResult<u64> {
+    match offset_bytes.checked_add(length_bytes) {
+        Some(end) if end <= FILE_SIZE_BYTES_MAX => Ok(end),
+        _ => Err(FsError::TooLarge),
+    }
+}
+
+/// A length in memory as one on disk.
+pub(crate) const fn bytes(length: usize) -> u64 {
+    length as u64
+}
+
+/// A length on disk as one in memory, for what is bounded by a buffer or a block.
+pub(crate) fn memory(length_bytes: u64) -> usize {
+    usize::try_from(length_bytes).expect("it is bounded by a buffer in memory")
+}
+
+impl FileSystem {
+    /// Bytes read: fewer than asked only at the end of the file. What `out` holds beyond them is
+    /// not said.
+    ///
+    /// # Errors
+    /// That it is no regular file, or what the group says.
+    pub fn read(&self, handle: &Handle, offset_bytes: u64, out: &mut [u8]) -> FsResult<usize> {
+        let node = &handle.node;
+        let file = node.file()?;
+        let _content = node.content.read();
+        let size_bytes = node.state.lock().inode.size_bytes;
+        let asked = bytes(out.len());
+        let length = size_bytes.saturating_sub(offset_bytes).min(asked);
+        if length == 0 {
+            return Ok(0);
+        }
+        // Whole blocks go without a copy, so the last block is read whole where it fits.
+        let whole = (offset_bytes + length).next_multiple_of(BLOCK_SIZE_BYTES) - offset_bytes;
+        let out = &mut out[..memory(whole.min(asked))];
+        self.core.group.read(file, offset_bytes, out)?;
+        Ok(memory(length))
+    }
+
+    /// Writes all of `data`; `append` ignores the offset. The end of the file moves where needed.
+    ///
+    /// # Errors
+    /// [`FsError::TooLarge`] beyond [`FILE_SIZE_BYTES_MAX`], that it is no regular file, or what
+    /// the group says. The end of the file has not moved then.
+    pub fn write(
+        &self,
+        handle: &Handle,
+        offset_bytes: u64,
+        data: &[u8],
+        append: bool,
+        now: Time,
+    ) -> FsResult<()> {
+        let node = &handle.node;
+        let file = node.file()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if append {
+            let _content = node.content.write();
+            let size_bytes = node.state.lock().inode.size_bytes;
+            return self.core.write_at(node, file, size_bytes, data, now);
+        }
+        checked_end(offset_bytes, bytes(data.len()))?;
+        loop {
+            {
+                let _content = node.content.read();
+                if !needs_cleaning(node, offset_bytes) {
+                    return self.core.write_at(node, file, offset_bytes, data, now);
+                }
+            }
+            // The write leaves a gap behind the end, which must read as zeros.
+            let _content = node.content.write();
+            self.core.clean_beyond_end(node, file)?;
+        }
+    }
+
+    /// lseek(2) with SEEK_DATA (`hole` false) or SEEK_HOLE; `None` is ENXIO.
+    ///
+    /// # Errors
+    /// That it is no regular file.
+    pub fn seek(&self, handle: &Handle, offset_bytes: u64, hole: bool) -> FsResult<Option<u64>> {
+        let node = &handle.node;
+        let file = node.file()?;
+        let _content = node.content.read();
+        let size_bytes = node.state.lock().inode.size_bytes;
+        if offset_bytes >= size_bytes {
+            return Ok(None);
+        }
+        let found = self.core.group.seek(file, offset_bytes, size_bytes, hole);
+        match found.filter(|found| *found < size_bytes) {
+            Some(found) => Ok(Some(found)),
+            // Every file ends in a hole.
+            None if hole => Ok(Some(size_bytes)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Whether something must be cleaned before the end may move over it to `offset_bytes`.
+pub(crate) fn needs_cleaning(node: &Node, offset_bytes: u64) -> bool {
+    let state = node.state.lock();
+    offset_bytes > state.inode.size_bytes && !state.clean_beyond_end
+}
+
+impl Core {
+    /// Writes, then moves the end. The caller holds the content, shared or alone.
+    pub(crate) fn write_at(
+        &self,
+        node: &Arc<Node>,
+        file: &File,
+        offset_bytes: u64,
+        data: &[u8],
+        now: Time,
+    ) -> FsResult<()> {
+        let end = checked_end(offset_bytes, bytes(data.len()))?;
+        let now = now.stamp()?;
+        let written = self.group.write(file, offset_bytes, data);
+        let mut state = node.state.lock();
+        if let Err(error) = written {
+            if end > state.inode.size_bytes {
+                state.clean_beyond_end = false;
+            }
+            return Err(error.into());
+        }
+        let was_dirty = state.is_dirty();
+        let grown = end > state.inode.size_bytes;
+        if grown {
+            state.inode.size_bytes = end;
+        }
+        state.inode.modified = now;
+        state.inode.changed = now;
+        state.touch(grown);
+        self.note_dirty(node, was_dirty);
+        Ok(())
+    }
+
+    /// Makes everything from the end of the file on read as zeros: what a failed write, a crash
+    /// between data and size, or one in the middle of a truncation left there. The caller holds
+    /// the content alone.
+    pub(crate) fn clean_beyond_end(&self, node: &Node, file: &File) -> FsResult<()> {
+        let size_bytes = {
+            let state = node.state.lock();
+            if state.clean_beyond_end {
+                return Ok(());
+            }
+            state.inode.size_bytes
+        };
+        let block_end = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
+        if block_end > size_bytes {
+            let mut tail = vec![0; memory(block_end - size_bytes)];
+            self.group.read(file, size_bytes, &mut tail)?;
+            if tail.iter().any(|byte| *byte != 0) {
+                self.group.punch(file, size_bytes, block_end - size_bytes)?;
+            }
+        }
+        // Reserved space beyond the end is kept where nothing was written to it.
+        let stray = self.group.seek(file, block_end, FILE_SIZE_BYTES_MAX, false);
+        if stray.is_some() {
+            self.group.truncate(file, block_end)?;
+        }
+        node.state.lock().clean_beyond_end = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Extended attributes: rows of their own, keyed by file and name.
+//!
+//! `user.`, `trusted.` and `security.` are stored; who may set which is the kernel's business.
+//! POSIX access control lists are refused: stored without being obeyed they would deceive.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use spindle_base::FileId;
+use spindle_catalog::{Edit, Table};
+
+use crate::attribute::Time;
+use crate::error::{FsError, FsResult};
+use crate::row::{NAME_BYTES_MAX, each_named, named_key};
+use crate::system::FileSystem;
+
+/// The largest value, as the kernel has it.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
+const PREFIXES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+fn check_name(name: &[u8]) -> FsResult<()> {
+    let prefix = PREFIXES.iter().find(|prefix| name.starts_with(prefix));
+    let Some(prefix) = prefix else {
+        return Err(FsError::Unsupported);
+    };
+    if name.len() == prefix.len() || name.contains(&0) {
+        return Err(FsError::Invalid(
+            "an attribute's name is not empty and has no NUL",
+        ));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(FsError::NameTooLong);
+    }
+    Ok(())
+}
+
+impl FileSystem {
+    /// An attribute's value.
+    ///
+    /// # Errors
+    /// [`FsError::NoAttribute`], [`FsError::Unsupported`] for a name that cannot be set,
+    /// [`FsError::NotFound`], or what the group says.
+    pub fn extended_attribute(&self, id: FileId, name: &OsStr) -> FsResult<Vec<u8>> {
+        let name = name.as_bytes();
+        check_name(name)?;
+        let node = self.core.node(id)?;
+        {
+            let state = node.state.lock();
+            if state.removed {
+                return Err(FsError::NotFound);
+            }
+            // The kernel asks for security.capability before each write.
+            if state.no_extended {
+                return Err(FsError::NoAttribute);
+            }
+        }
+        if let Some(value) = self
+            .core
+            .group
+            .get(Table::ExtendedAttribute, &named_key(id, name))?
+        {
+            return Ok(value);
+        }
+        // Its content alone, so that nobody adds one between the look and the note.
+        if let Some(_content) = node.content.try_write() {
+            let none = self.list(id)?.is_empty();
+            node.state.lock().no_extended = none;
+        }
+        Err(FsError::NoAttribute)
+    }
+
+    /// Sets an attribute. `create`: it must not exist (`XATTR_CREATE`); `replace`: it must
+    /// (`XATTR_REPLACE`).
+    ///
+    /// # Errors
+    /// [`FsError::Exists`] and [`FsError::NoAttribute`] as asked for, [`FsError::Unsupported`]
+    /// for a name outside of `user.`, `trusted.` and `security.`, [`FsError::TooLarge`], or what
+    /// the group says.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "setxattr(2) has as many, and the time"
+    )]
+    pub fn set_extended_attribute(
+        &self,
+        id: FileId,
+        name: &OsStr,
+        value: &[u8],
+        create: bool,
+        replace: bool,
+        now: Time,
+    ) -> FsResult<()> {
+        let name = name.as_bytes();
+        check_name(name)?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(FsError::TooLarge);
+        }
+        let key = named_key(id, name);
+        self.change_extended(id, &key, now, |exists| match exists {
+            true if create => Err(FsError::Exists),
+            false if replace => Err(FsError::NoAttribute),
+            _ => Ok(Some(value.to_vec())),
+        })
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// [`FsError::NoAttribute`], [`FsError::Unsupported`], [`FsError::NotFound`], or what the
+    /// group says.
+    pub fn remove_extended_attribute(&self, id: FileId, name: &OsStr, now: Time) -> FsResult<()> {
+        let name = name.as_bytes();
+        check_name(name)?;
+        let key = named_key(id, name);
+        self.change_extended(id, &key, now, |exists| match exists {
+            true => Ok(None),
+            false => Err(FsError::NoAttribute),
+        })
+    }
+
+    /// Names, each ended by a NUL.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], or what the group says.
+    pub fn list_extended_attributes(&self, id: FileId) -> FsResult<Vec<u8>> {
+        let node = self.core.node(id)?;
+        {
+            let state = node.state.lock();
+            if state.removed {
+                return Err(FsError::NotFound);
+            }
+            if state.no_extended {
+                return Ok(Vec::new());
+            }
+        }
+        self.list(id)
+    }
+
+    fn list(&self, id: FileId) -> FsResult<Vec<u8>> {
+        let mut names = Vec::new();
+        each_named(
+            &self.core.group,
+            Table::ExtendedAttribute,
+            id,
+            &mut |name, _| {
+                names.extend_from_slice(name);
+                names.push(0);
+                Ok(())
+            },
+        )?;
+        Ok(names)
+    }
+
+    fn change_extended(
+        &self,
+        id: FileId,
+        key: &[u8],
+        now: Time,
+        decide: impl FnOnce(bool) -> FsResult<Option<Vec<u8>>>,
+    ) -> FsResult<()> {
+        let core = &self.core;
+        let now = now.stamp()?;
+        let node = core.node(id)?;
+        let _content = node.content.write();
+        let exists = core.group.get(Table::ExtendedAttribute, key)?.is_some();
+        let value = decide(exists)?;
+        let mut edit = Edit::default();
+        edit.changes
+            .push((Table::ExtendedAttribute, key.to_vec(), value));
+        let operation = core.begin();
+        operation.try_update(&node, false, |state| {
+            if state.removed {
+                return Err(FsError::NotFound);
+            }
+            state.inode.changed = now;
+            state.no_extended = false;
+            Ok(())
+        })?;
+        operation.rows(edit);
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! What keeps a file in being without a name: open handles, and the kernel's references.
+
+use std::sync::Arc;
+
+use spindle_base::FileId;
+
+use crate::error::{FsError, FsResult};
+use crate::node::Node;
+use crate::system::{Core, FileSystem};
+
+/// An open file: keeps an unlinked one alive until every handle is gone.
+pub struct Handle {
+    core: Arc<Core>,
+    pub(crate) node: Arc<Node>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("id", &self.node.id).finish()
+    }
+}
+
+impl Handle {
+    /// The file it is open on.
+    #[must_use]
+    pub fn id(&self) -> FileId {
+        self.node.id
+    }
+
+    /// Opens `node`, unless it is gone.
+    pub(crate) fn open(core: &Arc<Core>, node: &Arc<Node>) -> FsResult<Arc<Self>> {
+        let mut state = node.state.lock();
+        if state.removed {
+            return Err(FsError::NotFound);
+        }
+        state.handles_count += 1;
+        Ok(Arc::new(Self {
+            core: Arc::clone(core),
+            node: Arc::clone(node),
+        }))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let lost = {
+            let mut state = self.node.state.lock();
+            assert!(
+                state.handles_count > 0,
+                "a handle was counted when it was made"
+            );
+            state.handles_count -= 1;
+            state.is_lost()
+        };
+        if lost {
+            self.core.remove_lost(&self.node);
+        }
+    }
+}
+
+impl FileSystem {
+    /// Opens a file (or a directory, which then stays readable as an empty one when removed).
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], or what the group says.
+    pub fn open_file(&self, id: FileId) -> FsResult<Arc<Handle>> {
+        let node = self.core.node(id)?;
+        Handle::open(&self.core, &node)
+    }
+
+    /// The kernel holds `count` more references to the id (made by lookup, create, ...): it may
+    /// use the id although the last name is gone, until `forget`. An id that is gone meanwhile
+    /// is no error: the kernel's next question about it is answered so.
+    pub fn remember(&self, id: FileId, count: u64) {
+        if let Ok(node) = self.core.node(id) {
+            let mut state = node.state.lock();
+            if !state.removed {
+                state.kernel_count += count;
+            }
+        }
+    }
+
+    /// The kernel let go of `count` references.
+    pub fn forget(&self, id: FileId, count: u64) {
+        let Some(node) = self.core.nodes.get(id) else {
+            return;
+        };
+        let lost = {
+            let mut state = node.state.lock();
+            state.kernel_count = state.kernel_count.saturating_sub(count);
+            state.is_lost()
+        };
+        if lost {
+            self.core.remove_lost(&node);
+        }
+    }
+}

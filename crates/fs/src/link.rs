@@ -1,0 +1,67 @@
+//! Hard links; also how a file that was made without a name gets one.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use spindle_base::FileId;
+use spindle_format::InodeKind;
+
+use crate::attribute::{Attributes, Time};
+use crate::error::{FsError, FsResult};
+use crate::node::Place;
+use crate::row::{check_name, read_name};
+use crate::system::FileSystem;
+
+/// The most names that a file can have.
+pub const LINKS_COUNT_MAX: u32 = 65_000;
+
+impl FileSystem {
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// [`FsError::NotPermitted`] for a directory, [`FsError::TooManyLinks`], [`FsError::Exists`],
+    /// an invalid name, no such file or directory, or what the group says.
+    pub fn make_link(
+        &self,
+        id: FileId,
+        parent: FileId,
+        name: &OsStr,
+        now: Time,
+    ) -> FsResult<Attributes> {
+        let core = &self.core;
+        let now = now.stamp()?;
+        let name = name.as_bytes();
+        let _names = core.names.write();
+        let directory = core.node(parent)?;
+        directory.check_living_directory()?;
+        check_name(name)?;
+        let node = core.node(id)?;
+        if node.kind == InodeKind::Directory {
+            return Err(FsError::NotPermitted("a directory has one name"));
+        }
+        if read_name(&core.group, parent, name)?.is_some() {
+            return Err(FsError::Exists);
+        }
+        let record = {
+            let operation = core.begin();
+            operation.try_update(&node, true, |state| {
+                if state.removed {
+                    return Err(FsError::NotFound);
+                }
+                if state.inode.links_count >= LINKS_COUNT_MAX {
+                    return Err(FsError::TooManyLinks);
+                }
+                state.inode.links_count += 1;
+                state.inode.changed = now;
+                state.place = Some(Place {
+                    parent,
+                    name: name.into(),
+                });
+                Ok(())
+            })?;
+            operation.add_entry(&directory, name, id, node.kind, now)
+        };
+        directory.list_entry(name, record);
+        node.attributes(&core.group)
+    }
+}

@@ -1,0 +1,254 @@
+//! A file, directory or other node in memory.
+//!
+//! `State` is the truth of the inode while the node is in the table; its row in the catalog may
+//! lag behind by sizes and times (then the node is in the set of dirty nodes). `content` orders
+//! data: whoever reads or writes holds it shared, whoever moves the end down, punches or appends
+//! holds it alone, so that a size and the bytes below it always belong together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use spindle_base::FileId;
+use spindle_catalog::{Edit, Table, file_key};
+use spindle_format::{Inode, InodeKind};
+use spindle_group::{File, Group};
+
+use crate::attribute::Attributes;
+use crate::directory::Listing;
+use crate::error::{FsError, FsResult, corrupt};
+
+/// Where a node was last found: the directory, and the name in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) parent: FileId,
+    pub(crate) name: Box<[u8]>,
+}
+
+/// What changes about a node.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) inode: Inode,
+    /// References that the kernel holds.
+    pub(crate) kernel_count: u64,
+    /// Open handles.
+    pub(crate) handles_count: u64,
+    /// Its rows are gone; nothing may be done with it any more.
+    pub(crate) removed: bool,
+    /// It has an orphan row.
+    orphan: bool,
+    /// Everything from the end of the file on reads as zeros. False after loading: a crash can
+    /// leave bytes that were written before the end moved, or that a truncation did not reach.
+    pub(crate) clean_beyond_end: bool,
+    /// No extended attribute: saves a row read for each question.
+    pub(crate) no_extended: bool,
+    /// A recent place, which templates look at; hard links have several.
+    pub(crate) place: Option<Place>,
+    /// Counts changes of the inode.
+    pub(crate) version: u64,
+    /// The version of the last change that fdatasync must make durable too.
+    pub(crate) essential_version: u64,
+    /// The version that the last applied edit had.
+    written_version: u64,
+    /// The version that is known to be durable.
+    pub(crate) durable_version: u64,
+}
+
+impl State {
+    /// Notes a change of the inode; `essential` where fdatasync must take it.
+    pub(crate) fn touch(&mut self, essential: bool) {
+        self.version += 1;
+        if essential {
+            self.essential_version = self.version;
+        }
+    }
+
+    /// Whether the row in the catalog lags behind.
+    pub(crate) const fn is_dirty(&self) -> bool {
+        self.written_version < self.version && !self.removed
+    }
+
+    /// Whether nobody can reach it any more.
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.inode.links_count == 0
+            && self.kernel_count == 0
+            && self.handles_count == 0
+            && !self.removed
+    }
+
+    /// The rows that make the catalog agree with this state. The orphan row comes and goes with
+    /// the last name, in the same edit.
+    pub(crate) fn rows(&mut self, id: FileId) -> Edit {
+        assert!(!self.removed, "a removed node has no rows");
+        let mut edit = Edit::default();
+        edit.put(Table::Inode, file_key(id), self.inode.encode());
+        let orphan = self.inode.links_count == 0;
+        if orphan && !self.orphan {
+            edit.put(Table::Orphan, file_key(id), Vec::new());
+        }
+        if self.orphan && !orphan {
+            edit.delete(Table::Orphan, file_key(id));
+        }
+        self.orphan = orphan;
+        self.written_version = self.version;
+        edit
+    }
+}
+
+/// A node of the table.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: FileId,
+    pub(crate) kind: InodeKind,
+    /// The bytes of a regular file.
+    pub(crate) file: Option<Arc<File>>,
+    pub(crate) content: RwLock<()>,
+    pub(crate) state: Mutex<State>,
+    /// A directory's entries in the order of their cookies, while somebody reads them.
+    pub(crate) listing: Mutex<Option<Listing>>,
+    used: AtomicBool,
+}
+
+impl Node {
+    /// A node as its row says; not dirty.
+    pub(crate) fn loaded(id: FileId, inode: Inode, file: Option<Arc<File>>) -> Self {
+        let orphan = inode.links_count == 0;
+        let node = Self::with_state(id, inode, file, orphan);
+        {
+            // Its rows are up to date, but the batch that has them may not be durable yet: it can
+            // have been evicted meanwhile. So the first fsync asks for a commit.
+            let mut state = node.state.lock();
+            state.touch(true);
+            state.written_version = state.version;
+        }
+        node
+    }
+
+    /// A node that is new: nothing of it is in the catalog, its contents are empty.
+    pub(crate) fn fresh(id: FileId, inode: Inode, file: Option<Arc<File>>) -> Self {
+        let node = Self::with_state(id, inode, file, false);
+        {
+            let mut state = node.state.lock();
+            state.clean_beyond_end = true;
+            state.no_extended = true;
+            state.touch(true);
+        }
+        node
+    }
+
+    fn with_state(id: FileId, inode: Inode, file: Option<Arc<File>>, orphan: bool) -> Self {
+        Self {
+            id,
+            kind: inode.kind,
+            file,
+            content: RwLock::new(()),
+            state: Mutex::new(State {
+                inode,
+                kernel_count: 0,
+                handles_count: 0,
+                removed: false,
+                orphan,
+                clean_beyond_end: false,
+                no_extended: false,
+                place: None,
+                version: 0,
+                essential_version: 0,
+                written_version: 0,
+                durable_version: 0,
+            }),
+            listing: Mutex::new(None),
+            used: AtomicBool::new(true),
+        }
+    }
+
+    /// The bytes below, or what a call on something else answers.
+    pub(crate) fn file(&self) -> FsResult<&Arc<File>> {
+        match (&self.file, self.kind) {
+            (Some(file), _) => Ok(file),
+            (None, InodeKind::Directory) => Err(FsError::IsADirectory),
+            (None, _) => Err(FsError::Invalid("not a regular file")),
+        }
+    }
+
+    /// Answers with an error unless this is a directory that still has a name.
+    pub(crate) fn check_directory(&self) -> FsResult<()> {
+        if self.kind != InodeKind::Directory {
+            return Err(FsError::NotADirectory);
+        }
+        Ok(())
+    }
+
+    /// Answers with an error where this is no directory, or one that was removed while open.
+    pub(crate) fn check_living_directory(&self) -> FsResult<()> {
+        self.check_directory()?;
+        if self.state.lock().inode.links_count == 0 {
+            return Err(FsError::NotFound);
+        }
+        Ok(())
+    }
+
+    /// What `stat` shows.
+    pub(crate) fn attributes(&self, group: &Group) -> FsResult<Attributes> {
+        let mut attributes = {
+            let state = self.state.lock();
+            if state.removed {
+                return Err(FsError::NotFound);
+            }
+            let inode = &state.inode;
+            Attributes {
+                id: self.id,
+                kind: inode.kind.into(),
+                permissions: inode.permissions,
+                links_count: inode.links_count,
+                user: inode.user,
+                group: inode.group,
+                size_bytes: inode.size_bytes,
+                allocated_bytes: 0,
+                device: inode.device,
+                accessed: inode.accessed.into(),
+                modified: inode.modified.into(),
+                changed: inode.changed.into(),
+                created: inode.created.into(),
+            }
+        };
+        if let Some(file) = &self.file {
+            attributes.allocated_bytes = group.allocated_bytes(file);
+        }
+        Ok(attributes)
+    }
+
+    /// Notes a use, for the table's second chance.
+    pub(crate) fn note_use(&self) {
+        // A plain store each time would move the cache line between processors for nothing.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since the last question.
+    pub(crate) fn take_use(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether somebody outside the table needs it in memory.
+    pub(crate) fn is_pinned(&self) -> bool {
+        let state = self.state.lock();
+        state.kernel_count > 0 || state.handles_count > 0 || state.is_dirty()
+    }
+
+    /// Reads a node's rows.
+    pub(crate) fn load(group: &Group, id: FileId) -> FsResult<Self> {
+        let Some(inode) = crate::row::read_inode(group, id)? else {
+            return Err(FsError::NotFound);
+        };
+        let file = group.file(id);
+        if (inode.kind == InodeKind::Regular) != file.is_some() {
+            return Err(corrupt(format!(
+                "inode {id} is of kind {:?}, and the group has {} layout record for it",
+                inode.kind,
+                if file.is_some() { "a" } else { "no" }
+            )));
+        }
+        Ok(Self::loaded(id, inode, file))
+    }
+}

@@ -1,0 +1,88 @@
+//! Files without a name: removed when nobody can reach them, or at the next opening.
+
+use std::sync::Arc;
+
+use spindle_base::FileId;
+use spindle_catalog::{Edit, Table, file_key};
+
+use crate::error::{FsError, FsResult, corrupt};
+use crate::node::Node;
+use crate::row::{each_named, named_key};
+use crate::system::Core;
+
+impl Core {
+    /// Removes a node that has no name, no handle and no reference, unless another did or
+    /// somebody reached it meanwhile. What fails here is tried again at the next opening, which
+    /// finds the orphan row: nobody is left who could be told.
+    pub(crate) fn remove_lost(&self, node: &Arc<Node>) {
+        if let Err(error) = self.try_remove_lost(node) {
+            tracing::warn!(id = node.id.0, %error, "a file without a name stays until the group is opened again");
+        }
+    }
+
+    fn try_remove_lost(&self, node: &Arc<Node>) -> FsResult<()> {
+        // Nobody who is about to set an attribute may add a row after the rows were read.
+        let _content = node.content.write();
+        {
+            let mut state = node.state.lock();
+            if !state.is_lost() {
+                return Ok(());
+            }
+            state.removed = true;
+        }
+        let mut edit = Edit::default();
+        edit.delete(Table::Inode, file_key(node.id));
+        edit.delete(Table::Orphan, file_key(node.id));
+        each_named(
+            &self.group,
+            Table::ExtendedAttribute,
+            node.id,
+            &mut |name, _| {
+                edit.delete(Table::ExtendedAttribute, named_key(node.id, name));
+                Ok(())
+            },
+        )?;
+        self.begin().remove(node, edit)?;
+        self.nodes.remove(node.id);
+        Ok(())
+    }
+
+    /// Removes what a crash left without a name. A file that cannot be removed stays, with a
+    /// warning: it costs space, refusing to open would cost everything.
+    pub(crate) fn remove_orphans(&self) -> FsResult<()> {
+        const ROWS_AT_ONCE: usize = 1024;
+        let mut from = Vec::new();
+        let to = vec![0xff; 9];
+        loop {
+            let rows = self.group.range(Table::Orphan, &from, &to, ROWS_AT_ONCE)?;
+            let last = rows.len() < ROWS_AT_ONCE;
+            for (key, _) in rows {
+                if let Err(error) = self.remove_orphan(&key) {
+                    tracing::warn!(%error, "an orphan of the last run stays");
+                }
+                from = key;
+                from.push(0);
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn remove_orphan(&self, key: &[u8]) -> FsResult<()> {
+        let Ok(bytes) = <[u8; 8]>::try_from(key) else {
+            return Err(corrupt(format!("{key:?} is no key of an orphan")));
+        };
+        let id = FileId(u64::from_be_bytes(bytes));
+        match self.node(id) {
+            Ok(node) => self.try_remove_lost(&node),
+            Err(FsError::NotFound) => {
+                let mut edit = Edit::default();
+                edit.delete(Table::Orphan, key.to_vec());
+                self.begin().rows(edit);
+                Ok(())
+            }
+            Err(other) => Err(other),
+        }
+    }
+}

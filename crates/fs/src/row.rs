@@ -1,0 +1,118 @@
+//! The rows of this layer: their keys, and reading them with an error where they are not right.
+
+use spindle_base::FileId;
+use spindle_catalog::{Table, file_key};
+use spindle_format::{Inode, NameRecord};
+use spindle_group::Group;
+
+use crate::error::{FsError, FsResult, corrupt};
+
+/// The longest name in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+/// The attribute row that says which file id was never used: a little-endian u64.
+pub(crate) const NEXT_FILE_ID_KEY: &[u8] = b"next_file_id";
+
+/// The attribute row of the templates, as text.
+pub(crate) const TEMPLATES_KEY: &[u8] = b"templates";
+
+/// The key of a name in a directory, or of an attribute of a file.
+pub(crate) fn named_key(id: FileId, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(8 + name.len());
+    key.extend_from_slice(&id.0.to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+/// Checks that `name` can be an entry of a directory; "." and ".." cannot.
+pub(crate) fn check_name(name: &[u8]) -> FsResult<()> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(FsError::NameTooLong);
+    }
+    if name.is_empty() || name == b"." || name == b".." {
+        return Err(FsError::Invalid("a name is not empty, \".\" or \"..\""));
+    }
+    if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(FsError::Invalid("a name has no '/' and no NUL"));
+    }
+    Ok(())
+}
+
+/// The inode's row, if there is one.
+pub(crate) fn read_inode(group: &Group, id: FileId) -> FsResult<Option<Inode>> {
+    let Some(bytes) = group.get(Table::Inode, &file_key(id))? else {
+        return Ok(None);
+    };
+    match Inode::parse(&bytes) {
+        Ok(inode) => Ok(Some(inode)),
+        Err(error) => Err(corrupt(format!("inode {id}: {error}"))),
+    }
+}
+
+/// What `name` leads to in the directory `parent`, if it is there.
+pub(crate) fn read_name(
+    group: &Group,
+    parent: FileId,
+    name: &[u8],
+) -> FsResult<Option<NameRecord>> {
+    match group.get(Table::Name, &named_key(parent, name))? {
+        Some(bytes) => parse_name(parent, name, &bytes).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn parse_name(parent: FileId, name: &[u8], bytes: &[u8]) -> FsResult<NameRecord> {
+    NameRecord::parse(bytes).map_err(|error| {
+        corrupt(format!(
+            "entry {:?} of directory {parent}: {error}",
+            String::from_utf8_lossy(name)
+        ))
+    })
+}
+
+/// Calls `visit` with every name of the directory, in the order of the bytes.
+pub(crate) fn each_name(
+    group: &Group,
+    directory: FileId,
+    visit: &mut dyn FnMut(&[u8], NameRecord),
+) -> FsResult<()> {
+    each_named(group, Table::Name, directory, &mut |name, value| {
+        visit(name, parse_name(directory, name, value)?);
+        Ok(())
+    })
+}
+
+/// Takes the rest of a row's key, and its value.
+pub(crate) type NamedVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> FsResult<()>;
+
+/// Calls `visit` with the rest of the key and the value of every row that begins with `id`.
+pub(crate) fn each_named(
+    group: &Group,
+    table: Table,
+    id: FileId,
+    visit: NamedVisit<'_>,
+) -> FsResult<()> {
+    const ROWS_AT_ONCE: usize = 1024;
+    let mut from = named_key(id, b"");
+    let to = file_key(FileId(id.0 + 1));
+    loop {
+        let rows = group.range(table, &from, &to, ROWS_AT_ONCE)?;
+        for (key, value) in &rows {
+            visit(key.get(8..).unwrap_or_default(), value)?;
+        }
+        match rows.into_iter().nth(ROWS_AT_ONCE - 1) {
+            Some((mut last, _)) => {
+                last.push(0);
+                from = last;
+            }
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Whether the directory has no entry.
+pub(crate) fn is_empty_directory(group: &Group, directory: FileId) -> FsResult<bool> {
+    let from = named_key(directory, b"");
+    let to = file_key(FileId(directory.0 + 1));
+    Ok(group.range(Table::Name, &from, &to, 1)?.is_empty())
+}

@@ -1,0 +1,160 @@
+//! Changing attributes: permissions, owners, times and the size.
+
+use std::sync::Arc;
+
+use spindle_base::FileId;
+use spindle_format::{InodeKind, Timestamp};
+use spindle_group::File;
+
+use crate::attribute::{AttributeChange, Attributes, Time};
+use crate::data::checked_end;
+use crate::error::{FsError, FsResult};
+use crate::node::{Node, State};
+use crate::system::{Core, FileSystem};
+
+const SET_USER_ID: u16 = 0o4000;
+pub(crate) const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
+
+/// The times of a change, checked.
+struct Stamps {
+    accessed: Option<Timestamp>,
+    modified: Option<Timestamp>,
+    changed: Timestamp,
+    now: Timestamp,
+}
+
+impl FileSystem {
+    /// Changes what `change` names, all of it in one commit.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::TooLarge`] or [`FsError::IsADirectory`] for a size that
+    /// cannot be, or what the group says.
+    pub fn set_attributes(
+        &self,
+        id: FileId,
+        change: &AttributeChange,
+        now: Time,
+    ) -> FsResult<Attributes> {
+        let node = self.core.node(id)?;
+        let stamps = Stamps {
+            accessed: change.accessed.map(Time::stamp).transpose()?,
+            modified: change.modified.map(Time::stamp).transpose()?,
+            changed: change.changed.unwrap_or(now).stamp()?,
+            now: now.stamp()?,
+        };
+        match change.size_bytes {
+            Some(size_bytes) => {
+                let file = node.file()?;
+                checked_end(size_bytes, 0)?;
+                self.core
+                    .set_size(&node, file, size_bytes, change, &stamps)?;
+            }
+            None => self.core.set_fields(&node, change, &stamps)?,
+        }
+        node.attributes(&self.core.group)
+    }
+}
+
+impl Core {
+    fn set_fields(
+        &self,
+        node: &Arc<Node>,
+        change: &AttributeChange,
+        stamps: &Stamps,
+    ) -> FsResult<()> {
+        let only_times = change.permissions.is_none()
+            && change.user.is_none()
+            && change.group.is_none()
+            && !change.kill_privileges;
+        if only_times {
+            // The kernel sends the times of what it wrote back often; they may wait.
+            let mut state = node.state.lock();
+            check_there(&state)?;
+            let was_dirty = state.is_dirty();
+            apply_fields(&mut state, change, stamps);
+            state.touch(false);
+            self.note_dirty(node, was_dirty);
+            return Ok(());
+        }
+        let operation = self.begin();
+        operation.try_update(node, false, |state| {
+            check_there(state)?;
+            apply_fields(state, change, stamps);
+            Ok(())
+        })
+    }
+
+    /// Moves the end of the file. Down: the smaller size is in an edit before the bytes go, so
+    /// a crash between both leaves bytes beyond the end, never a file that lost its bytes and
+    /// kept its size.
+    fn set_size(
+        &self,
+        node: &Arc<Node>,
+        file: &File,
+        size_bytes: u64,
+        change: &AttributeChange,
+        stamps: &Stamps,
+    ) -> FsResult<()> {
+        let _content = node.content.write();
+        let old_bytes = {
+            let state = node.state.lock();
+            check_there(&state)?;
+            state.inode.size_bytes
+        };
+        if size_bytes > old_bytes {
+            self.clean_beyond_end(node, file)?;
+        }
+        self.begin()
+            .try_update(node, true, |state| -> FsResult<()> {
+                check_there(state)?;
+                state.inode.size_bytes = size_bytes;
+                state.inode.modified = stamps.now;
+                apply_fields(state, change, stamps);
+                if size_bytes < old_bytes {
+                    state.clean_beyond_end = false;
+                }
+                Ok(())
+            })?;
+        if size_bytes <= old_bytes {
+            // Also at the same size: space that was reserved beyond the end goes, as elsewhere.
+            self.group.truncate(file, size_bytes)?;
+            node.state.lock().clean_beyond_end = true;
+        }
+        Ok(())
+    }
+}
+
+fn check_there(state: &State) -> FsResult<()> {
+    if state.removed {
+        return Err(FsError::NotFound);
+    }
+    Ok(())
+}
+
+fn apply_fields(state: &mut State, change: &AttributeChange, stamps: &Stamps) {
+    let inode = &mut state.inode;
+    if change.kill_privileges && inode.kind != InodeKind::Directory {
+        inode.permissions &= !SET_USER_ID;
+        // Without the group's execute bit it means mandatory locking, not a privilege.
+        if inode.permissions & GROUP_EXECUTE != 0 {
+            inode.permissions &= !SET_GROUP_ID;
+        }
+    }
+    if let Some(permissions) = change.permissions {
+        inode.permissions = permissions & 0o7777;
+    }
+    if let Some(user) = change.user {
+        inode.user = user;
+    }
+    if let Some(group) = change.group {
+        inode.group = group;
+    }
+    if let Some(accessed) = stamps.accessed {
+        inode.accessed = accessed;
+    }
+    if let Some(modified) = stamps.modified {
+        inode.modified = modified;
+    }
+    inode.changed = stamps.changed;
+}

@@ -1,0 +1,103 @@
+//! Making things durable, and the aged flush.
+//!
+//! Of a file, fdatasync takes what is needed to read its data back (size, map, existence),
+//! fsync takes the times and owners too. Both commit the whole batch, because a commit keeps the
+//! order of edits; so a new file's name is durable with its first fsync.
+
+use std::sync::Arc;
+
+use crate::error::FsResult;
+use crate::handle::Handle;
+use crate::node::Node;
+use crate::system::{Core, FileSystem};
+
+/// Sizes and times that data writes moved become edits after at most this long.
+const DIRTY_NODES_AGE_MS: u64 = 1000;
+
+/// Nodes written under one change, so that a commit never waits long for it.
+const NODES_PER_OPERATION: usize = 256;
+
+impl FileSystem {
+    /// fsync (`data_only` false) or fdatasync.
+    ///
+    /// # Errors
+    /// What the group says; an error of an earlier write is told here too.
+    pub fn sync_file(&self, handle: &Handle, data_only: bool) -> FsResult<()> {
+        let node = &handle.node;
+        let Some(file) = &node.file else {
+            return self.sync();
+        };
+        let (version, metadata) = {
+            let state = node.state.lock();
+            let wanted = if data_only {
+                state.essential_version
+            } else {
+                state.version
+            };
+            (state.version, wanted > state.durable_version)
+        };
+        if metadata {
+            self.core.begin().write_back(node);
+        }
+        self.core.group.sync_file(file, metadata)?;
+        if metadata {
+            let mut state = node.state.lock();
+            state.durable_version = state.durable_version.max(version);
+        }
+        Ok(())
+    }
+
+    /// fsync of a directory, syncfs: makes everything durable.
+    ///
+    /// # Errors
+    /// What the group says.
+    pub fn sync(&self) -> FsResult<()> {
+        self.core.write_dirty_nodes();
+        self.core.group.sync()?;
+        Ok(())
+    }
+
+    /// One small piece of lazy work: writes back aged sizes and times, then the group's own step.
+    /// `now_ms` is any monotonic clock. True where more is to do at once.
+    ///
+    /// # Errors
+    /// What the group says.
+    pub fn step(&self, now_ms: u64) -> FsResult<bool> {
+        let aged = {
+            let mut last_ms = self.core.aged_ms.lock();
+            let aged =
+                last_ms.is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= DIRTY_NODES_AGE_MS);
+            if aged {
+                *last_ms = Some(now_ms);
+            }
+            aged
+        };
+        if aged {
+            self.core.write_dirty_nodes();
+        }
+        Ok(self.core.group.step(now_ms)?)
+    }
+
+    /// Makes everything durable and closes the group. Handles must be gone; later calls fail.
+    ///
+    /// # Errors
+    /// What the group says.
+    pub fn close(&self) -> FsResult<()> {
+        self.core.write_dirty_nodes();
+        self.core.group.close()?;
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Turns what the nodes hold back into edits.
+    fn write_dirty_nodes(&self) {
+        let nodes: Vec<Arc<Node>> = self.take_dirty().into_values().collect();
+        for some in nodes.chunks(NODES_PER_OPERATION) {
+            let operation = self.begin();
+            for node in some {
+                operation.write_back(node);
+            }
+        }
+    }
+}

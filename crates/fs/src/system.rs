@@ -1,0 +1,340 @@
+//! The file system as a whole: making it, opening it, and what its operations share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use spindle_base::{FileId, Redundancy};
+use spindle_catalog::{Edit, Table, file_key};
+use spindle_format::{Inode, InodeKind};
+use spindle_group::{Change, File, Group, Layout};
+
+use crate::attribute::{Attributes, Owner, Time};
+use crate::error::{FsError, FsResult, corrupt};
+use crate::node::{Node, State};
+use crate::node_table::NodeTable;
+use crate::row::{NEXT_FILE_ID_KEY, TEMPLATES_KEY};
+use crate::template::{Template, read_templates, templates_of_profile, write_templates};
+
+/// Nodes kept in memory that nobody refers to: some 20 MiB.
+const NODES_COUNT: usize = 1 << 16;
+
+/// File ids that one row reserves. A crash loses what is left of them, which is nothing of 2^64.
+const IDS_PER_RESERVATION: u64 = 1024;
+
+/// The cookie of the first entry of a directory; 1 and 2 are "." and "..".
+pub(crate) const FIRST_COOKIE: u64 = 3;
+
+/// The files of one group.
+#[derive(Debug)]
+pub struct FileSystem {
+    pub(crate) core: Arc<Core>,
+}
+
+/// Which ids are next.
+#[derive(Debug)]
+struct Ids {
+    next: u64,
+    /// Ids below it may be given without a new row.
+    reserved_until: u64,
+}
+
+/// What the operations and the handles share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) group: Arc<Group>,
+    /// The group's own redundancy, which never changes.
+    pub(crate) redundancy: Redundancy,
+    pub(crate) nodes: NodeTable,
+    /// Held shared to look names up, alone to change them. All of an operation's checks and its
+    /// change lie under it, so that what was checked still holds.
+    pub(crate) names: RwLock<()>,
+    ids: Mutex<Ids>,
+    /// Nodes whose rows lag behind, in the order of their ids.
+    dirty: Mutex<BTreeMap<FileId, Arc<Node>>>,
+    /// Directories with a listing in memory and its length, the latest last.
+    pub(crate) listed: Mutex<VecDeque<(FileId, usize)>>,
+    pub(crate) templates: RwLock<Arc<Vec<Template>>>,
+    /// When dirty nodes were last written, on the clock of `FileSystem::step`.
+    pub(crate) aged_ms: Mutex<Option<u64>>,
+}
+
+/// The parts of one operation, which reach one commit together. Memory only: whoever holds it
+/// must not read rows or bytes.
+pub(crate) struct Operation<'a> {
+    core: &'a Core,
+    change: Change<'a>,
+}
+
+impl FileSystem {
+    /// Makes the root directory and the profile's templates in a fresh group, durably.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a profile that is not known, [`FsError::Exists`] where the group
+    /// has a root already, or what the group says.
+    pub fn create(group: &Arc<Group>, owner: Owner, now: Time) -> FsResult<()> {
+        let templates = templates_of_profile(&group.view().profile)?;
+        if crate::row::read_inode(group, FileId::ROOT)?.is_some() {
+            return Err(FsError::Exists);
+        }
+        let mut root = new_inode(InodeKind::Directory, 0o755, owner, FileId::ROOT, now)?;
+        root.links_count = 2;
+        let mut edit = Edit::default();
+        edit.put(Table::Inode, file_key(FileId::ROOT), root.encode());
+        edit.put(
+            Table::Attribute,
+            NEXT_FILE_ID_KEY.to_vec(),
+            (FileId::ROOT.0 + 1).to_le_bytes().to_vec(),
+        );
+        edit.put(
+            Table::Attribute,
+            TEMPLATES_KEY.to_vec(),
+            write_templates(&templates).into_bytes(),
+        );
+        group.apply(&group.change(), edit);
+        group.sync()?;
+        Ok(())
+    }
+
+    /// Opens the files of `group`; removes orphans that a crash left.
+    ///
+    /// # Errors
+    /// What the group says, or that it has no root directory or damaged rows.
+    pub fn open(group: Arc<Group>) -> FsResult<Self> {
+        let next = match group.get(Table::Attribute, NEXT_FILE_ID_KEY)? {
+            Some(bytes) => match <[u8; 8]>::try_from(bytes) {
+                Ok(bytes) if u64::from_le_bytes(bytes) > FileId::ROOT.0 => {
+                    u64::from_le_bytes(bytes)
+                }
+                _ => return Err(corrupt("the next file id is no number above 1".to_owned())),
+            },
+            None => {
+                return Err(corrupt(
+                    "the group has no files yet: its making was interrupted; destroy it and make \
+                     it again"
+                        .to_owned(),
+                ));
+            }
+        };
+        let templates = read_templates(&group)?;
+        let core = Arc::new(Core {
+            redundancy: group.view().redundancy,
+            group,
+            nodes: NodeTable::new(NODES_COUNT),
+            names: RwLock::new(()),
+            ids: Mutex::new(Ids {
+                next,
+                reserved_until: next,
+            }),
+            dirty: Mutex::default(),
+            listed: Mutex::default(),
+            templates: RwLock::new(Arc::new(templates)),
+            aged_ms: Mutex::new(None),
+        });
+        core.node(FileId::ROOT)?.check_living_directory()?;
+        core.remove_orphans()?;
+        Ok(Self { core })
+    }
+
+    /// The group below.
+    #[must_use]
+    pub fn group(&self) -> &Arc<Group> {
+        &self.core.group
+    }
+
+    /// What `stat` shows.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], or what the group says.
+    pub fn attributes(&self, id: FileId) -> FsResult<Attributes> {
+        self.core.node(id)?.attributes(&self.core.group)
+    }
+
+    /// The templates, in the order in which they are tried.
+    #[must_use]
+    pub fn templates(&self) -> Vec<Template> {
+        self.core.templates.read().as_ref().clone()
+    }
+
+    /// Replaces the templates, for files made from now on; durable at the next sync.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a name or a pattern that cannot be stored.
+    pub fn set_templates(&self, templates: Vec<Template>) -> FsResult<()> {
+        templates.iter().try_for_each(Template::check)?;
+        let mut edit = Edit::default();
+        edit.put(
+            Table::Attribute,
+            TEMPLATES_KEY.to_vec(),
+            write_templates(&templates).into_bytes(),
+        );
+        // Under the lock, so that memory and rows agree on which of two came last.
+        let _names = self.core.names.write();
+        self.core.begin().rows(edit);
+        *self.core.templates.write() = Arc::new(templates);
+        Ok(())
+    }
+}
+
+/// An inode with one name and no contents.
+pub(crate) fn new_inode(
+    kind: InodeKind,
+    permissions: u16,
+    owner: Owner,
+    parent: FileId,
+    now: Time,
+) -> FsResult<Inode> {
+    let now = now.stamp()?;
+    Ok(Inode {
+        kind,
+        permissions: permissions & 0o7777,
+        flags: 0,
+        user: owner.user,
+        group: owner.group,
+        links_count: 1,
+        device: 0,
+        size_bytes: 0,
+        parent: Some(parent),
+        next_cookie: if kind == InodeKind::Directory {
+            FIRST_COOKIE
+        } else {
+            0
+        },
+        accessed: now,
+        modified: now,
+        changed: now,
+        created: now,
+        target: Vec::new(),
+    })
+}
+
+impl Core {
+    /// The node, from memory or from its rows.
+    pub(crate) fn node(&self, id: FileId) -> FsResult<Arc<Node>> {
+        self.nodes.get_or_load(id, || Node::load(&self.group, id))
+    }
+
+    /// The node that an entry leads to; that it is missing is then a contradiction.
+    pub(crate) fn node_of_entry(&self, id: FileId) -> FsResult<Arc<Node>> {
+        self.node(id).map_err(|error| match error {
+            FsError::NotFound => corrupt(format!("an entry leads to inode {id}, which is missing")),
+            other => other,
+        })
+    }
+
+    /// Begins an operation. No lock of a node's state may be held.
+    pub(crate) fn begin(&self) -> Operation<'_> {
+        Operation {
+            core: self,
+            change: self.group.change(),
+        }
+    }
+
+    /// Notes that a node's rows lag behind. The caller holds its state's lock, so that the node
+    /// cannot become clean between the change and the note.
+    pub(crate) fn note_dirty(&self, node: &Arc<Node>, was_dirty: bool) {
+        if !was_dirty {
+            self.dirty.lock().insert(node.id, Arc::clone(node));
+        }
+    }
+
+    /// Takes the set of dirty nodes.
+    pub(crate) fn take_dirty(&self) -> BTreeMap<FileId, Arc<Node>> {
+        std::mem::take(&mut *self.dirty.lock())
+    }
+
+    /// Forgets that a node is dirty, because an operation wrote or removed its rows.
+    fn note_clean(&self, id: FileId) {
+        self.dirty.lock().remove(&id);
+    }
+}
+
+impl Operation<'_> {
+    /// Adds rows of no node.
+    pub(crate) fn rows(&self, edit: Edit) {
+        if !edit.is_empty() {
+            self.core.group.apply(&self.change, edit);
+        }
+    }
+
+    /// Changes a node and adds its rows, dirty fields included. The rows are applied under the
+    /// state's lock: a later change of the same node cannot be overtaken by this one.
+    pub(crate) fn update<T>(
+        &self,
+        node: &Node,
+        essential: bool,
+        change: impl FnOnce(&mut State) -> T,
+    ) -> T {
+        let updated: Result<T, Infallible> =
+            self.try_update(node, essential, |state| Ok(change(state)));
+        match updated {
+            Ok(result) => result,
+            Err(never) => match never {},
+        }
+    }
+
+    /// As `update`, for a change that may refuse; it must have changed nothing then.
+    pub(crate) fn try_update<T, E>(
+        &self,
+        node: &Node,
+        essential: bool,
+        change: impl FnOnce(&mut State) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut state = node.state.lock();
+        let was_dirty = state.is_dirty();
+        let result = change(&mut state)?;
+        state.touch(essential);
+        let edit = state.rows(node.id);
+        self.core.group.apply(&self.change, edit);
+        if was_dirty {
+            self.core.note_clean(node.id);
+        }
+        Ok(result)
+    }
+
+    /// Adds the rows of a node where they lag behind.
+    pub(crate) fn write_back(&self, node: &Node) {
+        let mut state = node.state.lock();
+        if state.is_dirty() {
+            let edit = state.rows(node.id);
+            self.core.group.apply(&self.change, edit);
+            self.core.note_clean(node.id);
+        }
+    }
+
+    /// Removes all that there is of a node that nobody can reach; `edit` has its rows. Where the
+    /// group refuses, nothing is changed: the orphan row leads the next opening to it.
+    pub(crate) fn remove(&self, node: &Node, edit: Edit) -> FsResult<()> {
+        if let Some(file) = &node.file {
+            self.core.group.remove_file(&self.change, file)?;
+        }
+        self.core.group.apply(&self.change, edit);
+        self.core.note_clean(node.id);
+        Ok(())
+    }
+
+    /// A new, empty group file.
+    pub(crate) fn create_file(&self, id: FileId, layout: Layout) -> FsResult<Arc<File>> {
+        Ok(self.core.group.create_file(&self.change, id, layout)?)
+    }
+
+    /// An id that no file of the group ever had. The reservation is in this operation's commit
+    /// or an earlier one, so that no crash gives the id twice.
+    pub(crate) fn next_id(&self) -> FileId {
+        let mut ids = self.core.ids.lock();
+        if ids.next == ids.reserved_until {
+            ids.reserved_until += IDS_PER_RESERVATION;
+            let mut edit = Edit::default();
+            edit.put(
+                Table::Attribute,
+                NEXT_FILE_ID_KEY.to_vec(),
+                ids.reserved_until.to_le_bytes().to_vec(),
+            );
+            self.core.group.apply(&self.change, edit);
+        }
+        let id = FileId(ids.next);
+        ids.next += 1;
+        id
+    }
+}
