@@ -13,10 +13,13 @@ mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod errno;
+mod faulty;
 mod guard;
 mod open;
 mod plain;
+mod power_cut;
 mod random;
+mod recorder;
 mod request;
 mod simulated;
 mod table;
@@ -25,11 +28,16 @@ mod uring;
 pub use buffer::AlignedBuffer;
 pub use counters::{DiskCounters, LATENCY_BUCKETS, LatencyHistogram};
 pub use engine::{Engine, open_engine};
+pub use faulty::FaultableDisks;
 pub use open::{
     DISK_SIZE_MIN_BYTES, DiskKind, FileDisk, FileDiskError, OpenDisk, OpenError, OpenErrorKind,
 };
 pub use plain::PlainDisks;
 pub use random::SeededRandom;
+pub use recorder::{
+    Record, RecordKind, RecordLog, RecordedDisk, RecordedDisks, ReplayError, ReplaySummary,
+    Replayer,
+};
 pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
 pub use simulated::{FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;

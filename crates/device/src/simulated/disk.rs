@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::pages::{PAGE_BYTES, Page, PageMap, SECTORS_PER_PAGE, mixed, page_of};
+use crate::power_cut::{Fate, Mood, SECTOR_BYTES};
 use crate::random::SeededRandom;
 use crate::request::{DeviceErrorKind, Work};
 
@@ -118,11 +119,11 @@ impl SimulatedDisk {
         random: &mut SeededRandom,
     ) {
         let first_page = offset_bytes / PAGE_BYTES as u64;
-        let fate = Fate::mixed(memory.len() / PAGE_BYTES, random);
+        let fate = Fate::draw(memory.len() / SECTOR_BYTES, random);
         let mut merged = Vec::with_capacity(memory.len());
         for (index, bytes) in memory.chunks_exact(PAGE_BYTES).enumerate() {
             let old = self.pages.get(first_page + index as u64);
-            let page = fate.page(index, old, &page_of(bytes), random);
+            let page = survivor(&fate, index, old, &page_of(bytes), random);
             match page {
                 Some(bytes) => merged.extend_from_slice(&bytes[..]),
                 None => merged.extend_from_slice(&[0; PAGE_BYTES]),
@@ -153,9 +154,6 @@ impl SimulatedDisk {
     }
 
     /// The disk loses its power: each unsynced write is kept, lost or torn, in any order.
-    ///
-    /// One time in three the whole disk has luck or bad luck, since many bugs need all or
-    /// nothing, which independent fates hardly ever give.
     pub(super) fn lose_power(&mut self, random: &mut SeededRandom) {
         let mut unsynced = std::mem::take(&mut self.unsynced);
         if unsynced.is_empty() {
@@ -165,24 +163,17 @@ impl SimulatedDisk {
         for (page, bytes) in std::mem::take(&mut self.durable_before) {
             self.pages.replace(page, bytes);
         }
-        let mood = random.below(6);
-        if mood == 0 {
-            return;
-        }
-        if mood > 1 {
+        let mood = Mood::draw(random);
+        if mood == Mood::Mixed {
             random.shuffle(&mut unsynced);
         }
         for write in unsynced {
-            let fate = if mood == 1 {
-                Fate::Kept
-            } else {
-                Fate::mixed(write.pages.len(), random)
-            };
+            let fate = mood.fate(write.pages.len() * SECTORS_PER_PAGE, random);
             for (index, bytes) in write.pages.into_iter().enumerate() {
                 let Some(bytes) = bytes else { continue };
                 let page = write.first_page + index as u64;
-                let survivor = fate.page(index, self.pages.get(page), &bytes, random);
-                self.pages.replace(page, survivor);
+                let left = survivor(&fate, index, self.pages.get(page), &bytes, random);
+                self.pages.replace(page, left);
             }
         }
     }
@@ -234,38 +225,13 @@ impl SimulatedDisk {
     }
 }
 
-/// What a power cut does to one write.
-#[derive(Debug, Clone)]
-enum Fate {
-    Kept,
-    Lost,
-    /// Only these sectors, counted from the start of the write, arrived.
-    TornTo(Range<usize>),
-    /// Each sector arrived or did not.
-    Scattered,
-}
-
-impl Fate {
-    fn mixed(page_count: usize, random: &mut SeededRandom) -> Self {
-        let sector_count = page_count * SECTORS_PER_PAGE;
-        match random.below(8) {
-            0..=2 => Self::Kept,
-            3..=4 => Self::Lost,
-            5 => Self::TornTo(0..1 + random.index(sector_count - 1)),
-            6 => Self::TornTo(1 + random.index(sector_count - 1)..sector_count),
-            _ => Self::Scattered,
-        }
-    }
-
-    /// What is in page number `index` of the write afterwards.
-    fn page(&self, index: usize, old: &Page, new: &Page, random: &mut SeededRandom) -> Page {
-        match self {
-            Self::Kept => new.clone(),
-            Self::Lost => old.clone(),
-            Self::TornTo(sectors) => mixed(old, new, |sector| {
-                sectors.contains(&(index * SECTORS_PER_PAGE + sector))
-            }),
-            Self::Scattered => mixed(old, new, |_| random.chance(1, 2)),
-        }
+/// What is in page number `index` of a write of this fate afterwards.
+fn survivor(fate: &Fate, index: usize, old: &Page, new: &Page, random: &mut SeededRandom) -> Page {
+    match fate {
+        Fate::Kept => new.clone(),
+        Fate::Lost => old.clone(),
+        Fate::TornTo(_) | Fate::Scattered => mixed(old, new, |sector| {
+            fate.takes(index * SECTORS_PER_PAGE + sector, random)
+        }),
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::power_cut::SECTOR_BYTES;
+
 /// The unit in which simulated disks keep bytes; every write is a whole number of them.
 pub(super) const PAGE_BYTES: usize = 4096;
-
-/// What no write ever tears: the unit that real media write atomically.
-pub(super) const SECTOR_BYTES: usize = 512;
 
 pub(super) const SECTORS_PER_PAGE: usize = PAGE_BYTES / SECTOR_BYTES;
 
