@@ -18,7 +18,8 @@ pub fn errno_of(error: &FsError) -> Errno {
         FsError::Invalid(_) => Errno::INVAL,
         FsError::NotPermitted(_) => Errno::PERM,
         FsError::NoAttribute => Errno::NODATA,
-        FsError::TooLarge => Errno::RANGE,
+        // Of a file; for an attribute's value the bridge says E2BIG.
+        FsError::TooLarge => Errno::FBIG,
         FsError::Unsupported => Errno::OPNOTSUPP,
         FsError::Group(error) => match error.kind {
             GroupErrorKind::NoSpace | GroupErrorKind::NotEnough => Errno::NOSPC,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
+use spindle_fs::FsError;
 
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now};
 use crate::abi::{
@@ -71,15 +72,18 @@ impl Bridge {
         refuse_system(name)?;
         let size_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let value = rest.get(..size_bytes).ok_or(Errno::PROTO)?;
-        self.file_system.set_extended_attribute(
+        let set = self.file_system.set_extended_attribute(
             node(header),
             name,
             value,
             request.flags & XATTR_CREATE != 0,
             request.flags & XATTR_REPLACE != 0,
             now(),
-        )?;
-        Ok(Answer::Done)
+        );
+        match set {
+            Err(FsError::TooLarge) => Err(Errno::TOOBIG.into()),
+            other => Ok(other.map(|()| Answer::Done)?),
+        }
     }
 
     pub(super) fn remove_extended_attribute<T: Transport>(
