@@ -17,6 +17,7 @@ mod acknowledgement;
 mod check;
 mod load;
 mod recording;
+mod replay;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -30,7 +31,9 @@ use spindle_rig::postgres::Installation;
 use spindle_rig::progress::Step;
 use spindle_rig::scene::Scene;
 
+use self::check::Cut;
 use self::recording::Recording;
+use self::replay::Rebuilder;
 
 /// So many cuts share a recording; then another is made, by other chances of the scheduler.
 const CUTS_PER_RECORDING: u64 = 100;
@@ -115,6 +118,13 @@ fn recover_all(
     numbers: &[u64],
 ) -> Result<Vec<Failure>> {
     let step = Step::begin("power cuts", numbers.len() as u64);
+    let rebuilder = Rebuilder::new(recording, &scene.join("rebuilding"))?;
+    // In the order of their moments, so that each record of the recording is applied once.
+    let mut cuts: Vec<Cut> = numbers
+        .iter()
+        .map(|&number| Cut::draw(recording, arguments.seed, number))
+        .collect();
+    cuts.sort_by_key(|cut| cut.at_ns);
     let next = AtomicU64::new(0);
     let finished = AtomicU64::new(0);
     let failures = Mutex::new(Vec::new());
@@ -124,15 +134,16 @@ fn recover_all(
             scope.spawn(|| {
                 while interrupt::check().is_ok() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&number) = usize::try_from(index).ok().and_then(|at| numbers.get(at))
-                    else {
+                    let Some(&cut) = usize::try_from(index).ok().and_then(|at| cuts.get(at)) else {
                         return;
                     };
-                    let place = scene.join(&format!("cut-{number}"));
-                    let result =
-                        check::one_cut(recording, installation, &place, arguments.seed, number);
+                    let place = scene.join(&format!("cut-{}", cut.number));
+                    let result = check::one_cut(recording, &rebuilder, installation, &place, cut);
                     if let Err(error) = result {
-                        let failure = Failure { number, error };
+                        let failure = Failure {
+                            number: cut.number,
+                            error,
+                        };
                         failures
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)

@@ -10,43 +10,58 @@ use spindle_rig::postgres::{Cluster, Installation, Server};
 use spindle_rig::spindle::Spindle;
 use spindle_rig::wire::{Connection, Row};
 
+use super::Chance;
 use super::acknowledgement::Expected;
 use super::load::ROUND_ROW_COUNT;
 use super::recording::{DISKS, GROUP, Recording, SETTINGS};
-use super::{Chance, copy_sparse};
+use super::replay::Rebuilder;
+
+/// A cut: when, by which chances, and which disk is lost with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    /// Which of the run's cuts.
+    pub number: u64,
+    /// When, by the recorder's clock.
+    pub at_ns: u64,
+    /// What decides about the writes that no flush covered.
+    seed: u64,
+    lost_disk: Option<&'static str>,
+}
+
+impl Cut {
+    /// The cut of this number; every second one also loses a disk.
+    pub fn draw(recording: &Recording, seed: u64, number: u64) -> Self {
+        let mut chance = Chance::new(seed, number);
+        let at_ns = recording.moment(&mut chance);
+        let lost = usize::try_from(chance.below(DISKS.len() as u64)).unwrap_or(0);
+        Self {
+            number,
+            at_ns,
+            seed: chance.next(),
+            lost_disk: (number % 2 == 1).then_some(DISKS[lost]),
+        }
+    }
+}
 
 /// Cuts, recovers and checks; `place` is removed when everything held.
 pub fn one_cut(
     recording: &Recording,
+    rebuilder: &Rebuilder,
     installation: &Installation,
     place: &Path,
-    seed: u64,
-    number: u64,
+    cut: Cut,
 ) -> Result<()> {
-    let mut chance = Chance::new(seed, number);
-    let cut_ns = recording.moment(&mut chance);
     let disks = place.join("disks");
     fs::create_dir_all(&disks)?;
-    rebuild(recording, &disks, cut_ns, chance.next())?;
-    if number % 2 == 1 {
-        let lost = DISKS[usize::try_from(chance.below(DISKS.len() as u64))?];
-        fs::remove_file(disks.join(lost))?;
-    }
-    recover(recording, installation, place, &disks, cut_ns)
-        .with_context(|| format!("cut at {cut_ns} ns, disks kept in {}", disks.display()))?;
+    let rebuilt = rebuilder.rebuild(cut.at_ns, cut.seed, cut.lost_disk, &disks)?;
+    recover(recording, installation, place, &disks, cut.at_ns).with_context(|| {
+        format!(
+            "{cut:?}, {rebuilt}, what is left of it: {}",
+            place.display()
+        )
+    })?;
     fs::remove_dir_all(place)?;
     Ok(())
-}
-
-/// The disks as a power cut at `cut_ns` could have left them.
-fn rebuild(recording: &Recording, disks: &Path, cut_ns: u64, seed: u64) -> Result<()> {
-    for disk in DISKS {
-        copy_sparse(
-            &recording.directory().join("base").join(disk),
-            &disks.join(disk),
-        )?;
-    }
-    bail!("the disks cannot be cut at {cut_ns} by {seed}: this build has no replayer")
 }
 
 fn recover(

@@ -127,6 +127,16 @@ impl Recording {
         &self.directory
     }
 
+    /// The recorder's file.
+    pub fn requests(&self) -> PathBuf {
+        self.directory.join("requests")
+    }
+
+    /// A disk's image when the recording began.
+    pub fn base(&self, disk: &str) -> PathBuf {
+        self.directory.join("base").join(disk)
+    }
+
     /// The moment of a cut: anywhere, or within a breath after something was acknowledged, where
     /// an answer that was given too early shows.
     pub fn moment(&self, chance: &mut Chance) -> u64 {
