@@ -114,7 +114,7 @@ pub fn list_templates(settings: &Settings, name: &GroupName) -> ControlResult<Ve
     if let Some(client) = sockets::find(settings, name.as_str())? {
         return client.get("/templates");
     }
-    Opened::open(settings, name, &Access::Look { force: false })?.templates()
+    Ok(Opened::open(settings, name, &Access::Look { force: false })?.templates())
 }
 
 /// The process that serves the group.
@@ -190,7 +190,7 @@ pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<Vec
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(name.as_str())?;
     label_writing::refuse_if_open_elsewhere(&found)?;
-    let mut engine = Engine::new(settings);
+    let engine = Engine::new(settings);
     let mut slots = Vec::new();
     for probe in &found.disks {
         slots.push((engine.attach_to_own(&probe.path)?, *probe));

@@ -221,11 +221,9 @@ impl Daemon {
         activity::sample(&self.clock, &self.opened)
     }
 
-    /// The group's templates.
-    ///
-    /// # Errors
-    /// Where the catalog cannot be read.
-    pub fn templates(&self) -> ControlResult<Vec<TemplateReport>> {
+    /// The group's templates, in the order in which they are tried.
+    #[must_use]
+    pub fn templates(&self) -> Vec<TemplateReport> {
         self.opened.templates()
     }
 

@@ -1,9 +1,15 @@
 //! The disks of this process: the engine that moves the bytes, and what is wrapped around it.
+//!
+//! From the bottom up: io_uring or plain system calls; the recorder where one was asked for;
+//! the switch that pulls a cable for a test; and, for who only looks, the memory that takes
+//! writes. A disk that was opened stays open and locked until the process ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use spindle_device::{DiskSlot, Disks, SimulatedDisks};
+use spindle_device::{
+    DEADLINE_DEFAULT, DiskSlot, Disks, FileDisk, OpenDisk, OpenError, OpenErrorKind, PlainDisks,
+};
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::read_only_disks::ReadOnlyDisks;
@@ -13,52 +19,109 @@ use crate::view::Counters;
 /// Disks that are open, and the engine below them.
 #[derive(Debug)]
 pub struct Engine {
+    below: Arc<spindle_device::Engine>,
     disks: Arc<dyn Disks>,
 }
 
 impl Engine {
-    /// No disk yet.
-    pub fn new(_settings: &Settings) -> Self {
+    /// No disk yet. Without io_uring the plain engine serves, with a warning.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        let below = if settings.plain_engine {
+            tracing::warn!(
+                "plain system calls are used, as SPINDLE_ENGINE says: slower than io_uring"
+            );
+            spindle_device::Engine::Plain(PlainDisks::new())
+        } else {
+            let (engine, why_plain) = spindle_device::open_engine(DEADLINE_DEFAULT);
+            if let Some(reason) = why_plain {
+                tracing::warn!(
+                    "io_uring cannot be used ({reason}): plain system calls are, which is slower"
+                );
+            }
+            engine
+        };
+        let below = Arc::new(below);
         Self {
-            disks: Arc::new(SimulatedDisks::new(0, &[])),
+            disks: below.clone(),
+            below,
         }
     }
-    /// Opens a disk exclusively.
-    pub fn attach_to_own(&mut self, path: &Path) -> ControlResult<DiskSlot> {
-        Err(unavailable(path))
+
+    /// Opens a disk to read and write it; nobody else can.
+    ///
+    /// # Errors
+    /// Where it is not there, not to be opened, or in use.
+    pub fn attach_to_own(&self, path: &Path) -> ControlResult<DiskSlot> {
+        Ok(self.below.attach(OpenDisk::open(path)?))
     }
-    /// Opens a disk for reading.
-    pub fn attach_to_look(&mut self, path: &Path) -> ControlResult<DiskSlot> {
-        Err(unavailable(path))
+
+    /// Opens a disk only to look at it.
+    ///
+    /// # Errors
+    /// Where it is not there or not to be opened.
+    pub fn attach_to_look(&self, path: &Path) -> ControlResult<DiskSlot> {
+        Ok(self.below.attach(OpenDisk::open_read_only(path)?))
     }
-    /// Records every write.
+
+    /// Makes a plain file and opens it as a disk.
+    ///
+    /// # Errors
+    /// Where there is one already, or no room for it.
+    pub fn make(&self, disk: &FileDisk) -> ControlResult<DiskSlot> {
+        Ok(self.below.attach(disk.create()?))
+    }
+
+    /// Every write and flush from now on goes into `file` too, in order.
+    ///
+    /// # Errors
+    /// Where the file cannot be made.
     pub fn record(&mut self, file: &Path, _slots: &[(DiskSlot, PathBuf)]) -> ControlResult<()> {
-        Err(unavailable(file))
+        Err(ControlError::invalid(format!("{}", file.display())))
     }
+
     /// Keeps writes in memory from now on.
     pub fn withhold_writes(&mut self) {
         self.disks = Arc::new(ReadOnlyDisks::new(self.disks.clone()));
     }
+
     /// The disks as a group uses them.
+    #[must_use]
     pub fn disks(&self) -> Arc<dyn Disks> {
         self.disks.clone()
     }
+
     /// Pulls a disk's cable, or plugs it in.
     pub fn set_pulled(&self, _slot: DiskSlot, _pulled: bool) {}
-    /// What a disk has done.
-    pub fn counters(&self, _slot: DiskSlot) -> Counters {
-        Counters::default()
+
+    /// What a disk has done since it was opened.
+    #[must_use]
+    pub fn counters(&self, slot: DiskSlot) -> Counters {
+        let counters = self.below.counters(slot);
+        Counters {
+            reads_count: counters.reads,
+            writes_count: counters.writes,
+            read_bytes: counters.read_bytes,
+            written_bytes: counters.write_bytes,
+            read_time_us: counters.read_latency.sum_ns / 1000,
+            write_time_us: counters.write_latency.sum_ns / 1000,
+        }
     }
 }
 
-/// Makes a plain file to be used as a disk.
-pub fn make_file_disk(path: &Path, _size_bytes: u64) -> ControlResult<()> {
-    Err(unavailable(path))
-}
-
-fn unavailable(path: &Path) -> ControlError {
-    ControlError::new(
-        ControlErrorKind::Io,
-        format!("{}: this build opens no disks yet", path.display()),
-    )
+impl From<OpenError> for ControlError {
+    fn from(error: OpenError) -> Self {
+        let kind = match error.kind {
+            OpenErrorKind::NotFound => ControlErrorKind::NotFound,
+            OpenErrorKind::InUse { .. } => ControlErrorKind::Busy,
+            OpenErrorKind::Exists => ControlErrorKind::Exists,
+            OpenErrorKind::NoSpace => ControlErrorKind::NoSpace,
+            OpenErrorKind::TooSmall { .. } => ControlErrorKind::NotEnough,
+            OpenErrorKind::NoDisk { .. } | OpenErrorKind::SectorSize { .. } => {
+                ControlErrorKind::Invalid
+            }
+            OpenErrorKind::NotPermitted | OpenErrorKind::Refused => ControlErrorKind::Io,
+        };
+        Self::new(kind, error.to_string())
+    }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy};
+use spindle_device::{DiskSlot, FileDisk, Request, Work};
 use spindle_fs::{FileSystem, Owner};
 use spindle_group::{Group, NewDisk, NewGroup};
 
@@ -23,50 +24,6 @@ use crate::view::{DiskStatus, GroupReport, GroupState};
 
 /// The longest name of a disk, in bytes.
 const NAME_LENGTH_MAX: usize = 30;
-
-/// A file to be made and used as a disk: `PATH:SIZE`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileDisk {
-    /// Where.
-    pub path: PathBuf,
-    /// How large.
-    pub size_bytes: u64,
-}
-
-impl FromStr for FileDisk {
-    type Err = ControlError;
-    fn from_str(text: &str) -> ControlResult<Self> {
-        let wrong = || {
-            ControlError::invalid(format!(
-                "{text:?} is no file disk: write PATH:SIZE, such as a.disk:10G"
-            ))
-        };
-        let (path, size) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let size_bytes = parse_size(size).ok_or_else(wrong)?;
-        if path.is_empty() || size_bytes == 0 {
-            return Err(wrong());
-        }
-        Ok(Self {
-            path: PathBuf::from(path),
-            size_bytes,
-        })
-    }
-}
-
-/// A number of bytes with K, M, G or T behind it, or none.
-#[must_use]
-pub fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" | "k" | "KiB" => 10,
-        "M" | "m" | "MiB" => 20,
-        "G" | "g" | "GiB" => 30,
-        "T" | "t" | "TiB" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
 
 /// A disk of the group to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,24 +108,31 @@ pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<
     check_disks(wanted)?;
     let discovery = Discovery::look(settings)?;
     check_name(settings, wanted, &discovery)?;
-    let mut made = MadeFiles::default();
+    // Looked at before any is opened or made, so that a refusal leaves nothing behind.
+    let mut probes = Vec::new();
     for disk in &wanted.disks {
-        match disk.make_bytes {
-            Some(size_bytes) => made.make(&disk.path, size_bytes)?,
-            None => refuse_what_stands_there(&Probe::look(&disk.path), wanted.force)?,
+        let probe = disk.make_bytes.is_none().then(|| Probe::look(&disk.path));
+        if let Some(probe) = &probe {
+            refuse_what_stands_there(probe, wanted.force)?;
         }
+        probes.push(probe);
     }
-    let mut engine = Engine::new(settings);
+    let mut made = MadeFiles::default();
+    let engine = Engine::new(settings);
     let mut new_disks = Vec::new();
-    for (index, disk) in wanted.disks.iter().enumerate() {
+    for (index, (disk, probe)) in wanted.disks.iter().zip(&probes).enumerate() {
+        let slot = made.open(&engine, disk)?;
         let name = disk_name(&wanted.name, index)?;
         let own = || FailureGroupName::new(name.as_str()).map_err(ControlError::from);
         new_disks.push(NewDisk {
-            slot: engine.attach_to_own(&disk.path)?,
+            slot,
             failure_group: disk.failure_group.clone().map_or_else(own, Ok)?,
             name,
             uuid: new_uuid()?,
         });
+        if let Some(probe) = probe {
+            wipe_marks(&engine, slot, probe)?;
+        }
     }
     let slots: Vec<_> = new_disks.iter().map(|disk| disk.slot).collect();
     let opener = opener(settings, false)?;
@@ -253,9 +217,10 @@ fn check_name(
         let real = std::fs::canonicalize(&probe.path).unwrap_or_else(|_| probe.path.clone());
         !(wanted.force && replaced.contains(&real))
     };
-    let taken = discovery.groups().into_iter().find(|group| {
-        group.name.eq_ignore_ascii_case(name) && group.disks.iter().any(|d| stays(d))
-    });
+    let taken = discovery
+        .groups()
+        .into_iter()
+        .find(|group| group.name.eq_ignore_ascii_case(name) && group.disks.iter().any(&stays));
     if let Some(group) = taken {
         return Err(ControlError::new(
             ControlErrorKind::Exists,
@@ -318,6 +283,29 @@ fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
     ))
 }
 
+/// Zeroes the blocks that bear foreign marks, so that nobody takes the disk for theirs again:
+/// some lie where a group writes nothing for a long time.
+fn wipe_marks(engine: &Engine, slot: DiskSlot, probe: &Probe) -> ControlResult<()> {
+    let zeros = [0; 4096];
+    let last = engine.disks().size_bytes(slot) - 4096;
+    let blocks: BTreeSet<u64> = probe
+        .foreign
+        .iter()
+        .map(|mark| (mark.offset_bytes / 4096 * 4096).min(last))
+        .collect();
+    let mut batch: Vec<Request<'_>> = blocks
+        .into_iter()
+        .map(|offset_bytes| Request::new(slot, offset_bytes, Work::WriteDurable(&zeros)))
+        .collect();
+    engine.disks().run(&mut batch);
+    for request in batch {
+        request
+            .result
+            .map_err(|error| ControlError::new(ControlErrorKind::Io, error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// As ASM names them: the group's name and a number.
 fn disk_name(group: &GroupName, index: usize) -> ControlResult<DiskName> {
     let digits = format!("_{index:04}");
@@ -355,10 +343,17 @@ fn outside_search_path(settings: &Settings, wanted: &WantedGroup) -> ControlResu
 struct MadeFiles(Vec<PathBuf>);
 
 impl MadeFiles {
-    fn make(&mut self, path: &Path, size_bytes: u64) -> ControlResult<()> {
-        crate::engine::make_file_disk(path, size_bytes)?;
-        self.0.push(path.to_owned());
-        Ok(())
+    fn open(&mut self, engine: &Engine, disk: &WantedDisk) -> ControlResult<DiskSlot> {
+        let Some(size_bytes) = disk.make_bytes else {
+            return engine.attach_to_own(&disk.path);
+        };
+        let file_disk = FileDisk {
+            path: disk.path.clone(),
+            size_bytes,
+        };
+        let slot = engine.make(&file_disk)?;
+        self.0.push(file_disk.path);
+        Ok(slot)
     }
 
     fn keep(&mut self) {
@@ -376,30 +371,10 @@ impl Drop for MadeFiles {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileDisk, WantedDisk, disk_name, parse_size};
+    use super::{WantedDisk, disk_name};
     use spindle_base::GroupName;
     use std::ffi::OsStr;
     use std::path::PathBuf;
-
-    #[test]
-    fn sizes_are_numbers_with_a_unit_or_none() {
-        assert_eq!(parse_size("4096"), Some(4096));
-        assert_eq!(parse_size("10G"), Some(10 << 30));
-        assert_eq!(parse_size("64MiB"), Some(64 << 20));
-        for wrong in ["", "G", "1.5G", "10X", "-1", "99999999999T"] {
-            assert_eq!(parse_size(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_file_disk_is_a_path_and_a_size_after_the_last_colon() {
-        let disk: FileDisk = "/srv/a:b.disk:1M".parse().unwrap();
-        assert_eq!(disk.path, PathBuf::from("/srv/a:b.disk"));
-        assert_eq!(disk.size_bytes, 1 << 20);
-        for wrong in ["a.disk", "a.disk:", ":1M", "a.disk:0", "a.disk:big"] {
-            assert!(wrong.parse::<FileDisk>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_failure_group_has_disks_that_are_there_and_disks_to_be_made() {

@@ -166,11 +166,9 @@ impl Opened {
         Ok(self.group().check()?)
     }
 
-    /// The group's templates.
-    ///
-    /// # Errors
-    /// Where the catalog cannot be read.
-    pub fn templates(&self) -> ControlResult<Vec<TemplateReport>> {
+    /// The group's templates, in the order in which they are tried.
+    #[must_use]
+    pub fn templates(&self) -> Vec<TemplateReport> {
         crate::template::list(&self.file_system)
     }
 
@@ -198,8 +196,7 @@ impl Opened {
         if !self.writable {
             return Ok(());
         }
-        self.file_system.sync()?;
-        Ok(self.group().close()?)
+        Ok(self.file_system.close()?)
     }
 }
 

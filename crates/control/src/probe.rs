@@ -10,6 +10,7 @@ use spindle_format::{
     STATE_SLOT_BYTES,
 };
 
+use crate::signature::{self, Signature};
 use crate::view::{DiskStatus, FoundDisk};
 
 /// A disk that was looked at.
@@ -25,8 +26,8 @@ pub struct Probe {
     pub states: Vec<Result<GroupState, FormatError>>,
     /// Who has or had the group open.
     pub opener: Option<Result<OpenerRecord, FormatError>>,
-    /// Foreign signatures, in words.
-    pub foreign: Vec<String>,
+    /// Marks of somebody else's format.
+    pub foreign: Vec<Signature>,
     /// Why it cannot be read.
     pub failure: Option<String>,
     /// Whether a process or the kernel holds it.
@@ -86,7 +87,7 @@ impl Probe {
         }
         let bytes = read_at(&file, OPENER_PLACE, OPENER_BYTES)?;
         self.opener = Some(OpenerRecord::parse(&bytes, OPENER_PLACE));
-        self.foreign = crate::signature::find(size_bytes, &mut |offset_bytes, length_bytes| {
+        self.foreign = signature::find(size_bytes, &mut |offset_bytes, length_bytes| {
             read_at(&file, offset_bytes, length_bytes)
         })?;
         Ok(())
@@ -163,7 +164,10 @@ impl Probe {
                 label.size_bytes,
                 self.size_bytes.unwrap_or(0)
             ),
-            (_, DiskStatus::Foreign) => self.foreign.join(", "),
+            (_, DiskStatus::Foreign) => {
+                let names: Vec<&str> = self.foreign.iter().map(|mark| mark.name.as_str()).collect();
+                names.join(", ")
+            }
             (Some(_), DiskStatus::Member) if self.labels.iter().any(Result::is_err) => {
                 "one of its two labels is damaged; opening the group repairs it".to_owned()
             }

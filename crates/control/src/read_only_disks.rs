@@ -14,11 +14,14 @@ use spindle_device::{DiskSlot, Disks, Request, Work};
 
 const BLOCK_BYTES: usize = 4096;
 
+/// Blocks by disk and offset.
+type Blocks = BTreeMap<(DiskSlot, u64), Box<[u8]>>;
+
 /// Wraps disks so that no write reaches them.
 #[derive(Debug)]
 pub struct ReadOnlyDisks {
     inner: Arc<dyn Disks>,
-    written: Mutex<BTreeMap<(DiskSlot, u64), Box<[u8]>>>,
+    written: Mutex<Blocks>,
 }
 
 impl ReadOnlyDisks {
@@ -117,5 +120,62 @@ impl Disks for ReadOnlyDisks {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.inner.in_flight_count(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReadOnlyDisks;
+    use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
+    use std::sync::Arc;
+
+    const SLOT: DiskSlot = DiskSlot(0);
+
+    fn write(disks: &dyn Disks, offset_bytes: u64, data: &[u8]) {
+        let mut batch = [Request::new(SLOT, offset_bytes, Work::Write(data))];
+        disks.run(&mut batch);
+        batch[0].result.clone().unwrap();
+    }
+
+    fn read(disks: &dyn Disks, offset_bytes: u64, length_bytes: usize) -> Vec<u8> {
+        let mut out = vec![0; length_bytes];
+        let mut batch = [Request::new(SLOT, offset_bytes, Work::Read(&mut out))];
+        disks.run(&mut batch);
+        batch[0].result.clone().unwrap();
+        out
+    }
+
+    #[test]
+    fn writes_are_read_back_and_never_reach_the_disk() {
+        let below: Arc<dyn Disks> = Arc::new(SimulatedDisks::new(1, &[1 << 20]));
+        write(&*below, 4096, &[1; 12288]);
+        let disks = ReadOnlyDisks::new(below.clone());
+        write(&disks, 8192, &[2; 4096]);
+        write(&disks, 0, &[3; 4096]);
+        let mut wanted = vec![3; 4096];
+        wanted.extend([1; 4096]);
+        wanted.extend([2; 4096]);
+        wanted.extend([1; 4096]);
+        assert_eq!(read(&disks, 0, 16384), wanted);
+        assert_eq!(disks.withheld_bytes(), 8192);
+        assert_eq!(read(&*below, 0, 4096), vec![0; 4096]);
+        assert_eq!(read(&*below, 8192, 4096), vec![1; 4096]);
+    }
+
+    #[test]
+    fn a_read_and_a_write_of_one_batch_each_get_their_answer() {
+        let below: Arc<dyn Disks> = Arc::new(SimulatedDisks::new(1, &[1 << 20]));
+        let disks = ReadOnlyDisks::new(below);
+        let mut out = vec![9; 4096];
+        let data = [7; 4096];
+        let mut batch = [
+            Request::new(SLOT, 0, Work::Read(&mut out)),
+            Request::new(SLOT, 4096, Work::WriteDurable(&data)),
+            Request::new(SLOT, 0, Work::Flush),
+        ];
+        disks.run(&mut batch);
+        assert!(batch.iter().all(|request| request.result.is_ok()));
+        assert_eq!(out, vec![0; 4096]);
+        assert_eq!(read(&disks, 4096, 4096), data);
     }
 }

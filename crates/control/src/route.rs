@@ -310,7 +310,7 @@ pub static ROUTES: &[Route] = &[
         "The group's templates.",
         &[],
         "[TemplateReport]",
-        Handler::Json(|daemon, _| json(daemon.templates()?)),
+        Handler::Json(|daemon, _| json(daemon.templates())),
     ),
     route(
         Method::POST,

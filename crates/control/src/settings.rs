@@ -160,7 +160,7 @@ fn expand(pattern: &str) -> ControlResult<Vec<PathBuf>> {
         .filter_map(Result::ok)
         .filter(|path| !path.is_dir())
         .collect();
-    found.sort_by(|left, right| natural_order(left).cmp(&natural_order(right)));
+    found.sort_by_key(|path| natural_order(path));
     Ok(found)
 }
 
@@ -186,7 +186,7 @@ fn block_devices(class: &Path) -> Vec<PathBuf> {
         .map(|entry| Path::new("/dev").join(entry.file_name()))
         .filter(|path| path.exists())
         .collect();
-    devices.sort_by(|left, right| natural_order(left).cmp(&natural_order(right)));
+    devices.sort_by_key(|path| natural_order(path));
     devices
 }
 
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn disk_ten_comes_after_disk_two() {
         let mut paths = [Path::new("/d/disk10"), Path::new("/d/disk2")];
-        paths.sort_by(|left, right| natural_order(left).cmp(&natural_order(right)));
+        paths.sort_by_key(|path| natural_order(path));
         assert_eq!(paths[0], Path::new("/d/disk2"));
     }
 

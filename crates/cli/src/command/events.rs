@@ -22,8 +22,11 @@ pub fn run(settings: &Settings, group: Option<&str>, follow: bool, output: Outpu
         return Ok(0);
     }
     events.iter().try_for_each(|event| print(event, output))?;
+    if !follow {
+        return Ok(0);
+    }
     let mut shown = events.len();
-    while follow {
+    loop {
         std::io::stdout().flush()?;
         std::thread::sleep(FOLLOW_INTERVAL);
         let events = read()?;
@@ -34,7 +37,6 @@ pub fn run(settings: &Settings, group: Option<&str>, follow: bool, output: Outpu
             .try_for_each(|event| print(event, output))?;
         shown = events.len();
     }
-    Ok(0)
 }
 
 fn print(event: &EventReport, output: Output) -> Result<()> {

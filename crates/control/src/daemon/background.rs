@@ -44,12 +44,12 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let mut told = String::new();
     while !*stopped.borrow() {
         let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut outcome = daemon.opened.group().step(now_ms);
+        let mut outcome = daemon.opened.file_system().step(now_ms).map_err(ControlError::from);
         if Instant::now() >= heartbeat_at {
             heartbeat_at = Instant::now() + HEARTBEAT_INTERVAL;
             let now_s = u64::try_from(now().seconds).unwrap_or(0);
             if let Err(error) = daemon.opened.group().heartbeat(now_s) {
-                outcome = Err(error);
+                outcome = Err(error.into());
             }
             if daemon.mounts.reap() && !daemon.stay && daemon.mounts.is_empty() {
                 daemon.events.note("the mount was removed from outside");
