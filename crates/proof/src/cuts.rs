@@ -176,33 +176,6 @@ fn report(failures: &[Failure], arguments: &Arguments, recording: &Recording) {
     }
 }
 
-/// A sequence of chances from a seed: SplitMix64 (Steele, Lea and Flood 2014).
-#[derive(Debug, Clone)]
-pub struct Chance(u64);
-
-impl Chance {
-    /// The sequence of a seed and a number within it.
-    pub fn new(seed: u64, number: u64) -> Self {
-        let mut chance = Self(seed);
-        chance.0 ^= chance.next().wrapping_add(number);
-        chance
-    }
-
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`, which is above zero.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
-
 /// Copies a file and keeps its holes: the disks here are mostly empty.
 fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
     use std::fs::File;

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use spindle_device::SeededRandom;
 use spindle_rig::postgres::{Cluster, Installation, Server};
 use spindle_rig::spindle::Spindle;
 use spindle_rig::wire::{Connection, Row};
 
-use super::Chance;
 use super::acknowledgement::Expected;
 use super::load::ROUND_ROW_COUNT;
 use super::recording::{DISKS, GROUP, Recording, SETTINGS};
@@ -31,14 +31,15 @@ pub struct Cut {
 impl Cut {
     /// The cut of this number; every second one also loses a disk.
     pub fn draw(recording: &Recording, seed: u64, number: u64) -> Self {
-        let mut chance = Chance::new(seed, number);
-        let at_ns = recording.moment(&mut chance);
-        let lost = usize::try_from(chance.below(DISKS.len() as u64)).unwrap_or(0);
+        // Neighbouring numbers have nothing in common: each seeds a course of its own.
+        let mut random = SeededRandom::new(SeededRandom::new(seed).next_u64() ^ number);
+        let at_ns = recording.moment(&mut random);
+        let lost = DISKS[random.index(DISKS.len())];
         Self {
             number,
             at_ns,
-            seed: chance.next(),
-            lost_disk: (number % 2 == 1).then_some(DISKS[lost]),
+            seed: random.next_u64(),
+            lost_disk: (number % 2 == 1).then_some(lost),
         }
     }
 }

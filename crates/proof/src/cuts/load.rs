@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use spindle_device::SeededRandom;
 use spindle_rig::interrupt;
 use spindle_rig::postgres::Server;
 
-use super::Chance;
 use super::acknowledgement::{Entry, Event, now_ns};
 
 /// Clients that commit rows.
@@ -70,14 +70,14 @@ fn told(event: Event) -> Entry {
 
 fn commit_rows(server: &Server, client: u32, stop: &AtomicBool) -> Result<Vec<Entry>> {
     let mut connection = server.connect("postgres")?;
-    let mut chance = Chance::new(u64::from(client), 0);
+    let mut random = SeededRandom::new(u64::from(client));
     let mut log = Vec::new();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         number += 1;
-        let delta = chance.below(2001).cast_signed() - 1000;
-        let account = chance.below(ACCOUNT_COUNT) + 1;
-        let filler = chance.below(700);
+        let delta = random.below(2001).cast_signed() - 1000;
+        let account = random.below(ACCOUNT_COUNT) + 1;
+        let filler = random.below(700);
         // Several statements in one message are one transaction.
         connection.query(&format!(
             "UPDATE account SET balance = balance + {delta} WHERE id = {account};

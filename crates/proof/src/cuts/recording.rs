@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use spindle_device::SeededRandom;
 use spindle_rig::figures::{size, thousands};
 use spindle_rig::postgres::{Cluster, Installation};
 use spindle_rig::progress::Step;
@@ -20,7 +21,7 @@ use spindle_rig::scene::Scene;
 use spindle_rig::spindle::Spindle;
 
 use super::acknowledgement::{Entry, from_text, now_ns, to_text};
-use super::{Chance, copy_sparse, load};
+use super::{copy_sparse, load};
 
 /// The group's name.
 pub const GROUP: &str = "cuts";
@@ -139,13 +140,11 @@ impl Recording {
 
     /// The moment of a cut: anywhere, or within a breath after something was acknowledged, where
     /// an answer that was given too early shows.
-    pub fn moment(&self, chance: &mut Chance) -> u64 {
-        if !self.told.is_empty() && chance.below(2) == 0 {
-            let index = chance.below(self.told.len() as u64);
-            let entry = usize::try_from(index).map_or(self.told[0], |at| self.told[at]);
-            entry.at_ns + chance.below(20_000)
+    pub fn moment(&self, random: &mut SeededRandom) -> u64 {
+        if !self.told.is_empty() && random.chance(1, 2) {
+            self.told[random.index(self.told.len())].at_ns + random.below(20_000)
         } else {
-            self.first_ns + chance.below(self.last_ns - self.first_ns)
+            self.first_ns + random.below(self.last_ns - self.first_ns)
         }
     }
 }
