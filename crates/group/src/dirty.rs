@@ -9,6 +9,9 @@
 //!   that makes the deletion durable flushes every disk first, so the copies agree by then; a
 //!   crash before it leaves the row, and with it only a comparison too many.
 //!
+//! - Regions written lately are remembered even where nothing initialised was overwritten and no
+//!   row is needed: when a disk goes offline, what it had not flushed yet is stale as well.
+//!
 //! Rows are recorded by the sequence of their edit: a row is durable once the catalog has
 //! committed that sequence. Committing is the caller's business.
 
@@ -21,18 +24,17 @@ use spindle_format::DirtyRecord;
 
 /// The bytes of a file that share one mark.
 pub const REGION_BYTES: u64 = 64 << 20;
+/// The same in blocks.
+pub const REGION_BLOCKS: u64 = REGION_BYTES / spindle_base::BLOCK_SIZE_BYTES;
 
 /// Rounds without a write after which a region counts as quiet.
 const QUIET_ROUNDS: u8 = 2;
 
-/// The regions that a range of a file touches.
-pub fn regions(offset_bytes: u64, length_bytes: u64) -> std::ops::RangeInclusive<u32> {
-    let last = offset_bytes + length_bytes.max(1) - 1;
-    region_of(offset_bytes)..=region_of(last)
-}
-
-fn region_of(offset_bytes: u64) -> u32 {
-    u32::try_from(offset_bytes / REGION_BYTES).expect("the largest file has fewer regions")
+/// The regions that `[first, end)` touches, in blocks of the file.
+pub fn regions(first: u64, end: u64) -> std::ops::RangeInclusive<u32> {
+    // A file ends where extent numbers do, far below the last region number.
+    let region = |block: u64| u32::try_from(block / REGION_BLOCKS).unwrap_or(u32::MAX);
+    region(first)..=region(end.max(first + 1) - 1)
 }
 
 fn key(file: FileId, region: u32) -> Vec<u8> {
@@ -43,14 +45,46 @@ fn key(file: FileId, region: u32) -> Vec<u8> {
 
 #[derive(Debug, Default)]
 struct Region {
-    /// The edit that last put the row.
-    recorded: Sequence,
+    /// The edit that last put the row; `None` where there is none.
+    recorded: Option<Sequence>,
     /// Disks the row names, ascending.
     stale_disks: Vec<DiskNumber>,
     writers_count: u32,
     quiet_rounds: u8,
-    /// Found at opening and not compared yet.
+    /// Found at opening and not compared yet, or a write failed on every copy: only the
+    /// comparison of the next opening makes them equal.
     doubtful: bool,
+}
+
+impl Region {
+    /// Gives the row to `apply` unless it is there and names all of `disks`; the edit that put it.
+    fn record(
+        &mut self,
+        (file, number): (FileId, u32),
+        disks: &[DiskNumber],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) -> Sequence {
+        let mut changed = false;
+        for disk in disks {
+            if let Err(place) = self.stale_disks.binary_search(disk) {
+                self.stale_disks.insert(place, *disk);
+                changed = true;
+            }
+        }
+        if let Some(sequence) = self.recorded
+            && !changed
+        {
+            return sequence;
+        }
+        let record = DirtyRecord {
+            stale_disks: self.stale_disks.clone(),
+        };
+        let mut edit = Edit::default();
+        edit.put(Table::DirtyRegion, key(file, number), record.encode());
+        let sequence = apply(edit);
+        self.recorded = Some(sequence);
+        sequence
+    }
 }
 
 /// A region that recovery must look at.
@@ -75,6 +109,7 @@ impl DirtyRegions {
     pub fn load(&self, file: FileId, region: u32, record: DirtyRecord) {
         let state = Region {
             stale_disks: record.stale_disks,
+            recorded: Some(Sequence(0)),
             doubtful: true,
             ..Region::default()
         };
@@ -108,8 +143,8 @@ impl DirtyRegions {
     }
 
     /// Announces a write to regions of a file, of which the offline `missed` disks hold copies
-    /// that it will not reach. Returns the sequence that must be durable before the data goes to
-    /// any disk (or, for a disk that failed during the write, before the write is answered).
+    /// that it will not reach. `overwrites` says whether it overwrites initialised blocks.
+    /// Returns the sequence that must be durable before the data goes to any disk.
     ///
     /// Rows that are not there yet, or do not name all of `missed`, are given to `apply`.
     /// Each call is ended by [`DirtyRegions::end_write`] with the same regions.
@@ -117,47 +152,69 @@ impl DirtyRegions {
         &self,
         file: FileId,
         touched: std::ops::RangeInclusive<u32>,
+        overwrites: bool,
         missed: &[DiskNumber],
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) -> Sequence {
         let mut needed = Sequence(0);
         let mut regions = self.regions.lock();
-        for region in touched {
-            let mut is_new = false;
-            let state = regions.entry((file, region)).or_insert_with(|| {
-                is_new = true;
-                Region::default()
-            });
-            state.writers_count += 1;
-            state.quiet_rounds = 0;
-            for disk in missed {
-                if let Err(place) = state.stale_disks.binary_search(disk) {
-                    state.stale_disks.insert(place, *disk);
-                    is_new = true;
-                }
+        for number in touched {
+            let region = regions.entry((file, number)).or_default();
+            region.writers_count += 1;
+            region.quiet_rounds = 0;
+            if overwrites || !missed.is_empty() {
+                needed = needed.max(region.record((file, number), missed, apply));
             }
-            if is_new {
-                let record = DirtyRecord {
-                    stale_disks: state.stale_disks.clone(),
-                };
-                let mut edit = Edit::default();
-                edit.put(Table::DirtyRegion, key(file, region), record.encode());
-                state.recorded = apply(edit);
-            }
-            needed = needed.max(state.recorded);
         }
         needed
+    }
+
+    /// A disk failed during an announced write: the rows name it before the marks move and
+    /// before the write is answered. Nothing has to be durable yet that the marks are not.
+    pub fn missed_by(
+        &self,
+        file: FileId,
+        touched: std::ops::RangeInclusive<u32>,
+        disks: &[DiskNumber],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut regions = self.regions.lock();
+        for number in touched {
+            let region = regions.entry((file, number)).or_default();
+            region.record((file, number), disks, apply);
+        }
+    }
+
+    /// A disk went offline: it may lack what was written lately to any file.
+    pub fn went_offline(&self, disk: DiskNumber, apply: &mut dyn FnMut(Edit) -> Sequence) {
+        for (key, region) in self.regions.lock().iter_mut() {
+            region.record(*key, &[disk], apply);
+        }
+    }
+
+    /// A write failed on every copy: these regions stay recorded until an opening compares them.
+    pub fn doubt(
+        &self,
+        file: FileId,
+        touched: std::ops::RangeInclusive<u32>,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut regions = self.regions.lock();
+        for number in touched {
+            let region = regions.entry((file, number)).or_default();
+            region.record((file, number), &[], apply);
+            region.doubtful = true;
+        }
     }
 
     /// The write that [`DirtyRegions::begin_write`] announced has been answered by every disk.
     pub fn end_write(&self, file: FileId, touched: std::ops::RangeInclusive<u32>) {
         let mut regions = self.regions.lock();
         for region in touched {
-            // A file can be removed only when nobody writes to it, so the region is there.
-            let state = regions
-                .get_mut(&(file, region))
-                .expect("a region stays while somebody writes to it");
-            state.writers_count -= 1;
+            // A file may have been removed while its writer still waited for it.
+            if let Some(state) = regions.get_mut(&(file, region)) {
+                state.writers_count = state.writers_count.saturating_sub(1);
+            }
         }
     }
 
@@ -171,7 +228,7 @@ impl DirtyRegions {
             }
             state.quiet_rounds += 1;
             let quiet = state.quiet_rounds > QUIET_ROUNDS;
-            if quiet {
+            if quiet && state.recorded.is_some() {
                 edit.delete(Table::DirtyRegion, key(*file, *region));
             }
             more |= !quiet;
@@ -188,11 +245,7 @@ impl DirtyRegions {
             .map(|((_, region), _)| *region)
             .collect();
         for region in gone {
-            let state = regions.remove(&(file, region));
-            assert!(
-                state.is_none_or(|state| state.writers_count == 0),
-                "a file is removed only when nobody writes to it"
-            );
+            regions.remove(&(file, region));
             edit.delete(Table::DirtyRegion, key(file, region));
         }
     }

@@ -2,7 +2,7 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence};
 use spindle_format::DirtyRecord;
 
-use super::{DirtyRegions, DoubtfulRegion, REGION_BYTES, regions};
+use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, regions};
 
 const FILE: FileId = FileId(7);
 
@@ -12,7 +12,7 @@ struct Applied(Vec<Edit>);
 
 impl Applied {
     fn begin(&mut self, dirty: &DirtyRegions, region: u32, missed: &[DiskNumber]) -> Sequence {
-        dirty.begin_write(FILE, region..=region, missed, &mut |edit| {
+        dirty.begin_write(FILE, region..=region, true, missed, &mut |edit| {
             self.0.push(edit);
             Sequence(self.0.len() as u64)
         })
@@ -31,11 +31,11 @@ fn rounds_until_clean(dirty: &DirtyRegions) -> usize {
 }
 
 #[test]
-fn a_range_touches_the_regions_of_its_first_and_last_byte() {
+fn a_range_touches_the_regions_of_its_first_and_last_block() {
     assert_eq!(regions(0, 1), 0..=0);
-    assert_eq!(regions(REGION_BYTES - 1, 1), 0..=0);
-    assert_eq!(regions(REGION_BYTES - 1, 2), 0..=1);
-    assert_eq!(regions(3 * REGION_BYTES, 0), 3..=3);
+    assert_eq!(regions(REGION_BLOCKS - 1, REGION_BLOCKS), 0..=0);
+    assert_eq!(regions(REGION_BLOCKS - 1, REGION_BLOCKS + 1), 0..=1);
+    assert_eq!(regions(3 * REGION_BLOCKS, 3 * REGION_BLOCKS), 3..=3);
 }
 
 #[test]

@@ -1,0 +1,294 @@
+//! Changes, commits, and what a sync waits for.
+//!
+//! Order of locks, the first taken first; nobody takes one that stands before one it holds:
+//! 1. a file's range lock (held over the I/O of a read or write);
+//! 2. the change lock: shared by whoever changes maps or rows, exclusive for a seal;
+//! 3. a file's map;
+//! 4. dirty regions;
+//! 5. leaves: free space, flush state, events, the catalog's overlay, the lists of this group.
+//!
+//! A commit takes 2, 3 and leaves, never 1; nobody begins a commit while holding any of these.
+//! Somebody who holds the change lock may wait for a range lock in one place only
+//! ([`Group::remove_file`]); so whoever holds a range lock takes the change lock past those who
+//! wait to have it alone ([`Group::change_inside`]), else the three would wait in a circle.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLockReadGuard;
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_catalog::{CatalogError, Edit, Sequence, Table};
+
+use crate::disks::Flushes;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::group::Group;
+
+/// Beyond every edit: asks a commit for what its seal will add.
+const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
+
+/// While it lives, no commit can take a half of what its holder changes.
+#[derive(Debug)]
+pub struct Change<'a> {
+    _shared: RwLockReadGuard<'a, ()>,
+}
+
+fn region_failed(detail: &str) -> CatalogError {
+    CatalogError::Region {
+        operation: "written",
+        detail: detail.to_owned(),
+    }
+}
+
+impl Group {
+    /// Opens a change: the parts applied while it lives reach one commit together. Short, memory
+    /// only: never hold it over data I/O. ([`Group::truncate`] and [`Group::punch`] take theirs
+    /// inside.)
+    pub fn change(&self) -> Change<'_> {
+        Change {
+            _shared: self.change.read(),
+        }
+    }
+
+    /// A change for whoever may hold a range lock; see the order of locks above.
+    pub(crate) fn change_inside(&self) -> Change<'_> {
+        Change {
+            _shared: self.change.read_recursive(),
+        }
+    }
+
+    /// Adds the layer above's rows to the batch.
+    pub fn apply(&self, _change: &Change<'_>, edit: Edit) {
+        self.catalog.apply(edit);
+    }
+
+    /// The map of this file has rows that the catalog lacks.
+    pub(crate) fn note_dirty_map(&self, file: &File) {
+        self.dirty_maps.lock().insert(file.id);
+    }
+
+    /// Numbers a write of this file, so that its sync and the next commit cover it.
+    pub(crate) fn note_written(&self, file: &File, disk: DiskNumber) {
+        let number = self.disks.flushes.note_written(disk);
+        file.note_written(disk, number);
+    }
+
+    /// Dirty rows of all maps become edits, and what was freed belongs to this batch.
+    fn seal(&self) {
+        let _alone = self.change.write();
+        let dirty = std::mem::take(&mut *self.dirty_maps.lock());
+        for file in dirty.into_iter().filter_map(|id| self.file(id)) {
+            let rows = file.map.write().take_dirty_rows();
+            if rows.is_empty() {
+                continue;
+            }
+            let mut edit = Edit::default();
+            for (number, bytes) in rows {
+                let key = file.numbered_key(number);
+                match bytes {
+                    Some(bytes) => edit.put(Table::Extent, key, bytes),
+                    None => edit.delete(Table::Extent, key),
+                }
+            }
+            file.set_sealed(self.catalog.apply(edit));
+        }
+        self.space.seal(self.catalog.applied());
+    }
+
+    /// Makes the batch durable up to `through`. No lock of the list above may be held.
+    pub(crate) fn commit_through(&self, through: Sequence) -> Result<(), GroupError> {
+        if self.catalog.committed() >= through {
+            return Ok(());
+        }
+        self.check_fence()?;
+        loop {
+            let mut lost_a_disk = false;
+            let answer = self.catalog.commit(through, &mut || self.seal(), &mut || {
+                let offline_count = self.known_offline.lock().len();
+                let flushed = self.flush_written();
+                self.notice_offline();
+                lost_a_disk = self.known_offline.lock().len() > offline_count;
+                match flushed {
+                    // What the lost disk had not flushed is noted as stale by edits that this
+                    // batch does not have; the marks in it must not be durable before them.
+                    Ok(()) if lost_a_disk => Err(region_failed("a disk went offline")),
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(region_failed(&error.message)),
+                }
+            });
+            self.space.release(self.catalog.committed());
+            self.notice_offline();
+            match answer {
+                Err(_) if lost_a_disk && self.check_fence().is_ok() => {}
+                answer => return answer.map_err(GroupError::from),
+            }
+        }
+    }
+
+    /// Makes everything applied, every dirty map and everything written durable.
+    pub(crate) fn commit_everything(&self) -> Result<(), GroupError> {
+        let through = if self.dirty_maps.lock().is_empty() && !self.space.has_quarantine() {
+            self.catalog.applied()
+        } else {
+            WHATEVER_IS_SEALED
+        };
+        self.commit_through(through)
+    }
+
+    /// Flushes every disk written since its last flush.
+    pub(crate) fn flush_written(&self) -> Result<(), GroupError> {
+        self.cover(&self.disks.flushes.all_written())
+    }
+
+    /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
+    /// redundancy that would lose what it holds, so there the error is told and it stays.
+    fn cover(&self, targets: &[crate::disks::Target]) -> Result<(), GroupError> {
+        let flushes: &Flushes = &self.disks.flushes;
+        let failed = flushes.cover(&self.disks, targets);
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let reason = failed[0].1.to_string();
+        if self.membership.redundancy() == Redundancy::External {
+            self.event(format!("a flush failed: {reason}"));
+            return Err(GroupError::new(GroupErrorKind::Io, reason));
+        }
+        let disks: Vec<DiskNumber> = failed.into_iter().map(|(disk, _)| disk).collect();
+        self.take_offline(&disks, &reason)
+    }
+
+    /// Makes the file's data durable and, where `metadata` asks for it or its map has changed,
+    /// the batch too.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] where data could not be made durable on any copy, be it now or in
+    /// a write since the last sync; told once.
+    pub fn sync_file(&self, file: &File, metadata: bool) -> Result<(), GroupError> {
+        self.check_fence()?;
+        let told = file.error.lock().take();
+        let applied = self.catalog.applied();
+        let targets = file.written.lock().clone();
+        self.cover(&targets)?;
+        self.check_lost(file, &targets)?;
+        file.written
+            .lock()
+            .retain(|target| !targets.contains(target));
+        let through = if file.map.read().is_dirty() {
+            WHATEVER_IS_SEALED
+        } else if metadata {
+            applied.max(file.sealed())
+        } else {
+            file.sealed()
+        };
+        self.commit_through(through)?;
+        match told {
+            None => Ok(()),
+            Some(message) => Err(GroupError::new(GroupErrorKind::Io, message)),
+        }
+    }
+
+    /// Data written to a disk that went offline before a flush covered it is lost where no other
+    /// copy is online.
+    fn check_lost(&self, file: &File, targets: &[crate::disks::Target]) -> Result<(), GroupError> {
+        let lost: Vec<DiskNumber> = targets
+            .iter()
+            .filter(|target| !self.disks.flushes.is_flushed(**target))
+            .map(|(disk, _)| *disk)
+            .filter(|disk| !self.disks.get(*disk).is_some_and(|disk| disk.is_online()))
+            .collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let map = file.map.read();
+        let mut without_copy = None;
+        map.for_each(0, u32::MAX, |index, extent| {
+            if extent.present().any(|copy| lost.contains(&copy.disk()))
+                && self.disks.choose(extent, 0).is_none()
+            {
+                without_copy = without_copy.or(Some(index));
+            }
+        });
+        match without_copy {
+            None => Ok(()),
+            Some(index) => Err(GroupError::new(
+                GroupErrorKind::Io,
+                format!(
+                    "extent {index} of file {} was written to a disk that went offline, and has \
+                     no other copy",
+                    file.id
+                ),
+            )),
+        }
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// As [`Group::sync_file`], for the group.
+    pub fn sync(&self) -> Result<(), GroupError> {
+        self.check_fence()?;
+        self.flush_written()?;
+        self.commit_everything()
+    }
+
+    /// Takes disks offline, durably, before anybody is answered. Where that cannot be made
+    /// durable the group stops: nothing is acknowledged any more.
+    pub(crate) fn take_offline(
+        &self,
+        disks: &[DiskNumber],
+        reason: &str,
+    ) -> Result<(), GroupError> {
+        if let Err(error) = self.membership.take_offline(disks, reason) {
+            self.fence.lock().get_or_insert_with(|| error.clone());
+            self.is_fenced.store(true, Ordering::Release);
+            return Err(error);
+        }
+        self.notice_offline();
+        Ok(())
+    }
+
+    /// Follows the membership: disks that went offline, whoever took them, get nothing new, and
+    /// what was written lately is noted as missing there.
+    pub(crate) fn notice_offline(&self) {
+        let mut known = self.known_offline.lock();
+        let gone: Vec<DiskNumber> = self
+            .disks
+            .iter()
+            .filter(|disk| !disk.is_online() && !known.contains(&disk.number))
+            .map(|disk| disk.number)
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        known.extend(&gone);
+        drop(known);
+        self.rebuild_placement();
+        let _change = self.change_inside();
+        for disk in gone {
+            self.dirty
+                .went_offline(disk, &mut |edit| self.catalog.apply(edit));
+        }
+    }
+
+    /// Refuses once the group had to stop.
+    pub(crate) fn check_fence(&self) -> Result<(), GroupError> {
+        if !self.is_fenced.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match &*self.fence.lock() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses for a file that is gone and in a group that had to stop.
+    pub(crate) fn check_alive(&self, file: &File) -> Result<(), GroupError> {
+        self.check_fence()?;
+        if file.is_removed() {
+            return Err(GroupError::new(
+                GroupErrorKind::NotFound,
+                format!("file {} was removed", file.id),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! A file of a group: its layout, its map, its locks, and what it still has to make durable.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
+use spindle_catalog::{Sequence, file_key};
+
+use crate::map::Map;
+use crate::range_lock::RangeLock;
+use crate::schedule::Schedule;
+
+/// How a new file's bytes are laid out; a template chose it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Layout {
+    /// Copies of each extent.
+    pub redundancy: Redundancy,
+    /// How bytes go over extents.
+    pub striping: Striping,
+}
+
+/// A file's map and its locks, shared by everybody who has it open. Opaque.
+#[derive(Debug)]
+pub struct File {
+    pub(crate) id: FileId,
+    pub(crate) layout: Layout,
+    pub(crate) range_lock: RangeLock,
+    pub(crate) map: RwLock<Map>,
+    /// For each disk the number of the newest write that no sync of this file has covered.
+    pub(crate) written: Mutex<SmallVec<[(DiskNumber, u64); 4]>>,
+    /// A write that no copy took, until a sync has told it.
+    pub(crate) error: Mutex<Option<String>>,
+    /// The newest edit that carried rows of the map.
+    sealed: AtomicU64,
+    pub(crate) removed: AtomicBool,
+}
+
+impl File {
+    pub(crate) fn new(id: FileId, layout: Layout, au_size: AuSize) -> Self {
+        let schedule = Schedule::new(layout.striping, au_size);
+        Self {
+            id,
+            layout,
+            range_lock: RangeLock::default(),
+            map: RwLock::new(Map::new(schedule, layout.redundancy.copies())),
+            written: Mutex::new(SmallVec::new()),
+            error: Mutex::new(None),
+            sealed: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether copies can differ at all.
+    pub(crate) const fn is_mirrored(&self) -> bool {
+        self.layout.redundancy.copies() > 1
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    pub(crate) fn sealed(&self) -> Sequence {
+        Sequence(self.sealed.load(std::sync::atomic::Ordering::Acquire))
+    }
+
+    pub(crate) fn set_sealed(&self, sequence: Sequence) {
+        self.sealed
+            .store(sequence.0, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Remembers that a sync of this file must cover that write.
+    pub(crate) fn note_written(&self, disk: DiskNumber, number: u64) {
+        let mut written = self.written.lock();
+        match written.iter_mut().find(|(other, _)| *other == disk) {
+            Some((_, newest)) => *newest = number.max(*newest),
+            None => written.push((disk, number)),
+        }
+    }
+
+    /// The key of a row or region in the tables keyed by file and number.
+    pub(crate) fn numbered_key(&self, number: u32) -> Vec<u8> {
+        let mut key = file_key(self.id);
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    }
+}

@@ -1,0 +1,153 @@
+//! An open disk group: what it holds, its files, and its lazy work.
+
+mod check;
+mod create;
+mod files;
+mod open;
+mod recovery;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use spindle_base::{DiskNumber, FileId};
+use spindle_catalog::{Catalog, Row, Table};
+
+use crate::dirty::DirtyRegions;
+use crate::disks::DiskTable;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::membership::Membership;
+use crate::placement::Placement;
+use crate::space::Space;
+
+pub use create::{NewDisk, NewGroup};
+pub use open::Opener;
+
+/// An open disk group.
+#[derive(Debug)]
+pub struct Group {
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) catalog: Catalog,
+    pub(crate) disks: DiskTable,
+    pub(crate) space: Arc<Space>,
+    pub(crate) dirty: DirtyRegions,
+    placement: RwLock<Arc<Placement>>,
+    files: RwLock<BTreeMap<FileId, Arc<File>>>,
+    /// Shared by changes, exclusive for a seal; see `commit.rs` for the order of locks.
+    pub(crate) change: RwLock<()>,
+    /// Files whose maps have rows that the catalog lacks.
+    pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
+    /// Disks that were offline when last looked.
+    pub(crate) known_offline: Mutex<BTreeSet<DiskNumber>>,
+    /// Why the group had to stop.
+    pub(crate) fence: Mutex<Option<GroupError>>,
+    pub(crate) is_fenced: AtomicBool,
+    events: Mutex<Vec<String>>,
+    lazy: Mutex<step::Lazy>,
+}
+
+impl Group {
+    /// The file, if there is one with that id.
+    pub fn file(&self, id: FileId) -> Option<Arc<File>> {
+        self.files.read().get(&id).cloned()
+    }
+
+    /// The newest value of a row of the layer above.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] or [`GroupErrorKind::Corrupt`] where the catalog cannot be read.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, GroupError> {
+        Ok(self.catalog.get(table, key)?)
+    }
+
+    /// Rows in order, at most `most`.
+    ///
+    /// # Errors
+    /// As [`Group::get`].
+    pub fn range(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        most: usize,
+    ) -> Result<Vec<Row>, GroupError> {
+        Ok(self.catalog.range(table, from, to, most)?)
+    }
+
+    /// What happened since the last call (disk offline, block repaired, ...), a line each.
+    pub fn take_events(&self) -> Vec<String> {
+        let mut events = self.membership.take_events();
+        events.append(&mut self.events.lock());
+        events
+    }
+
+    pub(crate) fn event(&self, line: String) {
+        tracing::warn!("{line}");
+        self.events.lock().push(line);
+    }
+
+    pub(crate) fn placement(&self) -> Arc<Placement> {
+        Arc::clone(&self.placement.read())
+    }
+
+    pub(crate) fn rebuild_placement(&self) {
+        let placement = Placement::new(&self.disks, self.membership.au_size().bytes());
+        *self.placement.write() = Arc::new(placement);
+    }
+
+    /// Disks that are offline now.
+    pub(crate) fn offline_disks(&self) -> smallvec::SmallVec<[DiskNumber; 2]> {
+        self.disks
+            .iter()
+            .filter(|disk| disk.holds_data && !disk.is_online())
+            .map(|disk| disk.number)
+            .collect()
+    }
+
+    /// Whole AUs of a disk that files leave to the catalog, so that a full group can still
+    /// record what is removed from it.
+    pub(crate) fn reserve_aus(&self, disk: DiskNumber) -> u64 {
+        match self.disks.get(disk) {
+            Some(disk) => {
+                let total_aus = disk.total_bytes / self.membership.au_size().bytes();
+                (total_aus / 128).clamp(u64::from(total_aus > 32), 64)
+            }
+            None => 0,
+        }
+    }
+
+    /// Commits, cleans, and marks the group closed. Later calls fail.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] where not everything could be made durable; the next opening then
+    /// recovers as after a crash.
+    pub fn close(&self) -> Result<(), GroupError> {
+        self.sync()?;
+        self.clean_everything()?;
+        self.sync()?;
+        self.catalog.close()?;
+        self.membership.close()?;
+        *self.fence.lock() = Some(GroupError::new(
+            GroupErrorKind::Invalid,
+            "the group is closed: open it again",
+        ));
+        self.is_fenced.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Renews the mark that says who has the group.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Busy`] where another host has taken the group: it stops here.
+    pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
+        let answer = self.membership.heartbeat(now_s);
+        if let Err(error) = &answer {
+            self.fence.lock().get_or_insert_with(|| error.clone());
+            self.is_fenced.store(true, Ordering::Release);
+        }
+        answer
+    }
+}

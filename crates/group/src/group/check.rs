@@ -1,0 +1,196 @@
+//! The check: maps against free space, against each other and against the catalog's rows.
+//!
+//! It reads and never repairs, and holds changes off while it looks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
+use spindle_catalog::Table;
+
+use super::Group;
+use super::open::numbered_key;
+use crate::error::GroupError;
+use crate::file::File;
+use crate::map::Extent;
+use crate::space::{Run, Space};
+
+/// Rows read in one go.
+const ROWS_MOST: usize = 4096;
+
+impl Group {
+    /// Every file, in the order of the ids.
+    pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
+        self.files.read().values().cloned().collect()
+    }
+
+    /// Compares maps, space and records; one line for each contradiction.
+    ///
+    /// # Errors
+    /// As [`Group::get`], where the catalog cannot be read.
+    pub fn check(&self) -> Result<Vec<String>, GroupError> {
+        let _alone = self.change.write();
+        let mut lines = Vec::new();
+        let rebuilt = Space::new(self.membership.au_size(), &self.disks.sizes_bytes());
+        self.check_catalog_runs(&rebuilt, &mut lines);
+        let files = self.all_files();
+        for file in &files {
+            self.check_map(file, &rebuilt, &mut lines);
+        }
+        for disk in self.disks.iter().filter(|disk| disk.holds_data) {
+            let (known, found) = (
+                self.space.free_blocks(disk.number),
+                rebuilt.free_blocks(disk.number),
+            );
+            if known != found {
+                lines.push(format!(
+                    "disk {}: {} bytes count as free where the maps leave {}",
+                    disk.name,
+                    known * BLOCK_SIZE_BYTES,
+                    found * BLOCK_SIZE_BYTES
+                ));
+            }
+        }
+        self.check_rows(&files, &mut lines)?;
+        Ok(lines)
+    }
+
+    fn check_catalog_runs(&self, rebuilt: &Space, lines: &mut Vec<String>) {
+        for replica in self.membership.catalog_runs() {
+            for run in &replica.runs {
+                let (first, count) = (u64::from(run.start_au), u64::from(run.aus));
+                if let Err(conflict) = rebuilt.mark_used_aus(replica.disk, first, count) {
+                    lines.push(format!(
+                        "the catalog's run at AU {first} of disk {} {conflict}",
+                        replica.disk
+                    ));
+                }
+            }
+        }
+    }
+
+    fn check_map(&self, file: &File, rebuilt: &Space, lines: &mut Vec<String>) {
+        let map = file.map.read();
+        map.for_each(0, u32::MAX, |index, extent| {
+            let name = format!("file {}, extent {index}", file.id);
+            self.check_extent(&name, extent, lines);
+            if u64::from(extent.mark_blocks) > map.schedule().length_blocks(index) {
+                lines.push(format!("{name}: its mark is beyond its end"));
+            }
+            for copy in extent.present() {
+                if copy.class() != map.schedule().class(index) {
+                    lines.push(format!(
+                        "{name}: a copy has another length than its number asks"
+                    ));
+                }
+                let run = Run {
+                    disk: copy.disk(),
+                    start_block: copy.start_block(),
+                    class: copy.class(),
+                };
+                if let Err(conflict) = rebuilt.mark_used(run) {
+                    lines.push(format!(
+                        "{name}: the copy at block {} of disk {} {conflict}",
+                        run.start_block, run.disk
+                    ));
+                } else if !self.space.is_used(run) {
+                    lines.push(format!(
+                        "{name}: block {} of disk {} counts as free",
+                        run.start_block, run.disk
+                    ));
+                }
+            }
+        });
+    }
+
+    fn check_extent(&self, name: &str, extent: &Extent, lines: &mut Vec<String>) {
+        let group_of = |disk: DiskNumber| self.disks.get(disk).map(|disk| disk.group_index);
+        let groups: Vec<Option<u16>> = extent.present().map(|copy| group_of(copy.disk())).collect();
+        for (number, group) in groups.iter().enumerate() {
+            if group.is_none() {
+                lines.push(format!(
+                    "{name}: a copy lies on a disk that the group does not have"
+                ));
+            } else if groups[..number].contains(group) {
+                lines.push(format!("{name}: two copies lie in one failure group"));
+            }
+        }
+    }
+
+    /// Compares the newest rows of the catalog with the maps that are not dirty.
+    fn check_rows(&self, files: &[Arc<File>], lines: &mut Vec<String>) -> Result<(), GroupError> {
+        let by_id: BTreeMap<FileId, &Arc<File>> =
+            files.iter().map(|file| (file.id, file)).collect();
+        let mut recorded: u64 = 0;
+        self.each_row(Table::File, 8, |key, _| {
+            recorded += 1;
+            let id = key
+                .try_into()
+                .map(|bytes| FileId(u64::from_be_bytes(bytes)));
+            if !id.is_ok_and(|id| by_id.contains_key(&id)) {
+                lines.push(format!("the catalog has a file {key:?} that is not open"));
+            }
+            Ok(())
+        })?;
+        if recorded != files.len() as u64 {
+            lines.push(format!(
+                "the catalog has {recorded} files where {} are open",
+                files.len()
+            ));
+        }
+        let mut rows: BTreeMap<FileId, u64> = BTreeMap::new();
+        self.each_row(Table::Extent, 12, |key, value| {
+            let (id, number) = numbered_key(key)?;
+            let Some(file) = by_id.get(&id) else {
+                lines.push(format!(
+                    "row {number} belongs to file {id}, which is not there"
+                ));
+                return Ok(());
+            };
+            *rows.entry(id).or_default() += 1;
+            let map = file.map.read();
+            if !map.is_dirty_row(number) && map.encode_row(number).as_deref() != Some(value) {
+                lines.push(format!(
+                    "file {id}: row {number} differs from the catalog's"
+                ));
+            }
+            Ok(())
+        })?;
+        for file in files {
+            let stored = file.map.read().stored_rows().count() as u64;
+            let found = rows.get(&file.id).copied().unwrap_or(0);
+            if stored != found {
+                lines.push(format!(
+                    "file {}: the catalog has {found} rows of its map where there should be \
+                     {stored}",
+                    file.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn each_row(
+        &self,
+        table: Table,
+        key_length: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), GroupError>,
+    ) -> Result<(), GroupError> {
+        let mut from = Vec::new();
+        let to = vec![u8::MAX; key_length + 1];
+        loop {
+            let rows = self.catalog.range(table, &from, &to, ROWS_MOST)?;
+            for (key, value) in &rows {
+                visit(key, value)?;
+            }
+            match rows.last() {
+                // The least key that is above this one.
+                Some((key, _)) if rows.len() == ROWS_MOST => {
+                    from.clone_from(key);
+                    from.push(0);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Files come, go, and are shown.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+use spindle_catalog::{Edit, Table, file_key};
+use spindle_format::FileRecord;
+
+use super::Group;
+use crate::commit::Change;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::{File, Layout};
+use crate::view::ExtentView;
+
+impl Group {
+    /// A new, empty file; its record joins the current batch.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Invalid`] where the id is taken.
+    pub fn create_file(
+        &self,
+        _change: &Change<'_>,
+        id: FileId,
+        layout: Layout,
+    ) -> Result<Arc<File>, GroupError> {
+        let file = Arc::new(File::new(id, layout, self.membership.au_size()));
+        let mut files = self.files.write();
+        if files.contains_key(&id) {
+            return Err(GroupError::new(
+                GroupErrorKind::Invalid,
+                format!("there is a file {id} already"),
+            ));
+        }
+        let record = FileRecord {
+            redundancy: layout.redundancy,
+            striping: layout.striping,
+        };
+        let mut edit = Edit::default();
+        edit.put(Table::File, file_key(id), record.encode());
+        self.catalog.apply(edit);
+        files.insert(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Frees everything and removes the record; space returns after the commit. Waits for I/O
+    /// on it.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotFound`] where it was removed before.
+    pub fn remove_file(&self, _change: &Change<'_>, file: &Arc<File>) -> Result<(), GroupError> {
+        let _held = file.range_lock.exclusive(0, u64::MAX);
+        if file.removed.swap(true, Ordering::AcqRel) {
+            return Err(GroupError::new(
+                GroupErrorKind::NotFound,
+                format!("file {} was removed before", file.id),
+            ));
+        }
+        let map = file.map.write();
+        let mut edit = Edit::default();
+        for row in map.stored_rows() {
+            edit.delete(Table::Extent, file.numbered_key(row));
+        }
+        map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
+        edit.delete(Table::File, file_key(file.id));
+        self.dirty.forget_file(file.id, &mut edit);
+        self.catalog.apply(edit);
+        self.dirty_maps.lock().remove(&file.id);
+        self.files.write().remove(&file.id);
+        Ok(())
+    }
+
+    /// Bytes allocated, one copy counted (what `st_blocks` shows).
+    pub fn allocated_bytes(&self, file: &File) -> u64 {
+        file.map.read().allocated_blocks() * BLOCK_SIZE_BYTES
+    }
+
+    /// The layout the file was made with.
+    pub fn layout(&self, file: &File) -> Layout {
+        file.layout
+    }
+
+    /// Every extent, for `spindle map`.
+    pub fn map(&self, file: &File) -> Vec<ExtentView> {
+        let map = file.map.read();
+        let mut extents = Vec::new();
+        map.for_each(0, u32::MAX, |index, extent| {
+            extents.push(ExtentView {
+                index,
+                offset_bytes: map.schedule().first_block(index) * BLOCK_SIZE_BYTES,
+                length_bytes: map.schedule().length_blocks(index) * BLOCK_SIZE_BYTES,
+                initialised_bytes: u64::from(extent.mark_blocks) * BLOCK_SIZE_BYTES,
+                copies: extent
+                    .copies()
+                    .iter()
+                    .map(|copy| copy.is_present().then(|| (copy.disk(), copy.start_bytes())))
+                    .collect(),
+            });
+        });
+        extents
+    }
+}

@@ -1,0 +1,261 @@
+//! Opening a group: membership and catalog first, then every map in one scan, which rebuilds
+//! free space on the way; then the comparison of dirty regions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::{Mutex, RwLock};
+use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
+use spindle_catalog::{Catalog, CatalogError, Region, Table};
+use spindle_device::{DiskSlot, Disks};
+use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
+
+use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
+use super::{Group, step};
+use crate::dirty::DirtyRegions;
+use crate::disks::{Counters, DiskState, DiskTable};
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::{File, Layout};
+use crate::membership::{MemberView, Membership};
+use crate::placement::Placement;
+use crate::region::{RegionSpace, ReplicatedRegion};
+use crate::space::{Run, Space};
+
+/// Who opens the group, written to its disks so that another host can tell.
+#[derive(Debug, Clone)]
+pub struct Opener {
+    /// The host's name.
+    pub host: String,
+    /// The kernel's boot id.
+    pub boot: Uuid,
+    /// The process id.
+    pub process_id: u32,
+    /// Seconds since 1970.
+    pub now_s: u64,
+    /// Take the group although another seems to have it, or a majority cannot be seen.
+    pub force: bool,
+    /// Preferred failure group for reads.
+    pub preferred_failure_group: Option<FailureGroupName>,
+}
+
+type Files = BTreeMap<FileId, Arc<File>>;
+
+impl Group {
+    /// Reads labels and state from the given slots, elects the newest state, opens the catalog,
+    /// loads the maps, makes dirty regions equal. Slots of other groups or no label are ignored.
+    ///
+    /// # Errors
+    /// Any kind but [`GroupErrorKind::NoSpace`]; the message says which disk and what to do.
+    pub fn open(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+    ) -> Result<Self, GroupError> {
+        // A record with our own number was left by an earlier process of that number, or by this
+        // one, which has let go of the group since: a process owns a group once at a time.
+        let is_alive = |process_id: u32| {
+            process_id != opener.process_id
+                && std::path::Path::new("/proc")
+                    .join(process_id.to_string())
+                    .exists()
+        };
+        let membership = Arc::new(Membership::open(
+            Arc::clone(&disks),
+            slots,
+            name,
+            opener,
+            &is_alive,
+        )?);
+        let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
+        let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
+        region.finish_recovery();
+        let au_size = membership.au_size();
+        let table = disk_table(&membership, disks, &catalog, opener)?;
+        let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));
+        mark_catalog_runs(&membership, &space)?;
+        let files = load_files(&catalog, au_size)?;
+        load_maps(&catalog, &files, &space)?;
+        let dirty = DirtyRegions::default();
+        load_dirty_regions(&catalog, &dirty)?;
+        region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
+        let known_offline: BTreeSet<_> = table
+            .iter()
+            .filter(|disk| !disk.is_online())
+            .map(|disk| disk.number)
+            .collect();
+        let group = Self {
+            placement: RwLock::new(Arc::new(Placement::new(&table, au_size.bytes()))),
+            membership,
+            catalog,
+            disks: table,
+            space,
+            dirty,
+            files: RwLock::new(files),
+            change: RwLock::new(()),
+            dirty_maps: Mutex::default(),
+            known_offline: Mutex::new(known_offline),
+            fence: Mutex::new(None),
+            is_fenced: AtomicBool::new(false),
+            events: Mutex::default(),
+            lazy: Mutex::new(step::Lazy::default()),
+        };
+        group.recover()?;
+        Ok(group)
+    }
+
+    /// The profile the group was made with; empty where the attribute cannot be read.
+    pub(crate) fn profile(&self) -> String {
+        match self.catalog.get(Table::Attribute, PROFILE_KEY) {
+            Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+fn corrupt(what: impl Into<String>) -> GroupError {
+    GroupError::new(GroupErrorKind::Corrupt, what)
+}
+
+fn disk_table(
+    membership: &Arc<Membership>,
+    disks: Arc<dyn Disks>,
+    catalog: &Catalog,
+    opener: &Opener,
+) -> Result<DiskTable, GroupError> {
+    let mut list = Vec::new();
+    for member in membership.members() {
+        let (name, failure_group) = names(&member, catalog)?;
+        list.push(DiskState {
+            number: member.state.number,
+            name,
+            failure_group,
+            group_index: member.state.failure_group,
+            slot: member.slot,
+            total_bytes: u64::from(member.state.size_aus) * membership.au_size().bytes(),
+            holds_data: !member.state.quorum_only,
+            counters: Counters::default(),
+            membership: Arc::clone(membership),
+        });
+    }
+    Ok(DiskTable::new(
+        disks,
+        list,
+        opener.preferred_failure_group.as_ref(),
+    ))
+}
+
+/// The label's names, or for a disk that was not found those of its record.
+fn names(
+    member: &MemberView,
+    catalog: &Catalog,
+) -> Result<(DiskName, FailureGroupName), GroupError> {
+    if let (Some(name), Some(failure_group)) = (&member.name, &member.failure_group) {
+        return Ok((name.clone(), failure_group.clone()));
+    }
+    let number = member.state.number;
+    let bytes = catalog
+        .get(Table::Disk, &disk_key(number))?
+        .ok_or_else(|| corrupt(format!("the catalog has no record of disk {number}")))?;
+    let record = DiskRecord::parse(&bytes)
+        .map_err(|error| corrupt(format!("the record of disk {number}: {error}")))?;
+    Ok((record.name, record.failure_group))
+}
+
+fn mark_catalog_runs(membership: &Membership, space: &Space) -> Result<(), GroupError> {
+    for replica in membership.catalog_runs() {
+        for run in &replica.runs {
+            space
+                .mark_used_aus(replica.disk, u64::from(run.start_au), u64::from(run.aus))
+                .map_err(|conflict| {
+                    corrupt(format!(
+                        "the catalog's run at AU {} of disk {} {conflict}",
+                        run.start_au, replica.disk
+                    ))
+                })?;
+        }
+    }
+    Ok(())
+}
+
+fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
+    let mut files = Vec::new();
+    catalog.scan(Table::File, &mut |key, value| {
+        let id = <[u8; 8]>::try_from(key)
+            .map(|bytes| FileId(u64::from_be_bytes(bytes)))
+            .map_err(|_| CatalogError::Damaged("a file's key has not 8 bytes".to_owned()))?;
+        let record = FileRecord::parse(value)
+            .map_err(|error| CatalogError::Damaged(format!("file {id}: {error}")))?;
+        let layout = Layout {
+            redundancy: record.redundancy,
+            striping: record.striping,
+        };
+        files.push((id, Arc::new(File::new(id, layout, au_size))));
+        Ok(())
+    })?;
+    Ok(files.into_iter().collect())
+}
+
+/// File id and row or region number of a key.
+pub(super) fn numbered_key(key: &[u8]) -> Result<(FileId, u32), CatalogError> {
+    let bytes: [u8; 12] = key
+        .try_into()
+        .map_err(|_| CatalogError::Damaged(format!("a key of 12 bytes has {} bytes", key.len())))?;
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+    Ok((
+        FileId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        u32::from_be_bytes([i, j, k, l]),
+    ))
+}
+
+/// One pass over all rows, nothing allocated but the rows' own memory: this is the time of a
+/// mount.
+fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), GroupError> {
+    let mut marker = space.marker();
+    let mut current: Option<&Arc<File>> = None;
+    catalog.scan(Table::Extent, &mut |key, value| {
+        let (id, number) = numbered_key(key)?;
+        if current.is_none_or(|file| file.id != id) {
+            current = files.get(&id);
+        }
+        let file = current.ok_or_else(|| {
+            CatalogError::Damaged(format!(
+                "row {number} belongs to file {id}, which is not there"
+            ))
+        })?;
+        let row = ExtentRow::parse(value)
+            .map_err(|error| CatalogError::Damaged(format!("file {id}, row {number}: {error}")))?;
+        file.map
+            .write()
+            .load_row(number, &row, |index, copy| {
+                marker
+                    .mark_used(Run {
+                        disk: copy.disk(),
+                        start_block: copy.start_block(),
+                        class: copy.class(),
+                    })
+                    .map_err(|conflict| {
+                        format!(
+                            "extent {index} at block {} of disk {} {conflict}",
+                            copy.start_block(),
+                            copy.disk()
+                        )
+                    })
+            })
+            .map_err(|what| CatalogError::Damaged(format!("file {id}: {what}")))
+    })?;
+    Ok(())
+}
+
+fn load_dirty_regions(catalog: &Catalog, dirty: &DirtyRegions) -> Result<(), GroupError> {
+    catalog.scan(Table::DirtyRegion, &mut |key, value| {
+        let (id, region) = numbered_key(key)?;
+        let record = DirtyRecord::parse(value).map_err(|error| {
+            CatalogError::Damaged(format!("file {id}, dirty region {region}: {error}"))
+        })?;
+        dirty.load(id, region, record);
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! After an unclean stop: the copies of each dirty region are compared and made equal.
+//!
+//! The first copy that can be read wins, whichever it is: a write that was cut off was never
+//! acknowledged by a sync, and every copy holds either what was before it or what it wrote, block
+//! by block. A crash in here leaves the region's record, and the next opening compares again.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_catalog::Edit;
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::ExtentCopy;
+
+use super::Group;
+use crate::dirty::{DoubtfulRegion, REGION_BLOCKS};
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::plan::{self, Segment, TooFar};
+
+/// The most that is compared in one step.
+const COMPARED_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
+
+impl Group {
+    pub(super) fn recover(&self) -> Result<(), GroupError> {
+        let doubtful = self.dirty.doubtful();
+        let mut equalised_count = 0;
+        for region in &doubtful {
+            match self.file(region.file) {
+                Some(file) => equalised_count += self.recover_region(&file, region)?,
+                // A crash came between a write and the removal of its file.
+                None => {
+                    let mut edit = Edit::default();
+                    self.dirty.forget_file(region.file, &mut edit);
+                    self.catalog.apply(edit);
+                }
+            }
+        }
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        if equalised_count > 0 {
+            self.event(format!(
+                "{equalised_count} runs of blocks differed between their copies after an unclean \
+                 stop and were made equal"
+            ));
+        }
+        let mut edit = Edit::default();
+        self.dirty.settle(&mut edit);
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        Ok(())
+    }
+
+    /// Compares one region; the runs that had to be written.
+    fn recover_region(
+        &self,
+        file: &Arc<File>,
+        region: &DoubtfulRegion,
+    ) -> Result<usize, GroupError> {
+        let first = u64::from(region.region) * REGION_BLOCKS;
+        let mut segments: Vec<Segment> = Vec::new();
+        let walk =
+            plan::segments::<TooFar>(&file.map.read(), first, first + REGION_BLOCKS, |segment| {
+                if segment.initialised_blocks() > 0 {
+                    segments.push(*segment);
+                }
+                Ok(())
+            });
+        // The last region may end beyond what extents can reach.
+        let _ = walk;
+        let mut absent: SmallVec<[DiskNumber; 2]> = SmallVec::new();
+        let mut equalised_count = 0;
+        for segment in segments {
+            let Some(extent) = segment.extent else {
+                continue;
+            };
+            let mut copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = SmallVec::new();
+            for copy in extent.present() {
+                if region.stale_disks.contains(&copy.disk()) {
+                    continue;
+                }
+                match self.disks.slot_of(copy) {
+                    Some(slot) => copies.push((copy, slot)),
+                    None if !absent.contains(&copy.disk()) => absent.push(copy.disk()),
+                    None => {}
+                }
+            }
+            if copies.len() < 2 {
+                continue;
+            }
+            let blocks = segment.initialised_blocks();
+            let mut done = 0;
+            while done < blocks {
+                let part = (blocks - done).min(COMPARED_BLOCKS);
+                let inside = segment.inside_blocks + done;
+                equalised_count += self.equalise(file, &copies, inside, part)?;
+                done += part;
+            }
+        }
+        if !absent.is_empty() {
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty
+                .missed_by(file.id, region.region..=region.region, &absent, apply);
+        }
+        Ok(equalised_count)
+    }
+
+    /// Makes one run of blocks equal on all its copies; how many had to be written.
+    fn equalise(
+        &self,
+        file: &File,
+        copies: &[(ExtentCopy, DiskSlot)],
+        inside_blocks: u64,
+        blocks: u64,
+    ) -> Result<usize, GroupError> {
+        let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a mebibyte");
+        let place = |copy: &ExtentCopy| copy.start_bytes() + inside_blocks * BLOCK_SIZE_BYTES;
+        let mut buffers: Vec<AlignedBuffer> = copies
+            .iter()
+            .map(|_| AlignedBuffer::zeroed(length))
+            .collect();
+        let mut batch: Vec<Request<'_>> = copies
+            .iter()
+            .zip(&mut buffers)
+            .map(|((copy, slot), buffer)| Request::new(*slot, place(copy), Work::Read(buffer)))
+            .collect();
+        self.disks.run(&mut batch);
+        let results: Vec<_> = batch.into_iter().map(|request| request.result).collect();
+        let Some(good) = results.iter().position(Result::is_ok) else {
+            return Err(GroupError::new(
+                GroupErrorKind::Io,
+                format!("file {}: no copy of a dirty region can be read", file.id),
+            ));
+        };
+        let mut written_count = 0;
+        for (index, (copy, slot)) in copies.iter().enumerate() {
+            if index == good || (results[index].is_ok() && buffers[index][..] == buffers[good][..])
+            {
+                continue;
+            }
+            let mut batch = [Request::new(
+                *slot,
+                place(copy),
+                Work::Write(&buffers[good]),
+            )];
+            self.disks.run(&mut batch);
+            let [request] = batch;
+            match request.result {
+                Ok(()) => {
+                    self.note_written(file, copy.disk());
+                    written_count += 1;
+                }
+                Err(error) => self.take_offline(&[copy.disk()], &error.to_string())?,
+            }
+        }
+        Ok(written_count)
+    }
+}

@@ -1,0 +1,91 @@
+//! Lazy work, a small piece at a time, driven from outside: aged batches are committed and quiet
+//! dirty regions cleaned. A crash at any point leaves more to do, nothing wrong.
+
+use spindle_catalog::Edit;
+
+use super::Group;
+use crate::error::GroupError;
+
+/// A batch is committed when it is this old.
+const COMMIT_AGE_MS: u64 = 5000;
+/// A batch is committed when it is this large.
+const COMMIT_BYTES: usize = 8 << 20;
+/// Time between two rounds of cleaning.
+const ROUND_MS: u64 = 5000;
+
+/// What the steps remember.
+#[derive(Debug, Default)]
+pub struct Lazy {
+    pending_since_ms: Option<u64>,
+    last_round_ms: Option<u64>,
+}
+
+impl Group {
+    /// One small piece of lazy work (clean dirty regions, commit an aged batch); `now_ms` is any
+    /// monotonic clock. True where more is to do at once.
+    ///
+    /// # Errors
+    /// As [`Group::sync`].
+    pub fn step(&self, now_ms: u64) -> Result<bool, GroupError> {
+        self.check_fence()?;
+        self.notice_offline();
+        if self.is_commit_due(now_ms) {
+            self.commit_everything()?;
+            return Ok(true);
+        }
+        if self.is_round_due(now_ms) {
+            self.clean_round()?;
+        }
+        Ok(false)
+    }
+
+    fn is_commit_due(&self, now_ms: u64) -> bool {
+        let pending =
+            self.catalog.committed() < self.catalog.applied() || !self.dirty_maps.lock().is_empty();
+        let mut lazy = self.lazy.lock();
+        if !pending {
+            lazy.pending_since_ms = None;
+            return false;
+        }
+        let since_ms = *lazy.pending_since_ms.get_or_insert(now_ms);
+        let due = now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS
+            || self.catalog.pending_bytes() >= COMMIT_BYTES;
+        if due {
+            lazy.pending_since_ms = None;
+        }
+        due
+    }
+
+    fn is_round_due(&self, now_ms: u64) -> bool {
+        let mut lazy = self.lazy.lock();
+        let last_ms = *lazy.last_round_ms.get_or_insert(now_ms);
+        let due = now_ms.saturating_sub(last_ms) >= ROUND_MS;
+        if due {
+            lazy.last_round_ms = Some(now_ms);
+        }
+        due
+    }
+
+    /// One round of cleaning; whether a further one could clean more. The disks are flushed
+    /// first, and again by the commit that drops the rows.
+    fn clean_round(&self) -> Result<bool, GroupError> {
+        if self.dirty.count() == 0 {
+            return Ok(false);
+        }
+        self.flush_written()?;
+        // Alone, so that nobody records a region between the decision and its edit.
+        let _alone = self.change.write();
+        let mut edit = Edit::default();
+        let more = self.dirty.round(&mut edit);
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        Ok(more)
+    }
+
+    /// Cleans all that can be cleaned, for a close: nobody writes any more.
+    pub(super) fn clean_everything(&self) -> Result<(), GroupError> {
+        while self.clean_round()? {}
+        Ok(())
+    }
+}

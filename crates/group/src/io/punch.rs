@@ -1,0 +1,264 @@
+//! Making holes, finding holes, cutting off.
+//!
+//! Whole extents go into quarantine at once; what is left of an extent's data before the range
+//! decides: the mark moves back where nothing follows, else the blocks are zeroed in place. A
+//! mark that moved back counts as an overwrite (its region is recorded), because until the next
+//! commit the older mark is the durable one.
+
+use std::collections::BTreeSet;
+
+use spindle_base::BLOCK_SIZE_BYTES;
+
+use super::write::{Intent, Payload};
+use crate::dirty::{REGION_BLOCKS, regions};
+use crate::error::GroupError;
+use crate::file::File;
+use crate::group::Group;
+use crate::map::Map;
+use crate::plan::{self, TooFar};
+use crate::space::Run;
+
+/// What becomes of an extent of which a part is punched.
+#[derive(Debug, Default)]
+struct PunchPlan {
+    /// Extents that become holes.
+    removed: Vec<u32>,
+    /// Marks that move back.
+    marks: Vec<(u32, u32)>,
+    /// File blocks `[first, end)` to be zeroed in place, all of them initialised.
+    zeroed: Vec<(u64, u64)>,
+}
+
+impl PunchPlan {
+    /// Regions in which durable data is overwritten or a mark moves back.
+    fn overwritten_regions(&self, map: &Map) -> BTreeSet<u32> {
+        let envelopes = self
+            .marks
+            .iter()
+            .map(|(index, _)| map.schedule().envelope(*index));
+        let ranges = envelopes.chain(self.zeroed.iter().copied());
+        ranges.flat_map(|(from, to)| regions(from, to)).collect()
+    }
+}
+
+fn plan_punch(map: &Map, first: u64, end: u64) -> Result<PunchPlan, GroupError> {
+    let schedule = map.schedule();
+    let mut plan = PunchPlan::default();
+    let low = schedule
+        .extents(first, first + 1)
+        .ok_or_else(GroupError::too_far)?
+        .0;
+    let high = schedule
+        .extents(end - 1, end)
+        .map_or(u32::MAX, |range| range.1);
+    let mut partial = Vec::new();
+    map.for_each(low, high, |index, extent| {
+        let last = schedule.file_block(index, schedule.length_blocks(index) - 1);
+        if first <= schedule.first_block(index) && last < end {
+            plan.removed.push(index);
+        } else {
+            partial.push((index, *extent));
+        }
+    });
+    for (index, extent) in partial {
+        // The punched blocks of one extent are contiguous in it: a range of the file is.
+        let mark = u64::from(extent.mark_blocks);
+        let Some((from, to)) = schedule.inside_range(index, first, end) else {
+            continue;
+        };
+        if from >= mark {
+            continue;
+        }
+        if to >= mark {
+            let from = u32::try_from(from).expect("an extent has at most 2^18 blocks");
+            plan.marks.push((index, from));
+            continue;
+        }
+        let mut inside = from;
+        while inside < to {
+            let block = schedule.file_block(index, inside);
+            let place = schedule.locate(block).ok_or_else(GroupError::too_far)?;
+            let blocks = place.contiguous_blocks.min(to - inside);
+            plan.zeroed.push((block, block + blocks));
+            inside += blocks;
+        }
+    }
+    Ok(plan)
+}
+
+impl Group {
+    /// Makes the range read as zeros; whole extents become holes, the rest is zeroed in place.
+    ///
+    /// # Errors
+    /// As [`Group::write`]; a part of the range may read as zeros then.
+    pub fn punch(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), GroupError> {
+        let end_bytes = offset_bytes.saturating_add(length_bytes);
+        if length_bytes == 0 {
+            return Ok(());
+        }
+        let first = offset_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        let end = if end_bytes == u64::MAX {
+            u64::MAX / BLOCK_SIZE_BYTES
+        } else {
+            end_bytes / BLOCK_SIZE_BYTES
+        };
+        if first > end {
+            return self.zero_bytes(file, offset_bytes, end_bytes);
+        }
+        if offset_bytes < first * BLOCK_SIZE_BYTES {
+            self.zero_bytes(file, offset_bytes, first * BLOCK_SIZE_BYTES)?;
+        }
+        if end_bytes > end * BLOCK_SIZE_BYTES && end_bytes != u64::MAX {
+            self.zero_bytes(file, end * BLOCK_SIZE_BYTES, end_bytes)?;
+        }
+        if first == end {
+            return Ok(());
+        }
+        self.punch_blocks(file, first, end)
+    }
+
+    /// Everything from `offset_bytes` on reads as zeros and is freed where whole extents lie in
+    /// it.
+    ///
+    /// # Errors
+    /// As [`Group::punch`].
+    pub fn truncate(&self, file: &File, offset_bytes: u64) -> Result<(), GroupError> {
+        self.punch(file, offset_bytes, u64::MAX - offset_bytes)
+    }
+
+    /// Zeroes bytes within one block, if that block holds data.
+    fn zero_bytes(&self, file: &File, from: u64, to: u64) -> Result<(), GroupError> {
+        let block = from / BLOCK_SIZE_BYTES;
+        let mut holds_data = false;
+        plan::segments::<TooFar>(&file.map.read(), block, block + 1, |segment| {
+            holds_data = segment.initialised_blocks() > 0;
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        if !holds_data {
+            return self.check_alive(file);
+        }
+        let zeros = [0_u8; BLOCK_SIZE_BYTES as usize];
+        let length = usize::try_from(to - from).expect("within a block");
+        self.write(file, from, &zeros[..length])
+    }
+
+    fn punch_blocks(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
+        loop {
+            self.check_alive(file)?;
+            let expected = {
+                let map = file.map.read();
+                plan_punch(&map, first, end)?.overwritten_regions(&map)
+            };
+            let intent = Intent {
+                lock: (0, u64::MAX),
+                overwrites: true,
+                missed: self.offline_disks(),
+                allocates: false,
+            };
+            let announced: Result<Vec<_>, _> = expected
+                .iter()
+                .map(|region| {
+                    let block = u64::from(*region) * REGION_BLOCKS;
+                    self.announce(file, block, block + 1, &intent)
+                })
+                .collect();
+            let _announced = announced?;
+            let _held = file.range_lock.exclusive(0, u64::MAX);
+            self.check_alive(file)?;
+            let (plan, overwritten) = {
+                let map = file.map.read();
+                let plan = plan_punch(&map, first, end)?;
+                let overwritten = plan.overwritten_regions(&map);
+                (plan, overwritten)
+            };
+            if !overwritten.is_subset(&expected) {
+                continue;
+            }
+            for (from, to) in &plan.zeroed {
+                self.write_blocks(file, *from, *to, Payload::Zeros, &intent)?;
+            }
+            self.apply_punch(file, &plan);
+            return Ok(());
+        }
+    }
+
+    fn apply_punch(&self, file: &File, plan: &PunchPlan) {
+        if plan.removed.is_empty() && plan.marks.is_empty() {
+            return;
+        }
+        let _change = self.change_inside();
+        let mut map = file.map.write();
+        for index in &plan.removed {
+            if let Some(extent) = map.remove(*index) {
+                self.quarantine(&extent);
+            }
+        }
+        for (index, mark) in &plan.marks {
+            map.set_mark(*index, *mark);
+        }
+        drop(map);
+        self.note_dirty_map(file);
+    }
+
+    /// The next offset >= `offset_bytes` with data (`hole` false) or in a hole (`hole` true),
+    /// looking no further than `end_bytes`; `None` where there is none before it.
+    pub fn seek(&self, file: &File, offset_bytes: u64, end_bytes: u64, hole: bool) -> Option<u64> {
+        let first = offset_bytes / BLOCK_SIZE_BYTES;
+        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        let map = file.map.read();
+        let mut found: Option<u64> = None;
+        // The walk ends by its error: `Found` or beyond what extents can reach.
+        let walk = plan::segments::<Stop>(&map, first, end, |segment| {
+            let data = segment.initialised_blocks();
+            let at = match (hole, data > 0) {
+                (false, true) | (true, false) => segment.at_block,
+                (true, true) if data < segment.blocks => segment.at_block + data,
+                _ => return Ok(()),
+            };
+            found = Some(at);
+            Err(Stop)
+        });
+        if walk.is_err() && found.is_none() && hole {
+            found = Some(first);
+        }
+        let at = (found? * BLOCK_SIZE_BYTES).max(offset_bytes);
+        (at < end_bytes).then_some(at)
+    }
+
+    /// Puts every copy of an extent into quarantine.
+    pub(crate) fn quarantine(&self, extent: &crate::map::Extent) {
+        for copy in extent.present() {
+            self.space.quarantine(Run {
+                disk: copy.disk(),
+                start_block: copy.start_block(),
+                class: copy.class(),
+            });
+        }
+    }
+
+    /// Gives back an extent that no map ever named.
+    pub(super) fn give_back(&self, extent: &crate::map::Extent) {
+        for copy in extent.present() {
+            self.space.give_back(Run {
+                disk: copy.disk(),
+                start_block: copy.start_block(),
+                class: copy.class(),
+            });
+        }
+    }
+}
+
+/// Ends a walk over segments.
+struct Stop;
+
+impl From<TooFar> for Stop {
+    fn from(_: TooFar) -> Self {
+        Self
+    }
+}

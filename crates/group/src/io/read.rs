@@ -1,0 +1,139 @@
+//! Reads: holes and what was never written give zeros without a request, the rest comes from
+//! one copy of each extent in one batch.
+
+use smallvec::SmallVec;
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
+
+use super::{blocks_of, bytes_of};
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::group::Group;
+use crate::plan::{self, ReadPlan, ReadRefusal, Spot};
+
+/// A piece that failed: its first block in the file, its length, where it was read, and why.
+pub(super) struct FailedRead {
+    pub at_block: u64,
+    pub blocks: u64,
+    pub from: Spot,
+    pub error: DeviceError,
+}
+
+impl Group {
+    /// Fills `out` from `offset_bytes`; holes and what was never written read as zeros. Knows no
+    /// end of file. Any alignment; whole aligned blocks go without a copy.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] where no online copy of some extent can be read.
+    pub fn read(&self, file: &File, offset_bytes: u64, out: &mut [u8]) -> Result<(), GroupError> {
+        let (first, end, whole) =
+            blocks_of(offset_bytes, out.len()).ok_or_else(GroupError::too_far)?;
+        if first == end || out.is_empty() {
+            return Ok(());
+        }
+        let _held = file.range_lock.shared(first, end);
+        if whole {
+            return self.read_blocks(file, first, end, out);
+        }
+        let mut buffer = AlignedBuffer::zeroed(bytes_of(end - first));
+        self.read_blocks(file, first, end, &mut buffer)?;
+        let skip = usize::try_from(offset_bytes % BLOCK_SIZE_BYTES).expect("below a block");
+        out.copy_from_slice(&buffer[skip..skip + out.len()]);
+        Ok(())
+    }
+
+    /// Reads whole blocks; the caller holds their range.
+    pub(super) fn read_blocks(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        out: &mut [u8],
+    ) -> Result<(), GroupError> {
+        self.check_alive(file)?;
+        let plan = {
+            let map = file.map.read();
+            plan::read(&map, &self.disks, first, end)
+        }
+        .map_err(|refusal| self.read_refused(file, refusal))?;
+        if let [piece] = plan.as_slice() {
+            // The path of a small read: one request on the stack, nothing else.
+            let Some(from) = piece.from else {
+                out.fill(0);
+                return Ok(());
+            };
+            let mut batch = [Request::new(from.slot, from.offset_bytes, Work::Read(out))];
+            self.disks.run(&mut batch);
+            let [Request { result, .. }] = batch;
+            return match result {
+                Ok(()) => Ok(()),
+                Err(error) => self.recover_reads(
+                    file,
+                    first,
+                    out,
+                    &[FailedRead {
+                        at_block: first,
+                        blocks: piece.blocks,
+                        from,
+                        error,
+                    }],
+                ),
+            };
+        }
+        let failed = self.run_reads(&plan, first, out);
+        if failed.is_empty() {
+            return Ok(());
+        }
+        self.recover_reads(file, first, out, &failed)
+    }
+
+    fn run_reads(&self, plan: &ReadPlan, first: u64, out: &mut [u8]) -> Vec<FailedRead> {
+        let mut batch: SmallVec<[Request<'_>; 8]> = SmallVec::new();
+        let mut places: SmallVec<[(u64, u64, Spot); 8]> = SmallVec::new();
+        let mut rest = out;
+        let mut at_block = first;
+        for piece in plan {
+            let (memory, after) = rest.split_at_mut(bytes_of(piece.blocks));
+            rest = after;
+            match piece.from {
+                None => memory.fill(0),
+                Some(from) => {
+                    batch.push(Request::new(
+                        from.slot,
+                        from.offset_bytes,
+                        Work::Read(memory),
+                    ));
+                    places.push((at_block, piece.blocks, from));
+                }
+            }
+            at_block += piece.blocks;
+        }
+        self.disks.run(&mut batch);
+        batch
+            .into_iter()
+            .zip(places)
+            .filter_map(|(request, (at_block, blocks, from))| {
+                Some(FailedRead {
+                    at_block,
+                    blocks,
+                    from,
+                    error: request.result.err()?,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn read_refused(&self, file: &File, refusal: ReadRefusal) -> GroupError {
+        match refusal {
+            ReadRefusal::TooFar => GroupError::too_far(),
+            ReadRefusal::NoCopy(index) => GroupError::new(
+                GroupErrorKind::Io,
+                format!(
+                    "extent {index} of file {} has no copy on an online disk: bring its disks \
+                     back",
+                    file.id
+                ),
+            ),
+        }
+    }
+}

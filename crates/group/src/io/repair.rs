@@ -1,0 +1,134 @@
+//! A failed read answered from another copy, and the bad copy put right.
+//!
+//! The good bytes are written over the bad ones in place, under the reader's shared range lock:
+//! no writer can be at these blocks, and two readers that repair write the same. Where that
+//! write fails too, the disk goes offline before the read is answered.
+
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_device::{DeviceError, Request, Work};
+use spindle_format::ExtentCopy;
+
+use super::bytes_of;
+use super::read::FailedRead;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::group::Group;
+use crate::map::Extent;
+use crate::plan::{self, ReadRefusal, Segment};
+
+impl Group {
+    /// Reads the failed pieces of a read that began at block `first` from other copies.
+    pub(super) fn recover_reads(
+        &self,
+        file: &File,
+        first: u64,
+        out: &mut [u8],
+        failed: &[FailedRead],
+    ) -> Result<(), GroupError> {
+        for piece in failed {
+            let mut segments: Vec<Segment> = Vec::new();
+            {
+                let map = file.map.read();
+                plan::segments(
+                    &map,
+                    piece.at_block,
+                    piece.at_block + piece.blocks,
+                    |segment| {
+                        segments.push(*segment);
+                        Ok(())
+                    },
+                )
+            }
+            .map_err(|refusal: ReadRefusal| self.read_refused(file, refusal))?;
+            let bad_disk = self.disks.disk_of(piece.from.slot).map(|disk| disk.number);
+            for segment in segments {
+                let blocks = segment.initialised_blocks();
+                let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
+                    continue;
+                };
+                let start = bytes_of(segment.at_block - first);
+                let memory = &mut out[start..start + bytes_of(blocks)];
+                self.recover_segment(file, &segment, &extent, memory, bad_disk, &piece.error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn recover_segment(
+        &self,
+        file: &File,
+        segment: &Segment,
+        extent: &Extent,
+        memory: &mut [u8],
+        bad_disk: Option<DiskNumber>,
+        error: &DeviceError,
+    ) -> Result<(), GroupError> {
+        let inside_bytes = segment.inside_blocks * BLOCK_SIZE_BYTES;
+        let mut avoid = 0_u8;
+        let mut bad: Vec<ExtentCopy> = Vec::new();
+        for (number, copy) in extent.copies().iter().enumerate() {
+            if copy.is_present() && Some(copy.disk()) == bad_disk {
+                avoid |= 1 << number;
+                bad.push(*copy);
+            }
+        }
+        loop {
+            let Some((number, copy, slot)) = self.disks.choose(extent, avoid) else {
+                return Err(GroupError::new(
+                    GroupErrorKind::Io,
+                    format!(
+                        "extent {} of file {} cannot be read from any copy: {error}",
+                        segment.index, file.id
+                    ),
+                ));
+            };
+            let at = copy.start_bytes() + inside_bytes;
+            let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
+            self.disks.run(&mut batch);
+            let [request] = batch;
+            if request.result.is_ok() {
+                break;
+            }
+            avoid |= 1 << number;
+            bad.push(copy);
+        }
+        for copy in bad {
+            self.rewrite(file, segment.index, copy, inside_bytes, memory, error)?;
+        }
+        Ok(())
+    }
+
+    /// Writes good bytes over a copy that could not be read.
+    fn rewrite(
+        &self,
+        file: &File,
+        index: u32,
+        copy: ExtentCopy,
+        inside_bytes: u64,
+        good: &[u8],
+        error: &DeviceError,
+    ) -> Result<(), GroupError> {
+        let Some(slot) = self.disks.slot_of(copy) else {
+            return Ok(());
+        };
+        let at = copy.start_bytes() + inside_bytes;
+        let mut batch = [Request::new(slot, at, Work::Write(good))];
+        self.disks.run(&mut batch);
+        let [request] = batch;
+        let disk = copy.disk();
+        match request.result {
+            Ok(()) => {
+                self.note_written(file, disk);
+                self.event(format!(
+                    "{}: {} bytes at {at} could not be read and were written again from another \
+                     copy (extent {index} of file {}): {error}",
+                    self.disks.describe(disk),
+                    good.len(),
+                    file.id
+                ));
+                Ok(())
+            }
+            Err(again) => self.take_offline(&[disk], &again.to_string()),
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Writes: extents that are missing get space, all pieces go to all online copies in one batch,
+//! what failed takes its disk offline, and then the marks move.
+
+use smallvec::SmallVec;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
+
+use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
+use crate::dirty::regions;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::group::Group;
+use crate::map::{Extent, Map};
+use crate::plan::{self, TooFar, WritePlan};
+
+/// What a write will touch, as the map stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Intent {
+    /// File blocks to lock: those written, and the whole of each extent that grows.
+    pub lock: (u64, u64),
+    /// Whether initialised blocks are overwritten.
+    pub overwrites: bool,
+    /// Offline disks that hold copies of what is written.
+    pub missed: SmallVec<[DiskNumber; 2]>,
+    /// Whether extents must be allocated.
+    pub allocates: bool,
+}
+
+impl Intent {
+    /// Whether what was prepared for `self` is enough for `now`.
+    fn covers(&self, now: &Self) -> bool {
+        self.lock.0 <= now.lock.0
+            && self.lock.1 >= now.lock.1
+            && (self.overwrites || !now.overwrites)
+            && now.missed.iter().all(|disk| self.missed.contains(disk))
+    }
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Payload<'a> {
+    Data(&'a [u8]),
+    Zeros,
+}
+
+/// The regions of a write that was announced; the end of the write is told when it is dropped.
+pub(super) struct Announced<'a> {
+    group: &'a Group,
+    file: &'a File,
+    regions: Option<std::ops::RangeInclusive<u32>>,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        if let Some(regions) = self.regions.take() {
+            self.group.dirty.end_write(self.file.id, regions);
+        }
+    }
+}
+
+impl Group {
+    /// Writes to every online copy; allocates what is missing; blocks in part are read first.
+    /// At return every online copy has it (not yet durable).
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NoSpace`], and nothing was written; [`GroupErrorKind::Io`] where no copy
+    /// of some extent took it, which the next sync of the file tells again.
+    pub fn write(&self, file: &File, offset_bytes: u64, data: &[u8]) -> Result<(), GroupError> {
+        let (first, end, whole) =
+            blocks_of(offset_bytes, data.len()).ok_or_else(GroupError::too_far)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if whole {
+            return self.write_range(file, first, end, |group, intent| {
+                group.write_blocks(file, first, end, Payload::Data(data), intent)
+            });
+        }
+        self.write_range(file, first, end, |group, intent| {
+            let buffer = group.with_edges(file, first, end, offset_bytes, data)?;
+            group.write_blocks(file, first, end, Payload::Data(&buffer), intent)
+        })
+    }
+
+    /// Whole blocks around `data`, the parts before and after it as they are now.
+    fn with_edges(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        offset_bytes: u64,
+        data: &[u8],
+    ) -> Result<AlignedBuffer, GroupError> {
+        let mut buffer = AlignedBuffer::zeroed(bytes_of(end - first));
+        let block = bytes_of(1);
+        let start =
+            usize::try_from(offset_bytes - first * BLOCK_SIZE_BYTES).expect("below a block");
+        let stop = start + data.len();
+        let last = buffer.len() - block;
+        if start > 0 || stop < block {
+            self.read_blocks(file, first, first + 1, &mut buffer[..block])?;
+        }
+        if stop > last && stop < buffer.len() && last > 0 {
+            self.read_blocks(file, end - 1, end, &mut buffer[last..])?;
+        }
+        buffer[start..stop].copy_from_slice(data);
+        Ok(buffer)
+    }
+
+    /// Prepares a write of `[first, end)` (dirty regions, range lock) and runs `write`; does so
+    /// again where the map changed in between, and once more after a commit where space was
+    /// short but in quarantine.
+    pub(super) fn write_range(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        mut write: impl FnMut(&Self, &Intent) -> Result<(), GroupError>,
+    ) -> Result<(), GroupError> {
+        let mut committed = false;
+        loop {
+            self.check_alive(file)?;
+            let intent = self.intent(file, first, end)?;
+            let announced = self.announce(file, first, end, &intent)?;
+            let held = file.range_lock.exclusive(intent.lock.0, intent.lock.1);
+            self.check_alive(file)?;
+            let now = self.intent(file, first, end)?;
+            if !intent.covers(&now) {
+                continue;
+            }
+            let answer = write(self, &now);
+            drop(held);
+            drop(announced);
+            match answer {
+                Err(error)
+                    if error.kind == GroupErrorKind::NoSpace
+                        && !committed
+                        && self.space.has_quarantine() =>
+                {
+                    committed = true;
+                    self.commit_everything()?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Makes the regions dirty, durably, before anything is overwritten. Holds no lock when it
+    /// commits, because a commit needs everybody who changes a map to come to an end.
+    pub(super) fn announce<'a>(
+        &'a self,
+        file: &'a File,
+        first: u64,
+        end: u64,
+        intent: &Intent,
+    ) -> Result<Announced<'a>, GroupError> {
+        let mut announced = Announced {
+            group: self,
+            file,
+            regions: None,
+        };
+        if !file.is_mirrored() {
+            return Ok(announced);
+        }
+        let touched = regions(first, end);
+        let needed = {
+            let _change = self.change_inside();
+            self.dirty.begin_write(
+                file.id,
+                touched.clone(),
+                intent.overwrites,
+                &intent.missed,
+                &mut |edit| self.catalog.apply(edit),
+            )
+        };
+        announced.regions = Some(touched);
+        self.commit_through(needed)?;
+        Ok(announced)
+    }
+
+    fn intent(&self, file: &File, first: u64, end: u64) -> Result<Intent, GroupError> {
+        let map = file.map.read();
+        let mut intent = Intent {
+            lock: (first, end),
+            overwrites: false,
+            missed: SmallVec::new(),
+            allocates: false,
+        };
+        plan::segments::<TooFar>(&map, first, end, |segment| {
+            let initialised = segment.initialised_blocks();
+            intent.overwrites |= initialised > 0;
+            if initialised < segment.blocks {
+                let (low, high) = map.schedule().envelope(segment.index);
+                intent.lock = (intent.lock.0.min(low), intent.lock.1.max(high));
+            }
+            let Some(extent) = segment.extent else {
+                intent.allocates = true;
+                return Ok(());
+            };
+            for copy in extent.present() {
+                let disk = copy.disk();
+                if self.disks.slot_of(copy).is_none() && !intent.missed.contains(&disk) {
+                    intent.missed.push(disk);
+                }
+            }
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        Ok(intent)
+    }
+
+    /// Writes whole blocks; the caller holds the range that `intent` asks for.
+    pub(super) fn write_blocks(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        payload: Payload<'_>,
+        intent: &Intent,
+    ) -> Result<(), GroupError> {
+        if intent.allocates {
+            self.allocate_blocks(file, first, end)?;
+        }
+        let plan = {
+            let map = file.map.read();
+            plan::write(&map, &self.disks, first, end)
+        }
+        .map_err(|TooFar| GroupError::too_far())?;
+        if let Some(index) = plan.without_copy {
+            return Err(self.write_failed(
+                file,
+                &format!("extent {index} of file {} has no copy online", file.id),
+            ));
+        }
+        let failed = self.run_writes(file, &plan, payload);
+        if !failed.is_empty() {
+            self.settle_failed_writes(file, first, end, &failed)?;
+        }
+        self.move_marks(file, &plan);
+        Ok(())
+    }
+
+    /// Runs the plan; the disks that failed.
+    fn run_writes(
+        &self,
+        file: &File,
+        plan: &WritePlan,
+        payload: Payload<'_>,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        let mut batch: SmallVec<[Request<'_>; 4]> = SmallVec::new();
+        let mut disks: SmallVec<[DiskNumber; 4]> = SmallVec::new();
+        for piece in &plan.pieces {
+            match (piece.from_blocks, payload) {
+                (Some(from), Payload::Data(data)) => {
+                    let start = bytes_of(from);
+                    let memory = &data[start..start + bytes_of(piece.blocks)];
+                    batch.push(Request::new(
+                        piece.to.slot,
+                        piece.to.offset_bytes,
+                        Work::Write(memory),
+                    ));
+                    disks.push(piece.disk);
+                }
+                _ => {
+                    let mut done = 0;
+                    while done < piece.blocks {
+                        let blocks = (piece.blocks - done).min(ZERO_BLOCKS);
+                        batch.push(Request::new(
+                            piece.to.slot,
+                            piece.to.offset_bytes + done * BLOCK_SIZE_BYTES,
+                            Work::Write(&ZEROS[..bytes_of(blocks)]),
+                        ));
+                        disks.push(piece.disk);
+                        done += blocks;
+                    }
+                }
+            }
+        }
+        self.disks.run(&mut batch);
+        let mut failed: Vec<(DiskNumber, DeviceError)> = Vec::new();
+        for (request, disk) in batch.into_iter().zip(&disks) {
+            if let Err(error) = request.result
+                && !failed.iter().any(|(other, _)| other == disk)
+            {
+                failed.push((*disk, error));
+            }
+        }
+        disks.sort_unstable();
+        disks.dedup();
+        for disk in disks {
+            self.note_written(file, disk);
+        }
+        failed
+    }
+
+    /// Disks that failed go offline, durably, where every extent still has a copy; where one has
+    /// none the write failed, and no disk is given up for it.
+    fn settle_failed_writes(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        failed: &[(DiskNumber, DeviceError)],
+    ) -> Result<(), GroupError> {
+        let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
+        let mut lost = None;
+        {
+            let map = file.map.read();
+            plan::segments::<TooFar>(&map, first, end, |segment| {
+                let has_copy = |extent: &Extent| {
+                    extent.present().any(|copy| {
+                        self.disks.slot_of(copy).is_some() && !gone.contains(&copy.disk())
+                    })
+                };
+                if !segment.extent.as_ref().is_some_and(has_copy) {
+                    lost = Some(segment.index);
+                }
+                Ok(())
+            })
+            .map_err(|TooFar| GroupError::too_far())?;
+        }
+        let reason = &failed[0].1;
+        if let Some(index) = lost {
+            if file.is_mirrored() {
+                let _change = self.change_inside();
+                let apply = &mut |edit| self.catalog.apply(edit);
+                self.dirty.doubt(file.id, regions(first, end), apply);
+            }
+            return Err(self.write_failed(
+                file,
+                &format!(
+                    "no copy of extent {index} of file {} took a write: {reason}",
+                    file.id
+                ),
+            ));
+        }
+        self.take_offline(&gone, &reason.to_string())?;
+        let _change = self.change_inside();
+        let apply = &mut |edit| self.catalog.apply(edit);
+        self.dirty
+            .missed_by(file.id, regions(first, end), &gone, apply);
+        Ok(())
+    }
+
+    /// Remembers the failure for the next sync.
+    pub(crate) fn write_failed(&self, file: &File, message: &str) -> GroupError {
+        *file.error.lock() = Some(message.to_owned());
+        self.event(message.to_owned());
+        GroupError::new(GroupErrorKind::Io, message)
+    }
+
+    fn move_marks(&self, file: &File, plan: &WritePlan) {
+        if plan.marks.is_empty() {
+            return;
+        }
+        let _change = self.change_inside();
+        let mut map = file.map.write();
+        for (index, mark) in &plan.marks {
+            map.set_mark(*index, *mark);
+        }
+        drop(map);
+        self.note_dirty_map(file);
+    }
+
+    /// Reserves space for the range; it reads as before (holes as zeros). All or nothing.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NoSpace`], and nothing was reserved.
+    pub fn allocate(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), GroupError> {
+        let end_bytes = offset_bytes
+            .checked_add(length_bytes)
+            .ok_or_else(GroupError::too_far)?;
+        let first = offset_bytes / BLOCK_SIZE_BYTES;
+        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        if length_bytes == 0 {
+            return Ok(());
+        }
+        self.check_alive(file)?;
+        match self.allocate_blocks(file, first, end) {
+            Err(error) if error.kind == GroupErrorKind::NoSpace && self.space.has_quarantine() => {
+                self.commit_everything()?;
+                self.allocate_blocks(file, first, end)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Gives every extent that holds blocks of `[first, end)` space, or none.
+    pub(super) fn allocate_blocks(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+    ) -> Result<(), GroupError> {
+        let _change = self.change_inside();
+        let mut map = file.map.write();
+        let missing = missing_extents(&map, first, end)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let placement = self.placement();
+        let mut taken: SmallVec<[(u32, Extent); 4]> = SmallVec::new();
+        for index in missing {
+            let extent = placement.allocate(
+                &self.space,
+                file.id,
+                index,
+                map.copies(),
+                map.schedule().class(index),
+                &|disk| self.reserve_aus(disk),
+            );
+            match extent {
+                Some(extent) => taken.push((index, extent)),
+                None => {
+                    for (_, extent) in &taken {
+                        self.give_back(extent);
+                    }
+                    return Err(GroupError::no_space());
+                }
+            }
+        }
+        for (index, extent) in &taken {
+            map.insert(*index, extent);
+        }
+        drop(map);
+        self.note_dirty_map(file);
+        Ok(())
+    }
+}
+
+/// Numbers of the extents that hold blocks of the range and are holes.
+fn missing_extents(map: &Map, first: u64, end: u64) -> Result<SmallVec<[u32; 4]>, GroupError> {
+    let schedule = map.schedule();
+    let (low, high) = schedule
+        .extents(first, end)
+        .ok_or_else(GroupError::too_far)?;
+    let in_range =
+        |index: &u32| map.extent(*index).is_none() && schedule.has_block_in(*index, first, end);
+    Ok((low..high).filter(in_range).collect())
+}

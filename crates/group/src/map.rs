@@ -1,0 +1,352 @@
+//! A file's extent map in memory: an array indexed by extent number, in rows of 128.
+//!
+//! An extent takes 8 bytes for each copy and 8 for its mark, in one allocation per row, so that
+//! a million extents at normal redundancy take 24 MB and a sparse file takes what it holds.
+//!
+//! Invariants: an extent is a hole in all of its copies or in none; its mark (blocks from its
+//! start that hold data) is at most its length; a row that differs from the catalog's is named
+//! in the dirty set, from which the next seal takes it. The map changes only while a change is
+//! open, so that a seal sees no half of one.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+use spindle_format::{
+    COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
+};
+
+use crate::schedule::Schedule;
+
+/// One extent that is not a hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    copies: [ExtentCopy; COPIES_MAX],
+    count: u8,
+    /// Blocks from its start that hold data.
+    pub mark_blocks: u32,
+}
+
+impl Extent {
+    /// An extent with these copies.
+    #[must_use]
+    pub fn new(copies: &[ExtentCopy], mark_blocks: u32) -> Self {
+        let mut all = [ExtentCopy::HOLE; COPIES_MAX];
+        all[..copies.len()].copy_from_slice(copies);
+        #[expect(clippy::cast_possible_truncation, reason = "at most three")]
+        let count = copies.len() as u8;
+        Self {
+            copies: all,
+            count,
+            mark_blocks,
+        }
+    }
+
+    /// Its copies, those missing included.
+    #[must_use]
+    pub fn copies(&self) -> &[ExtentCopy] {
+        &self.copies[..usize::from(self.count)]
+    }
+
+    /// The copies that are there.
+    pub fn present(&self) -> impl Iterator<Item = ExtentCopy> + '_ {
+        self.copies().iter().copied().filter(|c| c.is_present())
+    }
+}
+
+#[derive(Debug, Default, Clone)]
+struct Row {
+    /// For each extent its mark, then its copies.
+    words: Vec<u64>,
+    /// Whether the catalog may have a row under this number.
+    stored: bool,
+}
+
+/// The map of one file.
+#[derive(Debug)]
+pub struct Map {
+    schedule: Schedule,
+    copies: usize,
+    rows: Vec<Row>,
+    dirty_rows: BTreeSet<u32>,
+    allocated_blocks: u64,
+    extents_count: u64,
+}
+
+const ROW: u32 = EXTENTS_PER_ROW as u32;
+
+impl Map {
+    /// An empty map.
+    #[must_use]
+    pub const fn new(schedule: Schedule, copies: usize) -> Self {
+        Self {
+            schedule,
+            copies,
+            rows: Vec::new(),
+            dirty_rows: BTreeSet::new(),
+            allocated_blocks: 0,
+            extents_count: 0,
+        }
+    }
+
+    /// The arithmetic that the map is indexed by.
+    #[must_use]
+    pub const fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// Copies that an extent should have.
+    #[must_use]
+    pub const fn copies(&self) -> usize {
+        self.copies
+    }
+
+    /// Blocks of all extents, one copy counted.
+    #[must_use]
+    pub const fn allocated_blocks(&self) -> u64 {
+        self.allocated_blocks
+    }
+
+    /// Extents that are no holes.
+    #[must_use]
+    pub const fn extents_count(&self) -> u64 {
+        self.extents_count
+    }
+
+    /// A number above that of every extent.
+    #[must_use]
+    pub fn end_index(&self) -> u32 {
+        let Some(last) = self.rows.last() else {
+            return 0;
+        };
+        let extents = last.words.len() / (self.copies + 1);
+        u32::try_from((self.rows.len() - 1) * EXTENTS_PER_ROW + extents)
+            .expect("extent numbers have 32 bits")
+    }
+
+    /// Extent `index`, `None` for a hole.
+    #[must_use]
+    pub fn extent(&self, index: u32) -> Option<Extent> {
+        let words = &self.rows.get((index / ROW) as usize)?.words;
+        let stride = self.copies + 1;
+        let at = (index % ROW) as usize * stride;
+        let extent = words.get(at..at + stride)?;
+        if extent[1] == 0 {
+            return None;
+        }
+        let mut copies = [ExtentCopy::HOLE; COPIES_MAX];
+        for (copy, word) in copies.iter_mut().zip(&extent[1..]) {
+            *copy = ExtentCopy::from_bits(*word);
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most three; a mark has 32 bits"
+        )]
+        Some(Extent {
+            copies,
+            count: self.copies as u8,
+            mark_blocks: extent[0] as u32,
+        })
+    }
+
+    fn words_mut(&mut self, index: u32) -> &mut [u64] {
+        let row = (index / ROW) as usize;
+        if self.rows.len() <= row {
+            self.rows.resize_with(row + 1, Row::default);
+        }
+        let stride = self.copies + 1;
+        let at = (index % ROW) as usize * stride;
+        let words = &mut self.rows[row].words;
+        if words.len() < at + stride {
+            // Small files stay small; a row that goes on is given its whole length soon.
+            let room = (at + stride)
+                .next_power_of_two()
+                .min(EXTENTS_PER_ROW * stride);
+            words.reserve_exact(room - words.len());
+            words.resize(at + stride, 0);
+        }
+        &mut words[at..at + stride]
+    }
+
+    /// Puts an extent where a hole was.
+    pub fn insert(&mut self, index: u32, extent: &Extent) {
+        let length_blocks = self.schedule.length_blocks(index);
+        assert!(u64::from(extent.mark_blocks) <= length_blocks);
+        assert_eq!(extent.copies().len(), self.copies);
+        let words = self.words_mut(index);
+        assert!(words[1] == 0, "an extent is put only where a hole was");
+        words[0] = u64::from(extent.mark_blocks);
+        for (word, copy) in words[1..].iter_mut().zip(extent.copies()) {
+            *word = copy.to_bits();
+        }
+        self.allocated_blocks += length_blocks;
+        self.extents_count += 1;
+        self.dirty_rows.insert(index / ROW);
+    }
+
+    /// Moves the mark of an extent, forward or back.
+    pub fn set_mark(&mut self, index: u32, mark_blocks: u32) {
+        assert!(u64::from(mark_blocks) <= self.schedule.length_blocks(index));
+        let words = self.words_mut(index);
+        assert!(words[1] != 0, "a hole has no mark");
+        words[0] = u64::from(mark_blocks);
+        self.dirty_rows.insert(index / ROW);
+    }
+
+    /// Makes a hole of an extent; what it was.
+    pub fn remove(&mut self, index: u32) -> Option<Extent> {
+        let extent = self.extent(index)?;
+        self.words_mut(index).fill(0);
+        self.allocated_blocks -= self.schedule.length_blocks(index);
+        self.extents_count -= 1;
+        self.dirty_rows.insert(index / ROW);
+        Some(extent)
+    }
+
+    /// Calls `visit` for each extent in `[first, end)` that is no hole, in order.
+    pub fn for_each(&self, first: u32, end: u32, mut visit: impl FnMut(u32, &Extent)) {
+        let end = end.min(self.end_index());
+        let mut index = first;
+        while index < end {
+            if self.rows[(index / ROW) as usize].words.is_empty() {
+                index = (index / ROW + 1) * ROW;
+                continue;
+            }
+            if let Some(extent) = self.extent(index) {
+                visit(index, &extent);
+            }
+            index += 1;
+        }
+    }
+
+    /// Whether the catalog lacks something of this map.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty_rows.is_empty()
+    }
+
+    /// Whether this row differs from the catalog's.
+    #[must_use]
+    pub fn is_dirty_row(&self, row: u32) -> bool {
+        self.dirty_rows.contains(&row)
+    }
+
+    /// Rows that the catalog may have.
+    pub fn stored_rows(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..)
+            .zip(&self.rows)
+            .filter(|(_, row)| row.stored)
+            .map(|(number, _)| number)
+    }
+
+    /// The rows that the catalog lacks, encoded; `None` where it should have no such row. They
+    /// count as given from then on.
+    pub fn take_dirty_rows(&mut self) -> Vec<(u32, Option<Vec<u8>>)> {
+        let mut taken = Vec::with_capacity(self.dirty_rows.len());
+        for number in std::mem::take(&mut self.dirty_rows) {
+            let bytes = self.encode_row(number);
+            let row = &mut self.rows[number as usize];
+            if bytes.is_none() {
+                row.words = Vec::new();
+            }
+            if bytes.is_some() || row.stored {
+                row.stored = bytes.is_some();
+                taken.push((number, bytes));
+            }
+        }
+        taken
+    }
+
+    /// The bytes of one row; `None` where it has no extent.
+    #[must_use]
+    pub fn encode_row(&self, number: u32) -> Option<Vec<u8>> {
+        let words = &self.rows.get(number as usize)?.words;
+        let mut entries: SmallVec<[ExtentCopy; EXTENTS_PER_ROW * 2]> = SmallVec::new();
+        let mut marks: SmallVec<[InitialisedMark; 16]> = SmallVec::new();
+        for (index, words) in (0_u32..).zip(words.chunks_exact(self.copies + 1)) {
+            entries.extend(words[1..].iter().map(|word| ExtentCopy::from_bits(*word)));
+            let full = self.schedule.length_blocks(number * ROW + index);
+            if words[1] != 0 && words[0] < full {
+                #[expect(clippy::cast_possible_truncation, reason = "below 128; below 2^18")]
+                marks.push(InitialisedMark {
+                    index: index as u8,
+                    blocks: words[0] as u32,
+                });
+            }
+        }
+        encode_extent_row(self.copies, &entries, &marks)
+    }
+
+    /// Takes in a row of the catalog. `visit` is told of every copy that is there, and says what
+    /// is wrong with it.
+    ///
+    /// # Errors
+    /// What contradicts the file's layout, in words.
+    pub fn load_row(
+        &mut self,
+        number: u32,
+        row: &ExtentRow<'_>,
+        mut visit: impl FnMut(u32, ExtentCopy) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if row.copies() != self.copies {
+            return Err(format!(
+                "row {number} has {} copies of each extent where the file has {}",
+                row.copies(),
+                self.copies
+            ));
+        }
+        let first = number
+            .checked_mul(ROW)
+            .ok_or_else(|| format!("row {number} is beyond every file's end"))?;
+        let stride = self.copies + 1;
+        if self.rows.len() <= number as usize {
+            self.rows.resize_with(number as usize + 1, Row::default);
+        }
+        let mut words = vec![0_u64; row.extents_count() * stride];
+        let mut entries = row.entries();
+        for (index, words) in (first..).zip(words.chunks_exact_mut(stride)) {
+            for word in &mut words[1..] {
+                let copy = entries.next().unwrap_or(ExtentCopy::HOLE);
+                *word = copy.to_bits();
+                if !copy.is_present() {
+                    continue;
+                }
+                let class = self.schedule.class(index);
+                if copy.class() != class {
+                    return Err(format!(
+                        "extent {index} has length class {} where its number asks for {class}",
+                        copy.class()
+                    ));
+                }
+                visit(index, copy)?;
+            }
+            if words[1] != 0 {
+                words[0] = self.schedule.length_blocks(index);
+                self.allocated_blocks += words[0];
+                self.extents_count += 1;
+            }
+        }
+        for mark in row.marks() {
+            words[usize::from(mark.index) * stride] = u64::from(mark.blocks);
+        }
+        self.rows[number as usize] = Row {
+            words,
+            stored: true,
+        };
+        Ok(())
+    }
+
+    /// Bytes of heap that the map takes.
+    #[cfg(test)]
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Row>()
+            + self
+                .rows
+                .iter()
+                .map(|row| row.words.capacity() * 8)
+                .sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Which disks the copies of an extent go to.
+//!
+//! A smooth weighted rotation over the disks gives the first copy: extent i of a file goes to
+//! place (start + i) of it, where the file's id gives the start. So each file is spread evenly
+//! by itself, and nothing is remembered. Each disk has a rotation of its own over its partners
+//! (disks in other failure groups, at most 8) for the other copies. The weights of the pairs are
+//! balanced so that first and other copies together fill the disks in proportion to their sizes.
+//!
+//! A disk that is full or offline is passed over, in favour of the next in the rotation; where no
+//! partner has room, any disk of another failure group will do. Where fewer failure groups are
+//! online than there should be copies, the others are entered as missing; where they are online
+//! and full, the write fails with "no space".
+
+mod partners;
+mod rotation;
+
+use smallvec::SmallVec;
+use spindle_base::{DiskNumber, FileId};
+use spindle_format::ExtentCopy;
+
+use crate::disks::DiskTable;
+use crate::map::Extent;
+use crate::space::{Run, Space};
+
+use rotation::Rotation;
+
+/// A disk as placement sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate {
+    /// The disk.
+    pub number: DiskNumber,
+    /// Its failure group.
+    pub group_index: u16,
+    /// Its size in AUs.
+    pub weight_aus: u64,
+}
+
+/// The rotations over the disks that were online when it was made.
+#[derive(Debug)]
+pub struct Placement {
+    candidates: Vec<Candidate>,
+    first: Rotation,
+    /// By index of the candidate: over indices of its partners.
+    others: Vec<Rotation>,
+    groups_count: usize,
+}
+
+type Chosen = SmallVec<[(usize, u64); 3]>;
+
+impl Placement {
+    /// Rotations over the online disks of `table`.
+    pub fn new(table: &DiskTable, au_size_bytes: u64) -> Self {
+        Self::over(
+            table
+                .iter()
+                .filter(|disk| disk.is_online() && disk.holds_data)
+                .map(|disk| Candidate {
+                    number: disk.number,
+                    group_index: disk.group_index,
+                    weight_aus: (disk.total_bytes / au_size_bytes).saturating_sub(1).max(1),
+                })
+                .collect(),
+        )
+    }
+
+    fn over(candidates: Vec<Candidate>) -> Self {
+        let pairs = partners::weights(&candidates);
+        let every: Vec<f64> = pairs
+            .iter()
+            .zip(&candidates)
+            .map(|(row, candidate)| {
+                let sum: f64 = row.iter().map(|(_, weight)| weight).sum();
+                #[expect(clippy::cast_precision_loss, reason = "a weight, not a count")]
+                let alone = candidate.weight_aus as f64;
+                if sum > 0.0 { sum } else { alone }
+            })
+            .collect();
+        let alone: Vec<(usize, f64)> = if pairs.iter().any(|row| !row.is_empty()) {
+            every.iter().copied().enumerate().collect()
+        } else {
+            #[expect(clippy::cast_precision_loss, reason = "a weight, not a count")]
+            let sizes = candidates.iter().map(|c| c.weight_aus as f64);
+            sizes.enumerate().collect()
+        };
+        let mut groups: Vec<u16> = candidates.iter().map(|c| c.group_index).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        Self {
+            first: Rotation::new(&alone, 8192.max(alone.len() * 64)),
+            others: pairs.iter().map(|row| Rotation::new(row, 1024)).collect(),
+            groups_count: groups.len(),
+            candidates,
+        }
+    }
+
+    /// Takes runs of 2^class blocks for the copies of extent `index`; `None` where there is no
+    /// room. `reserve_aus` tells how much of each disk is kept for the catalog.
+    pub fn allocate(
+        &self,
+        space: &Space,
+        file: FileId,
+        index: u32,
+        copies: usize,
+        class: u8,
+        reserve_aus: &dyn Fn(DiskNumber) -> u64,
+    ) -> Option<Extent> {
+        let wanted = copies.min(self.groups_count);
+        if wanted == 0 {
+            return None;
+        }
+        let take = |candidate: usize| {
+            let disk = self.candidates[candidate].number;
+            space.allocate(disk, class, reserve_aus(disk))
+        };
+        let place = mix(file.0) % self.first.len_u64() + u64::from(index);
+        let mut tried: SmallVec<[bool; 32]> = SmallVec::from_elem(false, self.candidates.len());
+        for step in 0..self.first.len_u64() {
+            let (first, turn) = self.first.at(place + step);
+            if std::mem::replace(&mut tried[first], true) {
+                continue;
+            }
+            let Some(start) = take(first) else { continue };
+            let mut chosen: Chosen = SmallVec::from_slice(&[(first, start)]);
+            self.add_others(&mut chosen, wanted, file, turn, &take);
+            if chosen.len() == wanted {
+                return Some(self.extent(&chosen, copies, class));
+            }
+            for (candidate, start_block) in chosen {
+                space.give_back(Run {
+                    disk: self.candidates[candidate].number,
+                    start_block,
+                    class,
+                });
+            }
+        }
+        None
+    }
+
+    fn add_others(
+        &self,
+        chosen: &mut Chosen,
+        wanted: usize,
+        file: FileId,
+        turn: u64,
+        take: &dyn Fn(usize) -> Option<u64>,
+    ) {
+        let first = chosen[0].0;
+        let rotation = &self.others[first];
+        let place = mix(file.0 ^ 0x9e37_79b9_7f4a_7c15) % rotation.len_u64().max(1) + turn;
+        let partners = (0..rotation.len_u64()).map(|step| rotation.at(place + step).0);
+        let anybody = (1..self.candidates.len()).map(|step| (first + step) % self.candidates.len());
+        let mut tried: SmallVec<[usize; 16]> = SmallVec::new();
+        for candidate in partners.chain(anybody) {
+            if chosen.len() == wanted {
+                return;
+            }
+            let group = self.candidates[candidate].group_index;
+            let taken = |(other, _): &(usize, u64)| self.candidates[*other].group_index == group;
+            if tried.contains(&candidate) || chosen.iter().any(taken) {
+                continue;
+            }
+            tried.push(candidate);
+            if let Some(start) = take(candidate) {
+                chosen.push((candidate, start));
+            }
+        }
+    }
+
+    fn extent(&self, chosen: &Chosen, copies: usize, class: u8) -> Extent {
+        let mut entries = [ExtentCopy::MISSING; spindle_format::COPIES_MAX];
+        for (entry, (candidate, start)) in entries.iter_mut().zip(chosen) {
+            *entry = ExtentCopy::new(self.candidates[*candidate].number, *start, class);
+        }
+        Extent::new(&entries[..copies], 0)
+    }
+}
+
+/// Spreads file ids over the rotation; every bit of the id changes about half of the answer.
+const fn mix(value: u64) -> u64 {
+    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests;

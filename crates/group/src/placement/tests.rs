@@ -1,0 +1,128 @@
+use spindle_base::{AuSize, DiskNumber, FileId};
+
+use super::{Candidate, Placement};
+use crate::space::Space;
+
+const CLASS: u8 = 8;
+
+fn placement(disks: &[(u16, u64)]) -> (Placement, Space) {
+    let candidates = (0..)
+        .zip(disks)
+        .map(|(number, (group_index, aus))| Candidate {
+            number: DiskNumber(number),
+            group_index: *group_index,
+            weight_aus: *aus,
+        })
+        .collect();
+    let sizes: Vec<Option<u64>> = disks.iter().map(|(_, aus)| Some((aus + 1) << 20)).collect();
+    (
+        Placement::over(candidates),
+        Space::new(AuSize::DEFAULT, &sizes),
+    )
+}
+
+/// AUs of each disk after so many extents of one file.
+fn spread(disks: &[(u16, u64)], copies: usize, extents: u32) -> Vec<u64> {
+    let (placement, space) = placement(disks);
+    let mut aus = vec![0; disks.len()];
+    for index in 0..extents {
+        let extent = placement
+            .allocate(&space, FileId(77), index, copies, CLASS, &|_| 0)
+            .unwrap();
+        let mut groups: Vec<u16> = extent
+            .present()
+            .map(|copy| disks[usize::from(copy.disk().0)].0)
+            .collect();
+        groups.sort_unstable();
+        groups.dedup();
+        assert_eq!(
+            groups.len(),
+            copies,
+            "copies lie in different failure groups"
+        );
+        for copy in extent.present() {
+            aus[usize::from(copy.disk().0)] += 1;
+        }
+    }
+    aus
+}
+
+fn assert_even(disks: &[(u16, u64)], copies: usize, extents: u32) {
+    let aus = spread(disks, copies, extents);
+    let total: u64 = disks.iter().map(|(_, aus)| aus).sum();
+    for (used, (_, size)) in aus.iter().zip(disks) {
+        let ideal = (u64::from(extents) * copies as u64 * size) as f64 / total as f64;
+        let off = (*used as f64 - ideal).abs() / ideal;
+        assert!(off < 0.01, "{used} of {ideal} AUs: {aus:?}");
+    }
+}
+
+#[test]
+fn a_big_file_fills_unequal_disks_in_proportion_to_their_sizes() {
+    assert_even(&[(0, 10_000), (0, 17_000), (0, 5_300)], 1, 20_000);
+    assert_even(
+        &[(0, 10_000), (1, 17_000), (2, 12_300), (3, 4_000)],
+        2,
+        15_000,
+    );
+    assert_even(
+        &[(0, 9_000), (0, 11_000), (1, 6_000), (1, 14_000)],
+        2,
+        15_000,
+    );
+}
+
+#[test]
+fn copies_of_high_redundancy_are_even_over_equal_disks() {
+    assert_even(
+        &[(0, 9000), (1, 9000), (2, 9000), (3, 9000), (4, 9000)],
+        3,
+        12_000,
+    );
+}
+
+#[test]
+fn neighbouring_extents_lie_on_different_disks() {
+    let (placement, space) = placement(&[(0, 1000), (0, 1000), (1, 1000), (1, 1000)]);
+    let mut last = None;
+    for index in 0..64 {
+        let extent = placement
+            .allocate(&space, FileId(3), index, 1, CLASS, &|_| 0)
+            .unwrap();
+        let disk = extent.copies()[0].disk();
+        assert_ne!(last, Some(disk));
+        last = Some(disk);
+    }
+}
+
+#[test]
+fn a_full_disk_is_passed_over_until_no_pair_is_left() {
+    let (placement, space) = placement(&[(0, 10), (1, 10), (2, 4)]);
+    let mut extents = 0;
+    while placement
+        .allocate(&space, FileId(1), extents, 2, CLASS, &|_| 0)
+        .is_some()
+    {
+        extents += 1;
+    }
+    assert!(extents >= 10, "{extents} extents fitted");
+    assert!(space.free_aus(DiskNumber(0)) + space.free_aus(DiskNumber(1)) <= 4);
+}
+
+#[test]
+fn with_one_failure_group_left_the_other_copies_are_entered_as_missing() {
+    let (placement, space) = placement(&[(0, 10), (0, 10)]);
+    let extent = placement
+        .allocate(&space, FileId(1), 0, 2, CLASS, &|_| 0)
+        .unwrap();
+    assert!(extent.copies()[0].is_present() && extent.copies()[1].is_missing());
+}
+
+#[test]
+fn no_disk_has_more_than_eight_partners_and_none_has_none() {
+    let disks: Vec<(u16, u64)> = (0..40).map(|disk| (disk / 10, 100)).collect();
+    let (placement, _) = placement(&disks);
+    for rotation in &placement.others {
+        assert!((1..=8).contains(&rotation.len_u64()));
+    }
+}

@@ -1,0 +1,138 @@
+//! Locks on ranges of one file's blocks: shared for readers, exclusive for writers.
+//!
+//! Entries stand in the order of arrival, and one may go ahead when no earlier one conflicts
+//! with it; so nobody starves, and a lock that nobody contends costs one short mutex. A thread
+//! holds at most one range of a file at a time and takes it before any lock of the maps.
+
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    ticket: u32,
+    exclusive: bool,
+    first: u64,
+    end: u64,
+}
+
+impl Entry {
+    const fn conflicts(&self, other: &Self) -> bool {
+        (self.exclusive || other.exclusive) && self.first < other.end && other.first < self.end
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: SmallVec<[Entry; 2]>,
+    next_ticket: u32,
+    waiting_count: u32,
+}
+
+impl State {
+    fn may_go(&self, entry: &Entry) -> bool {
+        self.entries
+            .iter()
+            .take_while(|earlier| earlier.ticket != entry.ticket)
+            .all(|earlier| !earlier.conflicts(entry))
+    }
+}
+
+/// The locks of one file.
+#[derive(Debug, Default)]
+pub struct RangeLock {
+    state: Mutex<State>,
+    released: Condvar,
+}
+
+/// A held range; dropping it gives it back.
+#[derive(Debug)]
+pub struct RangeGuard<'a> {
+    lock: &'a RangeLock,
+    ticket: u32,
+}
+
+impl RangeLock {
+    /// Waits for the blocks `[first, end)`, shared with other readers.
+    pub fn shared(&self, first: u64, end: u64) -> RangeGuard<'_> {
+        self.take(false, first, end)
+    }
+
+    /// Waits for the blocks `[first, end)`, alone.
+    pub fn exclusive(&self, first: u64, end: u64) -> RangeGuard<'_> {
+        self.take(true, first, end)
+    }
+
+    fn take(&self, exclusive: bool, first: u64, end: u64) -> RangeGuard<'_> {
+        let mut state = self.state.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket = ticket.wrapping_add(1);
+        let entry = Entry {
+            ticket,
+            exclusive,
+            first,
+            end,
+        };
+        state.entries.push(entry);
+        while !state.may_go(&entry) {
+            state.waiting_count += 1;
+            self.released.wait(&mut state);
+            state.waiting_count -= 1;
+        }
+        RangeGuard { lock: self, ticket }
+    }
+}
+
+impl Drop for RangeGuard<'_> {
+    fn drop(&mut self) {
+        let mut state = self.lock.state.lock();
+        let place = state
+            .entries
+            .iter()
+            .position(|entry| entry.ticket == self.ticket)
+            .expect("a guard's entry stays until its drop");
+        // The order of arrival must stay, so no swap_remove.
+        state.entries.remove(place);
+        if state.waiting_count > 0 {
+            self.lock.released.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RangeLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn readers_share_and_disjoint_writers_do_not_wait() {
+        let lock = RangeLock::default();
+        let _one = lock.shared(0, 10);
+        let _two = lock.shared(5, 15);
+        let _three = lock.exclusive(15, 20);
+    }
+
+    #[test]
+    fn a_range_is_never_held_by_a_writer_and_another() {
+        let lock = RangeLock::default();
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (lock, inside) = (&lock, &inside);
+                scope.spawn(move || {
+                    for round in 0..2000_u64 {
+                        let first = (thread + round) % 3;
+                        if round % 4 == 0 {
+                            let _held = lock.exclusive(first, 4);
+                            assert_eq!(inside.fetch_add(1000, Ordering::SeqCst), 0);
+                            inside.fetch_sub(1000, Ordering::SeqCst);
+                        } else {
+                            let _held = lock.shared(3, 4);
+                            assert!(inside.fetch_add(1, Ordering::SeqCst) < 1000);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

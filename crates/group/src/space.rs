@@ -1,0 +1,253 @@
+//! Free space: which runs of which disk no map uses.
+//!
+//! Nothing of it is stored; it is rebuilt at mount from the maps and the catalog's own runs, and
+//! a run that two of them name is reported as damage. A crash therefore cannot leak space.
+//!
+//! Invariants: AU 0 (labels, group state) is never given out. A freed run is quarantined until
+//! the commit that freed it is durable, because after a crash the older map would point to it.
+//! The lock in here is a leaf: nothing else is locked and nothing blocks while it is held, so
+//! the catalog's region may grow through it in the midst of a commit.
+
+mod bits;
+mod disk_space;
+mod shared_au;
+
+use parking_lot::Mutex;
+use spindle_base::{AuSize, DiskNumber};
+use spindle_catalog::Sequence;
+
+pub use disk_space::{Conflict, DiskSpace};
+
+/// A run of 2^class blocks on one disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The disk.
+    pub disk: DiskNumber,
+    /// Its first block.
+    pub start_block: u64,
+    /// Its length class.
+    pub class: u8,
+}
+
+#[derive(Debug)]
+struct State {
+    disks: Vec<Option<DiskSpace>>,
+    /// Freed by changes that no batch has been sealed with yet.
+    open: Vec<Run>,
+    /// Freed by the batch up to that sequence.
+    sealed: Vec<(Sequence, Vec<Run>)>,
+    quarantined_blocks: Vec<u64>,
+}
+
+/// The free space of a group.
+#[derive(Debug)]
+pub struct Space {
+    au_size: AuSize,
+    state: Mutex<State>,
+}
+
+impl Space {
+    /// Space of disks by number; each is given in bytes, `None` where there is no such disk.
+    #[must_use]
+    pub fn new(au_size: AuSize, disk_sizes_bytes: &[Option<u64>]) -> Self {
+        Self {
+            au_size,
+            state: Mutex::new(State {
+                disks: disk_sizes_bytes
+                    .iter()
+                    .map(|size| size.map(|bytes| DiskSpace::new(au_size, bytes / au_size.bytes())))
+                    .collect(),
+                open: Vec::new(),
+                sealed: Vec::new(),
+                quarantined_blocks: vec![0; disk_sizes_bytes.len()],
+            }),
+        }
+    }
+
+    /// Takes a free run of 2^class blocks on `disk`, leaving at least `reserve_aus` whole AUs
+    /// free there for the catalog.
+    pub fn allocate(&self, disk: DiskNumber, class: u8, reserve_aus: u64) -> Option<u64> {
+        let mut state = self.state.lock();
+        let space = state.disks.get_mut(usize::from(disk.0))?.as_mut()?;
+        if reserve_aus > 0 && !space.leaves(class, reserve_aus) {
+            return None;
+        }
+        space.allocate(class)
+    }
+
+    /// Takes `count` AUs in a row on `disk`; the number of the first.
+    pub fn allocate_aus(&self, disk: DiskNumber, count: u64) -> Option<u64> {
+        let mut state = self.state.lock();
+        let space = state.disks.get_mut(usize::from(disk.0))?.as_mut()?;
+        space.allocate_aus(count)
+    }
+
+    /// Gives back a run that no batch ever spoke of, at once.
+    pub fn give_back(&self, run: Run) {
+        let mut state = self.state.lock();
+        state
+            .disks
+            .get_mut(usize::from(run.disk.0))
+            .and_then(Option::as_mut)
+            .expect("a run that was given out lies on a disk that is there")
+            .free(run.start_block, run.class);
+    }
+
+    /// Gives back AUs of the catalog region, at once: the group state no longer names them.
+    pub fn give_back_aus(&self, disk: DiskNumber, first_au: u64, count: u64) {
+        let class = self.au_size.class();
+        for au in first_au..first_au + count {
+            self.give_back(Run {
+                disk,
+                start_block: au << class,
+                class,
+            });
+        }
+    }
+
+    /// Marks a run that a map names; used while mounting.
+    ///
+    /// # Errors
+    /// [`Conflict`] where it lies outside the disk or another map has it.
+    pub fn mark_used(&self, run: Run) -> Result<(), Conflict> {
+        self.marker().mark_used(run)
+    }
+
+    /// Marks many runs under one lock.
+    pub fn marker(&self) -> Marker<'_> {
+        Marker {
+            state: self.state.lock(),
+        }
+    }
+
+    /// Marks AUs of the catalog region; used while mounting.
+    ///
+    /// # Errors
+    /// As [`Self::mark_used`].
+    pub fn mark_used_aus(
+        &self,
+        disk: DiskNumber,
+        first_au: u64,
+        count: u64,
+    ) -> Result<(), Conflict> {
+        let class = self.au_size.class();
+        let mut marker = self.marker();
+        for au in first_au..first_au.saturating_add(count) {
+            marker.mark_used(Run {
+                disk,
+                start_block: au.checked_shl(u32::from(class)).ok_or(Conflict::Outside)?,
+                class,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a freed run into quarantine.
+    pub fn quarantine(&self, run: Run) {
+        let mut state = self.state.lock();
+        state.open.push(run);
+        state.quarantined_blocks[usize::from(run.disk.0)] += 1 << run.class;
+    }
+
+    /// What was freed until now belongs to the batch that ends with `sequence`.
+    pub fn seal(&self, sequence: Sequence) {
+        let mut state = self.state.lock();
+        if !state.open.is_empty() {
+            let runs = std::mem::take(&mut state.open);
+            state.sealed.push((sequence, runs));
+        }
+    }
+
+    /// Everything that batches up to `committed` freed may be used again.
+    pub fn release(&self, committed: Sequence) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.sealed.retain(|(sequence, runs)| {
+            if *sequence > committed {
+                return true;
+            }
+            for run in runs {
+                let disk = usize::from(run.disk.0);
+                state.quarantined_blocks[disk] -= 1 << run.class;
+                state.disks[disk]
+                    .as_mut()
+                    .expect("a quarantined run lies on a disk that is there")
+                    .free(run.start_block, run.class);
+            }
+            false
+        });
+    }
+
+    /// Whether a commit would give space back.
+    pub fn has_quarantine(&self) -> bool {
+        let state = self.state.lock();
+        !state.open.is_empty() || !state.sealed.is_empty()
+    }
+
+    /// Free blocks of a disk, those in quarantine included: a commit makes them free.
+    pub fn free_blocks(&self, disk: DiskNumber) -> u64 {
+        let state = self.state.lock();
+        let index = usize::from(disk.0);
+        match state.disks.get(index) {
+            Some(Some(space)) => space.free_blocks() + state.quarantined_blocks[index],
+            _ => 0,
+        }
+    }
+
+    /// Whole free AUs of a disk, quarantine included.
+    pub fn free_aus(&self, disk: DiskNumber) -> u64 {
+        let state = self.state.lock();
+        let index = usize::from(disk.0);
+        match state.disks.get(index) {
+            Some(Some(space)) => {
+                space.free_aus() + (state.quarantined_blocks[index] >> self.au_size.class())
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether every block of the run is in use (quarantine counts as in use).
+    pub fn is_used(&self, run: Run) -> bool {
+        let state = self.state.lock();
+        state
+            .disks
+            .get(usize::from(run.disk.0))
+            .and_then(Option::as_ref)
+            .is_some_and(|space| space.is_used(run.start_block, run.class))
+    }
+}
+
+impl crate::region::RegionSpace for Space {
+    fn allocate_region_aus(&self, disk: DiskNumber, aus: u32) -> Option<u32> {
+        let first = self.allocate_aus(disk, u64::from(aus))?;
+        Some(u32::try_from(first).expect("a disk has at most 2^32 AUs"))
+    }
+
+    fn release_region_aus(&self, disk: DiskNumber, run: spindle_format::AuRun) {
+        self.give_back_aus(disk, u64::from(run.start_au), u64::from(run.aus));
+    }
+}
+
+/// Marks runs while a group is mounted.
+#[derive(Debug)]
+pub struct Marker<'a> {
+    state: parking_lot::MutexGuard<'a, State>,
+}
+
+impl Marker<'_> {
+    /// Marks one run.
+    ///
+    /// # Errors
+    /// [`Conflict`] where it lies outside the disk or another map has it.
+    pub fn mark_used(&mut self, run: Run) -> Result<(), Conflict> {
+        self.state
+            .disks
+            .get_mut(usize::from(run.disk.0))
+            .and_then(Option::as_mut)
+            .ok_or(Conflict::Outside)?
+            .mark_used(run.start_block, run.class)
+    }
+}
+
+#[cfg(test)]
+mod tests;

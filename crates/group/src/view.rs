@@ -1,0 +1,206 @@
+//! What listings show of a group, its disks and its files.
+
+use std::sync::atomic::Ordering;
+
+use spindle_base::{
+    AuSize, BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid,
+};
+use spindle_format::DiskStatus;
+
+use crate::capacity::{self, DiskCapacity};
+use crate::file::Layout;
+use crate::group::Group;
+
+/// One extent of a file as `spindle map` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ExtentView {
+    /// Index in the file's map.
+    pub index: u32,
+    /// Where in the file, in bytes (for fine striping: where its column begins).
+    pub offset_bytes: u64,
+    /// Its length in bytes.
+    pub length_bytes: u64,
+    /// Bytes from its start that hold data; the rest reads as zeros.
+    pub initialised_bytes: u64,
+    /// Disk and byte offset of each copy; `None` for a copy that is missing.
+    pub copies: Vec<Option<(DiskNumber, u64)>>,
+}
+
+/// A disk as listings show it.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct DiskView {
+    /// Its number in the group.
+    pub number: DiskNumber,
+    /// Its name.
+    pub name: DiskName,
+    /// Its failure group.
+    pub failure_group: FailureGroupName,
+    /// Where it is open; `None` where it was not found.
+    pub path: Option<String>,
+    /// What the group uses of it.
+    pub total_bytes: u64,
+    /// Of this, what no extent uses.
+    pub free_bytes: u64,
+    /// `online` or `offline`.
+    pub mode: String,
+    /// `normal`, later `adding`, `dropping`, ...
+    pub state: String,
+    /// Whether it votes on the group state.
+    pub voter: bool,
+    /// Whether it holds a replica of the catalog.
+    pub catalog_replica: bool,
+    /// Reads of file data answered since the group was opened.
+    pub reads_count: u64,
+    /// Writes of file data answered.
+    pub writes_count: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Reads that failed.
+    pub read_errors_count: u64,
+    /// Writes that failed.
+    pub write_errors_count: u64,
+}
+
+/// A group as listings show it, with ASM's sums.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct GroupView {
+    /// Its name.
+    pub name: GroupName,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// The redundancy of files whose template says nothing else.
+    pub redundancy: Redundancy,
+    /// The profile it was made with.
+    pub profile: String,
+    /// The unit of addressing.
+    pub block_size_bytes: u64,
+    /// The unit that disks are written in.
+    pub sector_size_bytes: u64,
+    /// The allocation unit.
+    pub au_size: AuSize,
+    /// Sum over the disks.
+    pub total_bytes: u64,
+    /// Sum over the disks.
+    pub free_bytes: u64,
+    /// What must stay free so that redundancy can be restored after a failure.
+    pub required_mirror_free_bytes: u64,
+    /// May be negative: then a failure could not be repaired from the free space.
+    pub usable_bytes: i64,
+    /// Disks that are offline.
+    pub offline_disks_count: u32,
+    /// The number of the group state.
+    pub epoch: u64,
+    /// Extents of all files.
+    pub extents_count: u64,
+    /// Its disks, in the order of their numbers.
+    pub disks: Vec<DiskView>,
+}
+
+impl Group {
+    /// Sums and disks.
+    pub fn view(&self) -> GroupView {
+        let disks = self.disk_views();
+        let capacities = self.capacities(false);
+        let redundancy = self.membership.redundancy();
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE_BYTES;
+        let files = self.all_files();
+        GroupView {
+            name: self.membership.name(),
+            uuid: self.membership.uuid(),
+            redundancy,
+            profile: self.profile(),
+            block_size_bytes: BLOCK_SIZE_BYTES,
+            sector_size_bytes: BLOCK_SIZE_BYTES,
+            au_size: self.membership.au_size(),
+            total_bytes: disks.iter().map(|disk| disk.total_bytes).sum(),
+            free_bytes: disks.iter().map(|disk| disk.free_bytes).sum(),
+            required_mirror_free_bytes: bytes(capacity::required_mirror_free_blocks(
+                redundancy,
+                &capacities,
+            )),
+            usable_bytes: capacity::usable_blocks(redundancy, &capacities)
+                .saturating_mul(BLOCK_SIZE_BYTES.cast_signed()),
+            offline_disks_count: u32::try_from(
+                disks.iter().filter(|disk| disk.mode == "offline").count(),
+            )
+            .expect("disk numbers have 16 bits"),
+            epoch: self.membership.epoch(),
+            extents_count: files
+                .iter()
+                .map(|file| file.map.read().extents_count())
+                .sum(),
+            disks,
+        }
+    }
+
+    fn disk_views(&self) -> Vec<DiskView> {
+        let members = self.membership.members();
+        self.disks
+            .iter()
+            .map(|disk| {
+                let member = members.iter().find(|m| m.state.number == disk.number);
+                let status = member.map(|member| member.state.status);
+                let counters = &disk.counters;
+                let count =
+                    |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+                DiskView {
+                    number: disk.number,
+                    name: disk.name.clone(),
+                    failure_group: disk.failure_group.clone(),
+                    path: self.disks.path(disk),
+                    total_bytes: disk.total_bytes,
+                    free_bytes: self.space.free_blocks(disk.number) * BLOCK_SIZE_BYTES,
+                    mode: if disk.is_online() {
+                        "online"
+                    } else {
+                        "offline"
+                    }
+                    .to_owned(),
+                    state: match status {
+                        Some(DiskStatus::Adding) => "adding",
+                        Some(DiskStatus::Dropping) => "dropping",
+                        Some(DiskStatus::Absent) => "absent",
+                        _ => "normal",
+                    }
+                    .to_owned(),
+                    voter: member.is_some_and(|member| member.state.voter),
+                    catalog_replica: member.is_some_and(|member| member.catalog_replica),
+                    reads_count: count(&counters.reads_count),
+                    writes_count: count(&counters.writes_count),
+                    read_bytes: count(&counters.read_bytes),
+                    written_bytes: count(&counters.written_bytes),
+                    read_errors_count: count(&counters.read_errors_count),
+                    write_errors_count: count(&counters.write_errors_count),
+                }
+            })
+            .collect()
+    }
+
+    /// Free blocks of each disk; only those that a large file could get where `for_files`.
+    fn capacities(&self, for_files: bool) -> Vec<DiskCapacity> {
+        let au_blocks = self.membership.au_size().blocks();
+        self.disks
+            .iter()
+            .filter(|disk| disk.holds_data)
+            .map(|disk| DiskCapacity {
+                failure_group: u32::from(disk.group_index),
+                total_blocks: disk.total_bytes / BLOCK_SIZE_BYTES,
+                free_blocks: if for_files {
+                    let free_aus = self.space.free_aus(disk.number);
+                    free_aus.saturating_sub(self.reserve_aus(disk.number)) * au_blocks
+                } else {
+                    self.space.free_blocks(disk.number)
+                },
+                online: disk.is_online(),
+            })
+            .collect()
+    }
+
+    /// Bytes that one more file of `layout` could get: whole AUs, less what is kept for the
+    /// catalog, as far as the failure groups can pair them.
+    pub fn usable_bytes(&self, layout: Layout) -> u64 {
+        capacity::writable_blocks(layout.redundancy, &self.capacities(true)) * BLOCK_SIZE_BYTES
+    }
+}
