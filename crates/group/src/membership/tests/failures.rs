@@ -4,8 +4,9 @@ use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 use spindle_format::STATE_PLACES;
 
-use super::{forced, make, online, open, open_as, open_of, opener, voters};
+use super::{forced, make, online, open, open_as, open_of, opener, present, voters};
 use crate::GroupErrorKind;
+use crate::membership::look;
 
 #[test]
 fn the_half_of_a_mirror_that_outlived_the_other_mounts_by_itself() {
@@ -134,4 +135,19 @@ fn a_voter_that_cannot_take_a_heartbeat_goes_offline() {
     disks.vanish(DiskSlot(1));
     membership.heartbeat(2_010).unwrap();
     assert_eq!(online(&membership), [0, 2]);
+}
+
+#[test]
+fn the_last_relied_on_state_stays_while_the_next_one_is_written() {
+    let disks = make("aabb", Redundancy::Normal);
+    for _ in 0..2 {
+        let membership = open(&disks).unwrap();
+        membership.change_state(|_| {}).unwrap();
+        let epoch = membership.epoch();
+        for look in look(&*disks, &present(&disks)) {
+            let mut epochs = look.states.map(|slot| slot.state().unwrap().epoch);
+            epochs.sort_unstable();
+            assert_eq!(epochs, [epoch - 1, epoch], "{}", look.path);
+        }
+    }
 }
