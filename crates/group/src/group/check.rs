@@ -10,6 +10,7 @@ use spindle_catalog::Table;
 
 use super::Group;
 use super::open::numbered_key;
+use crate::disks::DiskState;
 use crate::error::GroupError;
 use crate::file::File;
 use crate::map::Extent;
@@ -37,7 +38,10 @@ impl Group {
         for file in &files {
             self.check_map(file, &rebuilt, &mut lines);
         }
-        for disk in self.disks.iter().filter(|disk| disk.holds_data) {
+        // A disk that went offline lost its replica of the catalog, whose runs count as used
+        // there until the next opening; nobody allocates on it before.
+        let counted = |disk: &&DiskState| disk.holds_data && disk.is_online();
+        for disk in self.disks.iter().filter(counted) {
             let (known, found) = (
                 self.space.free_blocks(disk.number),
                 rebuilt.free_blocks(disk.number),

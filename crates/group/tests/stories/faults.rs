@@ -1,0 +1,201 @@
+//! Failing, vanishing and lying disks under a running group.
+
+use spindle_base::{FileId, Redundancy};
+use spindle_device::DiskSlot;
+use spindle_group::GroupErrorKind;
+
+use crate::scene::{EXTERNAL, MIB, NORMAL, Scene, assert_sound, create, pattern, read};
+
+#[test]
+fn a_disk_that_vanishes_in_mid_write_costs_nobody_an_error() {
+    for after in 1..40 {
+        let scene = Scene::new(
+            after,
+            Redundancy::Normal,
+            &[(0, 32), (0, 32), (1, 32), (1, 32)],
+        );
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, 2 << 20)).unwrap();
+        group.sync_file(&file, true).unwrap();
+        scene.disks.vanish_after(DiskSlot(2), after);
+        let mut model = pattern(1, 8 << 20);
+        model[2 << 20..].fill(0);
+        for step in 0..12_usize {
+            let at = step * 400_000;
+            let data = pattern(step as u64 + 50, 300_000);
+            group.write(&file, at as u64, &data).unwrap();
+            model[at..at + 300_000].copy_from_slice(&data);
+            group.sync_file(&file, step % 2 == 0).unwrap();
+        }
+        assert!(
+            read(&group, &file, 0, 8 << 20) == model,
+            "vanished after {after}"
+        );
+        let view = group.view();
+        if scene.disks.is_vanished(DiskSlot(2)) {
+            assert_eq!(view.disks[2].mode, "offline");
+            assert!(
+                group
+                    .take_events()
+                    .iter()
+                    .any(|line| line.contains("offline"))
+            );
+        }
+        assert_sound(&group);
+        drop(group);
+        scene.crash();
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        assert!(
+            read(&group, &file, 0, 8 << 20) == model,
+            "restarted, after {after}"
+        );
+        assert_sound(&group);
+        group.close().unwrap();
+    }
+}
+
+#[test]
+fn the_disk_that_was_left_behind_is_not_believed_when_it_comes_back() {
+    let scene = Scene::new(3, Redundancy::Normal, &[(0, 32), (0, 32), (1, 32), (1, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 4 << 20)).unwrap();
+    group.sync().unwrap();
+    scene.disks.vanish(DiskSlot(0));
+    let newer = pattern(2, 4 << 20);
+    group.write(&file, 0, &newer).unwrap();
+    group.sync_file(&file, false).unwrap();
+    drop(group);
+    scene.disks.crash();
+    scene.disks.bring_back(DiskSlot(0));
+    scene.disks.restart();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, 4 << 20) == newer);
+    assert_eq!(group.view().offline_disks_count, 1);
+    assert_sound(&group);
+}
+
+#[test]
+fn a_bad_block_is_read_from_the_other_copy_and_written_again() {
+    let scene = Scene::mirrored(4);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 3 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    let size = 64 * MIB;
+    for slot in [DiskSlot(0), DiskSlot(1)] {
+        scene.disks.fail_reads(slot, MIB..size, 1);
+        assert!(read(&group, &file, 0, 3 << 20) == data);
+        assert!(read(&group, &file, 0, 3 << 20) == data);
+    }
+    let events = group.take_events();
+    assert!(
+        events.iter().any(|line| line.contains("written again")),
+        "{events:?}"
+    );
+    assert_eq!(group.view().offline_disks_count, 0);
+    assert_eq!(
+        group
+            .view()
+            .disks
+            .iter()
+            .map(|d| d.read_errors_count)
+            .sum::<u64>(),
+        2
+    );
+}
+
+#[test]
+fn a_disk_that_cannot_take_the_repair_goes_offline() {
+    let scene = Scene::new(5, Redundancy::Normal, &[(0, 32), (0, 32), (1, 32), (1, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 3 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    scene.disks.fail_reads(DiskSlot(1), MIB..32 * MIB, u64::MAX);
+    scene
+        .disks
+        .fail_writes(DiskSlot(1), 5 * MIB..32 * MIB, u64::MAX);
+    for _ in 0..3 {
+        assert!(read(&group, &file, 0, 3 << 20) == data);
+    }
+    assert_eq!(group.view().disks[1].mode, "offline");
+}
+
+#[test]
+fn a_write_that_no_copy_took_is_an_error_now_and_at_the_next_sync_only() {
+    let scene = Scene::new(6, Redundancy::External, &[(0, 32), (0, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    for slot in [DiskSlot(0), DiskSlot(1)] {
+        scene.disks.fail_writes(slot, 5 * MIB..32 * MIB, u64::MAX);
+    }
+    let again = pattern(2, 1 << 20);
+    assert_eq!(
+        group.write(&file, 0, &again).unwrap_err().kind,
+        GroupErrorKind::Io
+    );
+    for slot in [DiskSlot(0), DiskSlot(1)] {
+        scene.disks.clear_faults(slot);
+    }
+    assert_eq!(
+        group.sync_file(&file, false).unwrap_err().kind,
+        GroupErrorKind::Io
+    );
+    group.sync_file(&file, false).unwrap();
+    group.write(&file, 0, &again).unwrap();
+    assert!(read(&group, &file, 0, 1 << 20) == again);
+    group.close().unwrap();
+}
+
+#[test]
+fn a_failed_flush_takes_the_disk_offline_before_the_sync_is_answered() {
+    let scene = Scene::new(7, Redundancy::Normal, &[(0, 32), (0, 32), (1, 32), (1, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 4 << 20)).unwrap();
+    group.sync().unwrap();
+    let data = pattern(2, 4 << 20);
+    group.write(&file, 0, &data).unwrap();
+    scene.disks.fail_flushes(DiskSlot(3), 1);
+    group.sync_file(&file, false).unwrap();
+    assert_eq!(group.view().disks[3].mode, "offline");
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, 4 << 20) == data);
+}
+
+#[test]
+fn with_one_failure_group_left_writes_go_on_with_one_copy() {
+    let scene = Scene::new(8, Redundancy::Normal, &[(0, 32), (1, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 2 << 20)).unwrap();
+    group.sync().unwrap();
+    scene.disks.vanish(DiskSlot(1));
+    let data = pattern(2, 6 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync_file(&file, true).unwrap();
+    let missing = group
+        .map(&file)
+        .iter()
+        .filter(|extent| extent.copies.contains(&None))
+        .count();
+    assert!(missing > 0, "the later extents have one copy");
+    assert_sound(&group);
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, 6 << 20) == data);
+    group.close().unwrap();
+}
