@@ -1,0 +1,115 @@
+//! A real group on plain files.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
+use spindle_device::{DEADLINE_DEFAULT, OpenDisk, open_engine};
+use spindle_fs::{FileSystem, Owner, Time};
+use spindle_group::{Group, NewDisk, NewGroup, Opener};
+
+const DISKS_COUNT: usize = 4;
+
+/// A group of four sparse files and the thread that does its lazy work.
+pub struct GroupOnFiles {
+    pub file_system: Arc<FileSystem>,
+    ended: Arc<AtomicBool>,
+    lazy_work: Option<JoinHandle<()>>,
+}
+
+/// Different at each call, which is all that a test needs of an identity.
+fn uuid() -> Uuid {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    Uuid(u128::from_str_radix(&digits, 16).unwrap().to_be_bytes())
+}
+
+impl GroupOnFiles {
+    /// Makes it in `directory`.
+    pub fn new(directory: &Path, redundancy: Redundancy, disk_bytes: u64) -> Self {
+        let (engine, _) = open_engine(DEADLINE_DEFAULT);
+        let engine = Arc::new(engine);
+        let disks: Vec<NewDisk> = (0..DISKS_COUNT)
+            .map(|number| {
+                let path = directory.join(format!("disk{number}"));
+                File::create(&path).unwrap().set_len(disk_bytes).unwrap();
+                NewDisk {
+                    slot: engine.attach(OpenDisk::open(&path).unwrap()),
+                    name: DiskName::new(format!("disk{number}")).unwrap(),
+                    failure_group: FailureGroupName::new(format!("side{}", number % 2)).unwrap(),
+                    uuid: uuid(),
+                }
+            })
+            .collect();
+        let slots: Vec<_> = disks.iter().map(|disk| disk.slot).collect();
+        let name = GroupName::new("posix").unwrap();
+        let new = NewGroup {
+            name: name.clone(),
+            uuid: uuid(),
+            redundancy,
+            au_size: AuSize::DEFAULT,
+            disks,
+            profile: "plain".to_owned(),
+            created_s: 1_700_000_000,
+        };
+        let opener = Opener {
+            host: "here".to_owned(),
+            boot: uuid(),
+            process_id: std::process::id(),
+            now_s: 1_700_000_000,
+            force: false,
+            preferred_failure_group: None,
+        };
+        Group::create(engine.clone(), &new).unwrap();
+        let group = Arc::new(Group::open(engine, &slots, &name, &opener).unwrap());
+        let owner = Owner { user: 0, group: 0 };
+        let now = Time {
+            seconds: 1_700_000_000,
+            nanoseconds: 0,
+        };
+        FileSystem::create(&group, owner, now).unwrap();
+        let file_system = Arc::new(FileSystem::open(Arc::clone(&group)).unwrap());
+        let ended = Arc::new(AtomicBool::new(false));
+        let lazy_work = thread::spawn({
+            let ended = Arc::clone(&ended);
+            let start = Instant::now();
+            let file_system = Arc::clone(&file_system);
+            move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let now_ms = u64::try_from(start.elapsed().as_millis()).unwrap();
+                    if !file_system.step(now_ms).unwrap() {
+                        thread::sleep(Duration::from_millis(20));
+                    }
+                }
+            }
+        });
+        Self {
+            file_system,
+            ended,
+            lazy_work: Some(lazy_work),
+        }
+    }
+}
+
+impl GroupOnFiles {
+    /// Ends the lazy work, looks for contradictions and closes the group.
+    pub fn close(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(lazy_work) = self.lazy_work.take() {
+            lazy_work.join().unwrap();
+        }
+        let group = self.file_system.group();
+        assert_eq!(group.check().unwrap(), Vec::<String>::new());
+        self.file_system.close().unwrap();
+    }
+}
+
+impl Drop for GroupOnFiles {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
