@@ -1,0 +1,26 @@
+//! The file system over a real group on simulated disks, through its public interface only.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::too_many_lines,
+    reason = "a test tells by a panic what went wrong"
+)]
+
+#[path = "semantics/contents.rs"]
+mod contents;
+#[path = "semantics/extended.rs"]
+mod extended;
+#[path = "semantics/fixture.rs"]
+mod fixture;
+#[path = "semantics/lifetime.rs"]
+mod lifetime;
+#[path = "semantics/model.rs"]
+mod model;
+#[path = "semantics/names.rs"]
+mod names;
+#[path = "semantics/operations.rs"]
+mod operations;
+#[path = "semantics/renaming.rs"]
+mod renaming;
+#[path = "semantics/templates.rs"]
+mod templates;

@@ -1,0 +1,206 @@
+//! A group of four simulated disks in two failure groups, with a file system on it.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
+use spindle_device::{DiskSlot, Disks, SimulatedDisks};
+use spindle_fs::{Attributes, FileSystem, FsError, FsResult, Handle, Owner, Time};
+use spindle_group::{Group, NewDisk, NewGroup, Opener};
+
+pub const ROOT: FileId = FileId::ROOT;
+pub const OWNER: Owner = Owner {
+    user: 1000,
+    group: 100,
+};
+
+const DISKS_COUNT: u16 = 4;
+
+pub struct Fixture {
+    pub disks: Arc<SimulatedDisks>,
+    fs: Option<FileSystem>,
+    clock_s: Cell<i64>,
+}
+
+pub fn name(text: &str) -> &OsStr {
+    OsStr::new(text)
+}
+
+impl Fixture {
+    pub fn new(profile: &str, redundancy: Redundancy) -> Self {
+        Self::sized(profile, redundancy, 48 << 20)
+    }
+
+    pub fn plain() -> Self {
+        Self::new("plain", Redundancy::Normal)
+    }
+
+    pub fn sized(profile: &str, redundancy: Redundancy, disk_bytes: u64) -> Self {
+        let disks = Arc::new(SimulatedDisks::new(1, &[disk_bytes; DISKS_COUNT as usize]));
+        let new = NewGroup {
+            name: GroupName::new("DATA").unwrap(),
+            uuid: Uuid([7; 16]),
+            redundancy,
+            au_size: AuSize::DEFAULT,
+            disks: (0..DISKS_COUNT)
+                .map(|number| NewDisk {
+                    slot: DiskSlot(number),
+                    name: DiskName::new(format!("DISK{number}")).unwrap(),
+                    failure_group: FailureGroupName::new(format!("SIDE{}", number % 2)).unwrap(),
+                    uuid: Uuid([number as u8 + 1; 16]),
+                })
+                .collect(),
+            profile: profile.to_owned(),
+            created_s: 1,
+        };
+        Group::create(Arc::clone(&disks) as Arc<dyn Disks>, &new).unwrap();
+        let fixture = Self {
+            disks,
+            fs: None,
+            clock_s: Cell::new(1000),
+        };
+        let group = fixture.open_group();
+        FileSystem::create(&group, OWNER, fixture.now()).unwrap();
+        Self {
+            fs: Some(FileSystem::open(group).unwrap()),
+            ..fixture
+        }
+    }
+
+    fn open_group(&self) -> Arc<Group> {
+        let slots: Vec<DiskSlot> = (0..DISKS_COUNT).map(DiskSlot).collect();
+        let opener = Opener {
+            host: "here".to_owned(),
+            boot: Uuid([9; 16]),
+            process_id: 1,
+            now_s: 1,
+            force: true,
+            preferred_failure_group: None,
+        };
+        let name = GroupName::new("DATA").unwrap();
+        let disks = Arc::clone(&self.disks) as Arc<dyn Disks>;
+        Arc::new(Group::open(disks, &slots, &name, &opener).unwrap())
+    }
+
+    pub fn fs(&self) -> &FileSystem {
+        self.fs.as_ref().expect("open between calls")
+    }
+
+    /// Each call is a second later.
+    pub fn now(&self) -> Time {
+        self.clock_s.set(self.clock_s.get() + 1);
+        Time {
+            seconds: self.clock_s.get(),
+            nanoseconds: 5,
+        }
+    }
+
+    /// Closes and opens again; handles must be gone.
+    pub fn reopen(&mut self) {
+        let fs = self.fs.take().expect("open between calls");
+        fs.close().unwrap();
+        drop(fs);
+        self.fs = Some(FileSystem::open(self.open_group()).unwrap());
+    }
+
+    /// Cuts the power without a word to the file system, then opens again.
+    pub fn crash(&mut self) {
+        self.disks.crash();
+        self.fs = None;
+        self.disks.restart();
+        self.fs = Some(FileSystem::open(self.open_group()).unwrap());
+    }
+
+    pub fn make(&self, parent: FileId, text: &str) -> Arc<Handle> {
+        let made = self
+            .fs()
+            .create_file(parent, name(text), 0o644, OWNER, self.now());
+        made.unwrap().1
+    }
+
+    pub fn directory(&self, parent: FileId, text: &str) -> FileId {
+        let made = self
+            .fs()
+            .make_directory(parent, name(text), 0o755, OWNER, self.now());
+        made.unwrap().id
+    }
+
+    pub fn write(&self, handle: &Handle, offset_bytes: u64, data: &[u8]) {
+        self.fs()
+            .write(handle, offset_bytes, data, false, self.now())
+            .unwrap();
+    }
+
+    pub fn contents(&self, handle: &Handle) -> Vec<u8> {
+        let size_bytes = self.fs().attributes(handle.id()).unwrap().size_bytes;
+        // One byte more than there is, so that a read beyond the end is noticed.
+        let mut bytes = vec![0xee; usize::try_from(size_bytes).unwrap() + 1];
+        let length = self.fs().read(handle, 0, &mut bytes).unwrap();
+        assert_eq!(length as u64, size_bytes);
+        bytes.truncate(length);
+        bytes
+    }
+
+    pub fn find(&self, path: &str) -> Attributes {
+        self.fs().resolve(OsStr::new(path)).unwrap()
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        match self.fs().resolve(OsStr::new(path)) {
+            Ok(_) => true,
+            Err(FsError::NotFound) => false,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// The names of a directory, read three entries at a time, without "." and "..".
+    pub fn names(&self, id: FileId) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let entries = self.fs().read_directory(id, cookie, 3).unwrap();
+            let Some(last) = entries.last() else {
+                break;
+            };
+            cookie = last.cookie;
+            names.extend(
+                entries
+                    .into_iter()
+                    .map(|entry| String::from_utf8(entry.name).unwrap())
+                    .filter(|name| name != "." && name != ".."),
+            );
+        }
+        names.sort();
+        names
+    }
+
+    /// The group's own check finds nothing.
+    pub fn check(&self) {
+        let found = self.fs().group().check().unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+/// The kind of an error, for comparing.
+pub fn class<T>(result: &FsResult<T>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(FsError::NotFound) => "not found",
+        Err(FsError::Exists) => "exists",
+        Err(FsError::NotADirectory) => "not a directory",
+        Err(FsError::IsADirectory) => "is a directory",
+        Err(FsError::NotEmpty) => "not empty",
+        Err(FsError::NameTooLong) => "name too long",
+        Err(FsError::TooManyLinks) => "too many links",
+        Err(FsError::Invalid(_)) => "invalid",
+        Err(FsError::NotPermitted(_)) => "not permitted",
+        Err(FsError::NoAttribute) => "no attribute",
+        Err(FsError::TooLarge) => "too large",
+        Err(FsError::Unsupported) => "unsupported",
+        Err(FsError::Group(error)) => match error.kind {
+            spindle_group::GroupErrorKind::NoSpace => "no space",
+            _ => panic!("the group failed: {error}"),
+        },
+    }
+}
