@@ -7,7 +7,7 @@ use spindle_base::Uuid;
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::nearness::suggestion;
-use crate::probe::Probe;
+use crate::probe::{Probe, look_at_all};
 use crate::settings::Settings;
 use crate::view::{DiskStatus, ScanReport};
 
@@ -37,16 +37,16 @@ impl Discovery {
     /// Where a pattern of the search path is none.
     pub fn look(settings: &Settings) -> ControlResult<Self> {
         Ok(Self::look_at(
-            settings.disk_paths()?,
+            &settings.disk_paths()?,
             settings.search_path(),
         ))
     }
 
     /// Looks at these disks.
     #[must_use]
-    pub fn look_at(paths: Vec<PathBuf>, search_path: String) -> Self {
+    pub fn look_at(paths: &[PathBuf], search_path: String) -> Self {
         Self {
-            probes: paths.iter().map(|path| Probe::look(path)).collect(),
+            probes: look_at_all(paths),
             search_path,
         }
     }

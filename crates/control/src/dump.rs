@@ -7,12 +7,16 @@ use serde::Serialize;
 use serde_json::Value;
 use spindle_base::GroupName;
 use spindle_catalog::Table;
-use spindle_format::{FormatError, FormatErrorKind, LABEL_PLACES, STATE_PLACES};
+use spindle_device::{Disks, OpenDisk, PlainDisks};
+use spindle_format::{
+    FormatError, FormatErrorKind, LABEL_BYTES, LABEL_PLACES, OPENER_BYTES, OPENER_PLACE,
+    OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES, STATE_SLOT_BYTES,
+};
 
 use crate::discovery::Discovery;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::opening::{Access, Opened};
-use crate::probe::Probe;
+use crate::probe::{Probe, look_at_all, read_at};
 use crate::settings::Settings;
 use crate::sockets;
 use crate::view::{CatalogDump, DiskDump, DumpReport, RowDump, StructureDump, TableDump};
@@ -52,7 +56,11 @@ pub fn dump_group(
     }
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(name.as_str())?;
-    let disks = found.disks.iter().map(|probe| dump_disk(probe)).collect();
+    let disks = found
+        .disks
+        .iter()
+        .map(|probe| dump_disk(probe))
+        .collect::<ControlResult<_>>()?;
     let opened = Opened::open_found(settings, &found, &Access::Look { force: true });
     let (catalog, note) = match opened.and_then(|opened| dump_catalog(&opened, rows_most)) {
         Ok(catalog) => (Some(catalog), None),
@@ -70,21 +78,8 @@ pub fn dump_group(
 /// # Errors
 /// Where one cannot be read.
 pub fn dump_disks(paths: &[PathBuf]) -> ControlResult<DumpReport> {
-    let mut disks = Vec::new();
-    for path in paths {
-        let probe = Probe::look(path);
-        if let Some(failure) = &probe.failure {
-            return Err(ControlError::new(
-                if path.exists() {
-                    ControlErrorKind::Io
-                } else {
-                    ControlErrorKind::NotFound
-                },
-                format!("{}: {failure}", path.display()),
-            ));
-        }
-        disks.push(dump_disk(&probe));
-    }
+    let probes = look_at_all(paths);
+    let disks = probes.iter().map(dump_disk).collect::<ControlResult<_>>()?;
     Ok(DumpReport {
         disks,
         catalog: None,
@@ -92,28 +87,39 @@ pub fn dump_disks(paths: &[PathBuf]) -> ControlResult<DumpReport> {
     })
 }
 
-fn dump_disk(probe: &Probe) -> DiskDump {
-    let labels = probe.labels.iter().zip(LABEL_PLACES);
-    let states = probe.states.iter().zip(STATE_PLACES);
-    DiskDump {
+fn dump_disk(probe: &Probe) -> ControlResult<DiskDump> {
+    if let Some(failure) = probe.failure() {
+        return Err(failure.clone());
+    }
+    let disks = PlainDisks::new();
+    let slot = disks.attach(OpenDisk::open_read_only(&probe.path)?);
+    let read = |place: u64, length_bytes: usize| read_at(&disks, slot, place, length_bytes);
+    let mut labels = Vec::new();
+    for place in LABEL_PLACES {
+        let parsed = ParsedLabel::parse(&read(place, LABEL_BYTES)?, place);
+        labels.push(structure(place, parsed.as_ref().map(ParsedLabel::contents)));
+    }
+    let mut states = Vec::new();
+    for place in STATE_PLACES {
+        let parsed = ParsedGroupState::parse(&read(place, STATE_SLOT_BYTES)?, place);
+        states.push(structure(
+            place,
+            parsed.as_ref().map(ParsedGroupState::contents),
+        ));
+    }
+    let opener = OpenerRecord::parse(&read(OPENER_PLACE, OPENER_BYTES)?, OPENER_PLACE);
+    Ok(DiskDump {
         path: probe.path.display().to_string(),
-        size_bytes: probe.size_bytes.unwrap_or(0),
+        size_bytes: disks.size_bytes(slot),
         status: probe.status(),
         found: probe.found(),
-        labels: labels
-            .map(|(label, place)| structure(place, label))
-            .collect(),
-        states: states
-            .map(|(state, place)| structure(place, state))
-            .collect(),
-        opener: probe
-            .opener
-            .as_ref()
-            .map(|opener| structure(spindle_format::OPENER_PLACE, opener)),
-    }
+        labels,
+        states,
+        opener: structure(OPENER_PLACE, opener.as_ref()),
+    })
 }
 
-fn structure<T: Serialize>(place: u64, parsed: &Result<T, FormatError>) -> StructureDump {
+fn structure<T: Serialize>(place: u64, parsed: Result<&T, &FormatError>) -> StructureDump {
     let (contents, error) = match parsed {
         Ok(contents) => (readable(serde_json::to_value(contents).ok()), None),
         Err(error) if error.kind == FormatErrorKind::Magic => (None, Some("empty".to_owned())),

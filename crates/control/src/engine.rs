@@ -4,11 +4,12 @@
 //! the switch that pulls a cable for a test; and, for who only looks, the memory that takes
 //! writes. A disk that was opened stays open and locked until the process ends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use spindle_device::{
-    DEADLINE_DEFAULT, DiskSlot, Disks, FileDisk, OpenDisk, OpenError, OpenErrorKind, PlainDisks,
+    DEADLINE_DEFAULT, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError,
+    OpenErrorKind, PlainDisks, RecordedDisks,
 };
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
@@ -20,6 +21,8 @@ use crate::view::Counters;
 #[derive(Debug)]
 pub struct Engine {
     below: Arc<spindle_device::Engine>,
+    recorder: Option<Arc<RecordedDisks<Arc<spindle_device::Engine>>>>,
+    cables: Option<Arc<FaultableDisks<Arc<dyn Disks>>>>,
     disks: Arc<dyn Disks>,
 }
 
@@ -44,8 +47,30 @@ impl Engine {
         let below = Arc::new(below);
         Self {
             disks: below.clone(),
+            recorder: None,
+            cables: None,
             below,
         }
+    }
+
+    /// As a daemon needs it: with cables that a test can pull and, where `record` names a file,
+    /// every write and flush written into it in order.
+    ///
+    /// # Errors
+    /// Where that file is there already or cannot be made.
+    pub fn to_serve(settings: &Settings, record: Option<&Path>) -> ControlResult<Self> {
+        let mut engine = Self::new(settings);
+        if let Some(path) = record {
+            let recorder = RecordedDisks::new(engine.below.clone(), path)
+                .map_err(|error| ControlError::io("make the record", path.display(), &error))?;
+            let recorder = Arc::new(recorder);
+            engine.disks = recorder.clone();
+            engine.recorder = Some(recorder);
+        }
+        let cables = Arc::new(FaultableDisks::new(engine.disks.clone()));
+        engine.disks = cables.clone();
+        engine.cables = Some(cables);
+        Ok(engine)
     }
 
     /// Opens a disk to read and write it; nobody else can.
@@ -72,12 +97,14 @@ impl Engine {
         Ok(self.below.attach(disk.create()?))
     }
 
-    /// Every write and flush from now on goes into `file` too, in order.
+    /// Brings the record, where there is one, into its file.
     ///
     /// # Errors
-    /// Where the file cannot be made.
-    pub fn record(&mut self, file: &Path, _slots: &[(DiskSlot, PathBuf)]) -> ControlResult<()> {
-        Err(ControlError::invalid(format!("{}", file.display())))
+    /// Where the file cannot be written; the disks go on without it.
+    pub fn flush_record(&self) -> std::io::Result<()> {
+        self.recorder
+            .as_ref()
+            .map_or(Ok(()), |recorder| recorder.flush_log())
     }
 
     /// Keeps writes in memory from now on.
@@ -92,7 +119,13 @@ impl Engine {
     }
 
     /// Pulls a disk's cable, or plugs it in.
-    pub fn set_pulled(&self, _slot: DiskSlot, _pulled: bool) {}
+    pub fn set_pulled(&self, slot: DiskSlot, pulled: bool) {
+        match &self.cables {
+            Some(cables) if pulled => cables.pull(slot),
+            Some(cables) => cables.plug(slot),
+            None => {}
+        }
+    }
 
     /// What a disk has done since it was opened.
     #[must_use]

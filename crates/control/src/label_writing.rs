@@ -22,7 +22,7 @@ pub fn refuse_if_open_elsewhere(found: &FoundGroup<'_>) -> ControlResult<()> {
     let other = found
         .disks
         .iter()
-        .filter_map(|probe| probe.opener.as_ref()?.as_ref().ok())
+        .filter_map(|probe| probe.opener())
         .filter(|opener| opener.group_uuid == found.uuid && opener.open)
         .find(|opener| {
             opener.boot != own_boot && now_s.saturating_sub(opener.heartbeat_s) < HEARTBEAT_LIFE_S

@@ -242,18 +242,14 @@ fn check_name(
 
 fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
     let path = probe.path.display();
-    if let Some(failure) = &probe.failure {
-        let kind = if probe.path.exists() {
-            ControlErrorKind::Io
-        } else {
-            ControlErrorKind::NotFound
-        };
-        let hint = if kind == ControlErrorKind::NotFound {
-            ": give the path of a disk, or make a file disk with --file-disk PATH:SIZE"
-        } else {
-            ""
-        };
-        return Err(ControlError::new(kind, format!("{path}: {failure}{hint}")));
+    if let Some(failure) = probe.failure() {
+        let mut failure = failure.clone();
+        if failure.kind == ControlErrorKind::NotFound {
+            failure
+                .message
+                .push_str("; --file-disk PATH:SIZE makes a file to be used as a disk");
+        }
+        return Err(failure);
     }
     if force {
         return Ok(());

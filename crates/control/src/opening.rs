@@ -87,7 +87,10 @@ impl Opened {
             .iter()
             .map(|probe| probe.path.as_path())
             .collect();
-        let mut engine = Engine::new(settings);
+        let mut engine = match access {
+            Access::Serve { record, .. } => Engine::to_serve(settings, record.as_deref())?,
+            Access::Look { .. } | Access::Change => Engine::new(settings),
+        };
         let mut slots = Vec::new();
         for path in paths {
             let slot = if writable {
@@ -97,13 +100,6 @@ impl Opened {
             };
             let slot = slot.map_err(|error| explain(&found.name, error, &found.disks))?;
             slots.push((slot, path.to_owned()));
-        }
-        if let Access::Serve {
-            record: Some(record),
-            ..
-        } = access
-        {
-            engine.record(record, &slots)?;
         }
         if !writable {
             engine.withhold_writes();
@@ -196,7 +192,11 @@ impl Opened {
         if !self.writable {
             return Ok(());
         }
-        Ok(self.file_system.close()?)
+        let closed = self.file_system.close();
+        if let Err(error) = self.engine.flush_record() {
+            tracing::error!(%error, "the record of the disks is not whole");
+        }
+        Ok(closed?)
     }
 }
 
@@ -207,7 +207,7 @@ fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
     }
     let by = disks
         .iter()
-        .find_map(|probe| probe.opener.as_ref()?.as_ref().ok())
+        .find_map(|probe| probe.opener())
         .filter(|opener| opener.open)
         .map(|opener| format!(", by process {} of {}", opener.process_id, opener.host))
         .unwrap_or_default();

@@ -1,15 +1,14 @@
-//! What stands on one disk. Looking never locks, never writes, and never waits for a pipe.
+//! What stands on disks. Looking never locks, never writes, and never waits for a pipe.
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use spindle_format::{
-    FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES,
-    STATE_SLOT_BYTES,
-};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, PlainDisks, Request, Work};
+use spindle_format::{GroupState, Label, LabelStatus, OpenerRecord};
+use spindle_group::{DiskLook, LabelFound};
 
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::signature::{self, Signature};
 use crate::view::{DiskStatus, FoundDisk};
 
@@ -18,170 +17,181 @@ use crate::view::{DiskStatus, FoundDisk};
 pub struct Probe {
     /// Its path.
     pub path: PathBuf,
-    /// Its size; `None` where it cannot be opened.
-    pub size_bytes: Option<u64>,
-    /// The two copies of the label, as they parse.
-    pub labels: Vec<Result<Label, FormatError>>,
-    /// The two slots of the group state, as they parse.
-    pub states: Vec<Result<GroupState, FormatError>>,
-    /// Who has or had the group open.
-    pub opener: Option<Result<OpenerRecord, FormatError>>,
+    /// What lies in the places of our structures; `None` where it cannot be opened.
+    look: Option<DiskLook>,
     /// Marks of somebody else's format.
     pub foreign: Vec<Signature>,
-    /// Why it cannot be read.
-    pub failure: Option<String>,
+    /// Why it cannot be opened or read.
+    failure: Option<ControlError>,
     /// Whether a process or the kernel holds it.
-    pub in_use: bool,
+    in_use: bool,
+}
+
+/// Looks at all of these disks, many at a time.
+#[must_use]
+pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
+    let disks = PlainDisks::new();
+    let opened: Vec<ControlResult<DiskSlot>> = paths
+        .iter()
+        .map(|path| Ok(disks.attach(OpenDisk::open_read_only(path)?)))
+        .collect();
+    let slots: Vec<DiskSlot> = opened.iter().filter_map(|slot| slot.clone().ok()).collect();
+    let mut looks = spindle_group::look(&disks, &slots).into_iter();
+    paths
+        .iter()
+        .zip(opened)
+        .map(|(path, opened)| {
+            let mut probe = Probe {
+                path: path.clone(),
+                look: None,
+                foreign: Vec::new(),
+                failure: None,
+                in_use: is_in_use(path),
+            };
+            match opened {
+                Err(error) => probe.failure = Some(error),
+                Ok(slot) => {
+                    probe.look = looks.next();
+                    let size_bytes = disks.size_bytes(slot);
+                    let found = signature::find(size_bytes, &mut |offset_bytes, length_bytes| {
+                        read_at(&disks, slot, offset_bytes, length_bytes)
+                    });
+                    match found {
+                        Ok(foreign) => probe.foreign = foreign,
+                        Err(error) => probe.failure = Some(error),
+                    }
+                }
+            }
+            probe
+        })
+        .collect()
+}
+
+/// What lies there; fewer bytes where the disk ends before.
+///
+/// # Errors
+/// Where the disk cannot be read.
+pub fn read_at(
+    disks: &dyn Disks,
+    slot: DiskSlot,
+    offset_bytes: u64,
+    length_bytes: usize,
+) -> ControlResult<Vec<u8>> {
+    let length = length_bytes as u64;
+    let start = offset_bytes / 4096 * 4096;
+    let end = (offset_bytes + length).next_multiple_of(4096);
+    let end = end.min(disks.size_bytes(slot));
+    let Some(span) = end.checked_sub(start).filter(|span| *span > 0) else {
+        return Ok(Vec::new());
+    };
+    let mut blocks = AlignedBuffer::zeroed(usize::try_from(span).unwrap_or(0));
+    let mut batch = [Request::new(slot, start, Work::Read(&mut blocks))];
+    disks.run(&mut batch);
+    let [request] = batch;
+    if let Err(error) = request.result {
+        return Err(ControlError::new(ControlErrorKind::Io, error.to_string()));
+    }
+    let within = usize::try_from(offset_bytes - start).unwrap_or(0);
+    let until = blocks.len().min(within + length_bytes);
+    Ok(blocks.get(within..until).unwrap_or_default().to_vec())
 }
 
 impl Probe {
-    /// Looks at the disk at `path`.
+    /// Looks at one disk.
     #[must_use]
     pub fn look(path: &Path) -> Self {
-        let mut probe = Self {
-            path: path.to_owned(),
-            size_bytes: None,
-            labels: Vec::new(),
-            states: Vec::new(),
-            opener: None,
-            foreign: Vec::new(),
-            failure: None,
-            in_use: false,
-        };
-        if let Err(error) = probe.read() {
-            probe.failure = Some(error.to_string());
-        }
-        probe
+        let mut probes = look_at_all(&[path.to_owned()]);
+        probes.remove(0)
     }
 
-    fn read(&mut self) -> std::io::Result<()> {
-        let metadata = std::fs::metadata(&self.path)?;
-        let kind = metadata.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(std::io::Error::other(
-                "is no disk: a disk is a block device or a plain file",
-            ));
-        }
-        let file = File::options()
-            .read(true)
-            .custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0))
-            .open(&self.path)?;
-        let size_bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
-        self.size_bytes = Some(size_bytes);
-        self.in_use = if kind.is_block_device() {
-            held_by_kernel(&self.path)
-        } else {
-            locked(&metadata)
-        };
-        for place in LABEL_PLACES {
-            let bytes = read_at(&file, place, LABEL_BYTES)?;
-            let parsed = ParsedLabel::parse(&bytes, place);
-            self.labels
-                .push(parsed.map(|label| label.contents().clone()));
-        }
-        for place in STATE_PLACES {
-            let bytes = read_at(&file, place, STATE_SLOT_BYTES)?;
-            let parsed = ParsedGroupState::parse(&bytes, place);
-            self.states
-                .push(parsed.map(|state| state.contents().clone()));
-        }
-        let bytes = read_at(&file, OPENER_PLACE, OPENER_BYTES)?;
-        self.opener = Some(OpenerRecord::parse(&bytes, OPENER_PLACE));
-        self.foreign = signature::find(size_bytes, &mut |offset_bytes, length_bytes| {
-            read_at(&file, offset_bytes, length_bytes)
-        })?;
-        Ok(())
+    /// Why it cannot be opened or read.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&ControlError> {
+        self.failure.as_ref()
     }
 
-    /// The newer of the two label copies.
+    /// Its size; `None` where it cannot be opened.
+    #[must_use]
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.look.as_ref().map(|look| look.size_bytes)
+    }
+
+    /// Who has or had its group open.
+    #[must_use]
+    pub fn opener(&self) -> Option<&OpenerRecord> {
+        self.look.as_ref()?.opener.as_ref()
+    }
+
+    /// Its label, whatever the disk is worth.
     #[must_use]
     pub fn label(&self) -> Option<&Label> {
-        let good = self.labels.iter().filter_map(|label| label.as_ref().ok());
-        good.max_by_key(|label| label.sequence)
+        match &self.look.as_ref()?.label {
+            LabelFound::Good { label, .. } | LabelFound::Truncated { label } => Some(label),
+            LabelFound::None | LabelFound::Damaged(_) => None,
+        }
     }
 
-    /// The newest group state on this disk that belongs to the label's group.
+    /// The newest group state on this disk.
     #[must_use]
     pub fn state(&self) -> Option<&GroupState> {
-        let group_uuid = self.label()?.group_uuid;
-        let good = self.states.iter().filter_map(|state| state.as_ref().ok());
-        good.filter(|state| state.group_uuid == group_uuid)
-            .max_by_key(|state| state.epoch)
+        self.look.as_ref()?.newest_state()
     }
 
-    /// The label, where the disk is a member that can be used.
+    /// The label, where the disk is a member; one that is cut off included, so that it is named.
     #[must_use]
     pub fn member(&self) -> Option<&Label> {
-        let label = self.label()?;
-        (self.status() == DiskStatus::Member).then_some(label)
+        self.label()
+            .filter(|label| label.status == LabelStatus::Member)
     }
 
     /// What stands on it. A conflict can only be seen beside other disks.
     #[must_use]
     pub fn status(&self) -> DiskStatus {
-        if self.failure.is_some() {
+        let Some(look) = self.look.as_ref().filter(|_| self.failure.is_none()) else {
             return DiskStatus::Unusable;
+        };
+        let member = self.member().is_some();
+        match &look.label {
+            LabelFound::Truncated { .. } if member => DiskStatus::Unusable,
+            LabelFound::Good { .. } if member => DiskStatus::Member,
+            _ if !self.foreign.is_empty() => DiskStatus::Foreign,
+            LabelFound::Good { .. } | LabelFound::Truncated { .. } => DiskStatus::Former,
+            LabelFound::Damaged(_) => DiskStatus::Unusable,
+            LabelFound::None => DiskStatus::Candidate,
         }
-        match self.label() {
-            Some(label) if self.truncated(label) => DiskStatus::Unusable,
-            Some(label) if label.status == LabelStatus::Member => DiskStatus::Member,
-            Some(_) if !self.foreign.is_empty() => DiskStatus::Foreign,
-            Some(_) => DiskStatus::Former,
-            None if !self.foreign.is_empty() => DiskStatus::Foreign,
-            None if self.damaged_label().is_some() => DiskStatus::Unusable,
-            None => DiskStatus::Candidate,
-        }
-    }
-
-    fn truncated(&self, label: &Label) -> bool {
-        self.size_bytes.is_some_and(|size| size < label.size_bytes)
-    }
-
-    /// A copy that is a label and is damaged.
-    fn damaged_label(&self) -> Option<FormatError> {
-        self.labels
-            .iter()
-            .filter_map(|label| label.as_ref().err())
-            .find(|error| {
-                !matches!(
-                    error.kind,
-                    FormatErrorKind::Magic | FormatErrorKind::TooShort
-                )
-            })
-            .copied()
     }
 
     /// What was found, in words.
     #[must_use]
     pub fn found(&self) -> String {
         if let Some(failure) = &self.failure {
-            return failure.clone();
+            return failure.message.clone();
         }
-        let damaged = self.damaged_label();
-        match (self.label(), self.status()) {
-            (Some(label), DiskStatus::Unusable) => format!(
-                "truncated: its label says {} bytes, it has {}",
-                label.size_bytes,
-                self.size_bytes.unwrap_or(0)
+        let Some(look) = &self.look else {
+            return "unreadable".to_owned();
+        };
+        if self.status() == DiskStatus::Foreign {
+            let names: Vec<&str> = self.foreign.iter().map(|mark| mark.name.as_str()).collect();
+            return names.join(", ");
+        }
+        match &look.label {
+            LabelFound::None => "nothing".to_owned(),
+            LabelFound::Damaged(why) => format!("both labels are damaged: {why}"),
+            LabelFound::Truncated { label } => format!(
+                "cut off: its label says {} bytes, it has {}",
+                label.size_bytes, look.size_bytes
             ),
-            (_, DiskStatus::Foreign) => {
-                let names: Vec<&str> = self.foreign.iter().map(|mark| mark.name.as_str()).collect();
-                names.join(", ")
-            }
-            (Some(_), DiskStatus::Member) if self.labels.iter().any(Result::is_err) => {
+            LabelFound::Good { repairs, .. } if !repairs.is_empty() => {
                 "one of its two labels is damaged; opening the group repairs it".to_owned()
             }
-            (Some(label), DiskStatus::Member) => format!(
-                "disk {} of {}",
-                label.number,
-                self.group_name().unwrap_or_default()
-            ),
-            (Some(label), _) => format!("was in {}", label.group_name),
-            (None, DiskStatus::Unusable) => match damaged {
-                Some(error) => format!("both labels are damaged: {error}"),
-                None => "unreadable".to_owned(),
-            },
-            (None, _) => "nothing".to_owned(),
+            LabelFound::Good { label, .. } if self.member().is_some() => {
+                format!(
+                    "disk {} of {}",
+                    label.number,
+                    self.group_name().unwrap_or_default()
+                )
+            }
+            LabelFound::Good { label, .. } => format!("was in {}", label.group_name),
         }
     }
 
@@ -201,7 +211,7 @@ impl Probe {
         let label = self.label();
         FoundDisk {
             path: self.path.display().to_string(),
-            size_bytes: self.size_bytes,
+            size_bytes: self.size_bytes(),
             status: self.status(),
             group: self.group_name(),
             group_uuid: label.map(|label| label.group_uuid.to_string()),
@@ -215,20 +225,14 @@ impl Probe {
     }
 }
 
-/// What lies there; fewer bytes where the disk ends before.
-fn read_at(file: &File, offset_bytes: u64, length_bytes: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length_bytes];
-    let mut count = 0;
-    while count < length_bytes {
-        match file.read_at(&mut bytes[count..], offset_bytes + count as u64) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+fn is_in_use(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| {
+        if metadata.file_type().is_block_device() {
+            held_by_kernel(path)
+        } else {
+            metadata.is_file() && locked(&metadata)
         }
-    }
-    bytes.truncate(count);
-    Ok(bytes)
+    })
 }
 
 /// Whether opening the device exclusively is refused: a mount, LVM, md, swap or a group has it.
@@ -243,7 +247,7 @@ fn held_by_kernel(path: &Path) -> bool {
 }
 
 /// Whether the kernel's list of locks has one on the file.
-fn locked(metadata: &std::fs::Metadata) -> bool {
+fn locked(metadata: &Metadata) -> bool {
     let device = metadata.dev();
     let wanted = format!(
         "{:02x}:{:02x}:{}",

@@ -62,6 +62,9 @@ impl Settings {
             Some(path) if !path.is_empty() => PathBuf::from(path),
             _ => file.runtime_directory.unwrap_or_else(default_runtime),
         };
+        // The daemon leaves the directory that it was started in.
+        let runtime_directory = std::path::absolute(&runtime_directory)
+            .map_err(|error| ControlError::io("find", runtime_directory.display(), &error))?;
         Ok(Self {
             disk_patterns,
             disk_patterns_source,
@@ -100,6 +103,11 @@ impl Settings {
             found
         };
         // Two patterns, or a link and its target, may name one disk: it must be opened once.
+        for path in &mut paths {
+            if let Ok(absolute) = std::path::absolute(&*path) {
+                *path = absolute;
+            }
+        }
         let mut seen = std::collections::BTreeSet::new();
         paths.retain(|path| {
             let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());

@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::error::ControlResult;
+
 /// A mark that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Signature {
@@ -75,13 +77,13 @@ const UBERBLOCK_MAGIC: [u8; 4] = 0x00ba_b10c_u32.to_le_bytes();
 const START_BYTES: usize = 68 << 10;
 
 /// Reads a part of the disk; fewer bytes where it ends before.
-type Reader<'a> = &'a mut dyn FnMut(u64, usize) -> std::io::Result<Vec<u8>>;
+type Reader<'a> = &'a mut dyn FnMut(u64, usize) -> ControlResult<Vec<u8>>;
 
 /// Every mark on a disk of that size.
 ///
 /// # Errors
 /// Where the disk cannot be read.
-pub fn find(size_bytes: u64, read: Reader<'_>) -> std::io::Result<Vec<Signature>> {
+pub fn find(size_bytes: u64, read: Reader<'_>) -> ControlResult<Vec<Signature>> {
     let start = read(0, START_BYTES)?;
     let mut found = Vec::new();
     let mut note = |name: &str, offset_bytes: u64| {

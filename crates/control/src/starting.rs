@@ -97,8 +97,6 @@ impl Starter {
     pub fn detach() -> ControlResult<Self> {
         rustix::process::setsid()
             .map_err(|error| ControlError::io("leave", "the session", &error.into()))?;
-        // The directory that the command was given in must stay free to be unmounted.
-        let _ = std::env::set_current_dir("/");
         Ok(Self(()))
     }
 
@@ -115,6 +113,9 @@ impl Starter {
     fn say(self, word: &FirstWord) {
         let mut line = serde_json::to_string(word).unwrap_or_default();
         line.push('\n');
+        // The directory that the command was given in must stay free to be unmounted. Every
+        // path that is still needed is absolute.
+        let _ = std::env::set_current_dir("/");
         // Whoever started this process may be gone; the group is served all the same.
         let _ = std::io::stdout().write_all(line.as_bytes());
         let _ = std::io::stdout().flush();

@@ -533,7 +533,7 @@ pub struct DiskDump {
     /// The two slots of the group state.
     pub states: Vec<StructureDump>,
     /// Who has or had the group open.
-    pub opener: Option<StructureDump>,
+    pub opener: StructureDump,
 }
 
 /// A row of the catalog.

@@ -52,9 +52,7 @@ fn print_disk(disk: &DiskDump) {
     for label in &disk.labels {
         print_structure("label", label);
     }
-    if let Some(opener) = &disk.opener {
-        print_structure("opener", opener);
-    }
+    print_structure("opener", &disk.opener);
     for state in &disk.states {
         print_structure("group state", state);
     }

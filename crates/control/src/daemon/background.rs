@@ -44,7 +44,11 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let mut told = String::new();
     while !*stopped.borrow() {
         let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut outcome = daemon.opened.file_system().step(now_ms).map_err(ControlError::from);
+        let mut outcome = daemon
+            .opened
+            .file_system()
+            .step(now_ms)
+            .map_err(ControlError::from);
         if Instant::now() >= heartbeat_at {
             heartbeat_at = Instant::now() + HEARTBEAT_INTERVAL;
             let now_s = u64::try_from(now().seconds).unwrap_or(0);
@@ -57,6 +61,9 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             }
         }
         daemon.note_events();
+        if let Err(error) = daemon.opened.engine().flush_record() {
+            outcome = Err(ControlError::io("write", "the record of the disks", &error));
+        }
         match outcome {
             Ok(true) => continue,
             Ok(false) => told.clear(),
