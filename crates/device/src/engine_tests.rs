@@ -1,7 +1,7 @@
 //! What both engines promise, tried on real files: every test runs over io_uring and over plain
 //! system calls.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{
     AlignedBuffer, DeviceErrorKind, DiskSlot, Disks, Engine, FileDisk, PlainDisks, Request,
@@ -15,8 +15,12 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
+        Self::within(&std::env::temp_dir(), name)
+    }
+
+    fn within(parent: &Path, name: &str) -> Self {
         let unique = format!("spindle-device-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(unique);
+        let path = parent.join(unique);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -35,12 +39,18 @@ impl Drop for Folder {
 }
 
 fn with_each_engine(name: &str, story: impl Fn(&Engine, &[DiskSlot], &Folder)) {
-    let engines = [
-        Engine::Uring(UringDisks::new().unwrap()),
-        Engine::Plain(PlainDisks::new()),
-    ];
-    for (index, engine) in engines.into_iter().enumerate() {
-        let folder = Folder::new(&format!("{name}-{index}"));
+    // Where there is one, also in memory, whose files io_uring serves in another way.
+    let parents = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
+    for (index, parent) in [0, 1, 0, 1].into_iter().enumerate() {
+        let engine = if index < 2 {
+            Engine::Uring(UringDisks::new().unwrap())
+        } else {
+            Engine::Plain(PlainDisks::new())
+        };
+        if !parents[parent].is_dir() {
+            continue;
+        }
+        let folder = Folder::within(&parents[parent], &format!("{name}-{index}"));
         let slots: Vec<_> = ["a", "b"]
             .map(|disk| engine.attach(folder.disk(disk, 16 * MIB)))
             .into();

@@ -12,7 +12,7 @@ mod tests;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
@@ -247,6 +247,7 @@ impl OpenDisk {
             };
             return Err(OpenError::new(path, kind, None));
         }
+        run_inline_in_memory(&descriptor).map_err(of_errno)?;
         Ok(Self {
             memory_alignment_bytes: memory_alignment_bytes(&descriptor, direct),
             file: File::from(descriptor),
@@ -289,6 +290,12 @@ impl OpenDisk {
     }
 }
 
+impl AsFd for OpenDisk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 fn kind_of_file(path: &Path, file_type: FileType) -> Result<DiskKind, OpenError> {
     let found = match file_type {
         FileType::BlockDevice => return Ok(DiskKind::BlockDevice),
@@ -304,7 +311,7 @@ fn kind_of_file(path: &Path, file_type: FileType) -> Result<DiskKind, OpenError>
 
 /// Direct where the file system can, else through the page cache.
 fn open_direct(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), Errno> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let flags = flags | OFlags::CLOEXEC;
     let mode = Mode::empty();
     match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
         // A file system without direct I/O refuses the flag.
@@ -321,6 +328,21 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
         }
         outcome => outcome.map_err(|errno| OpenError::of_errno(path, errno)),
     }
+}
+
+/// Marks a file of tmpfs as non-blocking.
+///
+/// tmpfs does not tell the kernel that it never waits, so io_uring would hand each of its
+/// requests to a worker thread, which costs ten times the copy itself. The mark makes io_uring
+/// run them at once. It is for tmpfs alone: elsewhere a request that would have to wait would
+/// come back unserved.
+fn run_inline_in_memory(descriptor: &OwnedFd) -> Result<(), Errno> {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    if rustix::fs::fstatfs(descriptor)?.f_type == TMPFS_MAGIC {
+        let flags = rustix::fs::fcntl_getfl(descriptor)?;
+        rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
+    }
+    Ok(())
 }
 
 /// What memory a direct transfer needs: what the kernel says, else a page; none through the

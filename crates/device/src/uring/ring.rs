@@ -194,7 +194,11 @@ impl Ring {
             if piece.state == State::Answered {
                 continue;
             }
-            let entry = piece.entry().user_data(index as u64);
+            let mut entry = piece.entry().user_data(index as u64);
+            if piece.tries > 0 {
+                // What could not be had at once is waited for by a worker of the kernel's.
+                entry = entry.flags(squeue::Flags::ASYNC);
+            }
             // SAFETY: the memory in the entry is the caller's, lent for the whole of `run`, or
             // the piece's bounce buffer; `run` keeps both until the kernel has answered.
             let pushed = unsafe { submission.push(&entry) };

@@ -1,1 +1,158 @@
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
+use super::UringDisks;
+use crate::engine_tests::Folder;
+use crate::open::OpenDisk;
+use crate::{AlignedBuffer, DeviceErrorKind, DiskSlot, Disks, Request, Work};
+
+const DEADLINE: Duration = Duration::from_millis(200);
+
+/// A disk whose reads wait until somebody writes into the pipe, and whose size is a lie.
+fn pipe_disk() -> (OpenDisk, File) {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let folder = Folder::new("pipe");
+    let mut disk = folder.disk("disk", 1 << 20);
+    disk.file = File::from(reader);
+    (disk, File::from(writer))
+}
+
+fn read_kind(disks: &UringDisks, slot: DiskSlot) -> Result<(), DeviceErrorKind> {
+    let mut memory = AlignedBuffer::zeroed(4096);
+    let mut batch = [Request::new(slot, 0, Work::Read(&mut memory))];
+    disks.run(&mut batch);
+    batch[0].result.clone().map_err(|error| error.kind)
+}
+
+#[test]
+fn a_disk_that_does_not_answer_times_out_and_its_neighbours_in_the_batch_do_not() {
+    let folder = Folder::new("deadline");
+    let disks = UringDisks::with_deadline(DEADLINE).unwrap();
+    let good = disks.attach(folder.disk("good", 1 << 20));
+    let (disk, mut writer) = pipe_disk();
+    let silent = disks.attach(disk);
+    let mut memory = AlignedBuffer::zeroed(3 * 4096);
+    memory.fill(1);
+    let mut pieces = memory.chunks_exact_mut(4096);
+    let mut batch =
+        [good, silent, good].map(|slot| Request::new(slot, 0, Work::Read(pieces.next().unwrap())));
+    let started = Instant::now();
+    disks.run(&mut batch);
+    assert!(started.elapsed() >= DEADLINE);
+    assert!(started.elapsed() < 20 * DEADLINE, "{:?}", started.elapsed());
+    let kinds = batch.map(|request| request.result.map_err(|error| error.kind));
+    assert_eq!(kinds, [Ok(()), Err(DeviceErrorKind::TimedOut), Ok(())]);
+    // The kernel gave the cancelled piece back, so the disk may be tried again at once.
+    writer.write_all(&[7; 4096]).unwrap();
+    assert_eq!(read_kind(&disks, silent), Ok(()));
+    assert_eq!(disks.in_flight_count(silent), 0);
+    assert_eq!(disks.counters(silent).errors, 1);
+}
+
+#[test]
+fn pieces_that_had_to_wait_for_a_place_in_the_ring_time_out_with_the_rest() {
+    let disks = UringDisks::with_deadline(DEADLINE).unwrap();
+    let (disk, _writer) = pipe_disk();
+    let silent = disks.attach(disk);
+    let mut memory = AlignedBuffer::zeroed(200 * 4096);
+    let mut batch: Vec<_> = memory
+        .chunks_exact_mut(4096)
+        .map(|piece| Request::new(silent, 0, Work::Read(piece)))
+        .collect();
+    disks.run(&mut batch);
+    let timed_out = |request: &Request<'_>| {
+        let kind = request.result.as_ref().map_err(|error| error.kind);
+        kind == Err(DeviceErrorKind::TimedOut)
+    };
+    assert!(batch.iter().all(timed_out));
+    assert_eq!(disks.in_flight_count(silent), 0);
+}
+
+#[test]
+fn short_reads_are_continued() {
+    let disks = UringDisks::with_deadline(10 * DEADLINE).unwrap();
+    let (disk, mut writer) = pipe_disk();
+    let slot = disks.attach(disk);
+    let feeder = std::thread::spawn(move || {
+        for byte in 1..=8 {
+            writer.write_all(&[byte; 512]).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let mut memory = AlignedBuffer::zeroed(4096);
+    let mut batch = [Request::new(slot, 0, Work::Read(&mut memory))];
+    disks.run(&mut batch);
+    batch[0].result.clone().unwrap();
+    let sectors: Vec<u8> = memory.chunks(512).map(|sector| sector[511]).collect();
+    assert_eq!(sectors, [1, 2, 3, 4, 5, 6, 7, 8]);
+    feeder.join().unwrap();
+}
+
+/// A mount that goes with its test, however the test ends.
+struct Mounted<'a>(&'a str);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", self.0]).status();
+    }
+}
+
+/// A frozen file system, which holds writes where no cancellation reaches them.
+struct Frozen<'a>(&'a str);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").args(["-u", self.0]).status();
+    }
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let status = Command::new(program).args(arguments).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_request_that_cannot_be_cancelled_keeps_its_caller_but_nobody_else() {
+    let folder = Folder::new("frozen");
+    drop(folder.disk("image", 64 << 20));
+    let image = folder.0.join("image").display().to_string();
+    let point = folder.0.join("point").display().to_string();
+    std::fs::create_dir(&point).unwrap();
+    if !succeeds("mkfs.ext4", &["-q", &image])
+        || !succeeds("mount", &["-o", "loop", &image, &point])
+    {
+        println!("skipped: no loop device can be mounted here");
+        return;
+    }
+    let mounted = Mounted(&point);
+    let disk = crate::FileDisk {
+        path: format!("{point}/disk").into(),
+        size_bytes: 1 << 20,
+    };
+    let disks = UringDisks::with_deadline(DEADLINE).unwrap();
+    let slot = disks.attach(disk.create().unwrap());
+    assert!(succeeds("fsfreeze", &["-f", &point]));
+    let frozen = Frozen(&point);
+    let data = AlignedBuffer::zeroed(4096);
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(|| {
+            let mut batch = [Request::new(slot, 0, Work::Write(&data))];
+            disks.run(&mut batch);
+            batch[0].result.clone().map_err(|error| error.kind)
+        });
+        std::thread::sleep(5 * DEADLINE);
+        assert!(!stuck.is_finished(), "the kernel still holds the memory");
+        let started = Instant::now();
+        assert_eq!(read_kind(&disks, slot), Err(DeviceErrorKind::TimedOut));
+        assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
+        drop(frozen);
+        // Late, but the bytes did arrive; or the cancellation was met before they did.
+        let late = stuck.join().unwrap();
+        assert!(matches!(late, Ok(()) | Err(DeviceErrorKind::TimedOut)));
+    });
+    assert_eq!(read_kind(&disks, slot), Ok(()));
+    drop(disks);
+    drop(mounted);
+}
