@@ -232,12 +232,14 @@ impl Story {
         watch(load.as_mut(), "load with all disks", half)?;
 
         let lost_us = now_us()?;
+        let mut lost_disk = None;
         if let Place::Group(group) = &self.place {
             let name = group.lose_disk()?;
             println!(
                 "{:42} {name} no longer answers; its file is gone",
                 "a disk is taken away"
             );
+            lost_disk = Some(name);
         }
         watch(load.as_mut(), "load with one disk gone", half)?;
 
@@ -246,11 +248,19 @@ impl Story {
             Place::Plain(_) => None,
         };
         // What clients saw up to here is on Spindle's account; after the kill it is on ours.
-        let errors = load
+        let mut errors: Vec<String> = load
             .errors()
             .into_iter()
-            .map(|(_, line)| format!("a client saw: {line}"));
-        let errors = errors.collect();
+            .map(|(_, line)| format!("a client saw: {line}"))
+            .collect();
+        if let (Some(group), Some(disk)) = (&shown, &lost_disk)
+            && mode_of(group, disk) != Some("offline")
+        {
+            // Then nothing was shown: a disk that is still in use is not lost.
+            errors.push(format!(
+                "{disk} was taken away, and the group still has it online"
+            ));
+        }
         let cut_us = now_us()?;
         self.database.kill();
         if let Place::Group(group) = &mut self.place {
@@ -349,6 +359,11 @@ fn count(acknowledgements: &mut Acknowledgements, run: u32, log: &[Acknowledged]
 fn now_us() -> Result<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(u64::try_from(since.as_micros())?)
+}
+
+fn mode_of<'a>(group: &'a Value, disk: &str) -> Option<&'a str> {
+    let disks = group["disks"].as_array()?;
+    disks.iter().find(|found| found["name"] == disk)?["mode"].as_str()
 }
 
 /// The disks of the group's JSON, as the page shows them.
