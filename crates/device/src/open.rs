@@ -41,6 +41,8 @@ pub struct OpenDisk {
     pub(crate) path: String,
     pub(crate) size_bytes: u64,
     pub(crate) memory_alignment_bytes: usize,
+    /// Its transfers are copies within memory, see [`is_memory`].
+    pub(crate) in_memory: bool,
     kind: DiskKind,
     sector_size_bytes: u32,
     direct: bool,
@@ -247,8 +249,12 @@ impl OpenDisk {
             };
             return Err(OpenError::new(path, kind, None));
         }
-        run_inline_in_memory(&descriptor).map_err(of_errno)?;
+        let in_memory = is_memory(&descriptor, kind, stat.st_rdev).map_err(of_errno)?;
+        if in_memory && kind == DiskKind::PlainFile {
+            run_inline_in_ring(&descriptor).map_err(of_errno)?;
+        }
         Ok(Self {
+            in_memory,
             memory_alignment_bytes: memory_alignment_bytes(&descriptor, direct),
             file: File::from(descriptor),
             path: path.display().to_string(),
@@ -330,19 +336,36 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
     }
 }
 
+/// Whether the disk is memory of this machine: its transfers are copies that never wait for a
+/// device, unless somebody throttles them.
+fn is_memory(descriptor: &OwnedFd, kind: DiskKind, device: u64) -> Result<bool, Errno> {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    match kind {
+        DiskKind::PlainFile => Ok(rustix::fs::fstatfs(descriptor)?.f_type == TMPFS_MAGIC),
+        DiskKind::BlockDevice => {
+            let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+            let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+            let name = link.ok().and_then(|target| {
+                let name = target.file_name()?;
+                Some(name.to_string_lossy().into_owned())
+            });
+            Ok(name.is_some_and(|name| {
+                let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+                matches!(driver, "zram" | "ram" | "pmem")
+            }))
+        }
+    }
+}
+
 /// Marks a file of tmpfs as non-blocking.
 ///
 /// tmpfs does not tell the kernel that it never waits, so io_uring would hand each of its
 /// requests to a worker thread, which costs ten times the copy itself. The mark makes io_uring
 /// run them at once. It is for tmpfs alone: elsewhere a request that would have to wait would
 /// come back unserved.
-fn run_inline_in_memory(descriptor: &OwnedFd) -> Result<(), Errno> {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
-    if rustix::fs::fstatfs(descriptor)?.f_type == TMPFS_MAGIC {
-        let flags = rustix::fs::fcntl_getfl(descriptor)?;
-        rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
-    }
-    Ok(())
+fn run_inline_in_ring(descriptor: &OwnedFd) -> Result<(), Errno> {
+    let flags = rustix::fs::fcntl_getfl(descriptor)?;
+    rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)
 }
 
 /// What memory a direct transfer needs: what the kernel says, else a page; none through the

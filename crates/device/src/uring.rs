@@ -128,6 +128,15 @@ impl Disks for UringDisks {
         if batch.is_empty() {
             return;
         }
+        // zram and its like make io_uring hand each request to a worker thread, since they do not
+        // promise never to wait. A single request has nothing to run beside it and is served
+        // sooner by the calling thread; several still go through the ring, side by side.
+        if let [request] = batch
+            && self.table.entry(request.slot).disk.in_memory
+        {
+            plain::serve(self.table.entry(request.slot), request);
+            return;
+        }
         let served = RINGS.try_with(|rings| {
             let mut rings = rings.borrow_mut();
             let Some(ring) = self.ring(&mut rings) else {
