@@ -138,14 +138,17 @@ fn fio_reads_what_it_wrote_by_every_way_in() {
         for way in [
             "--ioengine=psync --direct=0 --bs=4k-64k --bs_unaligned",
             "--ioengine=psync --direct=1 --bs=8k",
-            "--ioengine=libaio --direct=1 --iodepth=16 --bs=4k-1m --blockalign=4k",
+            "--ioengine=libaio --direct=1 --iodepth=16 --bs=4k",
+            "--ioengine=libaio --direct=1 --iodepth=8 --bs=1m",
+            "--ioengine=libaio --direct=1 --iodepth=16 --bs=4k-1m --blockalign=4k \
+             --serialize_overlap=1",
             "--ioengine=mmap --bs=4k-32k",
             "--ioengine=psync --direct=0 --bs=8k --fdatasync=4",
         ] {
             shell(
                 &mounted.root,
                 &format!(
-                    "fio --name=verify --filename=data --size=24m --rw=randwrite {way} \
+                    "fio --name=verify --filename=data --size=8m --rw=randwrite {way} \
                      --verify=crc32c --verify_fatal=1 --do_verify=1 --output=/dev/null; rm data"
                 ),
             );
