@@ -140,7 +140,8 @@ impl Group {
     }
 
     /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
-    /// redundancy that would lose what it holds, so there the error is told and it stays.
+    /// redundancy that would lose all it holds, so there it stays, and the error is told now and
+    /// at the next sync of every file that had written to it.
     fn cover(&self, targets: &[crate::disks::Target]) -> Result<(), GroupError> {
         let flushes: &Flushes = &self.disks.flushes;
         let failed = flushes.cover(&self.disks, targets);
@@ -148,11 +149,22 @@ impl Group {
             return Ok(());
         }
         let reason = failed[0].1.to_string();
+        let disks: Vec<DiskNumber> = failed.into_iter().map(|(disk, _)| disk).collect();
         if self.membership.redundancy() == Redundancy::External {
             self.event(format!("a flush failed: {reason}"));
+            for file in self.all_files() {
+                let concerned = |target: &crate::disks::Target| {
+                    disks.contains(&target.0) && !flushes.is_flushed(*target)
+                };
+                if file.written.lock().iter().any(concerned) {
+                    *file.error.lock() = Some(reason.clone());
+                }
+            }
+            for disk in disks {
+                flushes.give_up(disk);
+            }
             return Err(GroupError::new(GroupErrorKind::Io, reason));
         }
-        let disks: Vec<DiskNumber> = failed.into_iter().map(|(disk, _)| disk).collect();
         self.take_offline(&disks, &reason)
     }
 
@@ -167,7 +179,11 @@ impl Group {
         let told = file.error.lock().take();
         let applied = self.catalog.applied();
         let targets = file.written.lock().clone();
-        self.cover(&targets)?;
+        if let Err(error) = self.cover(&targets) {
+            // Told here and now.
+            *file.error.lock() = None;
+            return Err(error);
+        }
         self.check_lost(file, &targets)?;
         file.written
             .lock()

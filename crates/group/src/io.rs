@@ -3,6 +3,7 @@
 //! A crash finds nothing of this in the catalog but what a commit took: extents with their
 //! marks, and dirty regions. Data may be there or not until a sync covered it.
 
+mod allocate;
 mod punch;
 mod read;
 mod repair;

@@ -8,7 +8,7 @@
 //! in the dirty set, from which the next seal takes it. The map changes only while a change is
 //! open, so that a seal sees no half of one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use spindle_format::{
@@ -68,10 +68,13 @@ pub struct Map {
     copies: usize,
     rows: Vec<Row>,
     dirty_rows: BTreeSet<u32>,
+    /// The marks as the newest seal took them, of extents whose mark has changed since.
+    sealed_marks: BTreeMap<u32, u32>,
     allocated_blocks: u64,
     extents_count: u64,
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "it is 128")]
 const ROW: u32 = EXTENTS_PER_ROW as u32;
 
 impl Map {
@@ -83,6 +86,7 @@ impl Map {
             copies,
             rows: Vec::new(),
             dirty_rows: BTreeSet::new(),
+            sealed_marks: BTreeMap::new(),
             allocated_blocks: 0,
             extents_count: 0,
         }
@@ -180,6 +184,7 @@ impl Map {
         }
         self.allocated_blocks += length_blocks;
         self.extents_count += 1;
+        self.sealed_marks.insert(index, 0);
         self.dirty_rows.insert(index / ROW);
     }
 
@@ -188,14 +193,30 @@ impl Map {
         assert!(u64::from(mark_blocks) <= self.schedule.length_blocks(index));
         let words = self.words_mut(index);
         assert!(words[1] != 0, "a hole has no mark");
+        let before = u32::try_from(words[0]).expect("a mark has 32 bits");
         words[0] = u64::from(mark_blocks);
+        self.sealed_marks.entry(index).or_insert(before);
         self.dirty_rows.insert(index / ROW);
+    }
+
+    /// The mark of an extent as the newest seal took it: what a crash may come back to. Blocks
+    /// beyond it are not seen after a crash unless a later batch is durable.
+    #[must_use]
+    pub fn sealed_mark(&self, index: u32, extent: &Extent) -> u32 {
+        if self.sealed_marks.is_empty() {
+            return extent.mark_blocks;
+        }
+        self.sealed_marks
+            .get(&index)
+            .copied()
+            .unwrap_or(extent.mark_blocks)
     }
 
     /// Makes a hole of an extent; what it was.
     pub fn remove(&mut self, index: u32) -> Option<Extent> {
         let extent = self.extent(index)?;
         self.words_mut(index).fill(0);
+        self.sealed_marks.remove(&index);
         self.allocated_blocks -= self.schedule.length_blocks(index);
         self.extents_count -= 1;
         self.dirty_rows.insert(index / ROW);
@@ -241,6 +262,7 @@ impl Map {
     /// The rows that the catalog lacks, encoded; `None` where it should have no such row. They
     /// count as given from then on.
     pub fn take_dirty_rows(&mut self) -> Vec<(u32, Option<Vec<u8>>)> {
+        self.sealed_marks = BTreeMap::new();
         let mut taken = Vec::with_capacity(self.dirty_rows.len());
         for number in std::mem::take(&mut self.dirty_rows) {
             let bytes = self.encode_row(number);

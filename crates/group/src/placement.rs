@@ -7,7 +7,9 @@
 //! balanced so that first and other copies together fill the disks in proportion to their sizes.
 //!
 //! A disk that is full or offline is passed over, in favour of the next in the rotation; where no
-//! partner has room, any disk of another failure group will do. Where fewer failure groups are
+//! partner has room, any disk of another failure group will do. Where one failure group has so
+//! much of the free space that the others can only just pair it off, it gets a copy of each
+//! extent: so what statfs promises can be written, however unequal the failure groups are. Where fewer failure groups are
 //! online than there should be copies, the others are entered as missing; where they are online
 //! and full, the write fails with "no space".
 
@@ -108,6 +110,7 @@ impl Placement {
         if wanted == 0 {
             return None;
         }
+        let must = self.group_that_must(space, wanted, reserve_aus);
         let take = |candidate: usize| {
             let disk = self.candidates[candidate].number;
             space.allocate(disk, class, reserve_aus(disk))
@@ -121,7 +124,7 @@ impl Placement {
             }
             let Some(start) = take(first) else { continue };
             let mut chosen: Chosen = SmallVec::from_slice(&[(first, start)]);
-            self.add_others(&mut chosen, wanted, file, turn, &take);
+            self.add_others(&mut chosen, wanted, must, file, turn, &take);
             if chosen.len() == wanted {
                 return Some(self.extent(&chosen, copies, class));
             }
@@ -136,10 +139,40 @@ impl Placement {
         None
     }
 
+    /// The failure group that has at least its share of the free space for one copy of every
+    /// extent to come, if there is one and a choice.
+    fn group_that_must(
+        &self,
+        space: &Space,
+        wanted: usize,
+        reserve_aus: &dyn Fn(DiskNumber) -> u64,
+    ) -> Option<u16> {
+        if wanted < 2 || self.groups_count == wanted {
+            return None;
+        }
+        let free = space.allocatable_aus(self.candidates.iter().map(|c| c.number));
+        let mut groups: SmallVec<[(u16, u64); 8]> = SmallVec::new();
+        let mut total = 0;
+        for (candidate, free_aus) in self.candidates.iter().zip(free) {
+            let usable = free_aus.saturating_sub(reserve_aus(candidate.number));
+            total += usable;
+            match groups
+                .iter_mut()
+                .find(|(group, _)| *group == candidate.group_index)
+            {
+                Some((_, sum)) => *sum += usable,
+                None => groups.push((candidate.group_index, usable)),
+            }
+        }
+        let (group, most) = groups.into_iter().max_by_key(|(_, sum)| *sum)?;
+        (most * wanted as u64 >= total).then_some(group)
+    }
+
     fn add_others(
         &self,
         chosen: &mut Chosen,
         wanted: usize,
+        must: Option<u16>,
         file: FileId,
         turn: u64,
         take: &dyn Fn(usize) -> Option<u64>,
@@ -155,8 +188,14 @@ impl Placement {
                 return;
             }
             let group = self.candidates[candidate].group_index;
-            let taken = |(other, _): &(usize, u64)| self.candidates[*other].group_index == group;
-            if tried.contains(&candidate) || chosen.iter().any(taken) {
+            let has = |group: u16| {
+                let same = |(other, _): &(usize, u64)| self.candidates[*other].group_index == group;
+                chosen.iter().any(same)
+            };
+            if chosen.len() + 1 == wanted && must.is_some_and(|must| group != must && !has(must)) {
+                continue;
+            }
+            if tried.contains(&candidate) || has(group) {
                 continue;
             }
             tried.push(candidate);

@@ -206,6 +206,20 @@ impl Space {
         }
     }
 
+    /// Whole AUs that can be given out now, of each of these disks.
+    pub fn allocatable_aus<'a>(
+        &self,
+        disks: impl Iterator<Item = DiskNumber> + 'a,
+    ) -> smallvec::SmallVec<[u64; 16]> {
+        let state = self.state.lock();
+        disks
+            .map(|disk| match state.disks.get(usize::from(disk.0)) {
+                Some(Some(space)) => space.free_aus(),
+                _ => 0,
+            })
+            .collect()
+    }
+
     /// Whether every block of the run is in use (quarantine counts as in use).
     pub fn is_used(&self, run: Run) -> bool {
         let state = self.state.lock();

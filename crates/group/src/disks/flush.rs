@@ -103,6 +103,16 @@ impl Flushes {
         }
     }
 
+    /// The failure of the disk's flush was told to everybody whom it concerns: what it should
+    /// have covered counts as flushed from now on. Whether it is there, nobody knows.
+    pub fn give_up(&self, disk: DiskNumber) {
+        let mut state = self.state.lock();
+        let flush = &mut state[usize::from(disk.0)];
+        if let Some((through, _)) = flush.failed.take() {
+            flush.flushed = flush.flushed.max(through);
+        }
+    }
+
     fn run(&self, table: &DiskTable, claimed: &[(DiskNumber, u64)]) {
         let mut batch: SmallVec<[Request<'_>; 8]> = claimed
             .iter()

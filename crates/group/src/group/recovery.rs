@@ -14,7 +14,7 @@ use spindle_format::ExtentCopy;
 
 use super::Group;
 use crate::dirty::{DoubtfulRegion, REGION_BLOCKS};
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::GroupError;
 use crate::file::File;
 use crate::plan::{self, Segment, TooFar};
 
@@ -25,9 +25,13 @@ impl Group {
     pub(super) fn recover(&self) -> Result<(), GroupError> {
         let doubtful = self.dirty.doubtful();
         let mut equalised_count = 0;
+        let mut unreadable = Vec::new();
         for region in &doubtful {
             match self.file(region.file) {
-                Some(file) => equalised_count += self.recover_region(&file, region)?,
+                Some(file) => match self.recover_region(&file, region)? {
+                    Some(count) => equalised_count += count,
+                    None => unreadable.push(region),
+                },
                 // A crash came between a write and the removal of its file.
                 None => {
                     let mut edit = Edit::default();
@@ -50,15 +54,26 @@ impl Group {
         if !edit.is_empty() {
             self.catalog.apply(edit);
         }
+        for region in unreadable {
+            self.event(format!(
+                "file {}: blocks of its region {} can be read from no copy; it stays to be \
+                 compared at the next opening",
+                region.file, region.region
+            ));
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty
+                .doubt(region.file, region.region..=region.region, apply);
+        }
         Ok(())
     }
 
-    /// Compares one region; the runs that had to be written.
+    /// Compares one region; the runs that had to be written, `None` where blocks can be read from
+    /// no copy.
     fn recover_region(
         &self,
         file: &Arc<File>,
         region: &DoubtfulRegion,
-    ) -> Result<usize, GroupError> {
+    ) -> Result<Option<usize>, GroupError> {
         let first = u64::from(region.region) * REGION_BLOCKS;
         let mut segments: Vec<Segment> = Vec::new();
         let walk =
@@ -72,6 +87,7 @@ impl Group {
         let _ = walk;
         let mut absent: SmallVec<[DiskNumber; 2]> = SmallVec::new();
         let mut equalised_count = 0;
+        let mut readable = true;
         for segment in segments {
             let Some(extent) = segment.extent else {
                 continue;
@@ -95,7 +111,10 @@ impl Group {
             while done < blocks {
                 let part = (blocks - done).min(COMPARED_BLOCKS);
                 let inside = segment.inside_blocks + done;
-                equalised_count += self.equalise(file, &copies, inside, part)?;
+                match self.equalise(file, &copies, inside, part)? {
+                    Some(count) => equalised_count += count,
+                    None => readable = false,
+                }
                 done += part;
             }
         }
@@ -104,17 +123,18 @@ impl Group {
             self.dirty
                 .missed_by(file.id, region.region..=region.region, &absent, apply);
         }
-        Ok(equalised_count)
+        Ok(readable.then_some(equalised_count))
     }
 
-    /// Makes one run of blocks equal on all its copies; how many had to be written.
+    /// Makes one run of blocks equal on all its copies; how many had to be written, `None` where
+    /// no copy can be read.
     fn equalise(
         &self,
         file: &File,
         copies: &[(ExtentCopy, DiskSlot)],
         inside_blocks: u64,
         blocks: u64,
-    ) -> Result<usize, GroupError> {
+    ) -> Result<Option<usize>, GroupError> {
         let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a mebibyte");
         let place = |copy: &ExtentCopy| copy.start_bytes() + inside_blocks * BLOCK_SIZE_BYTES;
         let mut buffers: Vec<AlignedBuffer> = copies
@@ -129,10 +149,7 @@ impl Group {
         self.disks.run(&mut batch);
         let results: Vec<_> = batch.into_iter().map(|request| request.result).collect();
         let Some(good) = results.iter().position(Result::is_ok) else {
-            return Err(GroupError::new(
-                GroupErrorKind::Io,
-                format!("file {}: no copy of a dirty region can be read", file.id),
-            ));
+            return Ok(None);
         };
         let mut written_count = 0;
         for (index, (copy, slot)) in copies.iter().enumerate() {
@@ -155,6 +172,6 @@ impl Group {
                 Err(error) => self.take_offline(&[copy.disk()], &error.to_string())?,
             }
         }
-        Ok(written_count)
+        Ok(Some(written_count))
     }
 }

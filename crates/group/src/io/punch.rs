@@ -1,14 +1,14 @@
 //! Making holes, finding holes, cutting off.
 //!
 //! Whole extents go into quarantine at once; what is left of an extent's data before the range
-//! decides: the mark moves back where nothing follows, else the blocks are zeroed in place. A
-//! mark that moved back counts as an overwrite (its region is recorded), because until the next
-//! commit the older mark is the durable one.
+//! decides: the mark moves back where nothing follows, else the blocks are zeroed in place. Both
+//! count as overwrites, and their regions are recorded before.
 
 use std::collections::BTreeSet;
 
 use spindle_base::BLOCK_SIZE_BYTES;
 
+use super::ZEROS;
 use super::write::{Intent, Payload};
 use crate::dirty::{REGION_BLOCKS, regions};
 use crate::error::GroupError;
@@ -143,14 +143,14 @@ impl Group {
         if !holds_data {
             return self.check_alive(file);
         }
-        let zeros = [0_u8; BLOCK_SIZE_BYTES as usize];
         let length = usize::try_from(to - from).expect("within a block");
-        self.write(file, from, &zeros[..length])
+        self.write(file, from, &ZEROS[..length])
     }
 
     fn punch_blocks(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
         loop {
             self.check_alive(file)?;
+            let change = self.change_inside();
             let expected = {
                 let map = file.map.read();
                 plan_punch(&map, first, end)?.overwritten_regions(&map)
@@ -158,17 +158,19 @@ impl Group {
             let intent = Intent {
                 lock: (0, u64::MAX),
                 overwrites: true,
+                needs_durable_record: true,
                 missed: self.offline_disks(),
                 allocates: false,
             };
-            let announced: Result<Vec<_>, _> = expected
+            let (_announced, needed): (Vec<_>, Vec<_>) = expected
                 .iter()
                 .map(|region| {
                     let block = u64::from(*region) * REGION_BLOCKS;
                     self.announce(file, block, block + 1, &intent)
                 })
-                .collect();
-            let _announced = announced?;
+                .unzip();
+            drop(change);
+            self.commit_through(needed.into_iter().max().unwrap_or_default())?;
             let _held = file.range_lock.exclusive(0, u64::MAX);
             self.check_alive(file)?;
             let (plan, overwritten) = {

@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_catalog::Sequence;
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
 
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
@@ -10,7 +11,7 @@ use crate::dirty::regions;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::file::File;
 use crate::group::Group;
-use crate::map::{Extent, Map};
+use crate::map::Extent;
 use crate::plan::{self, TooFar, WritePlan};
 
 /// What a write will touch, as the map stands.
@@ -18,8 +19,11 @@ use crate::plan::{self, TooFar, WritePlan};
 pub(super) struct Intent {
     /// File blocks to lock: those written, and the whole of each extent that grows.
     pub lock: (u64, u64),
-    /// Whether initialised blocks are overwritten.
+    /// Whether initialised blocks are overwritten: their region must be recorded.
     pub overwrites: bool,
+    /// Whether a crash can come back to such blocks: then the record must be durable before the
+    /// data goes out. Else it is enough that it joins the batch, which the marks have to join.
+    pub needs_durable_record: bool,
     /// Offline disks that hold copies of what is written.
     pub missed: SmallVec<[DiskNumber; 2]>,
     /// Whether extents must be allocated.
@@ -120,8 +124,13 @@ impl Group {
         let mut committed = false;
         loop {
             self.check_alive(file)?;
+            // In one change, so that no seal takes the marks between the look at them and the
+            // record of the region.
+            let change = self.change_inside();
             let intent = self.intent(file, first, end)?;
-            let announced = self.announce(file, first, end, &intent)?;
+            let (announced, needed) = self.announce(file, first, end, &intent);
+            drop(change);
+            self.commit_through(needed)?;
             let held = file.range_lock.exclusive(intent.lock.0, intent.lock.1);
             self.check_alive(file)?;
             let now = self.intent(file, first, end)?;
@@ -145,37 +154,39 @@ impl Group {
         }
     }
 
-    /// Makes the regions dirty, durably, before anything is overwritten. Holds no lock when it
-    /// commits, because a commit needs everybody who changes a map to come to an end.
+    /// Records the regions as dirty before anything is overwritten; the edit that must be durable
+    /// before the data goes out. The caller commits when it holds no lock, because a commit
+    /// needs everybody who changes a map to come to an end.
     pub(super) fn announce<'a>(
         &'a self,
         file: &'a File,
         first: u64,
         end: u64,
         intent: &Intent,
-    ) -> Result<Announced<'a>, GroupError> {
+    ) -> (Announced<'a>, Sequence) {
         let mut announced = Announced {
             group: self,
             file,
             regions: None,
         };
         if !file.is_mirrored() {
-            return Ok(announced);
+            return (announced, Sequence::default());
         }
         let touched = regions(first, end);
-        let needed = {
-            let _change = self.change_inside();
-            self.dirty.begin_write(
-                file.id,
-                touched.clone(),
-                intent.overwrites,
-                &intent.missed,
-                &mut |edit| self.catalog.apply(edit),
-            )
-        };
+        let recorded = self.dirty.begin_write(
+            file.id,
+            touched.clone(),
+            intent.overwrites,
+            &intent.missed,
+            &mut |edit| self.catalog.apply(edit),
+        );
         announced.regions = Some(touched);
-        self.commit_through(needed)?;
-        Ok(announced)
+        let needed = if intent.needs_durable_record || !intent.missed.is_empty() {
+            recorded
+        } else {
+            Sequence::default()
+        };
+        (announced, needed)
     }
 
     fn intent(&self, file: &File, first: u64, end: u64) -> Result<Intent, GroupError> {
@@ -183,12 +194,16 @@ impl Group {
         let mut intent = Intent {
             lock: (first, end),
             overwrites: false,
+            needs_durable_record: false,
             missed: SmallVec::new(),
             allocates: false,
         };
         plan::segments::<TooFar>(&map, first, end, |segment| {
             let initialised = segment.initialised_blocks();
             intent.overwrites |= initialised > 0;
+            intent.needs_durable_record |= segment.extent.is_some_and(|extent| {
+                u64::from(map.sealed_mark(segment.index, &extent)) > segment.inside_blocks
+            });
             if initialised < segment.blocks {
                 let (low, high) = map.schedule().envelope(segment.index);
                 intent.lock = (intent.lock.0.min(low), intent.lock.1.max(high));
@@ -206,6 +221,9 @@ impl Group {
             Ok(())
         })
         .map_err(|TooFar| GroupError::too_far())?;
+        // Blocks behind a mark that moved back are not initialised, but a crash comes back to
+        // the mark before.
+        intent.overwrites |= intent.needs_durable_record;
         Ok(intent)
     }
 
@@ -361,85 +379,4 @@ impl Group {
         drop(map);
         self.note_dirty_map(file);
     }
-
-    /// Reserves space for the range; it reads as before (holes as zeros). All or nothing.
-    ///
-    /// # Errors
-    /// [`GroupErrorKind::NoSpace`], and nothing was reserved.
-    pub fn allocate(
-        &self,
-        file: &File,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Result<(), GroupError> {
-        let end_bytes = offset_bytes
-            .checked_add(length_bytes)
-            .ok_or_else(GroupError::too_far)?;
-        let first = offset_bytes / BLOCK_SIZE_BYTES;
-        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
-        if length_bytes == 0 {
-            return Ok(());
-        }
-        self.check_alive(file)?;
-        match self.allocate_blocks(file, first, end) {
-            Err(error) if error.kind == GroupErrorKind::NoSpace && self.space.has_quarantine() => {
-                self.commit_everything()?;
-                self.allocate_blocks(file, first, end)
-            }
-            answer => answer,
-        }
-    }
-
-    /// Gives every extent that holds blocks of `[first, end)` space, or none.
-    pub(super) fn allocate_blocks(
-        &self,
-        file: &File,
-        first: u64,
-        end: u64,
-    ) -> Result<(), GroupError> {
-        let _change = self.change_inside();
-        let mut map = file.map.write();
-        let missing = missing_extents(&map, first, end)?;
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let placement = self.placement();
-        let mut taken: SmallVec<[(u32, Extent); 4]> = SmallVec::new();
-        for index in missing {
-            let extent = placement.allocate(
-                &self.space,
-                file.id,
-                index,
-                map.copies(),
-                map.schedule().class(index),
-                &|disk| self.reserve_aus(disk),
-            );
-            match extent {
-                Some(extent) => taken.push((index, extent)),
-                None => {
-                    for (_, extent) in &taken {
-                        self.give_back(extent);
-                    }
-                    return Err(GroupError::no_space());
-                }
-            }
-        }
-        for (index, extent) in &taken {
-            map.insert(*index, extent);
-        }
-        drop(map);
-        self.note_dirty_map(file);
-        Ok(())
-    }
-}
-
-/// Numbers of the extents that hold blocks of the range and are holes.
-fn missing_extents(map: &Map, first: u64, end: u64) -> Result<SmallVec<[u32; 4]>, GroupError> {
-    let schedule = map.schedule();
-    let (low, high) = schedule
-        .extents(first, end)
-        .ok_or_else(GroupError::too_far)?;
-    let in_range =
-        |index: &u32| map.extent(*index).is_none() && schedule.has_block_in(*index, first, end);
-    Ok((low..high).filter(in_range).collect())
 }

@@ -96,17 +96,26 @@ fn neighbouring_extents_lie_on_different_disks() {
 }
 
 #[test]
-fn a_full_disk_is_passed_over_until_no_pair_is_left() {
-    let (placement, space) = placement(&[(0, 10), (1, 10), (2, 4)]);
-    let mut extents = 0;
-    while placement
-        .allocate(&space, FileId(1), extents, 2, CLASS, &|_| 0)
-        .is_some()
-    {
-        extents += 1;
+fn unequal_failure_groups_are_filled_until_no_pair_of_aus_is_left() {
+    for (disks, copies, best) in [
+        (vec![(0, 10), (1, 10), (2, 4)], 2, 12),
+        (vec![(0, 100), (1, 30), (2, 25), (2, 35)], 2, 90),
+        (vec![(0, 50), (0, 50), (1, 40), (2, 40), (3, 10)], 2, 90),
+        (vec![(0, 40), (1, 20), (2, 20), (3, 20)], 3, 30),
+    ] {
+        let (placement, space) = placement(&disks);
+        let mut extents = 0;
+        while placement
+            .allocate(&space, FileId(1), extents, copies, CLASS, &|_| 0)
+            .is_some()
+        {
+            extents += 1;
+        }
+        assert!(
+            extents + 2 >= best && extents <= best,
+            "{extents} of {best}: {disks:?}"
+        );
     }
-    assert!(extents >= 10, "{extents} extents fitted");
-    assert!(space.free_aus(DiskNumber(0)) + space.free_aus(DiskNumber(1)) <= 4);
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl DiskSpace {
         let words = bits::index(au_count.div_ceil(64));
         let mut used = vec![0_u64; words];
         if let Some(last) = used.last_mut()
-            && au_count % 64 != 0
+            && !au_count.is_multiple_of(64)
         {
             *last = u64::MAX << (au_count % 64);
         }

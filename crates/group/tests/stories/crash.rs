@@ -72,6 +72,8 @@ fn script(group: &Group, layout: Layout, model: &mut Model) -> Result<(), GroupE
     };
     step(0, 3, 1, true)?;
     step(1, 4, 2, false)?;
+    step(30, 4, 11, false)?;
+    step(31, 2, 12, false)?;
     step(100, 200, 3, true)?;
     step(0, 1, 4, true)?;
     step(260, 300, 5, false)?;
@@ -88,6 +90,16 @@ fn script(group: &Group, layout: Layout, model: &mut Model) -> Result<(), GroupE
     group.step(21_000)?;
     step(0, 2, 9, false)?;
     step(650, 10, 10, true)?;
+    step(700, 8, 13, false)?;
+    step(702, 2, 14, false)?;
+    // The mark moves back, and what lay behind it is written anew before that is durable.
+    model.wrote(704 * 4096, &vec![0; 40 * 4096]);
+    group.punch(&file, 704 * 4096, 40 * 4096)?;
+    let data = pattern(15, 3 * 4096);
+    model.wrote(703 * 4096, &data);
+    group.write(&file, 703 * 4096, &data)?;
+    group.sync_file(&file, false)?;
+    model.synced();
     Ok(())
 }
 

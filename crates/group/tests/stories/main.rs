@@ -1,5 +1,10 @@
 //! Stories of a whole group over simulated disks, one a file, by the public interface only.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod basics;
 mod crash;
 mod faults;

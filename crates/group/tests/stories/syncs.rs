@@ -112,3 +112,44 @@ fn space_freed_by_a_batch_that_a_crash_took_back_was_not_given_to_others() {
         assert!(read(&group, &old, 0, 6 << 20) == kept, "seed {seed}");
     }
 }
+
+#[test]
+fn a_block_whose_mark_is_not_sealed_yet_is_overwritten_without_a_commit() {
+    let scene = Scene::mirrored(6);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 100)).unwrap();
+    let before = scene.disks.counts();
+    group.write(&file, 100, &pattern(2, 100)).unwrap();
+    let after = scene.disks.counts();
+    assert_eq!(after.writes - before.writes, 2);
+    assert_eq!(after.flushes, before.flushes);
+    group.sync_file(&file, true).unwrap();
+    group.write(&file, 200, &pattern(3, 100)).unwrap();
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, 100) == pattern(1, 100));
+    assert!(read(&group, &file, 100, 100) == pattern(2, 100));
+}
+
+#[test]
+fn a_failed_flush_without_redundancy_is_told_once_and_the_group_goes_on() {
+    let scene = Scene::new(7, Redundancy::External, &[(0, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    let other = create(&group, 11, EXTERNAL);
+    group.sync().unwrap();
+    group.write(&file, 0, &pattern(1, 100_000)).unwrap();
+    group.write(&other, 0, &pattern(1, 100_000)).unwrap();
+    scene.disks.fail_flushes(spindle_device::DiskSlot(0), 1);
+    assert!(group.sync_file(&file, false).is_err());
+    assert!(
+        group.sync_file(&other, false).is_err(),
+        "it had written there too"
+    );
+    group.sync_file(&file, false).unwrap();
+    group.sync_file(&other, false).unwrap();
+    group.close().unwrap();
+}

@@ -1,0 +1,92 @@
+//! Extents for ranges of files: all that are missing, or none.
+
+use smallvec::SmallVec;
+use spindle_base::BLOCK_SIZE_BYTES;
+
+use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
+use crate::group::Group;
+use crate::map::{Extent, Map};
+
+impl Group {
+    /// Reserves space for the range; it reads as before (holes as zeros). All or nothing.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NoSpace`], and nothing was reserved.
+    pub fn allocate(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), GroupError> {
+        let end_bytes = offset_bytes
+            .checked_add(length_bytes)
+            .ok_or_else(GroupError::too_far)?;
+        let first = offset_bytes / BLOCK_SIZE_BYTES;
+        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        if length_bytes == 0 {
+            return Ok(());
+        }
+        self.check_alive(file)?;
+        match self.allocate_blocks(file, first, end) {
+            Err(error) if error.kind == GroupErrorKind::NoSpace && self.space.has_quarantine() => {
+                self.commit_everything()?;
+                self.allocate_blocks(file, first, end)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Gives every extent that holds blocks of `[first, end)` space, or none.
+    pub(super) fn allocate_blocks(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+    ) -> Result<(), GroupError> {
+        let _change = self.change_inside();
+        let mut map = file.map.write();
+        let missing = missing_extents(&map, first, end)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let placement = self.placement();
+        let mut taken: SmallVec<[(u32, Extent); 4]> = SmallVec::new();
+        for index in missing {
+            let extent = placement.allocate(
+                &self.space,
+                file.id,
+                index,
+                map.copies(),
+                map.schedule().class(index),
+                &|disk| self.reserve_aus(disk),
+            );
+            match extent {
+                Some(extent) => taken.push((index, extent)),
+                None => {
+                    for (_, extent) in &taken {
+                        self.give_back(extent);
+                    }
+                    return Err(GroupError::no_space());
+                }
+            }
+        }
+        for (index, extent) in &taken {
+            map.insert(*index, extent);
+        }
+        drop(map);
+        self.note_dirty_map(file);
+        Ok(())
+    }
+}
+
+/// Numbers of the extents that hold blocks of the range and are holes.
+fn missing_extents(map: &Map, first: u64, end: u64) -> Result<SmallVec<[u32; 4]>, GroupError> {
+    let schedule = map.schedule();
+    let (low, high) = schedule
+        .extents(first, end)
+        .ok_or_else(GroupError::too_far)?;
+    let in_range =
+        |index: &u32| map.extent(*index).is_none() && schedule.has_block_in(*index, first, end);
+    Ok((low..high).filter(in_range).collect())
+}
