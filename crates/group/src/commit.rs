@@ -12,9 +12,10 @@
 //! ([`Group::remove_file`]); so whoever holds a range lock takes the change lock past those who
 //! wait to have it alone ([`Group::change_inside`]), else the three would wait in a circle.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use parking_lot::RwLockReadGuard;
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_catalog::{CatalogError, Edit, Sequence, Table};
 
@@ -72,9 +73,11 @@ impl Group {
         file.note_written(disk, number);
     }
 
-    /// Dirty rows of all maps become edits, and what was freed belongs to this batch.
-    fn seal(&self) {
-        let _alone = self.change.write();
+    /// Dirty rows of all maps become edits, and what was freed belongs to this batch. No change
+    /// may be open until the batch was taken: it would have a half of it, or a size without the
+    /// mark that was moved before. So the lock is handed on.
+    fn seal(&self) -> RwLockWriteGuard<'_, ()> {
+        let alone = self.change.write();
         let dirty = std::mem::take(&mut *self.dirty_maps.lock());
         for file in dirty.into_iter().filter_map(|id| self.file(id)) {
             let rows = file.map.write().take_dirty_rows();
@@ -92,6 +95,7 @@ impl Group {
             file.set_sealed(self.catalog.apply(edit));
         }
         self.space.seal(self.catalog.applied());
+        alone
     }
 
     /// Makes the batch durable up to `through`. No lock of the list above may be held.
@@ -102,19 +106,24 @@ impl Group {
         self.check_fence()?;
         loop {
             let mut lost_a_disk = false;
-            let answer = self.catalog.commit(through, &mut || self.seal(), &mut || {
-                let offline_count = self.known_offline.lock().len();
-                let flushed = self.flush_written();
-                self.notice_offline();
-                lost_a_disk = self.known_offline.lock().len() > offline_count;
-                match flushed {
-                    // What the lost disk had not flushed is noted as stale by edits that this
-                    // batch does not have; the marks in it must not be durable before them.
-                    Ok(()) if lost_a_disk => Err(region_failed("a disk went offline")),
-                    Ok(()) => Ok(()),
-                    Err(error) => Err(region_failed(&error.message)),
-                }
-            });
+            let alone = Cell::new(None);
+            let answer =
+                self.catalog
+                    .commit(through, &mut || alone.set(Some(self.seal())), &mut || {
+                        // The batch is taken: changes belong to the next one from here on.
+                        drop(alone.take());
+                        let offline_count = self.known_offline.lock().len();
+                        let flushed = self.flush_written();
+                        self.notice_offline();
+                        lost_a_disk = self.known_offline.lock().len() > offline_count;
+                        match flushed {
+                            // What the lost disk had not flushed is noted as stale by edits that this
+                            // batch does not have; the marks in it must not be durable before them.
+                            Ok(()) if lost_a_disk => Err(region_failed("a disk went offline")),
+                            Ok(()) => Ok(()),
+                            Err(error) => Err(region_failed(&error.message)),
+                        }
+                    });
             self.space.release(self.catalog.committed());
             self.notice_offline();
             match answer {

@@ -212,8 +212,13 @@ impl Group {
     /// looking no further than `end_bytes`; `None` where there is none before it.
     pub fn seek(&self, file: &File, offset_bytes: u64, end_bytes: u64, hole: bool) -> Option<u64> {
         let first = offset_bytes / BLOCK_SIZE_BYTES;
-        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        let mut end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
         let map = file.map.read();
+        if !hole {
+            // Behind the last extent there is no data, however far the caller looks.
+            let last = map.end_index().checked_sub(1)?;
+            end = end.min(map.schedule().envelope(last).1);
+        }
         let mut found: Option<u64> = None;
         // The walk ends by its error: `Found` or beyond what extents can reach.
         let walk = plan::segments::<Stop>(&map, first, end, |segment| {
