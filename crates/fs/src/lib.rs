@@ -20,6 +20,7 @@
 
 mod allocate;
 mod attribute;
+mod check;
 mod copy;
 mod create;
 mod data;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult};
 use crate::node::Node;
-use crate::row::{each_named, named_key};
+use crate::row::{each_named, each_row, named_key, split_key};
 use crate::system::Core;
 
 impl Core {
@@ -50,35 +50,25 @@ impl Core {
     /// Removes what a crash left without a name. A file that cannot be removed stays, with a
     /// warning: it costs space, refusing to open would cost everything.
     pub(crate) fn remove_orphans(&self) -> FsResult<()> {
-        const ROWS_AT_ONCE: usize = 1024;
-        let mut from = Vec::new();
-        let to = vec![0xff; 9];
-        loop {
-            let rows = self.group.range(Table::Orphan, &from, &to, ROWS_AT_ONCE)?;
-            let last = rows.len() < ROWS_AT_ONCE;
-            for (key, _) in rows {
-                if let Err(error) = self.remove_orphan(&key) {
-                    tracing::warn!(%error, "an orphan of the last run stays");
-                }
-                from = key;
-                from.push(0);
-            }
-            if last {
-                return Ok(());
+        let mut ids = Vec::new();
+        each_row(&self.group, Table::Orphan, &mut |key, _| {
+            ids.push(split_key(key)?.0);
+            Ok(())
+        })?;
+        for id in ids {
+            if let Err(error) = self.remove_orphan(id) {
+                tracing::warn!(id = id.0, %error, "an orphan of the last run stays");
             }
         }
+        Ok(())
     }
 
-    fn remove_orphan(&self, key: &[u8]) -> FsResult<()> {
-        let Ok(bytes) = <[u8; 8]>::try_from(key) else {
-            return Err(corrupt(format!("{key:?} is no key of an orphan")));
-        };
-        let id = FileId(u64::from_be_bytes(bytes));
+    fn remove_orphan(&self, id: FileId) -> FsResult<()> {
         match self.node(id) {
             Ok(node) => self.try_remove_lost(&node),
             Err(FsError::NotFound) => {
                 let mut edit = Edit::default();
-                edit.delete(Table::Orphan, key.to_vec());
+                edit.delete(Table::Orphan, file_key(id));
                 self.begin().rows(edit);
                 Ok(())
             }

@@ -61,7 +61,7 @@ pub(crate) fn read_name(
     }
 }
 
-fn parse_name(parent: FileId, name: &[u8], bytes: &[u8]) -> FsResult<NameRecord> {
+pub(crate) fn parse_name(parent: FileId, name: &[u8], bytes: &[u8]) -> FsResult<NameRecord> {
     NameRecord::parse(bytes).map_err(|error| {
         corrupt(format!(
             "entry {:?} of directory {parent}: {error}",
@@ -82,31 +82,56 @@ pub(crate) fn each_name(
     })
 }
 
-/// Takes the rest of a row's key, and its value.
-pub(crate) type NamedVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> FsResult<()>;
+/// Takes a row's key, or the rest of it, and its value.
+pub(crate) type RowVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> FsResult<()>;
 
 /// Calls `visit` with the rest of the key and the value of every row that begins with `id`.
 pub(crate) fn each_named(
     group: &Group,
     table: Table,
     id: FileId,
-    visit: NamedVisit<'_>,
+    visit: RowVisit<'_>,
+) -> FsResult<()> {
+    let (from, to) = (file_key(id), file_key(FileId(id.0 + 1)));
+    each_between(group, table, from, &to, &mut |key, value| {
+        visit(key.get(8..).unwrap_or_default(), value)
+    })
+}
+
+/// Calls `visit` with the key and the value of every row of a table whose keys begin with an id.
+pub(crate) fn each_row(group: &Group, table: Table, visit: RowVisit<'_>) -> FsResult<()> {
+    each_between(group, table, Vec::new(), &file_key(FileId(u64::MAX)), visit)
+}
+
+fn each_between(
+    group: &Group,
+    table: Table,
+    mut from: Vec<u8>,
+    to: &[u8],
+    visit: RowVisit<'_>,
 ) -> FsResult<()> {
     const ROWS_AT_ONCE: usize = 1024;
-    let mut from = named_key(id, b"");
-    let to = file_key(FileId(id.0 + 1));
     loop {
-        let rows = group.range(table, &from, &to, ROWS_AT_ONCE)?;
+        let rows = group.range(table, &from, to, ROWS_AT_ONCE)?;
         for (key, value) in &rows {
-            visit(key.get(8..).unwrap_or_default(), value)?;
+            visit(key, value)?;
         }
         match rows.into_iter().nth(ROWS_AT_ONCE - 1) {
             Some((mut last, _)) => {
+                // The least key that is above it.
                 last.push(0);
                 from = last;
             }
             None => return Ok(()),
         }
+    }
+}
+
+/// The file id that a key begins with, and the rest of the key.
+pub(crate) fn split_key(key: &[u8]) -> FsResult<(FileId, &[u8])> {
+    match key.split_first_chunk::<8>() {
+        Some((id, rest)) => Ok((FileId(u64::from_be_bytes(*id)), rest)),
+        None => Err(corrupt(format!("{key:?} is no key of a file's row"))),
     }
 }
 

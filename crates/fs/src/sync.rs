@@ -91,7 +91,7 @@ impl FileSystem {
 
 impl Core {
     /// Turns what the nodes hold back into edits.
-    fn write_dirty_nodes(&self) {
+    pub(crate) fn write_dirty_nodes(&self) {
         let nodes: Vec<Arc<Node>> = self.take_dirty().into_values().collect();
         for some in nodes.chunks(NODES_PER_OPERATION) {
             let operation = self.begin();

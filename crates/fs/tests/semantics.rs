@@ -24,3 +24,5 @@ mod operations;
 mod renaming;
 #[path = "semantics/templates.rs"]
 mod templates;
+#[path = "semantics/threads.rs"]
+mod threads;

@@ -69,6 +69,18 @@ impl Fixture {
     }
 
     fn open_group(&self) -> Arc<Group> {
+        Self::open_on(Arc::clone(&self.disks) as Arc<dyn Disks>)
+    }
+
+    /// The group as it would be opened if the power were cut now; the real one goes on.
+    pub fn after_power_cut(&self, seed: u64) -> Arc<Group> {
+        let disks = self.disks.fork(seed);
+        disks.crash();
+        disks.restart();
+        Self::open_on(Arc::new(disks))
+    }
+
+    fn open_on(disks: Arc<dyn Disks>) -> Arc<Group> {
         let slots: Vec<DiskSlot> = (0..DISKS_COUNT).map(DiskSlot).collect();
         let opener = Opener {
             host: "here".to_owned(),
@@ -79,7 +91,6 @@ impl Fixture {
             preferred_failure_group: None,
         };
         let name = GroupName::new("DATA").unwrap();
-        let disks = Arc::clone(&self.disks) as Arc<dyn Disks>;
         Arc::new(Group::open(disks, &slots, &name, &opener).unwrap())
     }
 
@@ -175,8 +186,10 @@ impl Fixture {
         names
     }
 
-    /// The group's own check finds nothing.
+    /// Neither this layer's check nor the group's own finds anything.
     pub fn check(&self) {
+        let found = self.fs().check().unwrap();
+        assert!(found.is_empty(), "{found:?}");
         let found = self.fs().group().check().unwrap();
         assert!(found.is_empty(), "{found:?}");
     }
