@@ -15,6 +15,7 @@ mod label;
 mod opener;
 mod place;
 mod record;
+mod signature;
 mod state;
 
 pub use checksum_block::{
@@ -44,6 +45,10 @@ pub use place::{
 pub use record::{
     DIRTY_RECORD_HEADER_BYTES, DIRTY_RECORD_VERSION, DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION,
     DirtyRecord, DiskRecord, FILE_RECORD_BYTES, FILE_RECORD_VERSION, FileRecord,
+};
+pub use signature::{
+    DiskEnds, ForeignFormat, SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, Signature,
+    foreign_signatures,
 };
 pub use state::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, GroupState, ParsedGroupState, REPLICAS_MAX, RUNS_MAX,

@@ -1,0 +1,371 @@
+//! The structures at fixed places: round trips, damage, and bytes of other places.
+
+use proptest::prelude::*;
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
+
+use crate::{
+    AuRun, CHECKSUM_BLOCK_BYTES, ChecksumBlock, DISKS_MAX, DiskState, DiskStatus, FormatErrorKind,
+    GroupState, LABEL_PLACES, Label, LabelStatus, OPENER_PLACE, OpenerRecord, ParsedGroupState,
+    ParsedLabel, REPLICAS_MAX, RUNS_MAX, Replica, STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK,
+    block_sum, run_checksum_pairs, run_data_blocks,
+};
+
+pub(super) fn label() -> Label {
+    Label {
+        sequence: 0x0102_0304_0506_0708,
+        group_uuid: Uuid([0x11; 16]),
+        disk_uuid: Uuid([0x22; 16]),
+        group_name: GroupName::new("DATA").unwrap(),
+        disk_name: DiskName::new("DATA_0003").unwrap(),
+        failure_group: FailureGroupName::new("Cabinet-B").unwrap(),
+        number: DiskNumber(0x0304),
+        au_size: AuSize::DEFAULT,
+        redundancy: Redundancy::High,
+        status: LabelStatus::Former,
+        size_bytes: 0x0000_1234_5678_9000,
+        created_s: 0x6789_abcd,
+    }
+}
+
+pub(super) fn opener() -> OpenerRecord {
+    OpenerRecord {
+        sequence: 0x0102_0304_0506_0708,
+        group_uuid: Uuid([0x11; 16]),
+        disk_uuid: Uuid([0x22; 16]),
+        boot: Uuid([0x33; 16]),
+        host: "db-07.example".to_owned(),
+        process_id: 0x0001_2345,
+        open: true,
+        heartbeats_count: 0x0a0b_0c0d,
+        heartbeat_s: 0x6789_abce,
+        opened_s: 0x6789_abcd,
+    }
+}
+
+pub(super) fn state() -> GroupState {
+    let disk = |number: u16, status, voter| DiskState {
+        number: DiskNumber(number),
+        failure_group: number + 0x100,
+        size_aus: 0x0001_0000 + u32::from(number),
+        uuid_start: [u8::try_from(number).unwrap(); 8],
+        status_epoch: 0x0506 + u64::from(number),
+        status,
+        voter,
+        quorum_only: number == 9,
+    };
+    let run = |start_au, aus| AuRun { start_au, aus };
+    GroupState {
+        epoch: 0x0102_0304_0506_0708,
+        group_uuid: Uuid([0x11; 16]),
+        group_name: GroupName::new("DATA").unwrap(),
+        clean: true,
+        redundancy: Redundancy::Normal,
+        au_size: AuSize::DEFAULT,
+        next_disk_number: 0x0a0b,
+        region_size_bytes: 0x0020_3000,
+        disks: vec![
+            disk(2, DiskStatus::Online, true),
+            disk(3, DiskStatus::Offline, false),
+            disk(5, DiskStatus::Dropping, false),
+            disk(9, DiskStatus::Online, true),
+        ],
+        replicas: vec![
+            Replica {
+                disk: DiskNumber(5),
+                runs: vec![run(1, 4), run(0x77, 2)],
+            },
+            Replica {
+                disk: DiskNumber(2),
+                runs: vec![run(0x55, 4), run(0x40, 2)],
+            },
+        ],
+    }
+}
+
+pub(super) fn checksum_block() -> ChecksumBlock {
+    let mut sums = Box::new([0; SUMS_PER_BLOCK]);
+    for (sum, number) in sums.iter_mut().zip(1_u32..) {
+        *sum = number.wrapping_mul(0x9e37_79b9);
+    }
+    ChecksumBlock {
+        sequence: 0x0102_0304_0506_0708,
+        group_uuid: Uuid([0x11; 16]),
+        disk_uuid: Uuid([0x22; 16]),
+        first_block: 0x0033_4455,
+        sums,
+    }
+}
+
+const SUMS_PLACE: u64 = 0x0012_3000;
+
+/// Flips each of the bits in turn and asks `accepts` whether nobody noticed.
+fn every_flip_is_noticed(bytes: &[u8], accepts: impl Fn(&[u8]) -> bool) {
+    assert!(accepts(bytes), "the undamaged bytes are good");
+    let mut flipped = bytes.to_vec();
+    for byte in 0..bytes.len() {
+        for bit in 0..8 {
+            flipped[byte] ^= 1 << bit;
+            assert!(!accepts(&flipped), "bit {bit} of byte {byte}");
+            flipped[byte] ^= 1 << bit;
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_a_label_is_noticed() {
+    let place = LABEL_PLACES[1];
+    every_flip_is_noticed(&label().encode(place), |bytes| {
+        ParsedLabel::parse(bytes, place).is_ok()
+    });
+}
+
+#[test]
+fn every_flipped_bit_of_an_opener_is_noticed() {
+    every_flip_is_noticed(&opener().encode(OPENER_PLACE), |bytes| {
+        OpenerRecord::parse(bytes, OPENER_PLACE).is_ok()
+    });
+}
+
+#[test]
+fn every_flipped_bit_of_a_group_state_is_noticed() {
+    let place = STATE_PLACES[0];
+    every_flip_is_noticed(&state().encode(place, Uuid([7; 16])), |bytes| {
+        ParsedGroupState::parse(bytes, place).is_ok()
+    });
+}
+
+#[test]
+fn every_flipped_bit_of_a_checksum_block_is_noticed() {
+    every_flip_is_noticed(&checksum_block().encode(SUMS_PLACE), |bytes| {
+        ChecksumBlock::parse(bytes, SUMS_PLACE).is_ok()
+    });
+}
+
+#[test]
+fn bytes_of_another_place_are_told_from_damage() {
+    let elsewhere = label().encode(LABEL_PLACES[0]);
+    let error = ParsedLabel::parse(&elsewhere, LABEL_PLACES[1]).unwrap_err();
+    assert_eq!(
+        (error.kind, error.offset_bytes),
+        (FormatErrorKind::Place, 16)
+    );
+    let elsewhere = checksum_block().encode(SUMS_PLACE);
+    let error = ChecksumBlock::parse(&elsewhere, SUMS_PLACE + 4096).unwrap_err();
+    assert_eq!(error.kind, FormatErrorKind::Place);
+}
+
+#[test]
+fn a_state_of_another_disk_or_group_does_not_pass_the_check() {
+    let bytes = state().encode(STATE_PLACES[0], Uuid([7; 16]));
+    let parsed = ParsedGroupState::parse(&bytes, STATE_PLACES[0]).unwrap();
+    assert!(parsed.clone().check(Uuid([8; 16]), Uuid([7; 16])).is_err());
+    assert!(
+        parsed
+            .clone()
+            .check(Uuid([0x11; 16]), Uuid([8; 16]))
+            .is_err()
+    );
+    assert_eq!(parsed.check(Uuid([0x11; 16]), Uuid([7; 16])), Ok(state()));
+}
+
+#[test]
+fn a_disk_smaller_than_its_label_says_does_not_pass_the_check() {
+    let bytes = label().encode(0);
+    let parsed = ParsedLabel::parse(&bytes, 0).unwrap();
+    let size_bytes = label().size_bytes;
+    assert_eq!(parsed.clone().check(size_bytes).unwrap(), label());
+    let truncated = parsed.check(size_bytes - 1).unwrap_err();
+    assert_eq!(truncated.labelled_bytes, size_bytes);
+}
+
+#[test]
+fn the_largest_group_fits_its_slot() {
+    let run = |start_au| AuRun { start_au, aus: 1 };
+    let mut state = state();
+    state.next_disk_number = u16::try_from(DISKS_MAX).unwrap();
+    state.disks = (0..state.next_disk_number)
+        .map(|number| DiskState {
+            number: DiskNumber(number),
+            failure_group: number,
+            size_aus: 100,
+            uuid_start: [1; 8],
+            status_epoch: 1,
+            status: DiskStatus::Online,
+            voter: number < 5,
+            quorum_only: false,
+        })
+        .collect();
+    state.replicas = (0..REPLICAS_MAX)
+        .map(|disk| Replica {
+            disk: DiskNumber(u16::try_from(disk).unwrap()),
+            runs: (1..=RUNS_MAX)
+                .map(|start| run(u32::try_from(start).unwrap()))
+                .collect(),
+        })
+        .collect();
+    let bytes = state.encode(STATE_PLACES[1], Uuid([7; 16]));
+    assert!(bytes.len() <= STATE_SLOT_BYTES);
+    // As read from a disk: with what an earlier, longer state left behind it.
+    let slot = [&bytes[..], &vec![0xaa; STATE_SLOT_BYTES - bytes.len()]].concat();
+    let parsed = ParsedGroupState::parse(&slot, STATE_PLACES[1]).unwrap();
+    assert_eq!(*parsed.contents(), state);
+}
+
+type StateChange = fn(&mut GroupState);
+
+#[test]
+fn a_state_that_contradicts_itself_is_named() {
+    let cases: &[(&str, StateChange)] = &[
+        ("the number of voters", |state| {
+            state.disks.iter_mut().for_each(|d| d.voter = false)
+        }),
+        ("a voter that is not online", |state| {
+            state.disks[1].voter = true
+        }),
+        ("the next disk number", |state| state.next_disk_number = 9),
+        ("a replica's disk", |state| {
+            state.replicas[0].disk = DiskNumber(4)
+        }),
+        ("a replica's disk", |state| {
+            state.replicas[0].disk = DiskNumber(3)
+        }),
+        ("a replica's disk", |state| {
+            state.replicas[0].disk = DiskNumber(9)
+        }),
+        ("a replica's disk", |state| {
+            state.replicas[0].disk = DiskNumber(2)
+        }),
+        ("a replica's runs", |state| {
+            state.replicas[1].runs[0].start_au = 0
+        }),
+        ("a replica's runs", |state| {
+            state.replicas[1].runs[0].start_au = u32::MAX
+        }),
+        ("a replica's runs", |state| {
+            state.replicas[1].runs[1].start_au = 0x56
+        }),
+        ("a replica's runs", |state| {
+            state.replicas[1].runs[1].aus = 3
+        }),
+        ("the region's size", |state| state.region_size_bytes += 1),
+        ("the region's size", |state| {
+            state.region_size_bytes = 6 << 20
+        }),
+    ];
+    assert_eq!(state().contradiction(), None);
+    for (what, change) in cases {
+        let mut state = state();
+        change(&mut state);
+        assert_eq!(state.contradiction(), Some(*what));
+    }
+}
+
+#[test]
+fn a_host_name_that_is_too_long_is_cut_between_characters() {
+    let mut record = opener();
+    record.host = "ü".repeat(100);
+    let read = OpenerRecord::parse(&record.encode(OPENER_PLACE), OPENER_PLACE).unwrap();
+    assert_eq!(read.host, "ü".repeat(63));
+}
+
+#[test]
+fn a_run_has_room_for_its_checksums() {
+    for aus in [1, 2, 3, 4, 7, 100, 1000, 65_536] {
+        for log2 in 20..=26 {
+            let au_size = AuSize::from_bytes(1 << log2).unwrap();
+            let data = run_data_blocks(aus, au_size);
+            let pairs = run_checksum_pairs(aus, au_size);
+            assert_eq!(data + 2 * pairs, u64::from(aus) * au_size.blocks());
+            assert!(pairs * SUMS_PER_BLOCK as u64 >= data);
+            assert!((pairs - 1) * (SUMS_PER_BLOCK as u64 + 2) < data + 2 * pairs);
+        }
+    }
+}
+
+#[test]
+fn a_sum_is_of_its_block_alone_and_never_zero() {
+    let bytes = [7; CHECKSUM_BLOCK_BYTES];
+    assert_ne!(block_sum(1, &bytes), block_sum(2, &bytes));
+    assert_ne!(block_sum(0, &[0; CHECKSUM_BLOCK_BYTES]), 0);
+}
+
+proptest! {
+    #[test]
+    fn a_label_reads_back_as_it_was_written(
+        sequence in any::<u64>(), uuids in any::<[[u8; 16]; 2]>(), number in 0..u16::MAX,
+        name in "[A-Za-z][A-Za-z0-9_$#-]{0,29}", log2 in 20_u32..=26, aus in 2_u64..1 << 30,
+        created_s in any::<u64>(), member in any::<bool>(),
+    ) {
+        let label = Label {
+            sequence,
+            group_uuid: Uuid(uuids[0]),
+            disk_uuid: Uuid(uuids[1]),
+            group_name: GroupName::new(name.clone()).unwrap(),
+            disk_name: DiskName::new(name.clone()).unwrap(),
+            failure_group: FailureGroupName::new(name).unwrap(),
+            number: DiskNumber(number),
+            au_size: AuSize::from_bytes(1 << log2).unwrap(),
+            redundancy: Redundancy::External,
+            status: if member { LabelStatus::Member } else { LabelStatus::Former },
+            size_bytes: aus << log2,
+            created_s,
+        };
+        for place in LABEL_PLACES {
+            let parsed = ParsedLabel::parse(&label.encode(place), place).unwrap();
+            prop_assert_eq!(parsed.contents(), &label);
+        }
+    }
+
+    #[test]
+    fn an_opener_reads_back_as_it_was_written(
+        numbers in any::<[u64; 4]>(), uuids in any::<[[u8; 16]; 3]>(), process_id in any::<u32>(),
+        open in any::<bool>(), host in "[a-zä-ö.-]{0,60}",
+    ) {
+        let record = OpenerRecord {
+            sequence: numbers[0],
+            group_uuid: Uuid(uuids[0]),
+            disk_uuid: Uuid(uuids[1]),
+            boot: Uuid(uuids[2]),
+            host,
+            process_id,
+            open,
+            heartbeats_count: numbers[1],
+            heartbeat_s: numbers[2],
+            opened_s: numbers[3],
+        };
+        let bytes = record.encode(OPENER_PLACE);
+        prop_assert_eq!(OpenerRecord::parse(&bytes, OPENER_PLACE).unwrap(), record);
+    }
+
+    #[test]
+    fn a_group_state_reads_back_as_it_was_written(
+        epoch in any::<u64>(), statuses in prop::collection::vec(0_usize..5, 1..80),
+        clean in any::<bool>(), blocks in 0_u64..1000,
+    ) {
+        let mut state = state();
+        state.epoch = epoch;
+        state.clean = clean;
+        state.region_size_bytes = blocks * 4096;
+        for (number, status) in (10..).zip(statuses) {
+            state.disks.push(DiskState {
+                number: DiskNumber(number),
+                failure_group: number % 7,
+                size_aus: u32::from(number) * 1000,
+                uuid_start: [9; 8],
+                status_epoch: epoch,
+                status: [
+                    DiskStatus::Online,
+                    DiskStatus::Offline,
+                    DiskStatus::Adding,
+                    DiskStatus::Dropping,
+                    DiskStatus::Absent,
+                ][status],
+                voter: false,
+                quorum_only: number % 3 == 0,
+            });
+        }
+        let bytes = state.encode(STATE_PLACES[1], Uuid([7; 16]));
+        let parsed = ParsedGroupState::parse(&bytes, STATE_PLACES[1]).unwrap();
+        prop_assert_eq!(parsed.contents(), &state);
+    }
+}
