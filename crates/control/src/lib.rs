@@ -35,7 +35,6 @@ mod query;
 mod read_only_disks;
 mod route;
 mod settings;
-mod signature;
 mod sockets;
 mod starting;
 mod template;

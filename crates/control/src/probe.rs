@@ -5,11 +5,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, PlainDisks, Request, Work};
-use spindle_format::{GroupState, Label, LabelStatus, OpenerRecord};
+use spindle_format::{
+    DiskEnds, GroupState, Label, LabelStatus, OpenerRecord, SIGNATURE_END_BYTES,
+    SIGNATURE_START_BYTES, Signature, foreign_signatures,
+};
 use spindle_group::{DiskLook, LabelFound};
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::signature::{self, Signature};
 use crate::view::{DiskStatus, FoundDisk};
 
 /// A disk that was looked at.
@@ -52,11 +54,7 @@ pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
                 Err(error) => probe.failure = Some(error),
                 Ok(slot) => {
                     probe.look = looks.next();
-                    let size_bytes = disks.size_bytes(slot);
-                    let found = signature::find(size_bytes, &mut |offset_bytes, length_bytes| {
-                        read_at(&disks, slot, offset_bytes, length_bytes)
-                    });
-                    match found {
+                    match foreign_marks(&disks, slot) {
                         Ok(foreign) => probe.foreign = foreign,
                         Err(error) => probe.failure = Some(error),
                     }
@@ -65,6 +63,17 @@ pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
             probe
         })
         .collect()
+}
+
+/// The marks of other formats at both ends of the disk.
+fn foreign_marks(disks: &dyn Disks, slot: DiskSlot) -> ControlResult<Vec<Signature>> {
+    let size_bytes = disks.size_bytes(slot);
+    let end = size_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
+    Ok(foreign_signatures(DiskEnds {
+        size_bytes,
+        start: &read_at(disks, slot, 0, SIGNATURE_START_BYTES)?,
+        end: &read_at(disks, slot, end, SIGNATURE_END_BYTES)?,
+    }))
 }
 
 /// What lies there; fewer bytes where the disk ends before.
@@ -171,7 +180,7 @@ impl Probe {
             return "unreadable".to_owned();
         };
         if self.status() == DiskStatus::Foreign {
-            let names: Vec<&str> = self.foreign.iter().map(|mark| mark.name.as_str()).collect();
+            let names: Vec<&str> = self.foreign.iter().map(|mark| mark.format.name()).collect();
             return names.join(", ");
         }
         match &look.label {

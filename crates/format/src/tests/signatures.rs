@@ -18,7 +18,10 @@ fn formats(disk: &[u8]) -> Vec<ForeignFormat> {
 
 const DISK_BYTES: usize = 4 << 20;
 
-fn disk_with(pieces: &[(usize, &[u8])]) -> Vec<u8> {
+/// Bytes at an offset.
+type Piece<'a> = (usize, &'a [u8]);
+
+fn disk_with(pieces: &[Piece<'_>]) -> Vec<u8> {
     let mut disk = vec![0; DISK_BYTES];
     for (offset, bytes) in pieces {
         disk[*offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -103,7 +106,7 @@ fn a_blank_disk_and_one_shorter_than_any_place_bear_no_mark() {
 fn a_mark_is_found_at_each_of_its_places() {
     let raid = 0xa92b_4efc_u32.to_le_bytes();
     let uberblock = 0x00ba_b10c_u32.to_le_bytes();
-    let cases: &[(ForeignFormat, &[(usize, &[u8])])] = &[
+    let cases: &[(ForeignFormat, &[Piece<'_>])] = &[
         (ForeignFormat::AsmDisk, &[(32, b"ORCLDISK")]),
         (ForeignFormat::LinuxRaid, &[(0, &raid)]),
         (ForeignFormat::LinuxRaid, &[(4096, &raid)]),
