@@ -204,7 +204,7 @@ impl Database for Sqlite {
     }
 
     fn kill(&mut self) {
-        for writer in self.writers.drain(..) {
+        for mut writer in self.writers.drain(..) {
             writer.kill();
         }
     }

@@ -20,6 +20,7 @@ use crate::wire::Connection;
 /// Recovery of the small clusters here takes seconds; beyond this something is stuck.
 const START_AT_MOST: Duration = Duration::from_secs(120);
 const STOP_AT_MOST: Duration = Duration::from_secs(60);
+const QUIT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// The database's superuser, whoever runs the server.
 const USER: &str = "postgres";
@@ -225,11 +226,23 @@ impl Cluster {
     }
 }
 
-/// A running server; a drop kills it.
+/// A running server; a drop ends it at once (an immediate shutdown).
 #[derive(Debug)]
 pub struct Server {
     cluster: Cluster,
     service: Service,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A server that is only killed leaves its shared memory to its next start; there may be
+        // none. Asked to stop at once it flushes nothing, but takes its shared memory along.
+        if self.service.check_alive().is_ok() {
+            interrupt::clean_up(|| {
+                let _ = self.service.end(Signal::QUIT, QUIT_AT_MOST);
+            });
+        }
+    }
 }
 
 impl Server {
@@ -287,7 +300,7 @@ impl Server {
     ///
     /// # Errors
     /// Where it does not end, or not well.
-    pub fn stop(self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         let tail = self.cluster.log_path();
         let status = self.service.end(Signal::INT, STOP_AT_MOST)?;
         if !status.success() {
@@ -296,8 +309,8 @@ impl Server {
         Ok(())
     }
 
-    /// SIGKILL to it and all of its processes.
-    pub fn kill(self) {
+    /// SIGKILL to it and all of its processes. Its shared memory stays for its next start.
+    pub fn kill(mut self) {
         self.service.kill();
     }
 }

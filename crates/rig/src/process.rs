@@ -6,12 +6,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 
 use crate::interrupt;
+
+/// A killed process ends at once, unless it waits for a disk.
+const DEATH_AT_MOST: Duration = Duration::from_secs(20);
 
 /// What a program said when it ended.
 #[derive(Debug)]
@@ -163,8 +166,8 @@ impl Service {
     /// Sends `signal` and waits for the end.
     ///
     /// # Errors
-    /// Where it has not ended after `limit`; it is killed then.
-    pub fn end(mut self, signal: Signal, limit: Duration) -> Result<ExitStatus> {
+    /// Where it has not ended after `limit`.
+    pub fn end(&mut self, signal: Signal, limit: Duration) -> Result<ExitStatus> {
         send(self.child.id(), signal);
         let name = self.name.clone();
         interrupt::wait_for(&format!("{name} to end"), limit, || {
@@ -173,11 +176,7 @@ impl Service {
     }
 
     /// SIGKILL to it and to its children, as a power cut would end them: nothing is flushed.
-    pub fn kill(mut self) {
-        self.kill_now();
-    }
-
-    fn kill_now(&mut self) {
+    pub fn kill(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             kill_tree(self.child.id());
             // Killed processes end; there is nothing to be told if the wait is interrupted.
@@ -188,7 +187,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.kill_now();
+        self.kill();
     }
 }
 
@@ -200,12 +199,26 @@ pub fn send(process: u32, signal: Signal) {
     }
 }
 
-/// SIGKILL to a process and to all that it started.
+/// SIGKILL to a process and to all that it started, and waits until they hold nothing any more:
+/// files they had open keep a mount busy until then.
 pub fn kill_tree(process: u32) {
     // The family is listed before the parent dies: afterwards nobody knows whose they were.
-    for member in family(process) {
+    let family = family(process);
+    for &member in &family {
         send(member, Signal::KILL);
     }
+    let until = Instant::now() + DEATH_AT_MOST;
+    while family.iter().any(|member| is_alive(*member)) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a process still runs; one that has ended and waits for its parent does not.
+fn is_alive(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat"))
+        .ok()
+        .and_then(|stat| Some(stat.rsplit_once(')')?.1.trim_start().chars().next()? != 'Z'))
+        .unwrap_or(false)
 }
 
 /// A process and all that it started, itself first.

@@ -144,7 +144,7 @@ impl Mount {
     /// # Errors
     /// Where the mount point cannot be freed.
     pub fn kill(mut self) -> Result<()> {
-        if let Some(daemon) = self.daemon.take() {
+        if let Some(mut daemon) = self.daemon.take() {
             daemon.kill();
         }
         free(&self.directory)
@@ -154,7 +154,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         interrupt::clean_up(|| {
-            if let Some(daemon) = self.daemon.take() {
+            if let Some(mut daemon) = self.daemon.take() {
                 daemon.kill();
             }
             if let Err(error) = free(&self.directory) {

@@ -85,7 +85,7 @@ fn recover(
     let cluster = Cluster::new(installation, &point.join("pgdata"), &runtime, &settings)?;
     let server = cluster.start()?;
     compare(&server, &Expected::at(&recording.told, cut_ns))?;
-    server.kill();
+    server.stop()?;
     mount.unmount()?;
     spindle.tell(["group", "check", GROUP])?;
     Ok(())

@@ -85,7 +85,7 @@ impl Recording {
         let server = cluster.start()?;
         let told = load::run(&server, Duration::from_secs(seconds))?;
         let last_ns = now_ns();
-        server.kill();
+        server.stop()?;
         mount.unmount()?;
         // The disks have served: what a cut needs is their base and the requests.
         fs::remove_dir_all(&disks)?;
