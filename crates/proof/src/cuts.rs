@@ -125,6 +125,7 @@ fn recover_all(
         .map(|&number| Cut::draw(recording, arguments.seed, number))
         .collect();
     cuts.sort_by_key(|cut| cut.at_ns);
+    check::control_cut(recording, &rebuilder, installation, &scene.join("control"))?;
     let next = AtomicU64::new(0);
     let finished = AtomicU64::new(0);
     let failures = Mutex::new(Vec::new());

@@ -48,24 +48,51 @@ impl Figure {
         unit: &'static str,
         rival: impl Into<String>,
         pairs: &[(f64, f64)],
-        (aim, target): (Aim, f64),
+        target: (Aim, f64),
     ) -> Result<Self> {
-        let name = name.into();
-        let mut ratios = Vec::new();
+        let (name, rival) = (name.into(), rival.into());
+        Self::of_pairs(section, name, unit, rival, pairs, target, |(a, b)| a / b)
+    }
+
+    /// How much more (or less) ours is than the rival's, in pairs that were measured in turn.
+    ///
+    /// # Errors
+    /// As [`Figure::ratio`].
+    pub fn difference(
+        section: &'static str,
+        name: impl Into<String>,
+        unit: &'static str,
+        rival: impl Into<String>,
+        pairs: &[(f64, f64)],
+        target: (Aim, f64),
+    ) -> Result<Self> {
+        let (name, rival) = (name.into(), rival.into());
+        Self::of_pairs(section, name, unit, rival, pairs, target, |(a, b)| a - b)
+    }
+
+    fn of_pairs(
+        section: &'static str,
+        name: String,
+        unit: &'static str,
+        rival: String,
+        pairs: &[(f64, f64)],
+        (aim, target): (Aim, f64),
+        compare: fn((f64, f64)) -> f64,
+    ) -> Result<Self> {
         for &(ours, rivals) in pairs {
             ensure!(
                 is_measured(ours) && is_measured(rivals),
                 "{name}: measured {ours} against {rivals} {unit}: that is no measurement"
             );
-            ratios.push(ours / rivals);
         }
+        let compared: Vec<f64> = pairs.iter().copied().map(compare).collect();
         Ok(Self {
             section,
             ours: pairs.iter().map(|pair| pair.0).collect(),
             rivals: pairs.iter().map(|pair| pair.1).collect(),
-            rival: rival.into(),
+            rival,
             unit,
-            reached: middle(&name, &ratios)?,
+            reached: middle(&name, &compared)?,
             name,
             target,
             aim,

@@ -65,6 +65,35 @@ pub fn one_cut(
     Ok(())
 }
 
+/// Expects of disks more than they were given: what was acknowledged in a quarter of the
+/// recording after the cut. The check has to find that; one that cannot fail proves nothing.
+pub fn control_cut(
+    recording: &Recording,
+    rebuilder: &Rebuilder,
+    installation: &Installation,
+    place: &Path,
+) -> Result<()> {
+    let told_at = |quarters: usize| {
+        let index = recording.told.len() * quarters / 4;
+        recording.told.get(index).map(|entry| entry.at_ns)
+    };
+    let (Some(cut_ns), Some(expected_ns)) = (told_at(2), told_at(3)) else {
+        bail!("the recording holds no acknowledgement");
+    };
+    let disks = place.join("disks");
+    fs::create_dir_all(&disks)?;
+    rebuilder.rebuild(cut_ns, 0, None, &disks)?;
+    let Err(error) = recover(recording, installation, place, &disks, expected_ns) else {
+        bail!("a quarter of the acknowledgements was lost, and the check did not notice");
+    };
+    ensure!(
+        format!("{error:#}").contains("was told of commit"),
+        "the control cut failed for a reason of its own: {error:#}"
+    );
+    fs::remove_dir_all(place)?;
+    Ok(())
+}
+
 fn recover(
     recording: &Recording,
     installation: &Installation,
