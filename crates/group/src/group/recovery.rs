@@ -23,6 +23,14 @@ const COMPARED_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
 
 impl Group {
     pub(super) fn recover(&self) -> Result<(), GroupError> {
+        if !self.membership.was_clean() {
+            // An earlier process may have been killed, with writes that no flush covered: what is
+            // read from now on must be as durable as a sync will promise.
+            for disk in self.disks.iter().filter(|disk| disk.is_online()) {
+                self.disks.flushes.note_written(disk.number);
+            }
+            self.flush_written()?;
+        }
         let doubtful = self.dirty.doubtful();
         let mut equalised_count = 0;
         let mut unreadable = Vec::new();

@@ -153,3 +153,25 @@ fn a_failed_flush_without_redundancy_is_told_once_and_the_group_goes_on() {
     group.sync_file(&other, false).unwrap();
     group.close().unwrap();
 }
+
+#[test]
+fn what_a_killed_process_wrote_is_durable_when_the_next_one_has_opened() {
+    for seed in 0..20 {
+        let scene = Scene::mirrored(seed);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, 100_000)).unwrap();
+        group.sync().unwrap();
+        group.write(&file, 0, &pattern(2, 100_000)).unwrap();
+        drop(group);
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        let found = read(&group, &file, 0, 100_000);
+        group.sync_file(&file, false).unwrap();
+        drop(group);
+        scene.crash();
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        assert!(read(&group, &file, 0, 100_000) == found, "seed {seed}");
+    }
+}
