@@ -63,8 +63,7 @@ impl Run {
     fn background(&mut self, steps: u64) -> Step<()> {
         for step in 0..steps {
             let now_ms = self.model.clock * 1000 + step;
-            let group = std::sync::Arc::clone(self.system().group());
-            let result = group.step(now_ms).map_err(spindle_fs::FsError::Group);
+            let result = self.system().step(now_ms);
             if !matches!(self.judge("a background step", result)?, Answer::Done(_)) {
                 break;
             }

@@ -79,7 +79,7 @@ impl Names {
         let removed = self.entries.remove(&(parent, name.to_vec()));
         let id = removed.expect("the model knows its names");
         let inode = self.inode_mut(id);
-        inode.links_count -= 1;
+        inode.links_count = inode.links_count.saturating_sub(1);
         if inode.links_count == 0 || inode.kind == InodeKind::Directory {
             self.inodes.remove(&id);
         }

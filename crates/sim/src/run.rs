@@ -278,17 +278,15 @@ impl Run {
     pub(crate) fn close_and_reopen(&mut self) -> Step<()> {
         self.kept.clear();
         let system = self.system.take().expect("the group is open");
-        let group = Arc::clone(system.group());
         let synced = system.sync();
         let answer = self.judge("the sync before closing", synced)?;
         let is_durable = matches!(answer, Answer::Done(()));
         if is_durable {
             self.model.synced(&BTreeSet::new());
         }
-        drop(system);
-        let closed = group.close().map_err(FsError::Group);
+        let closed = system.close();
         self.judge("closing", closed)?;
-        drop(group);
+        drop(system);
         if self.disks.is_powered() {
             self.reopen(false)?;
         }
