@@ -52,6 +52,8 @@ pub struct Coverage {
     pub faults: u64,
     /// Openings refused for want of a majority, and repeated with the disks or by force.
     pub refused_openings: u64,
+    /// Groups that stopped because most voters failed in one moment.
+    pub lost_majorities: u64,
     /// Operations that found no room.
     pub full: u64,
     /// Runs ended early by more faults than the redundancy bears.
@@ -67,6 +69,7 @@ impl Coverage {
         self.kills += other.kills;
         self.faults += other.faults;
         self.refused_openings += other.refused_openings;
+        self.lost_majorities += other.lost_majorities;
         self.full += other.full;
         self.lost_groups += other.lost_groups;
     }
@@ -76,13 +79,14 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} operations, {} power cuts ({} in recovery), {} kills, {} faults, {} refused openings, {} times full, {} groups lost",
+            "{} operations, {} power cuts ({} in recovery), {} kills, {} faults, {} refused openings, {} lost majorities, {} times full, {} groups lost",
             self.operations,
             self.power_cuts,
             self.power_cuts_in_recovery,
             self.kills,
             self.faults,
             self.refused_openings,
+            self.lost_majorities,
             self.full,
             self.lost_groups
         )

@@ -1,5 +1,7 @@
 //! What follows from a seed: the disks, the group on them, the operations.
 
+use std::collections::BTreeSet;
+
 use spindle_base::Redundancy;
 use spindle_device::SeededRandom;
 
@@ -81,6 +83,19 @@ impl Plan {
             is_beyond_redundancy,
             operations,
         }
+    }
+
+    /// Whether the failure groups that may fail can be half of the voters or more: with fewer
+    /// than five failure groups, one disk of three of them votes.
+    pub(crate) fn may_lose_majority(&self) -> bool {
+        let count = |wanted: fn(&PlannedDisk) -> bool| {
+            let groups: BTreeSet<u64> = (self.disks.iter())
+                .filter(|disk| wanted(disk))
+                .map(|disk| disk.failure_group)
+                .collect();
+            groups.len()
+        };
+        count(|disk| disk.may_fail) >= 2 && count(|_| true) < 5
     }
 
     /// How many operations it has.

@@ -58,7 +58,9 @@ impl Run {
 
     /// Opens the group again, over refusals and further power cuts, and compares.
     pub(crate) fn reopen(&mut self, disks_may_change: bool) -> Step<()> {
-        if disks_may_change {
+        if std::mem::take(&mut self.disks_return) {
+            self.repair_disks();
+        } else if disks_may_change {
             self.change_disks_at_rest();
         }
         if let Some(requests) = self.cut_in_recovery.take() {
@@ -67,17 +69,18 @@ impl Run {
         let mut force = false;
         for _ in 0..OPENINGS_MAX {
             match self.open_once(force) {
-                Ok(system) => {
+                Ok(system) if self.disks.is_powered() => {
                     self.disks.power_stays();
                     self.system = Some(system);
                     return self.compare();
                 }
-                Err(_) if !self.disks.is_powered() => {
+                _ if !self.disks.is_powered() => {
                     self.coverage.power_cuts_in_recovery += 1;
                     self.note("power cut while opening");
                     self.disks.restart();
                 }
                 Err(error) => force = self.after_refusal(&error, force)?,
+                Ok(_) => {}
             }
         }
         Err(Stop::Violation(format!(
@@ -100,18 +103,16 @@ impl Run {
         }
         let no_majority =
             matches!(error, FsError::Group(error) if error.kind == GroupErrorKind::NoMajority);
-        if !no_majority || was_forced || self.faults_count == 0 {
+        let refusal_is_right = no_majority || self.is_lost_majority(error);
+        if !refusal_is_right || was_forced || self.faults_count == 0 {
             return Err(violation("the group cannot be opened", error));
         }
         self.coverage.refused_openings += 1;
-        let away: Vec<DiskSlot> = self.failing_slots();
-        let is_away = away.iter().any(|slot| self.disks.is_vanished(*slot));
-        if is_away && self.random.chance(1, 2) {
+        let mut away = self.failing_slots().into_iter();
+        let is_away = away.any(|slot| self.disks.is_vanished(slot));
+        if !no_majority || (is_away && self.random.chance(1, 2)) {
             self.note("all disks come back");
-            for slot in away {
-                self.disks.bring_back(slot);
-                self.disks.clear_faults(slot);
-            }
+            self.repair_disks();
             return Ok(false);
         }
         self.note("opened by force");
@@ -132,6 +133,13 @@ impl Run {
                 self.faults_count += 1;
                 self.disks.vanish(slot);
             }
+        }
+    }
+
+    fn repair_disks(&self) {
+        for slot in self.failing_slots() {
+            self.disks.bring_back(slot);
+            self.disks.clear_faults(slot);
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Run {
     pub(crate) faults_count: u64,
     /// The power cut that waits for its request will be followed by one in the recovery.
     pub(crate) cut_in_recovery: Option<u64>,
+    /// The disks that failed are repaired before the next opening.
+    pub(crate) disks_return: bool,
     openings_count: u8,
     pub(crate) trace: Vec<String>,
     pub(crate) coverage: Coverage,
@@ -133,6 +135,7 @@ impl Run {
             next_version: 1,
             faults_count: 0,
             cut_in_recovery: None,
+            disks_return: false,
             openings_count: 0,
             trace,
             coverage: Coverage::default(),
@@ -248,6 +251,13 @@ impl Run {
             return Ok(Answer::PowerLost);
         }
         self.note(format!("answered: {error}"));
+        if self.is_lost_majority(&error) {
+            self.note("the power is cut, and all disks come back");
+            self.coverage.lost_majorities += 1;
+            self.disks_return = true;
+            self.disks.crash();
+            return Ok(Answer::PowerLost);
+        }
         if let FsError::Group(group_error) = &error {
             match group_error.kind {
                 GroupErrorKind::NoSpace => {
@@ -261,6 +271,16 @@ impl Run {
             }
         }
         Err(violation(&format!("{what} failed"), &error))
+    }
+
+    /// Two failure groups lost in one moment, of three that vote: the group must stop, because
+    /// those two could mount without the third. Nothing is lost when they come back.
+    pub(crate) fn is_lost_majority(&self, error: &FsError) -> bool {
+        self.plan.may_lose_majority()
+            && self.faults_count > 0
+            && error
+                .to_string()
+                .contains("disks that vote can still be written")
     }
 
     /// Whether faults may have taken more than the redundancy bears.

@@ -269,10 +269,30 @@ impl Run {
         match self.judge("truncate", result)? {
             Answer::Done(_) => self.content_mut(id).resize(clock, size_bytes, true),
             Answer::PowerLost => self.content_mut(id).resize(clock, size_bytes, false),
-            Answer::Full | Answer::Failed => {
-                let former = self.size_bytes(id);
-                self.failed_in_place(id, former.min(size_bytes), u64::MAX)?;
+            Answer::Full | Answer::Failed => self.failed_truncation(id, size_bytes)?,
+        }
+        Ok(())
+    }
+
+    /// The size comes first, so a truncation that failed may have set it already; what it could
+    /// not zero lies beyond the end, where nobody reads it.
+    fn failed_truncation(&mut self, id: FileId, size_bytes: u64) -> Step<()> {
+        let clock = self.model.clock;
+        let attributes = self.system().attributes(id);
+        let former = self.size_bytes(id);
+        match self.judge("the size after a failed truncation", attributes)? {
+            Answer::Done(attributes) if attributes.size_bytes == size_bytes => {
+                self.content_mut(id).resize(clock, size_bytes, false);
             }
+            Answer::Done(attributes) if attributes.size_bytes != former => {
+                return Err(Self::wrong(&format!(
+                    "after a failed truncation file {id} has {} bytes",
+                    attributes.size_bytes
+                )));
+            }
+            Answer::Done(_) => self.failed_in_place(id, former.min(size_bytes), u64::MAX)?,
+            Answer::PowerLost => self.content_mut(id).resize(clock, size_bytes, false),
+            Answer::Full | Answer::Failed => self.content_mut(id).is_lost = true,
         }
         Ok(())
     }
@@ -363,16 +383,15 @@ impl Run {
             length,
             now,
         );
-        let result = match result {
-            Ok(count) if count != data.len() as u64 => {
-                return Err(Self::wrong(&format!(
-                    "copied {count} bytes of {}",
-                    data.len()
-                )));
+        // What fails after a part was copied is told by a smaller count.
+        let is_short = matches!(result, Ok(count) if count != data.len() as u64);
+        if is_short && self.disks.is_powered() {
+            if self.faults_count == 0 {
+                self.check_full(target, data.len() as u64)?;
             }
-            other => other.map(|_| ()),
-        };
-        self.finish_write(target, offset, data, "copy", result)
+            return self.reconcile(target, offset, data);
+        }
+        self.finish_write(target, offset, data, "copy", result.map(|_| ()))
     }
 
     /// Where the answer says there is no data, there must be none.
