@@ -9,6 +9,8 @@ mod checksum_block;
 mod error;
 mod extent;
 mod field;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod header;
 mod inode;
 mod label;

@@ -1,0 +1,4 @@
+//! Foreign marks on a disk. What is done with an input stands in `spindle_format::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| spindle_format::fuzzing::signature(input));
