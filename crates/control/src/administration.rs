@@ -51,11 +51,21 @@ fn closed_report(
     discovery: &Discovery,
     found: &FoundGroup<'_>,
 ) -> GroupReport {
-    let opened = discovery
-        .group(&found.name)
-        .and_then(|found| Opened::open_found(settings, &found, &Access::Look { force: true }));
-    match opened {
+    let open = |force: bool| {
+        let found = discovery.group(&found.name)?;
+        Opened::open_found(settings, &found, &Access::Look { force })
+    };
+    match open(false) {
         Ok(opened) => GroupReport::new(opened.group().view(), GroupState::Dismounted),
+        // Somebody whose socket is not here has it: its sums are those of its last commit.
+        Err(error) if error.kind == ControlErrorKind::Busy => match open(true) {
+            Ok(opened) => {
+                let mut report = GroupReport::new(opened.group().view(), GroupState::Mounted);
+                report.note = Some(error.message);
+                report
+            }
+            Err(_) => broken_report(found, error.message),
+        },
         Err(error) => broken_report(found, error.message),
     }
 }
@@ -225,7 +235,7 @@ pub fn rename_group(
         ));
     }
     let opened = Opened::open_found(settings, &found, &Access::Change)?;
-    let renamed: ControlResult<()> = Err(ControlError::invalid(new_name.to_string()));
+    let renamed = opened.group().rename(new_name).map_err(ControlError::from);
     // Closed also where it was not renamed, so that it is not left open.
     let closed = opened.close();
     renamed.and(closed)

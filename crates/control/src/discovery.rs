@@ -82,7 +82,8 @@ impl Discovery {
     /// The one group of that name.
     ///
     /// # Errors
-    /// Where there is none, where there are two, and where two disks have one identity.
+    /// Where there is none, where there are two, where a disk was cut off, and where two disks
+    /// have one identity.
     pub fn group(&self, name: &str) -> ControlResult<FoundGroup<'_>> {
         let mut groups = self.groups();
         let names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
@@ -101,6 +102,20 @@ impl Discovery {
                 ));
             }
         };
+        let truncated = group
+            .disks
+            .iter()
+            .find(|probe| probe.status() == DiskStatus::Unusable);
+        if let Some(probe) = truncated {
+            return Err(ControlError::new(
+                ControlErrorKind::Corrupt,
+                format!(
+                    "{} is {}: restore it, or leave it out with --disks to go on without it",
+                    probe.path.display(),
+                    probe.found()
+                ),
+            ));
+        }
         if let Some((first, second)) = conflict(&group.disks) {
             return Err(ControlError::new(
                 ControlErrorKind::Exists,

@@ -133,7 +133,8 @@ fn structure<T: Serialize>(place: u64, parsed: Result<&T, &FormatError>) -> Stru
 }
 
 /// Identities as their usual text instead of lists of numbers.
-fn readable(value: Option<Value>) -> Option<Value> {
+#[must_use]
+pub fn readable(value: Option<Value>) -> Option<Value> {
     let mut value = value?;
     fold_bytes(&mut value);
     Some(value)

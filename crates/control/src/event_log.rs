@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use crate::error::{ControlError, ControlResult};
+use crate::settings::Settings;
+use crate::sockets;
 use crate::view::EventReport;
 
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -88,10 +90,14 @@ fn older(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Where a file is there and cannot be read.
-pub fn read_events(
-    runtime_directory: &Path,
-    group: Option<&str>,
-) -> ControlResult<Vec<EventReport>> {
+pub fn read_events(settings: &Settings, group: Option<&str>) -> ControlResult<Vec<EventReport>> {
+    let runtime_directory = &settings.runtime_directory;
+    for client in sockets::living(settings) {
+        if group.is_none_or(|group| group.eq_ignore_ascii_case(client.group_name())) {
+            // Asked, a process notes what it has not noted yet; the file has it then.
+            let _ = client.get::<Vec<EventReport>>("/events");
+        }
+    }
     let mut events = Vec::new();
     let Ok(entries) = std::fs::read_dir(runtime_directory) else {
         return Ok(events);

@@ -211,8 +211,9 @@ fn unescape(field: &[u8]) -> PathBuf {
 pub fn remove_dead(directory: &Path) -> ControlResult<bool> {
     let mut removed = false;
     while let Some(mount) = mounted_at(directory) {
+        // The attributes of the root may be cached; how full it is must be asked for.
         let dead = matches!(
-            rustix::fs::stat(directory),
+            rustix::fs::statfs(directory),
             Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
         );
         if !dead || mount.kind != "fuse.spindle" {

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use spindle_base::{FailureGroupName, GroupName, Uuid};
 use spindle_device::DiskSlot;
@@ -20,6 +21,10 @@ use crate::files::OpenFiles;
 use crate::probe::Probe;
 use crate::settings::Settings;
 use crate::view::{DiskReport, TemplateReport};
+
+/// How long the disks of a killed process are waited for, and how often they are tried.
+const ENDING_MOST: Duration = Duration::from_secs(5);
+const ENDING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a group is opened for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +99,7 @@ impl Opened {
         let mut slots = Vec::new();
         for path in paths {
             let slot = if writable {
-                engine.attach_to_own(path)
+                own(&engine, path, &found.disks)
             } else {
                 engine.attach_to_look(path)
             };
@@ -106,8 +111,10 @@ impl Opened {
         }
         let only_slots: Vec<DiskSlot> = slots.iter().map(|(slot, _)| *slot).collect();
         let opener = opener(settings, access.force())?;
-        let group =
-            Group::open(engine.disks(), &only_slots, &name, &opener).map_err(ControlError::from)?;
+        // Who holds the disks knows that no process of this machine has the group, whatever the
+        // opener record says: a killed one leaves a number that another process may have now.
+        let held = !writable && found.disks.iter().any(|probe| probe.in_use);
+        let group = Group::open_unless(engine.disks(), &only_slots, &name, &opener, &|_| held)?;
         let file_system = FileSystem::open(Arc::new(group))?;
         Ok(Self {
             engine,
@@ -197,6 +204,43 @@ impl Opened {
             tracing::error!(%error, "the record of the disks is not whole");
         }
         Ok(closed?)
+    }
+}
+
+/// Opens a disk exclusively. A killed process holds its disks until the kernel has finished its
+/// last transfers: that is waited for.
+fn own(engine: &Engine, path: &Path, disks: &[&Probe]) -> ControlResult<DiskSlot> {
+    let begun = std::time::Instant::now();
+    loop {
+        match engine.attach_to_own(path) {
+            Err(error)
+                if error.kind == ControlErrorKind::Busy
+                    && begun.elapsed() < ENDING_MOST
+                    && owner_has_ended(disks) =>
+            {
+                std::thread::sleep(ENDING_INTERVAL);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether the process that has the group open, by its record, has ended or is about to.
+fn owner_has_ended(disks: &[&Probe]) -> bool {
+    let (_, own_boot) = opener_identity();
+    let newest = disks
+        .iter()
+        .filter_map(|probe| probe.opener())
+        .max_by_key(|opener| opener.sequence);
+    let Some(owner) = newest.filter(|owner| owner.open && owner.boot == own_boot) else {
+        return false;
+    };
+    match std::fs::read_to_string(format!("/proc/{}/stat", owner.process_id)) {
+        // The state follows the name, which may hold anything but ends with the last bracket.
+        Ok(stat) => stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(_) => true,
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Probe {
     /// Why it cannot be opened or read.
     failure: Option<ControlError>,
     /// Whether a process or the kernel holds it.
-    in_use: bool,
+    pub in_use: bool,
 }
 
 /// Looks at all of these disks, many at a time.

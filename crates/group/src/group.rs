@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::{DiskNumber, FileId, GroupName};
 use spindle_catalog::{Catalog, Row, Table};
 
 use crate::dirty::DirtyRegions;
@@ -136,6 +136,15 @@ impl Group {
         ));
         self.is_fenced.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Gives the group another name, durably: the group state first, which counts, then the
+    /// labels.
+    ///
+    /// # Errors
+    /// Where too few voters take it.
+    pub fn rename(&self, name: &GroupName) -> Result<(), GroupError> {
+        self.membership.rename(name)
     }
 
     /// Renews the mark that says who has the group.

@@ -15,7 +15,7 @@ use crate::table::time;
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 pub fn run(settings: &Settings, group: Option<&str>, follow: bool, output: Output) -> Result<u8> {
-    let read = || spindle_control::read_events(&settings.runtime_directory, group);
+    let read = || spindle_control::read_events(settings, group);
     let events = read()?;
     if output.json && !follow {
         print_json(&events)?;

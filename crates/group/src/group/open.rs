@@ -61,12 +61,28 @@ impl Group {
                     .join(process_id.to_string())
                     .exists()
         };
+        Self::open_unless(disks, slots, name, opener, &is_alive)
+    }
+
+    /// As [`Group::open`], where the caller knows better whether the process of this boot that
+    /// the disks name still has the group: who holds every disk exclusively knows that it has
+    /// not, even where the kernel has given its number to another process since.
+    ///
+    /// # Errors
+    /// As [`Group::open`].
+    pub fn open_unless(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+        is_alive: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, GroupError> {
         let membership = Arc::new(Membership::open(
             Arc::clone(&disks),
             slots,
             name,
             opener,
-            &is_alive,
+            is_alive,
         )?);
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;

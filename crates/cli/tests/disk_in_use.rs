@@ -1,0 +1,103 @@
+//! A disk that somebody has is refused, with who has it, and left as it is.
+
+mod place;
+
+use std::fs::File;
+use std::process::Command;
+
+use place::{Place, can_mount, outcome};
+
+#[test]
+fn a_disk_of_an_open_group_is_not_taken_even_by_force() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    let disk = place.disk("a");
+    let words = [
+        "group",
+        "create",
+        "other",
+        "--redundancy",
+        "external",
+        "--disk",
+        &disk,
+    ];
+    place.refuse(words, 2, &[&disk, "data", "--force"]);
+    place.refuse(words.into_iter().chain(["--force"]), 2, &[&disk, "in use"]);
+    place.tell(["group", "dismount", "data"]);
+    assert_eq!(
+        place.ask(["group", "check", "data"])["contradictions"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn a_file_that_another_program_has_locked_is_refused() {
+    let place = Place::new();
+    let disk = place.disk("a");
+    let file = File::create(&disk).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.lock().unwrap();
+    let words = [
+        "group",
+        "create",
+        "data",
+        "--redundancy",
+        "external",
+        "--disk",
+        &disk,
+    ];
+    place.refuse(words, 2, &[&disk, "in use"]);
+    assert_eq!(place.ask(["disk", "scan"])["disks"][0]["in_use"], true);
+    drop(file);
+    place.tell(words);
+}
+
+#[test]
+fn a_mounted_device_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.text("image");
+    File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let made = outcome(Command::new("mkfs.ext4").args(["-q", "-F", &image]));
+    if made.code != 0 {
+        println!("skipped: no mkfs.ext4: {made:?}");
+        return;
+    }
+    let mounted = outcome(Command::new("mount").args(["-o", "loop", &image, &place.text("mount")]));
+    if mounted.code != 0 {
+        println!("skipped: no loop device: {mounted:?}");
+        return;
+    }
+    let found =
+        outcome(Command::new("losetup").args(["--noheadings", "--output", "NAME", "-j", &image]));
+    let device = found.stdout.trim().to_owned();
+    let words = [
+        "group",
+        "create",
+        "data",
+        "--redundancy",
+        "external",
+        "--force",
+        "--disk",
+        &device,
+    ];
+    let refusal = place.run(words);
+    let below = place.run([
+        "group",
+        "create",
+        "data",
+        "--redundancy",
+        "external",
+        "--force",
+        "--disk",
+        &image,
+    ]);
+    outcome(Command::new("umount").arg(place.mount_point()));
+    place::refused(&refusal, 2, &[&device, "in use"]);
+    place::refused(&below, 2, &[&image, "in use"]);
+    let whole = outcome(Command::new("fsck.ext4").args(["-n", "-f", &image]));
+    assert_eq!(whole.code, 0, "{whole:?}");
+}

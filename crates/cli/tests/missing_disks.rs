@@ -1,0 +1,40 @@
+//! Disks that are away: a group opens with what its redundancy bears, and not with less.
+
+mod place;
+
+use place::Place;
+
+fn take_away(place: &Place, names: &[&str]) {
+    for name in names {
+        std::fs::rename(place.disk(name), place.path(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_missing_failure_group_is_borne_and_told() {
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), b"contents").unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    take_away(&place, &["c"]);
+    place.tell(["group", "mount", "data"]);
+    let group = place.ask(["group", "show", "data"]);
+    assert_eq!(group["offline_disks_count"], 1);
+    assert_eq!(group["disks"][2]["mode"], "offline");
+    place.tell(["cp", "data:/file", "out"]);
+    assert_eq!(std::fs::read(place.path("out")).unwrap(), b"contents");
+}
+
+#[test]
+fn without_a_majority_the_group_is_refused_and_nothing_is_written() {
+    let place = Place::new();
+    place.create_group();
+    take_away(&place, &["b", "c", "d"]);
+    let before = place.contents();
+    place.refuse(["group", "mount", "data"], 2, &["data"]);
+    place.refuse(["ls", "data:/"], 2, &["data"]);
+    assert!(before == place.contents());
+    let group = &place.ask(["group", "list"])[0];
+    assert_eq!(group["state"], "broken");
+    assert!(group["note"].as_str().is_some_and(|note| !note.is_empty()));
+}

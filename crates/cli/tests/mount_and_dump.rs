@@ -1,0 +1,154 @@
+//! A group is mounted, used, looked at from beside the mount, unmounted, and dumped.
+
+mod place;
+
+use place::{Place, bytes, can_mount, is_mounted};
+
+#[test]
+fn what_was_written_through_the_mount_is_seen_beside_it_and_in_the_dump() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    assert!(is_mounted(&point));
+    let group = place.ask(["group", "show", "data"]);
+    assert_eq!(group["state"], "mounted");
+    assert_eq!(group["mounts"][0]["directory"], point.display().to_string());
+
+    let contents = bytes(3, 3_000_000);
+    std::fs::create_dir(point.join("directory")).unwrap();
+    std::fs::write(point.join("directory/file"), &contents).unwrap();
+    // Through the daemon, not the mount: what the page cache holds must be written back first.
+    place.tell(["cp", "data:/directory/file", "out"]);
+    assert!(std::fs::read(place.path("out")).unwrap() == contents);
+    let stat = place.ask(["stat", "data:/directory/file"]);
+    assert_eq!(stat["size_bytes"], 3_000_000);
+
+    // And the other way: a file that the daemon replaced is a new one in the mount at once.
+    assert_eq!(
+        std::fs::read(point.join("directory/file")).unwrap().len(),
+        3_000_000
+    );
+    std::fs::write(place.path("new"), b"new contents").unwrap();
+    place.tell(["cp", "new", "data:/directory/file"]);
+    assert_eq!(
+        std::fs::read(point.join("directory/file")).unwrap(),
+        b"new contents"
+    );
+    place.tell(["cp", "new", "data:/directory/other"]);
+    assert_eq!(
+        std::fs::read(point.join("directory/other")).unwrap(),
+        b"new contents"
+    );
+
+    let iostat = place.ask(["iostat", "data", "--count", "1", "--interval", "0.1"]);
+    assert_eq!(iostat["disks"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        place.ask(["group", "check", "data"])["contradictions"],
+        serde_json::json!([])
+    );
+    place.refuse(["dump", "data"], 2, &["open", "dismount"]);
+
+    let process_id = place.process_id();
+    place.umount();
+    assert!(!is_mounted(&point));
+    let stat = std::fs::read_to_string(format!("/proc/{process_id}/stat"));
+    assert!(
+        stat.is_err() || stat.unwrap().contains(") Z "),
+        "umount waits until the process has ended"
+    );
+    let group = place.ask(["group", "show", "data"]);
+    assert_eq!(group["state"], "dismounted");
+
+    let dump = place.ask(["dump", "data"]);
+    assert_eq!(dump["disks"].as_array().unwrap().len(), 4);
+    let label = &dump["disks"][0]["labels"][0]["contents"];
+    assert_eq!(label["group_name"], "data");
+    let tables = dump["catalog"]["tables"].as_array().unwrap();
+    let names = tables.iter().find(|table| table["name"] == "name").unwrap();
+    let rows = names["rows"].as_array().unwrap();
+    assert!(
+        rows.iter().any(|row| row["key"] == "1/directory"),
+        "{names}"
+    );
+    let events = place.ask(["events", "data"]);
+    let last = events.as_array().unwrap().last().unwrap();
+    assert_eq!(last["text"], "closed");
+}
+
+#[test]
+fn a_served_group_is_mounted_twice_and_stays_when_it_was_opened_to_stay() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    let process_id = place.process_id();
+    std::fs::create_dir(place.path("second")).unwrap();
+    place.mount();
+    place.tell(["mount", "data", "second", "--direct"]);
+    assert_eq!(place.process_id(), process_id, "one process a group");
+    std::fs::write(place.mount_point().join("file"), b"one").unwrap();
+    std::fs::File::open(place.mount_point().join("file"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    assert_eq!(std::fs::read(place.path("second/file")).unwrap(), b"one");
+    place.tell(["umount", "second"]);
+    place.umount();
+    assert_eq!(place.ask(["group", "show", "data"])["state"], "mounted");
+    place.refuse(["group", "mount", "data"], 2, &["open already", "process"]);
+    place.refuse(["group", "destroy", "data", "--yes"], 2, &["dismount data"]);
+    place.refuse(["group", "rename", "data", "other"], 2, &["dismount data"]);
+    place.tell(["group", "dismount", "data"]);
+    assert_eq!(place.ask(["group", "show", "data"])["state"], "dismounted");
+}
+
+#[test]
+fn a_mount_in_use_is_not_taken_away() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let open = std::fs::File::create(place.mount_point().join("file")).unwrap();
+    let point = place.text("mount");
+    place.refuse(["umount", &point], 2, &["in use"]);
+    place.refuse(["group", "dismount", "data"], 2, &["in use"]);
+    drop(open);
+    place.umount();
+}
+
+#[test]
+fn a_disk_that_is_pulled_goes_offline_and_the_mount_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let contents = bytes(4, 2_000_000);
+    std::fs::write(place.mount_point().join("before"), &contents).unwrap();
+    place.refuse(
+        ["fault", "pull", "data", "data_0009"],
+        2,
+        &["data_0009", "did you mean"],
+    );
+    place.tell(["fault", "pull", "data", "data_0001"]);
+    std::fs::write(place.mount_point().join("after"), &contents).unwrap();
+    let file = std::fs::File::open(place.mount_point().join("after")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let group = place.ask(["group", "show", "data"]);
+    assert_eq!(group["offline_disks_count"], 1);
+    assert_eq!(group["disks"][1]["mode"], "offline");
+    assert!(std::fs::read(place.mount_point().join("before")).unwrap() == contents);
+    let events = place.tell(["events", "data"]);
+    assert!(events.contains("goes offline"), "{events}");
+    place.umount();
+}

@@ -1,0 +1,62 @@
+//! A group that is full says so and keeps what it has.
+
+mod place;
+
+use std::io::Write;
+
+use place::{Place, bytes, can_mount};
+
+#[test]
+fn a_copy_that_does_not_fit_leaves_the_group_as_it_was() {
+    let place = Place::new();
+    place.create_group();
+    let small = bytes(7, 1 << 20);
+    std::fs::write(place.path("small"), &small).unwrap();
+    std::fs::write(place.path("large"), bytes(8, 200 << 20)).unwrap();
+    place.tell(["cp", "small", "data:/small"]);
+    let free = place.ask(["group", "show", "data"])["free_bytes"].clone();
+    place.refuse(["cp", "large", "data:/large"], 2, &["data:/large", "no"]);
+    place.refuse(["cp", "large", "data:/small"], 2, &["data:/small"]);
+    assert_eq!(place.ask(["ls", "data:/"]).as_array().unwrap().len(), 1);
+    assert_eq!(place.ask(["group", "show", "data"])["free_bytes"], free);
+    place.tell(["cp", "data:/small", "out"]);
+    assert!(std::fs::read(place.path("out")).unwrap() == small);
+    assert_eq!(
+        place.ask(["group", "check", "data"])["contradictions"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn a_full_mount_answers_enospc_and_space_comes_back_with_a_removal() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let kept = bytes(9, 1 << 20);
+    std::fs::write(place.mount_point().join("kept"), &kept).unwrap();
+    let mut file = std::fs::File::create(place.mount_point().join("large")).unwrap();
+    let piece = bytes(10, 1 << 20);
+    let failure = (0..400)
+        .find_map(|_| file.write_all(&piece).and_then(|()| file.sync_data()).err())
+        .expect("256 MiB of disks do not hold 400 MiB twice");
+    assert_eq!(failure.kind(), std::io::ErrorKind::StorageFull, "{failure}");
+    drop(file);
+    assert!(std::fs::read(place.mount_point().join("kept")).unwrap() == kept);
+    std::fs::remove_file(place.mount_point().join("large")).unwrap();
+    std::fs::File::open(place.mount_point())
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    std::fs::write(place.mount_point().join("again"), &kept).unwrap();
+    let again = std::fs::File::open(place.mount_point().join("again")).unwrap();
+    again.sync_all().unwrap();
+    drop(again);
+    place.umount();
+    assert_eq!(
+        place.ask(["group", "check", "data"])["contradictions"],
+        serde_json::json!([])
+    );
+}
