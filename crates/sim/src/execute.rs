@@ -12,6 +12,9 @@ use crate::run::{Answer, Run, Step, Stop};
 /// No file of a run grows beyond this, so that a run stays short.
 const SIZE_BYTES_MAX: u64 = 7 << 20;
 
+/// Near what an attribute may have.
+const BULK_VALUE_BYTES: u64 = 60 << 10;
+
 impl Run {
     pub(crate) fn execute(&mut self, operation: Operation) -> Step<()> {
         match operation {
@@ -29,6 +32,12 @@ impl Run {
             Operation::SyncFile { file, data_only } => self.sync_file(file, data_only),
             Operation::Sync => self.sync(),
             Operation::Background { steps } => self.background(steps),
+            Operation::Fill { file, left_bytes } => self.fill(file, left_bytes),
+            Operation::Bulk { file, count } => (0..count)
+                .filter(|_| self.disks.is_powered())
+                .collect::<Vec<u64>>()
+                .into_iter()
+                .try_for_each(|name| self.set_extended(file, 100 + name, BULK_VALUE_BYTES)),
             Operation::Check => self.check_group(),
             Operation::CloseAndReopen => self.close_and_reopen(),
             Operation::Kill => self.kill(),

@@ -52,6 +52,16 @@ pub(crate) enum Operation {
     Background {
         steps: u64,
     },
+    /// Reserves all space but so much.
+    Fill {
+        file: u64,
+        left_bytes: u64,
+    },
+    /// So many large attributes at once, that the catalog has to grow.
+    Bulk {
+        file: u64,
+        count: u64,
+    },
     Check,
     CloseAndReopen,
     Kill,
@@ -168,6 +178,21 @@ impl Operation {
     pub(crate) fn random(random: &mut SeededRandom, faults: bool) -> Self {
         let number = random.next_u64() >> 16;
         let other = random.next_u64() >> 16;
+        match random.below(900) {
+            0..=4 => {
+                return Self::Fill {
+                    file: number,
+                    left_bytes: random.below(3 << 20),
+                };
+            }
+            5 => {
+                return Self::Bulk {
+                    file: number,
+                    count: 1 + random.below(60),
+                };
+            }
+            _ => {}
+        }
         match random.below(if faults { 110 } else { 100 }) {
             0..=29 => Self::Names(NameOperation::random(random)),
             30..=69 => Self::Bytes(ByteOperation::random(random)),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use spindle_base::Redundancy;
+use spindle_base::{Redundancy, Striping};
 use spindle_device::SeededRandom;
+use spindle_fs::{Template, TemplateCaching};
 
 use crate::operation::Operation;
 
@@ -96,6 +97,28 @@ impl Plan {
             groups.len()
         };
         count(|disk| disk.may_fail) >= 2 && count(|_| true) < 5
+    }
+
+    /// Half of the names are striped finely, and one has a copy more where that can be.
+    pub(crate) fn templates(&self) -> Vec<Template> {
+        let failure_groups: BTreeSet<u64> =
+            (self.disks.iter()).map(|disk| disk.failure_group).collect();
+        (0..8)
+            .map(|name| Template {
+                name: format!("t{name}"),
+                pattern: format!("**/n{name}"),
+                redundancy: (name == 4
+                    && self.redundancy == Redundancy::Normal
+                    && failure_groups.len() >= 3)
+                    .then_some(Redundancy::High),
+                striping: if name < 4 {
+                    Striping::Fine
+                } else {
+                    Striping::Coarse
+                },
+                caching: TemplateCaching::Auto,
+            })
+            .collect()
     }
 
     /// How many operations it has.

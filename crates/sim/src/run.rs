@@ -195,6 +195,9 @@ impl Run {
         let system = FileSystem::open(group)
             .map_err(|error| violation("the new file system cannot be opened", &error))?;
         system
+            .set_templates(self.plan.templates())
+            .map_err(|error| violation("the templates cannot be set", &error))?;
+        system
             .sync()
             .map_err(|error| violation("the new file system cannot be synced", &error))?;
         self.system = Some(system);

@@ -4,7 +4,7 @@
 use spindle_base::{FileId, Redundancy};
 use spindle_group::{Group, GroupError, Layout};
 
-use crate::scene::{FINE, NORMAL, Scene, assert_sound, create, pattern, read};
+use crate::scene::{FINE, NORMAL, Scene, assert_sound, pattern};
 
 const LENGTH: usize = 3 << 20;
 
@@ -179,29 +179,4 @@ fn a_crash_at_any_request_keeps_what_was_synced_and_makes_the_copies_equal() {
 #[test]
 fn so_it_does_under_fine_striping() {
     crash_everywhere(FINE, 3);
-}
-
-/// The first writer was killed with its writes in the disks' caches. They are read by its
-/// successor, so the successor's sync must cover them.
-#[test]
-fn what_a_killed_process_left_unsynced_is_durable_after_the_next_sync() {
-    for seed in 0..20 {
-        let scene = Scene::mirrored(seed);
-        let group = scene.open();
-        let file = create(&group, 5, NORMAL);
-        group.write(&file, 0, &pattern(1, 8192)).unwrap();
-        group.sync().unwrap();
-        let newer = pattern(2, 8192);
-        group.write(&file, 0, &newer).unwrap();
-        drop(group);
-        let group = scene.open();
-        let file = group.file(FileId(5)).unwrap();
-        assert!(read(&group, &file, 0, 8192) == newer);
-        group.sync_file(&file, true).unwrap();
-        drop(group);
-        scene.crash();
-        let group = scene.open();
-        let file = group.file(FileId(5)).unwrap();
-        assert!(read(&group, &file, 0, 8192) == newer, "seed {seed}");
-    }
 }

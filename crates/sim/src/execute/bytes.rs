@@ -394,6 +394,33 @@ impl Run {
         self.finish_write(target, offset, data, "copy", result.map(|_| ()))
     }
 
+    /// Reserves space beyond the end of a file until little is left.
+    pub(super) fn fill(&mut self, file: u64, left_bytes: u64) -> Step<()> {
+        let Some(id) = self.reachable_file(file) else {
+            return Ok(());
+        };
+        let Answer::Done(handle) = self.handle(id)? else {
+            return Ok(());
+        };
+        let group = Arc::clone(self.system().group());
+        let Some(reserved) = group.file(id) else {
+            return Ok(());
+        };
+        let usable_bytes = group.usable_bytes(group.layout(&reserved));
+        let length = usable_bytes.saturating_sub(left_bytes);
+        if length == 0 {
+            return Ok(());
+        }
+        self.note(format!("file {id}: reserves {length} of {usable_bytes}"));
+        let now = self.now();
+        let size_bytes = self.size_bytes(id);
+        let result = self
+            .system()
+            .allocate(&handle, size_bytes, length, KEEP_SIZE, now);
+        self.judge("filling", result)?;
+        Ok(())
+    }
+
     /// Where the answer says there is no data, there must be none.
     fn seek(&mut self, file: u64, place: Place, hole: bool) -> Step<()> {
         let Some(id) = self.reachable_file(file) else {

@@ -311,7 +311,7 @@ impl Run {
         Ok(())
     }
 
-    fn set_extended(&mut self, file: u64, name: u64, length: u64) -> Step<()> {
+    pub(super) fn set_extended(&mut self, file: u64, name: u64, length: u64) -> Step<()> {
         let Some(id) = pick(&self.model.names().files(), file) else {
             return Ok(());
         };
