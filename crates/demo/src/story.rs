@@ -94,23 +94,11 @@ impl GroupPlace {
     /// The disk stops answering, and its file is no longer where it was. Gives its name.
     fn lose_disk(&self) -> Result<String> {
         let path = self.disks.join(LOST_DISK);
-        let shown = self.show()?;
-        let name = shown["disks"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|disk| {
-                disk["path"]
-                    .as_str()
-                    .is_some_and(|at| Path::new(at) == path)
-            })
-            .and_then(|disk| disk["name"].as_str())
-            .with_context(|| format!("no disk of the group is {}", path.display()))?;
-        self.spindle.tell(["fault", "pull", GROUP, name])?;
+        let name = self.spindle.pull(GROUP, &path)?;
         let elsewhere = self.disks.with_file_name("lost-disk");
         std::fs::rename(&path, elsewhere)
             .with_context(|| format!("cannot move {} away", path.display()))?;
-        Ok(name.to_owned())
+        Ok(name)
     }
 
     fn kill(&mut self) -> Result<()> {

@@ -4,7 +4,8 @@
 //! `--record`, carries a server under a load that logs each acknowledgement with the clock that
 //! the recorder uses. For each cut the disks are rebuilt as a power cut at that moment could have
 //! left them: what a flush covered is there, any subset of the rest is, whole or torn. In every
-//! other cut one of the disks is lost too. Then an ordinary mount and an ordinary PostgreSQL
+//! other cut one of the disks is lost too, and in every other recording one is taken away under
+//! load, so that cuts fall into the time before, during and after its leaving the group. Then an ordinary mount and an ordinary PostgreSQL
 //! recover, and everything that was acknowledged before the cut must be there.
 //!
 //! Three failure groups, because two of three voters are a majority: with two groups of equal
@@ -35,8 +36,9 @@ use self::check::Cut;
 use self::recording::Recording;
 use self::replay::Rebuilder;
 
-/// So many cuts share a recording; then another is made, by other chances of the scheduler.
-const CUTS_PER_RECORDING: u64 = 100;
+/// So many cuts share a recording; then another is made, by other chances of the scheduler. In
+/// every second recording a disk is taken away in the middle of the load.
+const CUTS_PER_RECORDING: u64 = 25;
 
 /// What to cut, and how often.
 #[derive(Debug, clap::Args)]
@@ -81,7 +83,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let mut scene = Scene::make(&arguments.dir, "spindle-cuts")?;
         let recording = match &arguments.recording {
             Some(kept) => Recording::open(kept)?,
-            None => Recording::make(&scene, &installation, arguments.seconds)?,
+            None => {
+                let pulls_disk = done / CUTS_PER_RECORDING % 2 == 1;
+                Recording::make(&scene, &installation, arguments.seconds, pulls_disk)?
+            }
         };
         let last = if arguments.recording.is_some() {
             arguments.cuts

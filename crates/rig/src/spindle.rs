@@ -74,6 +74,27 @@ impl Spindle {
         serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))
     }
 
+    /// Makes the disk at `path` of an open group answer nothing any more, and gives its name.
+    ///
+    /// # Errors
+    /// Where the group has no such disk, or is not open.
+    pub fn pull(&self, group: &str, path: &Path) -> Result<String> {
+        let shown = self.ask(["group", "show", group])?;
+        let disks = shown["disks"].as_array();
+        let name = disks
+            .into_iter()
+            .flatten()
+            .find(|disk| {
+                disk["path"]
+                    .as_str()
+                    .is_some_and(|at| Path::new(at) == path)
+            })
+            .and_then(|disk| disk["name"].as_str())
+            .with_context(|| format!("no disk of the group is {}", path.display()))?;
+        self.tell(["fault", "pull", group, name])?;
+        Ok(name.to_owned())
+    }
+
     /// Mounts `group` at `directory` by a daemon of our own, and waits until it serves.
     ///
     /// # Errors

@@ -37,8 +37,13 @@ pub fn prepare(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Runs the load for `duration`, and gives everything that was acknowledged.
-pub fn run(server: &Server, duration: Duration) -> Result<Vec<Entry>> {
+/// Runs the load for twice `half`, with `between` in its middle, and gives everything that was
+/// acknowledged.
+pub fn run(
+    server: &Server,
+    half: Duration,
+    between: impl FnOnce() -> Result<()>,
+) -> Result<Vec<Entry>> {
     let stop = AtomicBool::new(false);
     let mut log = thread::scope(|scope| -> Result<Vec<Entry>> {
         let mut clients = Vec::new();
@@ -48,7 +53,9 @@ pub fn run(server: &Server, duration: Duration) -> Result<Vec<Entry>> {
         }
         clients.push(scope.spawn(|| make_and_remove_tables(server, &stop)));
         clients.push(scope.spawn(|| ask_for_checkpoints(server, &stop)));
-        let waited = interrupt::sleep(duration);
+        let waited = interrupt::sleep(half)
+            .and_then(|()| between())
+            .and_then(|()| interrupt::sleep(half));
         stop.store(true, Ordering::Relaxed);
         let mut log = Vec::new();
         for client in clients {

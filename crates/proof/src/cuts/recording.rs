@@ -7,12 +7,13 @@
 //! | `requests` | the recorder's own file: every write, flush and FUA in order, with times |
 //! | `told` | the clients' log |
 //! | `span` | the times between which cuts are drawn, in nanoseconds |
+//! | `pulled` | the disk that was taken away during the load, and when; empty where none was |
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use spindle_device::SeededRandom;
 use spindle_rig::figures::{size, thousands};
 use spindle_rig::postgres::{Cluster, Installation};
@@ -28,6 +29,9 @@ pub const GROUP: &str = "cuts";
 
 /// The disks; each is a failure group of its own.
 pub const DISKS: [&str; 3] = ["disk1", "disk2", "disk3"];
+
+/// The one that is taken away, in recordings where one is.
+const PULLED_DISK: &str = DISKS[1];
 
 /// Small enough that a disk is rebuilt in a fraction of a second.
 const DISK_SIZE: &str = "512M";
@@ -49,11 +53,19 @@ pub struct Recording {
     pub told: Vec<Entry>,
     first_ns: u64,
     last_ns: u64,
+    /// The disk that was taken away in the middle of the load, and when.
+    pub pulled: Option<(&'static str, u64)>,
 }
 
 impl Recording {
-    /// Makes one: a new group, a new cluster, `seconds` of load.
-    pub fn make(scene: &Scene, installation: &Installation, seconds: u64) -> Result<Self> {
+    /// Makes one: a new group, a new cluster, `seconds` of load; with `pulls_disk` a disk is
+    /// taken away in its middle.
+    pub fn make(
+        scene: &Scene,
+        installation: &Installation,
+        seconds: u64,
+        pulls_disk: bool,
+    ) -> Result<Self> {
         let directory = scene.directory("recording")?;
         let base = scene.directory("recording/base")?;
         let disks = scene.directory("recording/disks")?;
@@ -83,14 +95,30 @@ impl Recording {
         let mount = spindle.mount(GROUP, &point, &["--record", &record])?;
         let first_ns = now_ns();
         let server = cluster.start()?;
-        let told = load::run(&server, Duration::from_secs(seconds))?;
+        let half = Duration::from_secs(seconds) / 2;
+        let mut pulled = None;
+        let told = load::run(&server, half, || {
+            if pulls_disk {
+                // Cuts from here on may meet the group with the disk or without it.
+                pulled = Some((PULLED_DISK, now_ns()));
+                spindle.pull(GROUP, &disks.join(PULLED_DISK))?;
+            }
+            Ok(())
+        })?;
         let last_ns = now_ns();
+        if pulls_disk {
+            let shown = spindle.ask(["group", "show", GROUP])?;
+            let count = shown["offline_disks_count"].as_u64();
+            ensure!(count == Some(1), "a disk was pulled, {count:?} are offline");
+        }
         server.stop()?;
         mount.unmount()?;
         // The disks have served: what a cut needs is their base and the requests.
         fs::remove_dir_all(&disks)?;
         fs::write(directory.join("told"), to_text(&told))?;
         fs::write(directory.join("span"), format!("{first_ns} {last_ns}\n"))?;
+        let line = pulled.map(|(disk, at_ns)| format!("{disk} {at_ns}\n"));
+        fs::write(directory.join("pulled"), line.unwrap_or_default())?;
         step.done(&format!(
             "{} acknowledgements, {} of requests",
             thousands(told.len() as u64),
@@ -101,6 +129,7 @@ impl Recording {
             told,
             first_ns,
             last_ns,
+            pulled,
         })
     }
 
@@ -120,6 +149,10 @@ impl Recording {
             told: from_text(&read("told")?)?,
             first_ns: first.parse()?,
             last_ns: last.parse()?,
+            pulled: match read("pulled")?.trim().split_once(' ') {
+                Some((_, at_ns)) => Some((PULLED_DISK, at_ns.parse()?)),
+                None => None,
+            },
         })
     }
 
