@@ -2,13 +2,18 @@
 //!
 //! Requests are read to 80 bytes before a page boundary. The header has 40 bytes and the
 //! structure of a `WRITE` has 40, so that its data begins on the boundary and goes to the disks
-//! by direct I/O as it lies. The answer of a `READ` reuses the same pages: such a request has
-//! nothing beyond the 80 bytes.
+//! by direct I/O as it lies. The answer of a short `READ` reuses the same pages: such a request
+//! has nothing beyond the 80 bytes.
+//!
+//! Long answers borrow memory that all workers share, the last used first. The kernel wakes
+//! workers in turn, so with memory of their own a stream of long reads would walk over as many
+//! megabytes as there are workers, and each would come from beyond the processor's cache.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::io::{Errno, read, writev};
 use spindle_device::AlignedBuffer;
 use zerocopy::{FromBytes, IntoBytes};
@@ -21,24 +26,64 @@ const PAYLOAD_START: usize = 4096;
 /// Where a request begins in the buffer.
 const REQUEST_START: usize = PAYLOAD_START - size_of::<InHeader>() - size_of::<WriteIn>();
 
-/// A worker's descriptor of the mount and its one buffer.
+/// Answers up to this length stay in the worker's own pages.
+const SHORT_ANSWER_BYTES: usize = 64 << 10;
+
+/// Memory for long answers.
+#[derive(Debug)]
+pub struct AnswerBuffers {
+    free: Mutex<Vec<AlignedBuffer>>,
+    length_bytes: usize,
+}
+
+impl AnswerBuffers {
+    /// Buffers of `length_bytes`; as many are made as are in use at a time.
+    #[must_use]
+    pub const fn new(length_bytes: usize) -> Self {
+        Self {
+            free: Mutex::new(Vec::new()),
+            length_bytes,
+        }
+    }
+
+    fn take(&self) -> AlignedBuffer {
+        let last = self.free.lock().pop();
+        last.unwrap_or_else(|| AlignedBuffer::zeroed(self.length_bytes))
+    }
+
+    fn give_back(&self, buffer: AlignedBuffer) {
+        self.free.lock().push(buffer);
+    }
+}
+
+/// A worker's descriptor of the mount and its buffer.
 #[derive(Debug)]
 pub struct DeviceTransport {
     descriptor: Arc<OwnedFd>,
     buffer: AlignedBuffer,
+    answer_buffers: Arc<AnswerBuffers>,
+    borrowed: Option<AlignedBuffer>,
     request_length_bytes: usize,
     unique: u64,
 }
 
 impl DeviceTransport {
-    /// A transport over `descriptor` for data of up to `max_data_bytes` per request.
+    /// A transport over `descriptor` for as much data per request as an answer buffer holds.
     #[must_use]
-    pub fn new(descriptor: Arc<OwnedFd>, max_data_bytes: usize) -> Self {
+    pub fn new(descriptor: Arc<OwnedFd>, answer_buffers: Arc<AnswerBuffers>) -> Self {
         Self {
             descriptor,
-            buffer: AlignedBuffer::zeroed(PAYLOAD_START + max_data_bytes),
+            buffer: AlignedBuffer::zeroed(PAYLOAD_START + answer_buffers.length_bytes),
+            answer_buffers,
+            borrowed: None,
             request_length_bytes: 0,
             unique: 0,
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(buffer) = self.borrowed.take() {
+            self.answer_buffers.give_back(buffer);
         }
     }
 
@@ -52,6 +97,8 @@ impl DeviceTransport {
 
 impl Transport for DeviceTransport {
     fn receive(&mut self) -> Result<Option<InHeader>, Errno> {
+        // Left over where serving panicked.
+        self.give_back();
         loop {
             let length_bytes =
                 match read(self.descriptor.as_fd(), &mut self.buffer[REQUEST_START..]) {
@@ -82,8 +129,13 @@ impl Transport for DeviceTransport {
         self.body().get(after_bytes..).unwrap_or_default()
     }
 
-    fn payload(&mut self) -> &mut [u8] {
-        &mut self.buffer[PAYLOAD_START..]
+    fn payload(&mut self, length_bytes: usize) -> Option<&mut [u8]> {
+        if length_bytes <= SHORT_ANSWER_BYTES {
+            return self.buffer[PAYLOAD_START..].get_mut(..length_bytes);
+        }
+        let buffers = &self.answer_buffers;
+        let borrowed = self.borrowed.get_or_insert_with(|| buffers.take());
+        borrowed.get_mut(..length_bytes)
     }
 
     fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno> {
@@ -91,8 +143,13 @@ impl Transport for DeviceTransport {
     }
 
     fn answer_payload(&mut self, length_bytes: usize) -> Result<(), Errno> {
-        let data = &self.buffer[PAYLOAD_START..PAYLOAD_START + length_bytes];
-        send(&self.descriptor, self.unique, 0, &[data])
+        let data = match &self.borrowed {
+            Some(borrowed) => &borrowed[..length_bytes],
+            None => &self.buffer[PAYLOAD_START..PAYLOAD_START + length_bytes],
+        };
+        let sent = send(&self.descriptor, self.unique, 0, &[data]);
+        self.give_back();
+        sent
     }
 
     fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{InHeader, NotifyEntryOut, NotifyInodeOut, notify};
 use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
-use crate::device_transport::{DeviceTransport, send};
+use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
 use crate::mount_point::{MAX_DATA_BYTES, MountError, MountPoint};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
 use crate::sys;
@@ -177,11 +177,13 @@ impl Mount {
             alive: Arc::default(),
         };
         let service = Arc::new(service);
+        let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
             let service = Arc::clone(&service);
             let counters = mount.counters.clone();
             let alive = Arc::clone(&mount.alive);
-            let transport = DeviceTransport::new(Arc::clone(descriptor), MAX_DATA_BYTES);
+            let transport =
+                DeviceTransport::new(Arc::clone(descriptor), Arc::clone(&answer_buffers));
             *alive.count.lock() += 1;
             let spawned = thread::Builder::new()
                 .name(format!("fuse-{index}"))
@@ -312,7 +314,10 @@ fn agree(
     let failed = |error| MountError::system("cannot serve", &point.directory, error);
     let first = rustix::io::fcntl_dupfd_cloexec(&point.descriptor, 0).map_err(failed)?;
     let first = Arc::new(first);
-    let mut transport = DeviceTransport::new(Arc::clone(&first), MAX_DATA_BYTES);
+    let mut transport = DeviceTransport::new(
+        Arc::clone(&first),
+        Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
+    );
     let negotiated = match negotiate(&mut transport, options.direct) {
         Ok(negotiated) => negotiated,
         Err(NegotiationError::Ended) => return Err(failed(Errno::NODEV)),

@@ -27,9 +27,9 @@ pub trait Transport {
     /// What follows the structure of `after_bytes` bytes: names, or the data of a `WRITE`.
     fn tail(&self, after_bytes: usize) -> &[u8];
 
-    /// Memory for the data of an answer, as long as the longest request. It may lie over the
-    /// tail of the request: take what is needed of that first.
-    fn payload(&mut self) -> &mut [u8];
+    /// Memory for `length_bytes` of data of an answer; `None` where that is more than was agreed
+    /// on. It may lie over the tail of the request: take what is needed of that first.
+    fn payload(&mut self, length_bytes: usize) -> Option<&mut [u8]>;
 
     /// Answers with an error, or with zero for success without data, and `data`.
     ///

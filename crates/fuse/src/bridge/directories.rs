@@ -52,7 +52,7 @@ impl Bridge {
         let entries =
             self.file_system
                 .read_directory(node(header), request.offset_bytes, most.max(1))?;
-        let out = transport.payload().get_mut(..room).ok_or(Errno::INVAL)?;
+        let out = transport.payload(room).ok_or(Errno::INVAL)?;
         let mut used = 0;
         for entry in &entries {
             if used + record_bytes(entry.name.len(), plus) > room {

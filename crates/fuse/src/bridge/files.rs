@@ -34,10 +34,7 @@ impl Bridge {
         let request: ReadIn = arguments(transport)?;
         let handle = self.handle(request.handle, node(header))?;
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
-        let out = transport
-            .payload()
-            .get_mut(..length_bytes)
-            .ok_or(Errno::INVAL)?;
+        let out = transport.payload(length_bytes).ok_or(Errno::INVAL)?;
         let read_bytes = self.file_system.read(&handle, request.offset_bytes, out)?;
         Ok(Answer::Payload(read_bytes))
     }

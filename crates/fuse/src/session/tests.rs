@@ -68,8 +68,9 @@ impl OneFile {
             .unwrap()
             .min(bytes.len());
         let end = (start + request.size_bytes as usize).min(bytes.len());
-        self.note_alignment(transport.payload());
-        transport.payload()[..end - start].copy_from_slice(&bytes[start..end]);
+        let payload = transport.payload(end - start).unwrap();
+        self.note_alignment(payload);
+        payload.copy_from_slice(&bytes[start..end]);
         drop(bytes);
         transport.answer_payload(end - start)
     }
@@ -314,7 +315,10 @@ fn a_request_that_a_dead_daemon_left_behind_is_answered_by_the_next_one() {
         service
     };
     // This daemon takes the READ and is gone before it answers.
-    let mut transport = DeviceTransport::new(Arc::clone(&descriptors[1]), MAX_DATA_BYTES);
+    let mut transport = DeviceTransport::new(
+        Arc::clone(&descriptors[1]),
+        Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
+    );
     let dying = filled();
     loop {
         let header = transport.receive().unwrap().unwrap();
