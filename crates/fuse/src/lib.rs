@@ -12,6 +12,7 @@ mod bridge;
 mod counters;
 mod device_transport;
 mod errno;
+mod gate;
 mod mount_point;
 mod negotiation;
 mod session;

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -24,10 +24,14 @@ use crate::abi::{InHeader, NotifyEntryOut, NotifyInodeOut, notify};
 use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
+use crate::gate::Gate;
 use crate::mount_point::{MAX_DATA_BYTES, MountError, MountPoint};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
 use crate::sys;
 use crate::transport::Transport;
+
+/// How long a worker waits after `/dev/fuse` failed.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// How a group is mounted.
 #[derive(Debug, Clone)]
@@ -177,31 +181,55 @@ impl Mount {
             alive: Arc::default(),
         };
         let service = Arc::new(service);
+        let gate = Arc::new(Gate::new(workers_count));
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
             let service = Arc::clone(&service);
             let counters = mount.counters.clone();
             let alive = Arc::clone(&mount.alive);
+            let workers_gate = Arc::clone(&gate);
             let transport =
                 DeviceTransport::new(Arc::clone(descriptor), Arc::clone(&answer_buffers));
             *alive.count.lock() += 1;
             let spawned = thread::Builder::new()
                 .name(format!("fuse-{index}"))
                 .spawn(move || {
-                    work(&*service, transport, counters.worker(index));
+                    work(
+                        &*service,
+                        transport,
+                        counters.worker(index),
+                        &workers_gate,
+                        index,
+                    );
+                    workers_gate.close();
                     *alive.count.lock() -= 1;
                     alive.changed.notify_all();
                 });
             if let Err(source) = spawned {
                 *mount.alive.count.lock() -= 1;
-                return Err(MountError::System {
-                    what: "cannot start a worker for",
-                    path: mount.directory.clone(),
-                    source,
-                });
+                gate.close();
+                return Err(mount.no_thread(source));
             }
         }
-        Ok(mount)
+        let watch = thread::Builder::new().name("fuse-watch".to_owned()).spawn({
+            let gate = Arc::clone(&gate);
+            move || gate.watch()
+        });
+        match watch {
+            Ok(_) => Ok(mount),
+            Err(source) => {
+                gate.close();
+                Err(mount.no_thread(source))
+            }
+        }
+    }
+
+    fn no_thread(&self, source: std::io::Error) -> MountError {
+        MountError::System {
+            what: "cannot start a worker for",
+            path: self.directory.clone(),
+            source,
+        }
     }
 
     /// Where it is mounted.
@@ -335,19 +363,29 @@ fn agree(
 }
 
 /// Serves requests until the mount ends.
-fn work<S: Service>(service: &S, mut transport: DeviceTransport, counters: &WorkerCounters) {
+fn work<S: Service>(
+    service: &S,
+    mut transport: DeviceTransport,
+    counters: &WorkerCounters,
+    gate: &Gate,
+    worker: usize,
+) {
     // While memory is short the kernel writes our own mount's pages back: a worker that waited
     // for that would wait for itself. Only root may say so; others run without.
     let _ = rustix::process::configure_io_flusher_behavior(true);
-    loop {
+    while gate.enter(worker) {
         let header = match transport.receive() {
             Ok(Some(header)) => header,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(%error, "a worker of the mount ends: /dev/fuse failed");
-                return;
+                // None is known that would come here; whatever it is, it may pass.
+                tracing::error!(%error, "/dev/fuse gave no request");
+                gate.leave(0);
+                thread::sleep(RETRY_AFTER);
+                continue;
             }
         };
+        gate.leave(header.opcode);
         counters.count(header.opcode);
         let start = Instant::now();
         let served = catch_unwind(AssertUnwindSafe(|| service.serve(&header, &mut transport)));
@@ -360,7 +398,9 @@ fn work<S: Service>(service: &S, mut transport: DeviceTransport, counters: &Work
             );
             transport.answer(-Errno::IO.raw_os_error(), &[])
         });
-        counters.add_time(header.opcode, start.elapsed());
+        let elapsed = start.elapsed();
+        counters.add_time(header.opcode, elapsed);
+        gate.note_time(header.opcode, elapsed);
         match answered {
             Ok(()) => {}
             Err(Errno::NODEV | Errno::CONNABORTED) => return,
