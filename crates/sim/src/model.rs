@@ -14,7 +14,26 @@ pub(crate) struct Inode {
     pub(crate) kind: InodeKind,
     pub(crate) permissions: u16,
     pub(crate) links_count: u32,
-    pub(crate) extended: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Shared, because each state keeps a copy of the inode.
+    pub(crate) extended: BTreeMap<Vec<u8>, Arc<[u8]>>,
+}
+
+impl Inode {
+    /// In short: values are given by their lengths, because they can be large and candidates many.
+    fn text(&self) -> String {
+        let lengths: Vec<String> = (self.extended.iter())
+            .take(12)
+            .map(|(name, value)| format!("{}={}", String::from_utf8_lossy(name), value.len()))
+            .collect();
+        format!(
+            "{:?} {:o} with {} names and {} attributes [{}]",
+            self.kind,
+            self.permissions,
+            self.links_count,
+            self.extended.len(),
+            lengths.join(" ")
+        )
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +126,8 @@ impl Names {
         for (id, inode) in &self.inodes {
             let other = found.inodes.get(id);
             if other != Some(inode) {
-                return Some(format!("inode {id} is {other:?}, expected {inode:?}"));
+                let found = other.map_or_else(|| "missing".to_owned(), |other| other.text());
+                return Some(format!("inode {id} is {found}, expected {}", inode.text()));
             }
         }
         Some("inodes without names".to_owned())

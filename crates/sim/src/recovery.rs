@@ -309,7 +309,7 @@ impl Run {
         Ok(())
     }
 
-    fn extended_attributes(&self, id: FileId) -> Step<BTreeMap<Vec<u8>, Vec<u8>>> {
+    fn extended_attributes(&self, id: FileId) -> Step<BTreeMap<Vec<u8>, Arc<[u8]>>> {
         let names = self.system().list_extended_attributes(id);
         let names = names.map_err(|error| self.stop("extended attributes", &error))?;
         names
@@ -320,7 +320,7 @@ impl Run {
                     .system()
                     .extended_attribute(id, OsStr::from_bytes(name));
                 let value = value.map_err(|error| self.stop("an extended attribute", &error))?;
-                Ok((name.to_vec(), value))
+                Ok((name.to_vec(), Arc::from(value)))
             })
             .collect()
     }

@@ -330,7 +330,7 @@ impl Run {
         );
         if let Answer::Done(()) | Answer::PowerLost = self.judge("setxattr", result)? {
             self.model.change(|names| {
-                names.inode_mut(id).extended.insert(name, value);
+                names.inode_mut(id).extended.insert(name, Arc::from(value));
             });
         }
         Ok(())
