@@ -6,7 +6,7 @@
 
 use std::fs::File;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::fs::FallocateFlags;
 use spindle_rig::figures::size;
 use spindle_rig::interrupt;
@@ -111,6 +111,11 @@ fn take(bench: &Bench, extent_count: u64) -> Result<Taken> {
         left -= count;
         step.advance(extent_count - left, "");
     }
+    let found = group.show()?["extents_count"].as_u64();
+    ensure!(
+        found.is_some_and(|found| found >= extent_count),
+        "{extent_count} extents were allocated, the group tells of {found:?}"
+    );
     step.done("");
     let mount_seconds = group.remount(&[])?.as_secs_f64();
     let memory_bytes = memory_bytes(group.daemon_id()?, "VmHWM")?;

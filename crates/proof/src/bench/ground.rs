@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use spindle_rig::scene::Scene;
 use spindle_rig::spindle::{Mount, Spindle};
 
@@ -87,6 +88,11 @@ impl Group {
     /// Where it is mounted.
     pub fn point(&self) -> &Path {
         &self.point
+    }
+
+    /// What `spindle group show --json` says.
+    pub fn show(&self) -> Result<Value> {
+        self.spindle.ask(["group", "show", &self.name])
     }
 
     /// The daemon's process id.
