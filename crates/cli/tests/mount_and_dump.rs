@@ -1,4 +1,5 @@
 //! A group is mounted, used, looked at from beside the mount, unmounted, and dumped.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
 mod place;
 
@@ -44,8 +45,6 @@ fn what_was_written_through_the_mount_is_seen_beside_it_and_in_the_dump() {
         b"new contents"
     );
 
-    let iostat = place.ask(["iostat", "data", "--count", "1", "--interval", "0.1"]);
-    assert_eq!(iostat["disks"].as_array().unwrap().len(), 4);
     assert_eq!(
         place.ask(["group", "check", "data"])["contradictions"],
         serde_json::json!([])
@@ -106,6 +105,49 @@ fn a_served_group_is_mounted_twice_and_stays_when_it_was_opened_to_stay() {
     place.refuse(["group", "rename", "data", "other"], 2, &["dismount data"]);
     place.tell(["group", "dismount", "data"]);
     assert_eq!(place.ask(["group", "show", "data"])["state"], "dismounted");
+}
+
+#[test]
+fn iostat_shows_the_disks_and_the_files_that_are_busy() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    std::fs::create_dir(place.mount_point().join("directory")).unwrap();
+    let path = place.mount_point().join("directory/busy");
+    std::fs::write(place.mount_point().join("idle"), b"x").unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::write(&path, bytes(11, 1 << 20)).unwrap();
+                std::fs::File::open(&path).unwrap().sync_all().unwrap();
+            }
+        });
+        let report = place.ask(["iostat", "data", "--count", "1", "--interval", "1"]);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        report
+    });
+    let disks = report["disks"].as_array().unwrap();
+    assert_eq!(disks.len(), 4);
+    let written: f64 = disks
+        .iter()
+        .map(|disk| disk["written_bytes_per_s"].as_f64().unwrap())
+        .sum();
+    assert!(written > 1_000_000.0, "{report}");
+    assert!(
+        disks
+            .iter()
+            .any(|disk| disk["write_latency_us"].as_f64() > Some(0.0)),
+        "{report}"
+    );
+    let busy = &report["files"][0];
+    assert_eq!(busy["name"], "/directory/busy", "{report}");
+    assert!(busy["writes_per_s"].as_f64() > Some(0.0), "{report}");
+    assert!(busy["write_latency_us"].as_f64() > Some(0.0), "{report}");
+    place.umount();
 }
 
 #[test]

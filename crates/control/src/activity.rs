@@ -3,7 +3,10 @@
 use std::time::Instant;
 
 use crate::opening::Opened;
-use crate::view::{ActivityReport, ActivitySample};
+use crate::view::{ActivityReport, ActivitySample, Counters};
+
+/// Files told of at most, those with the most requests first.
+const FILES_MOST: usize = 4096;
 
 /// A clock that begins with the process and never goes back.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,30 @@ pub fn sample(clock: &DiskClock, opened: &Opened) -> ActivitySample {
         group: view.name.to_string(),
         time_us: u64::try_from(clock.0.elapsed().as_micros()).unwrap_or(u64::MAX),
         disks,
-        files: Vec::new(),
+        files: files(opened),
     }
+}
+
+fn files(opened: &Opened) -> Vec<ActivityReport> {
+    let file_system = opened.file_system();
+    let mut busy = file_system.activity();
+    busy.sort_by_key(|file| std::cmp::Reverse(file.reads_count + file.writes_count));
+    busy.truncate(FILES_MOST);
+    busy.into_iter()
+        .map(|file| ActivityReport {
+            id: file.id.0,
+            name: file_system.recent_path(file.id).map_or_else(
+                || format!("file {}", file.id),
+                |path| path.to_string_lossy().into_owned(),
+            ),
+            counters: Counters {
+                reads_count: file.reads_count,
+                writes_count: file.writes_count,
+                read_bytes: file.read_bytes,
+                written_bytes: file.written_bytes,
+                read_time_us: file.read_time_us,
+                write_time_us: file.write_time_us,
+            },
+        })
+        .collect()
 }

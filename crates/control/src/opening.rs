@@ -166,7 +166,9 @@ impl Opened {
     /// # Errors
     /// Where the catalog cannot be read.
     pub fn check(&self) -> ControlResult<Vec<String>> {
-        Ok(self.group().check()?)
+        let mut contradictions = self.group().check()?;
+        contradictions.extend(self.file_system.check()?);
+        Ok(contradictions)
     }
 
     /// The group's templates, in the order in which they are tried.

@@ -18,6 +18,7 @@
 //!
 //! Permissions are the kernel's business; who may mount is the front door's.
 
+mod activity;
 mod allocate;
 mod attribute;
 mod check;
@@ -43,6 +44,7 @@ mod sync;
 mod system;
 mod template;
 
+pub use activity::FileActivity;
 pub use attribute::{AttributeChange, Attributes, Entry, Kind, Owner, RenameMode, Time};
 pub use data::FILE_SIZE_BYTES_MAX;
 pub use error::{FsError, FsResult};

@@ -14,6 +14,7 @@ use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{File, Group};
 
+use crate::activity::Activity;
 use crate::attribute::Attributes;
 use crate::directory::Listing;
 use crate::error::{FsError, FsResult, corrupt};
@@ -106,6 +107,8 @@ pub(crate) struct Node {
     pub(crate) state: Mutex<State>,
     /// A directory's entries in the order of their cookies, while somebody reads them.
     pub(crate) listing: Mutex<Option<Listing>>,
+    /// What it was asked for.
+    pub(crate) activity: Activity,
     used: AtomicBool,
 }
 
@@ -157,6 +160,7 @@ impl Node {
                 durable_version: 0,
             }),
             listing: Mutex::new(None),
+            activity: Activity::default(),
             used: AtomicBool::new(true),
         }
     }

@@ -68,6 +68,13 @@ impl NodeTable {
         self.shard(id).lock().nodes.get(&id).cloned()
     }
 
+    /// Calls `visit` with every node that is here, in no order.
+    pub(crate) fn each(&self, visit: &mut dyn FnMut(&Node)) {
+        for shard in &self.shards {
+            shard.lock().nodes.values().for_each(|node| visit(node));
+        }
+    }
+
     /// Adds a node that was just made.
     pub(crate) fn insert(&self, node: Arc<Node>) {
         self.shard(node.id)

@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// The components of a path from the root. The caller holds the names.
-    fn path_at(&self, directory: &Arc<Node>, name: &[u8]) -> FsResult<Vec<Vec<u8>>> {
+    pub(crate) fn path_at(&self, directory: &Arc<Node>, name: &[u8]) -> FsResult<Vec<Vec<u8>>> {
         let mut path = vec![name.to_vec()];
         let mut node = Arc::clone(directory);
         while node.id != FileId::ROOT {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -35,7 +36,9 @@ impl Bridge {
         let handle = self.handle(request.handle, node(header))?;
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let out = transport.payload(length_bytes).ok_or(Errno::INVAL)?;
+        let started = Instant::now();
         let read_bytes = self.file_system.read(&handle, request.offset_bytes, out)?;
+        handle.note_read(read_bytes, started.elapsed());
         Ok(Answer::Payload(read_bytes))
     }
 
@@ -53,8 +56,10 @@ impl Bridge {
             .tail(size_of::<WriteIn>())
             .get(..length_bytes)
             .ok_or(Errno::PROTO)?;
+        let started = Instant::now();
         self.file_system
             .write(&handle, request.offset_bytes, data, false, now)?;
+        handle.note_write(length_bytes, started.elapsed());
         // Writes past the cache carry the caller's wish for durability; for cached ones the
         // kernel sends an FSYNC of its own.
         let flags = flags_of(request.flags);
