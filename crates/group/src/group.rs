@@ -21,6 +21,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::file::File;
 use crate::membership::Membership;
 use crate::placement::Placement;
+use crate::region::ReplicatedRegion;
 use crate::space::Space;
 
 pub use create::{NewDisk, NewGroup};
@@ -30,6 +31,7 @@ pub use open::Opener;
 #[derive(Debug)]
 pub struct Group {
     pub(crate) membership: Arc<Membership>,
+    region: Arc<ReplicatedRegion>,
     pub(crate) catalog: Catalog,
     pub(crate) disks: DiskTable,
     pub(crate) space: Arc<Space>,

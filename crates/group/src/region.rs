@@ -34,6 +34,7 @@
 //! names it durably before a block in it is used. The runs are ahead of the size in use, because
 //! the catalog may have to grow while it is opened, when nobody knows yet what is free.
 
+mod ahead;
 mod map;
 mod recovery;
 
@@ -47,6 +48,7 @@ use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::{AuRun, RUNS_MAX, Replica, SUMS_PER_BLOCK, block_sum};
 
 use crate::membership::Membership;
+use ahead::Ahead;
 use map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
 
 /// The most that a run is ahead of what is asked for, in bytes.
@@ -69,6 +71,8 @@ pub struct ReplicatedRegion {
     /// to see whether it was merely in flight.
     gate: Mutex<()>,
     map: RwLock<Arc<Map>>,
+    /// While the group is being opened: much more of the region around what was asked for.
+    ahead: Mutex<Option<Ahead>>,
 }
 
 fn failed(operation: &'static str, detail: impl Into<String>) -> CatalogError {
@@ -111,6 +115,7 @@ impl ReplicatedRegion {
             space: RwLock::new(None),
             gate: Mutex::new(()),
             map: RwLock::new(Arc::new(map)),
+            ahead: Mutex::new(None),
         }
     }
 
@@ -129,6 +134,17 @@ impl ReplicatedRegion {
     /// The catalog is open: a block that is right on no replica is damage from now on.
     pub fn finish_recovery(&self) {
         Arc::make_mut(&mut self.map.write()).doubtful.clear();
+    }
+
+    /// Reads much more than is asked for from now on, because all of it will be asked for soon;
+    /// until [`ReplicatedRegion::stop_reading_ahead`]. For the time when one thread opens.
+    pub fn read_ahead(&self) {
+        *self.ahead.lock() = Some(Ahead::default());
+    }
+
+    /// Gives back the memory of what was read ahead.
+    pub fn stop_reading_ahead(&self) {
+        *self.ahead.lock() = None;
     }
 
     /// The map as it is now; a later change makes another one.
@@ -402,8 +418,16 @@ impl ReplicatedRegion {
         let Some(replica) = replica else {
             return Err(failed("read", "no disk that holds it is online"));
         };
-        let place = map.data_place(replica, first);
-        let whole = self.read_at(replica.slot, place, out).is_ok();
+        let whole = match &mut *self.ahead.lock() {
+            Some(ahead) => ahead.read(&map, first, out, |first, out| {
+                self.read_at(replica.slot, map.data_place(replica, first), out)
+                    .is_ok()
+            }),
+            None => {
+                let place = map.data_place(replica, first);
+                self.read_at(replica.slot, place, out).is_ok()
+            }
+        };
         for (block, out) in (first..).zip(out.chunks_exact_mut(BLOCK_LENGTH)) {
             let sum = map.sum(block);
             if sum == 0 {
@@ -628,6 +652,13 @@ impl Region for ReplicatedRegion {
         }
         if map.replicas.is_empty() {
             return Err(failed("written", "no disk that holds it is online"));
+        }
+        if let Some(ahead) = &mut *self.ahead.lock() {
+            ahead.forget(
+                blocks
+                    .iter()
+                    .map(|(offset_bytes, _)| offset_bytes / BLOCK_BYTES),
+            );
         }
         let segments = Self::segments(&map, blocks);
         let groups = Self::groups_after(&map, &segments);

@@ -85,6 +85,7 @@ impl Group {
             is_alive,
         )?);
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
+        region.read_ahead();
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
         region.finish_recovery();
         let au_size = membership.au_size();
@@ -95,6 +96,7 @@ impl Group {
         load_maps(&catalog, &files, &space)?;
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &dirty)?;
+        region.stop_reading_ahead();
         region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
         let known_offline: BTreeSet<_> = table
             .iter()
@@ -104,6 +106,7 @@ impl Group {
         let group = Self {
             placement: RwLock::new(Arc::new(Placement::new(&table, au_size.bytes()))),
             membership,
+            region,
             catalog,
             disks: table,
             space,

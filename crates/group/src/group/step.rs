@@ -1,5 +1,5 @@
-//! Lazy work, a small piece at a time, driven from outside: aged batches are committed and quiet
-//! dirty regions cleaned. A crash at any point leaves more to do, nothing wrong.
+//! Lazy work, a small piece at a time, driven from outside: aged batches are committed, quiet
+//! dirty regions cleaned, and lost replicas of the catalog replaced. A crash at any point leaves more to do, nothing wrong.
 
 use spindle_catalog::Edit;
 
@@ -18,6 +18,8 @@ const ROUND_MS: u64 = 5000;
 pub struct Lazy {
     pending_since_ms: Option<u64>,
     last_round_ms: Option<u64>,
+    /// A lost replica could not be replaced, and that was told.
+    lacks_replica: bool,
 }
 
 impl Group {
@@ -35,6 +37,7 @@ impl Group {
         }
         if self.is_round_due(now_ms) {
             self.clean_round()?;
+            self.replace_replica();
         }
         Ok(false)
     }
@@ -64,6 +67,32 @@ impl Group {
             lazy.last_round_ms = Some(now_ms);
         }
         due
+    }
+
+    /// Copies the catalog to another disk where a replica was lost with its disk. A disk that
+    /// cannot take it is told of once, and asked again at every round.
+    fn replace_replica(&self) {
+        let candidate = self.membership.replica_candidate();
+        let answer = candidate.map(|disk| (disk, self.region.add_replica(disk)));
+        let mut lazy = self.lazy.lock();
+        match answer {
+            Some((disk, Err(error))) if !lazy.lacks_replica => {
+                lazy.lacks_replica = true;
+                drop(lazy);
+                let title = self.membership.disk_title(disk);
+                self.event(format!(
+                    "the catalog has lost a replica, and disk {title} cannot hold another: {error}"
+                ));
+            }
+            Some((_, Err(_))) => {}
+            Some((disk, Ok(()))) => {
+                lazy.lacks_replica = false;
+                drop(lazy);
+                let title = self.membership.disk_title(disk);
+                self.event(format!("disk {title} holds a replica of the catalog now"));
+            }
+            None => lazy.lacks_replica = false,
+        }
     }
 
     /// One round of cleaning; whether a further one could clean more. The disks are flushed
