@@ -3,6 +3,7 @@
 
 mod arguments;
 mod command;
+mod line;
 mod page;
 mod progress;
 mod table;

@@ -16,7 +16,8 @@ pub fn completions(shell: Shell) {
 
 /// Writes a page for each command into `directory`, or the main page to the standard output.
 pub fn man(directory: Option<&Path>) -> Result<()> {
-    let mut command = Arguments::command();
+    // Pages of the help command would only repeat the others.
+    let mut command = Arguments::command().disable_help_subcommand(true);
     command.build();
     let Some(directory) = directory else {
         clap_mangen::Man::new(command).render(&mut std::io::stdout())?;

@@ -11,6 +11,7 @@ use spindle_control::{
 
 use super::print_json;
 use crate::arguments::CopyArguments;
+use crate::line::say;
 use crate::progress::CopyBar;
 use crate::table::size;
 
@@ -54,7 +55,7 @@ pub fn run(settings: &Settings, arguments: &CopyArguments) -> Result<u8> {
     if arguments.output.json {
         print_json(&report)?;
     } else if !arguments.quiet {
-        println!("{} files, {}", report.files_count, size(report.bytes));
+        say!("{} files, {}", report.files_count, size(report.bytes));
     }
     Ok(0)
 }

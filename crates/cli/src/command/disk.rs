@@ -5,6 +5,7 @@ use spindle_control::Settings;
 
 use super::print_json;
 use crate::arguments::Output;
+use crate::line::say;
 use crate::table::{Table, size};
 
 pub fn scan(settings: &Settings, output: Output) -> Result<u8> {
@@ -14,7 +15,7 @@ pub fn scan(settings: &Settings, output: Output) -> Result<u8> {
         return Ok(0);
     }
     if report.disks.is_empty() {
-        println!(
+        say!(
             "no disk was found on the search path: {}",
             report.search_path
         );

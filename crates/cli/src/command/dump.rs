@@ -10,6 +10,7 @@ use spindle_control::view::{CatalogDump, DiskDump, StructureDump};
 use super::group::name_of;
 use super::print_json;
 use crate::arguments::Output;
+use crate::line::say;
 use crate::table::size;
 
 pub fn run(
@@ -36,13 +37,13 @@ pub fn run(
         print_catalog(catalog);
     }
     if let Some(note) = &report.note {
-        println!("the catalog cannot be shown: {note}");
+        say!("the catalog cannot be shown: {note}");
     }
     Ok(0)
 }
 
 fn print_disk(disk: &DiskDump) {
-    println!(
+    say!(
         "{}  {}  {}  {}",
         disk.path,
         size(disk.size_bytes),
@@ -56,38 +57,38 @@ fn print_disk(disk: &DiskDump) {
     for state in &disk.states {
         print_structure("group state", state);
     }
-    println!();
+    say!("");
 }
 
 fn print_structure(what: &str, structure: &StructureDump) {
-    println!("  {what} at {}", structure.offset_bytes);
+    say!("  {what} at {}", structure.offset_bytes);
     if let Some(contents) = &structure.contents {
         print_value(contents, 4);
     }
     if let Some(error) = &structure.error {
-        println!("    {error}");
+        say!("    {error}");
     }
 }
 
 /// Scalars a line each; lists of structures a line an item.
 fn print_value(value: &Value, indent: usize) {
     let Value::Object(map) = value else {
-        println!("{:indent$}{}", "", scalar(value));
+        say!("{:indent$}{}", "", scalar(value));
         return;
     };
     for (name, value) in map {
         match value {
             Value::Array(items) if items.iter().any(Value::is_object) => {
-                println!("{:indent$}{name}", "");
+                say!("{:indent$}{name}", "");
                 for item in items {
-                    println!("{:indent$}  {}", "", on_one_line(item));
+                    say!("{:indent$}  {}", "", on_one_line(item));
                 }
             }
             Value::Object(_) => {
-                println!("{:indent$}{name}", "");
+                say!("{:indent$}{name}", "");
                 print_value(value, indent + 2);
             }
-            _ => println!("{:indent$}{name:<20} {}", "", scalar(value)),
+            _ => say!("{:indent$}{name:<20} {}", "", scalar(value)),
         }
     }
 }
@@ -113,15 +114,15 @@ fn scalar(value: &Value) -> String {
 }
 
 fn print_catalog(catalog: &CatalogDump) {
-    println!("catalog");
+    say!("catalog");
     for table in &catalog.tables {
-        println!("  {}: {} rows", table.name, table.rows_count);
+        say!("  {}: {} rows", table.name, table.rows_count);
         for row in &table.rows {
-            println!("    {}  {}", row.key, on_one_line(&row.value));
+            say!("    {}  {}", row.key, on_one_line(&row.value));
         }
         let rest = table.rows_count - table.rows.len() as u64;
         if rest > 0 && !table.rows.is_empty() {
-            println!("    and {rest} more");
+            say!("    and {rest} more");
         }
     }
 }

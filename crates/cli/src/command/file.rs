@@ -8,6 +8,7 @@ use spindle_control::{GroupFiles, Location, Settings};
 
 use super::print_json;
 use crate::arguments::Output;
+use crate::line::say;
 use crate::table::{Table, permissions, size, time};
 
 fn with_files<T>(
@@ -30,13 +31,13 @@ pub fn ls(settings: &Settings, paths: &[OsString], long: bool, output: Output) -
         }
         if paths.len() > 1 {
             let gap = if index > 0 { "\n" } else { "" };
-            println!("{gap}{}:", path.to_string_lossy());
+            say!("{gap}{}:", path.to_string_lossy());
         }
         if long {
             print_long(&entries)?;
         } else {
             for entry in entries {
-                println!("{}", shown_name(&entry));
+                say!("{}", shown_name(&entry));
             }
         }
     }
@@ -92,7 +93,7 @@ pub fn stat(settings: &Settings, path: &OsStr, output: Output) -> Result<u8> {
         print_json(&entry)?;
         return Ok(0);
     }
-    let line = |name: &str, value: String| println!("{name:>12}  {value}");
+    let line = |name: &str, value: String| say!("{name:>12}  {value}");
     line("Path", entry.path.clone());
     if let Some(target) = &entry.target {
         line("Target", target.clone());
@@ -145,9 +146,12 @@ pub fn map(settings: &Settings, path: &OsStr, summary: bool, output: Output) -> 
         print_json(&map)?;
         return Ok(0);
     }
-    println!(
+    say!(
         "{}: {} bytes, {} redundancy, {} striping",
-        map.path, map.size_bytes, map.redundancy, map.striping
+        map.path,
+        map.size_bytes,
+        map.redundancy,
+        map.striping
     );
     if !summary {
         let mut table = Table::new(&[">Extent", ">Offset", ">Length", ">Initialised", "Copies"]);
@@ -160,7 +164,7 @@ pub fn map(settings: &Settings, path: &OsStr, summary: bool, output: Output) -> 
                 copies(extent),
             ]);
         }
-        println!();
+        say!("");
         table.print()?;
     }
     let mut table = Table::new(&["Disk", ">Extents", ">Bytes"]);
@@ -171,7 +175,7 @@ pub fn map(settings: &Settings, path: &OsStr, summary: bool, output: Output) -> 
             size(share.bytes),
         ]);
     }
-    println!();
+    say!("");
     table.print()?;
     Ok(0)
 }

@@ -10,6 +10,7 @@ use spindle_control::{ControlError, Settings, WantedDisk, WantedGroup};
 
 use super::{print_json, serve};
 use crate::arguments::{CreateArguments, FaultCommand, GroupCommand, Output};
+use crate::line::say;
 use crate::table::{Table, signed_size, size};
 
 pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
@@ -24,7 +25,7 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
         } => serve::group_mount(settings, group, serve, *output),
         GroupCommand::Dismount { group } => {
             spindle_control::dismount_group(settings, group)?;
-            println!("{group} is closed");
+            say!("{group} is closed");
             Ok(0)
         }
         GroupCommand::Check { group, output } => check(settings, group, *output),
@@ -32,7 +33,7 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
         GroupCommand::Rename { group, name } => {
             let (old, new) = (name_of(group)?, name_of(name)?);
             spindle_control::rename_group(settings, &old, &new)?;
-            println!("{old} is called {new} now");
+            say!("{old} is called {new} now");
             Ok(0)
         }
     }
@@ -75,7 +76,7 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
         print_json(&report)?;
     } else {
         print_group(&report)?;
-        println!("\nopen it: spindle mount {} DIR", report.name);
+        say!("\nopen it: spindle mount {} DIR", report.name);
     }
     Ok(0)
 }
@@ -87,7 +88,7 @@ fn list(settings: &Settings, output: Output) -> Result<u8> {
         return Ok(0);
     }
     if reports.is_empty() {
-        println!(
+        say!(
             "no group is open, and none was found on the search path: {}",
             settings.search_path()
         );
@@ -118,11 +119,11 @@ fn print_group(report: &GroupReport) -> Result<()> {
     let mut table = group_table();
     add_group(&mut table, report);
     table.print()?;
-    println!();
+    say!("");
     disk_table(&report.disks).print()?;
     for mount in &report.mounts {
         let how = if mount.direct { ", direct" } else { "" };
-        println!("\nmounted on {}{how}", mount.directory);
+        say!("\nmounted on {}{how}", mount.directory);
     }
     print_note(report);
     Ok(())
@@ -130,7 +131,7 @@ fn print_group(report: &GroupReport) -> Result<()> {
 
 fn print_note(report: &GroupReport) {
     if let Some(note) = &report.note {
-        println!("\n{}: {note}", report.name);
+        say!("\n{}: {note}", report.name);
     }
 }
 
@@ -202,14 +203,14 @@ fn check(settings: &Settings, group: &str, output: Output) -> Result<u8> {
         return Ok(code);
     }
     for event in &report.events {
-        println!("noticed: {event}");
+        say!("noticed: {event}");
     }
     for contradiction in &report.contradictions {
-        println!("contradiction: {contradiction}");
+        say!("contradiction: {contradiction}");
     }
     match report.contradictions.len() {
-        0 => println!("{}: maps, space and records agree", report.group),
-        count => println!("{}: {count} contradictions", report.group),
+        0 => say!("{}: maps, space and records agree", report.group),
+        count => say!("{}: {count} contradictions", report.group),
     }
     Ok(code)
 }
@@ -232,7 +233,7 @@ fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {
         }
     }
     let disks = spindle_control::destroy_group(settings, &name)?;
-    println!(
+    say!(
         "{name} is destroyed; free for other use: {}",
         disks.join(", ")
     );
@@ -270,7 +271,7 @@ pub fn fault(settings: &Settings, command: &FaultCommand) -> Result<u8> {
     } else {
         "answers again"
     };
-    println!("disk {} of {group} {what}", found.name);
+    say!("disk {} of {group} {what}", found.name);
     Ok(0)
 }
 

@@ -9,6 +9,7 @@ use spindle_control::{ControlError, Iostat, Settings};
 
 use super::print_json;
 use crate::arguments::Output;
+use crate::line::say;
 use crate::table::{Table, rate};
 
 pub fn run(
@@ -39,7 +40,7 @@ pub fn run(
                 // Home, and clear what was there.
                 print!("\x1b[H\x1b[2J");
             } else if shown > 0 {
-                println!();
+                say!("");
             }
             print_report(&report)?;
         }
@@ -50,10 +51,10 @@ pub fn run(
 }
 
 fn print_report(report: &IostatReport) -> Result<()> {
-    println!("{}: {:.2} s", report.group, report.interval_s);
+    say!("{}: {:.2} s", report.group, report.interval_s);
     rates("Disk", &report.disks).print()?;
     if !report.files.is_empty() {
-        println!();
+        say!("");
         rates("File", &report.files).print()?;
     }
     Ok(())

@@ -11,6 +11,7 @@ use spindle_control::{
 use super::group::{name_of, own_arguments};
 use super::print_json;
 use crate::arguments::{MountArguments, Output, ServeArguments};
+use crate::line::say;
 
 pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
     let group = name_of(&mount.group)?;
@@ -21,12 +22,12 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
     };
     if !mount.serve.foreground && !mount.serve.daemon {
         if let Some(report) = spindle_control::mount_served(settings, group.as_str(), &request)? {
-            println!("{group} is mounted on {}", report.directory);
+            say!("{group} is mounted on {}", report.directory);
             return Ok(0);
         }
         let ready = spindle_control::start_daemon(settings, group.as_str(), own_arguments())?;
         tell_notices(&ready);
-        println!(
+        say!(
             "{} is mounted on {}",
             ready.group,
             request.directory.display()
@@ -57,9 +58,10 @@ pub fn group_mount(
             print_json(&ready)?;
         } else {
             tell_notices(&ready);
-            println!(
+            say!(
                 "{} is open, served by process {}",
-                ready.group, ready.process_id
+                ready.group,
+                ready.process_id
             );
         }
         return Ok(0);
@@ -79,7 +81,7 @@ fn serve(settings: &Settings, options: &ServeOptions, daemon: bool) -> Result<u8
     if !daemon {
         spindle_control::serve(settings, options, |ready| {
             tell_notices(ready);
-            println!(
+            say!(
                 "{} is open, served by this process; Ctrl-C closes it",
                 ready.group
             );
@@ -115,9 +117,9 @@ pub fn umount(settings: &Settings, target: &OsStr) -> Result<u8> {
     let closed = spindle_control::unmount(settings, Path::new(target))?;
     let name = target.to_string_lossy();
     if closed {
-        println!("{name} is unmounted and its group is closed");
+        say!("{name} is unmounted and its group is closed");
     } else {
-        println!("{name} is unmounted");
+        say!("{name} is unmounted");
     }
     Ok(0)
 }
