@@ -105,6 +105,10 @@ pub struct WantedGroup {
 /// Where a disk is not there, in use, too small, or holds something; where there are too few
 /// failure groups; where the name is taken. Nothing was written then.
 pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<GroupReport> {
+    let wanted = &WantedGroup {
+        disks: join_named_twice(&wanted.disks),
+        ..wanted.clone()
+    };
     check_disks(wanted)?;
     let discovery = Discovery::look(settings)?;
     check_name(settings, wanted, &discovery)?;
@@ -157,6 +161,29 @@ pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<
     made.keep();
     report.note = outside_search_path(settings, wanted)?;
     Ok(report)
+}
+
+/// A file disk to be made may be named once by its size and once by its failure group: that is
+/// one disk. Whatever else is named twice stays so, to be refused.
+fn join_named_twice(disks: &[WantedDisk]) -> Vec<WantedDisk> {
+    let mut joined: Vec<WantedDisk> = Vec::new();
+    for disk in disks {
+        let other = joined.iter_mut().find(|other| {
+            other.path == disk.path
+                && other.make_bytes.is_some() != disk.make_bytes.is_some()
+                && (other.failure_group.is_none() || disk.failure_group.is_none())
+        });
+        match other {
+            Some(other) => {
+                other.make_bytes = other.make_bytes.or(disk.make_bytes);
+                if other.failure_group.is_none() {
+                    other.failure_group.clone_from(&disk.failure_group);
+                }
+            }
+            None => joined.push(disk.clone()),
+        }
+    }
+    joined
 }
 
 fn check_disks(wanted: &WantedGroup) -> ControlResult<()> {
@@ -367,8 +394,8 @@ impl Drop for MadeFiles {
 
 #[cfg(test)]
 mod tests {
-    use super::{WantedDisk, disk_name};
-    use spindle_base::GroupName;
+    use super::{WantedDisk, disk_name, join_named_twice};
+    use spindle_base::{FailureGroupName, GroupName};
     use std::ffi::OsStr;
     use std::path::PathBuf;
 
@@ -394,5 +421,38 @@ mod tests {
         assert_eq!(disk_name(&group, 12).unwrap().as_str().len(), 30);
         let group = GroupName::new("data").unwrap();
         assert_eq!(disk_name(&group, 1).unwrap().as_str(), "data_0001");
+    }
+
+    fn disk(path: &str, make_bytes: Option<u64>, failure_group: Option<&str>) -> WantedDisk {
+        WantedDisk {
+            path: path.into(),
+            make_bytes,
+            failure_group: failure_group.map(|name| FailureGroupName::new(name).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_disk_to_be_made_and_named_in_a_failure_group_is_one_disk() {
+        let given = [
+            disk("/a", Some(64), None),
+            disk("/b", Some(64), None),
+            disk("/a", None, Some("left")),
+            disk("/c", None, Some("left")),
+        ];
+        let joined = [
+            disk("/a", Some(64), Some("left")),
+            disk("/b", Some(64), None),
+            disk("/c", None, Some("left")),
+        ];
+        assert_eq!(join_named_twice(&given), joined);
+    }
+
+    #[test]
+    fn a_disk_in_two_failure_groups_stays_named_twice() {
+        let given = [
+            disk("/a", None, Some("left")),
+            disk("/a", None, Some("right")),
+        ];
+        assert_eq!(join_named_twice(&given), given);
     }
 }

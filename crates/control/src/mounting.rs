@@ -32,14 +32,29 @@ pub struct Mounts(Mutex<Vec<(Mount, MountReport)>>);
 impl Mounts {
     /// Mounts the files. A dead mount of a group in the same place is taken away first.
     ///
+    /// One mount at a time: the kernel keeps names and attributes of each mount for itself, and
+    /// would not see in one what was changed in another.
+    ///
     /// # Errors
-    /// Where the directory cannot be mounted on.
+    /// Where the directory cannot be mounted on, or the group is mounted already.
     pub fn add(
         &self,
         file_system: &Arc<FileSystem>,
         group_name: &str,
         request: &MountRequest,
     ) -> ControlResult<MountReport> {
+        let mut mounts = self.0.lock();
+        mounts.retain(|(mount, _)| mount.is_alive());
+        if let Some((_, report)) = mounts.first() {
+            return Err(ControlError::new(
+                ControlErrorKind::Busy,
+                format!(
+                    "{group_name} is mounted on {0} already: use it there, or show it in a further place with: mount --bind {0} {1}",
+                    report.directory,
+                    request.directory.display()
+                ),
+            ));
+        }
         remove_dead(&request.directory)?;
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
@@ -51,7 +66,7 @@ impl Mounts {
             directory: mount.directory().display().to_string(),
             direct: request.direct,
         };
-        self.0.lock().push((mount, report.clone()));
+        mounts.push((mount, report.clone()));
         Ok(report)
     }
 
