@@ -22,7 +22,8 @@ demo: build ## PostgreSQL on a mirrored group: a disk dies, the power goes, noth
 	$(CARGO) build --release --locked -p spindle-demo
 	$(RELEASE)/spindle-demo $(DEMO)
 
-test: setup ## everything that CI runs
+test: ## everything that CI runs
+	@tools/setup test
 	@SEEDS=$(SEEDS) CUTS=$(CUTS) tools/test
 
 lint: ## format, clippy, the repository's own rules, dependencies and spelling
