@@ -170,7 +170,7 @@ impl Group {
                 }
             }
             for disk in disks {
-                flushes.give_up(disk);
+                flushes.told(disk);
             }
             return Err(GroupError::new(GroupErrorKind::Io, reason));
         }

@@ -53,14 +53,11 @@ impl Run {
                 self.cut_in_recovery = and_in_recovery;
                 Ok(())
             }
-            Operation::Fault { disk, fault } => {
-                self.put_fault(disk, fault);
-                Ok(())
-            }
+            Operation::Fault { disk, fault } => self.put_fault(disk, fault),
         }
     }
 
-    fn sync(&mut self) -> Step<()> {
+    pub(crate) fn sync(&mut self) -> Step<()> {
         let result = self.system().sync();
         if let Answer::Done(()) = self.judge("sync", result)? {
             let kept = self.kept_ids();

@@ -6,7 +6,7 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::DiskSlot;
 
 use crate::operation::Fault;
-use crate::run::Run;
+use crate::run::{Run, Step};
 
 const KIB: u64 = 1 << 10;
 /// The catalog lies somewhere in a disk's first part.
@@ -14,11 +14,19 @@ const METADATA_SEARCH_BYTES: u64 = 24 << 20;
 const METADATA_TRIES: u64 = 64;
 
 impl Run {
-    pub(crate) fn put_fault(&mut self, disk: u64, fault: Fault) {
+    pub(crate) fn put_fault(&mut self, disk: u64, fault: Fault) -> Step<()> {
         let slots = self.failing_slots();
         let Some(slot) = pick(&slots, disk) else {
-            return;
+            return Ok(());
         };
+        if matches!(fault, Fault::FlipBit { .. }) {
+            // What was removed lately holds a file's bytes again if a power cut takes the
+            // removal back; after a sync none can.
+            self.sync()?;
+            if !self.disks.is_powered() {
+                return Ok(());
+            }
+        }
         self.faults_count += 1;
         self.coverage.faults += 1;
         let size_bytes = self.plan.disks[usize::from(slot.0)].size_bytes;
@@ -40,6 +48,7 @@ impl Run {
                 }
             }
         }
+        Ok(())
     }
 
     /// A stretch of the disk that holds no file's bytes: those have no checksum of their own, so

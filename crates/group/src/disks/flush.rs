@@ -103,14 +103,11 @@ impl Flushes {
         }
     }
 
-    /// The failure of the disk's flush was told to everybody whom it concerns: what it should
-    /// have covered counts as flushed from now on. Whether it is there, nobody knows.
-    pub fn give_up(&self, disk: DiskNumber) {
-        let mut state = self.state.lock();
-        let flush = &mut state[usize::from(disk.0)];
-        if let Some((through, _)) = flush.failed.take() {
-            flush.flushed = flush.flushed.max(through);
-        }
+    /// The failure of the disk's flush was told to everybody whom it concerns. What it should
+    /// have covered is not covered: the next sync or commit flushes again, because marks that
+    /// become durable over data that did not would show what an earlier file left.
+    pub fn told(&self, disk: DiskNumber) {
+        self.state.lock()[usize::from(disk.0)].failed = None;
     }
 
     fn run(&self, table: &DiskTable, claimed: &[(DiskNumber, u64)]) {

@@ -246,3 +246,25 @@ fn a_lost_replica_of_the_catalog_is_replaced_and_the_new_one_carries_the_group()
     assert!(read(&group, &file, 0, 3 << 20) == newer);
     assert_sound(&group);
 }
+
+/// The failure is told once; but the sync that then succeeds must have flushed what it failed on.
+#[test]
+fn without_redundancy_a_sync_after_a_failed_flush_flushes_again() {
+    for seed in 0..20 {
+        let scene = Scene::new(seed, Redundancy::External, &[(0, 64)]);
+        let group = scene.open();
+        let file = create(&group, 10, EXTERNAL);
+        let data = pattern(1, 20_000);
+        group.write(&file, 0, &data).unwrap();
+        scene.disks.fail_flushes(DiskSlot(0), 1);
+        assert!(group.sync().is_err());
+        assert!(group.sync_file(&file, true).is_err());
+        group.sync_file(&file, true).unwrap();
+        drop(group);
+        scene.crash();
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        assert!(read(&group, &file, 0, 20_000) == data, "seed {seed}");
+        group.close().unwrap();
+    }
+}
