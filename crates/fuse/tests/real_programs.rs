@@ -73,8 +73,8 @@ fn rsync_finds_nothing_to_do_the_second_time() {
             &mounted.outside(),
             &format!(
                 "{TREE}{LIST}
-                rsync -aHAXS tree/ {root}/tree/; diff <(list tree) <(list {root}/tree)
-                test -z \"$(rsync -aHAXi --checksum tree/ {root}/tree/)\"; rm -r tree"
+                rsync -aHAXS --modify-window=-1 tree/ {root}/tree/; diff <(list tree) <(list {root}/tree)
+                test -z \"$(rsync -aHAXi --modify-window=-1 --checksum tree/ {root}/tree/)\"; rm -r tree"
             ),
         );
     });
