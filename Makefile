@@ -7,6 +7,9 @@ SEEDS ?= 20000
 CUTS ?= 50
 RELEASE = target/release
 
+# Where PostgreSQL cannot be had, the demo brings a database of its own.
+SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
+
 .PHONY: help setup build demo test lint sim cuts soak fuzz bench
 
 help: ## what can be asked for
@@ -19,7 +22,7 @@ build: setup ## the binary `spindle`, optimised
 	$(CARGO) build --release --locked -p spindle-cli
 
 demo: build ## PostgreSQL on a mirrored group: a disk dies, the power goes, nothing is lost
-	$(CARGO) build --release --locked -p spindle-demo
+	$(CARGO) build --release --locked -p spindle-demo $(SQLITE)
 	$(RELEASE)/spindle-demo $(DEMO)
 
 test: ## everything that CI runs
