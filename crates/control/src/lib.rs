@@ -22,6 +22,8 @@ mod engine;
 mod error;
 mod event_log;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod iostat;
 mod label_writing;
 mod location;
