@@ -46,14 +46,16 @@ impl Mounts {
         let mut mounts = self.0.lock();
         mounts.retain(|(mount, _)| mount.is_alive());
         if let Some((_, report)) = mounts.first() {
-            return Err(ControlError::new(
-                ControlErrorKind::Busy,
+            let wanted = request.directory.display();
+            let message = if report.directory == wanted.to_string() {
+                format!("{wanted} is a mount point already: {group_name} is mounted there")
+            } else {
                 format!(
-                    "{group_name} is mounted on {0} already: use it there, or show it in a further place with: mount --bind {0} {1}",
-                    report.directory,
-                    request.directory.display()
-                ),
-            ));
+                    "{group_name} is mounted on {0} already: use it there, or show it in a further place with: mount --bind {0} {wanted}",
+                    report.directory
+                )
+            };
+            return Err(ControlError::new(ControlErrorKind::Busy, message));
         }
         remove_dead(&request.directory)?;
         let mut options = MountOptions::new(group_name);
