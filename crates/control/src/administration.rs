@@ -112,7 +112,9 @@ pub fn check_group(settings: &Settings, name: &GroupName) -> ControlResult<Check
     Ok(CheckReport {
         group: opened.group_name().to_owned(),
         contradictions,
-        events: opened.group().take_events(),
+        events: (opened.group().take_events().into_iter())
+            .map(|event| event.message)
+            .collect(),
     })
 }
 

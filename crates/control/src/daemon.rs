@@ -306,11 +306,11 @@ impl Daemon {
 
     /// Moves what the group noticed into the event log, and returns it.
     fn note_events(&self) -> Vec<String> {
-        let lines = self.opened.group().take_events();
-        for line in &lines {
-            self.events.note(line.clone());
+        let events = self.opened.group().take_events();
+        for event in &events {
+            self.events.note(event.message.clone());
         }
-        lines
+        events.into_iter().map(|event| event.message).collect()
     }
 }
 

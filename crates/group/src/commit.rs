@@ -21,6 +21,7 @@ use spindle_catalog::{CatalogError, Edit, Sequence, Table};
 
 use crate::disks::Flushes;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 
@@ -160,7 +161,8 @@ impl Group {
         let reason = failed[0].1.to_string();
         let disks: Vec<DiskNumber> = failed.into_iter().map(|(disk, _)| disk).collect();
         if self.membership.redundancy() == Redundancy::External {
-            self.event(format!("a flush failed: {reason}"));
+            let message = format!("a flush failed: {reason}");
+            self.event(Event::new(EventKind::FlushFailed, message).disk(disks[0]));
             for file in self.all_files() {
                 let concerned = |target: &crate::disks::Target| {
                     disks.contains(&target.0) && !flushes.is_flushed(*target)

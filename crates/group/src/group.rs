@@ -18,6 +18,7 @@ use spindle_catalog::{Catalog, Row, Table};
 use crate::dirty::DirtyRegions;
 use crate::disks::DiskTable;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::event::Event;
 use crate::file::File;
 use crate::membership::Membership;
 use crate::placement::Placement;
@@ -47,7 +48,6 @@ pub struct Group {
     /// Why the group had to stop.
     pub(crate) fence: Mutex<Option<GroupError>>,
     pub(crate) is_fenced: AtomicBool,
-    events: Mutex<Vec<String>>,
     lazy: Mutex<step::Lazy>,
 }
 
@@ -79,16 +79,15 @@ impl Group {
         Ok(self.catalog.range(table, from, to, most)?)
     }
 
-    /// What happened since the last call (disk offline, block repaired, ...), a line each.
-    pub fn take_events(&self) -> Vec<String> {
-        let mut events = self.membership.take_events();
-        events.append(&mut self.events.lock());
-        events
+    /// What happened since the last call (disk offline, block repaired, ...), the oldest first.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.membership.take_events()
     }
 
-    pub(crate) fn event(&self, line: String) {
-        tracing::warn!("{line}");
-        self.events.lock().push(line);
+    /// Tells that something happened. Memory only, and never fails: the data path may call it,
+    /// and with any lock of `commit.rs` held.
+    pub fn event(&self, event: Event) {
+        self.membership.event(event);
     }
 
     pub(crate) fn placement(&self) -> Arc<Placement> {

@@ -9,6 +9,7 @@ mod commit;
 mod dirty;
 mod disks;
 mod error;
+mod event;
 mod file;
 mod group;
 mod io;
@@ -24,6 +25,7 @@ mod view;
 
 pub use commit::Change;
 pub use error::{GroupError, GroupErrorKind};
+pub use event::{Event, EventKind, Severity};
 pub use file::{File, Layout};
 pub use group::{Group, NewDisk, NewGroup, Opener};
 pub use membership::{

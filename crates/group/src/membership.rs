@@ -43,6 +43,7 @@ use spindle_format::{
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use publish::{Quorum, set_offline, whole_blocks};
 
+use crate::event::{Event, EventKind, EventQueue};
 use crate::{GroupError, GroupErrorKind};
 
 /// The disks of an open group. All methods may be called from many threads.
@@ -58,7 +59,7 @@ pub struct Membership {
     /// By disk number: whether it is here and serves. Changed only by a published state.
     online: Vec<AtomicBool>,
     inner: Mutex<Inner>,
-    events: Mutex<Vec<String>>,
+    events: EventQueue,
 }
 
 /// A disk that was found.
@@ -189,14 +190,19 @@ impl Membership {
         self.inner.lock().state.replicas.clone()
     }
 
-    /// What happened since the last call, a line each.
+    /// What happened since the last call, the oldest first.
     #[must_use]
-    pub fn take_events(&self) -> Vec<String> {
-        std::mem::take(&mut *self.events.lock())
+    pub fn take_events(&self) -> Vec<Event> {
+        self.events.take()
     }
 
-    pub(crate) fn event(&self, line: String) {
-        self.events.lock().push(line);
+    pub(crate) fn event(&self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// As [`Self::event`], of a disk.
+    pub(crate) fn disk_event(&self, kind: EventKind, disk: DiskNumber, message: String) {
+        self.event(Event::new(kind, message).disk(disk));
     }
 
     pub(crate) fn disks(&self) -> &Arc<dyn Disks> {
@@ -229,11 +235,12 @@ impl Membership {
             return Ok(());
         }
         for number in &numbers {
-            self.event(format!(
+            let message = format!(
                 "group {}: disk {} goes offline: {reason}",
                 inner.state.group_name,
                 self.disk_title(*number)
-            ));
+            );
+            self.disk_event(EventKind::DiskOffline, *number, message);
         }
         let mut next = inner.state.clone();
         set_offline(&mut next, &numbers);
@@ -262,11 +269,12 @@ impl Membership {
             }
             let mut next = inner.state.clone();
             for (number, why) in &failed {
-                self.event(format!(
+                let message = format!(
                     "group {}: disk {} goes offline: it could not take the opener record: {why}",
                     next.group_name,
                     self.disk_title(*number)
-                ));
+                );
+                self.disk_event(EventKind::DiskOffline, *number, message);
             }
             set_offline(
                 &mut next,

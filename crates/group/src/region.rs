@@ -47,6 +47,7 @@ use spindle_catalog::{CatalogError, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::{AuRun, RUNS_MAX, Replica, SUMS_PER_BLOCK, block_sum};
 
+use crate::event::EventKind;
 use crate::membership::Membership;
 use ahead::Ahead;
 use map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
@@ -395,10 +396,12 @@ impl ReplicatedRegion {
         let unable = self.write_and_flush(&writes);
         for (replica, why) in bad {
             if unable.iter().all(|(disk, _)| *disk != replica.disk) {
-                self.membership.event(format!(
-                    "catalog block {block} on disk {} was written again from another disk: {why}",
-                    self.membership.disk_title(replica.disk)
-                ));
+                let title = self.membership.disk_title(replica.disk);
+                let message = format!(
+                    "catalog block {block} on disk {title} was written again from another disk: \
+                     {why}"
+                );
+                (self.membership).disk_event(EventKind::CatalogRepaired, replica.disk, message);
             }
         }
         self.take_offline(&unable)

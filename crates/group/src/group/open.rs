@@ -117,7 +117,6 @@ impl Group {
             known_offline: Mutex::new(known_offline),
             fence: Mutex::new(None),
             is_fenced: AtomicBool::new(false),
-            events: Mutex::default(),
             lazy: Mutex::new(step::Lazy::default()),
         };
         group.recover()?;

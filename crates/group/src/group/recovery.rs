@@ -15,6 +15,7 @@ use spindle_format::ExtentCopy;
 use super::Group;
 use crate::dirty::{DoubtfulRegion, REGION_BLOCKS};
 use crate::error::GroupError;
+use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::plan::{self, Segment, TooFar};
 
@@ -52,9 +53,12 @@ impl Group {
             return Ok(());
         }
         if equalised_count > 0 {
-            self.event(format!(
-                "{equalised_count} runs of blocks differed between their copies after an unclean \
-                 stop and were made equal"
+            self.event(Event::new(
+                EventKind::CopiesEqualised,
+                format!(
+                    "{equalised_count} runs of blocks differed between their copies after an \
+                     unclean stop and were made equal"
+                ),
             ));
         }
         let mut edit = Edit::default();
@@ -63,11 +67,12 @@ impl Group {
             self.catalog.apply(edit);
         }
         for region in unreadable {
-            self.event(format!(
+            let message = format!(
                 "file {}: blocks of its region {} can be read from no copy; it stays to be \
                  compared at the next opening",
                 region.file, region.region
-            ));
+            );
+            self.event(Event::new(EventKind::BlocksUnreadable, message).file(region.file));
             let apply = &mut |edit| self.catalog.apply(edit);
             self.dirty
                 .doubt(region.file, region.region..=region.region, apply);

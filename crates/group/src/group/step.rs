@@ -5,6 +5,7 @@ use spindle_catalog::Edit;
 
 use super::Group;
 use crate::error::GroupError;
+use crate::event::{Event, EventKind};
 
 /// A batch is committed when it is this old.
 const COMMIT_AGE_MS: u64 = 5000;
@@ -80,16 +81,18 @@ impl Group {
                 lazy.lacks_replica = true;
                 drop(lazy);
                 let title = self.membership.disk_title(disk);
-                self.event(format!(
+                let message = format!(
                     "the catalog has lost a replica, and disk {title} cannot hold another: {error}"
-                ));
+                );
+                self.event(Event::new(EventKind::CatalogReplicaLost, message).disk(disk));
             }
             Some((_, Err(_))) => {}
             Some((disk, Ok(()))) => {
                 lazy.lacks_replica = false;
                 drop(lazy);
                 let title = self.membership.disk_title(disk);
-                self.event(format!("disk {title} holds a replica of the catalog now"));
+                let message = format!("disk {title} holds a replica of the catalog now");
+                self.event(Event::new(EventKind::CatalogReplicaAdded, message).disk(disk));
             }
             None => lazy.lacks_replica = false,
         }

@@ -11,6 +11,7 @@ use spindle_format::ExtentCopy;
 use super::bytes_of;
 use super::read::FailedRead;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::map::Extent;
@@ -119,13 +120,15 @@ impl Group {
         match request.result {
             Ok(()) => {
                 self.note_written(file, disk);
-                self.event(format!(
+                let message = format!(
                     "{}: {} bytes at {at} could not be read and were written again from another \
                      copy (extent {index} of file {}): {error}",
                     self.disks.describe(disk),
                     good.len(),
                     file.id
-                ));
+                );
+                let event = Event::new(EventKind::BlockRepaired, message);
+                self.event(event.disk(disk).file(file.id));
                 Ok(())
             }
             Err(again) => self.take_offline(&[disk], &again.to_string()),

@@ -9,6 +9,7 @@ use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 use crate::dirty::regions;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::map::Extent;
@@ -363,7 +364,7 @@ impl Group {
     /// Remembers the failure for the next sync.
     pub(crate) fn write_failed(&self, file: &File, message: &str) -> GroupError {
         *file.error.lock() = Some(message.to_owned());
-        self.event(message.to_owned());
+        self.event(Event::new(EventKind::WriteFailed, message).file(file.id));
         GroupError::new(GroupErrorKind::Io, message)
     }
 

@@ -19,6 +19,7 @@ use spindle_format::{
 
 use super::publish::Quorum;
 use super::{Inner, Member, Membership, refused, voters};
+use crate::event::EventQueue;
 use crate::{GroupError, GroupErrorKind, NewDisk, NewGroup};
 
 /// What a new catalog region holds at least, in bytes.
@@ -60,7 +61,7 @@ impl Membership {
                 .map(|(disk, entry)| (entry.number, disk.slot))
                 .collect(),
             online: online.collect(),
-            events: Mutex::default(),
+            events: EventQueue::default(),
             disks,
             inner: Mutex::new(Inner {
                 epoch_tried: 0,

@@ -17,6 +17,7 @@ use super::election::{Holder, NotElected, elect};
 use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use super::publish::{Quorum, set_offline};
 use super::{Inner, Member, Membership, refused, whole_blocks};
+use crate::event::{Event, EventKind};
 use crate::{GroupError, GroupErrorKind, Opener};
 
 impl Membership {
@@ -53,9 +54,8 @@ impl Membership {
             check_missing(found, state, &missing)?;
         }
         for number in &missing {
-            events.push(format!(
-                "group {name}: disk {number} is missing and goes offline"
-            ));
+            let message = format!("group {name}: disk {number} is missing and goes offline");
+            events.push(Event::new(EventKind::DiskOffline, message).disk(*number));
         }
         let epoch_tried = (found.members.iter())
             .filter_map(|(_, look)| look.newest_state())
@@ -78,7 +78,7 @@ impl Membership {
                 .map(|(number, (look, _))| (*number, look.slot))
                 .collect(),
             online: online.collect(),
-            events: Mutex::new(events),
+            events: events.into_iter().collect(),
             inner: Mutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
                 members: (members.iter())
@@ -112,9 +112,8 @@ impl Membership {
         let mut inner = self.inner.lock();
         for (number, why) in self.write_opener(&inner) {
             let title = self.disk_title(number);
-            self.event(format!(
-                "disk {title} goes offline: it cannot be written: {why}"
-            ));
+            let message = format!("disk {title} goes offline: it cannot be written: {why}");
+            self.disk_event(EventKind::DiskOffline, number, message);
             missing.insert(number);
         }
         let mut next = inner.state.clone();
@@ -143,10 +142,9 @@ impl Membership {
                     None => "was written again from the other copy".to_owned(),
                     Some((_, failure)) => format!("could not be repaired: {failure}"),
                 };
-                self.event(format!(
-                    "disk {}: the label at byte {place} {what} ({why})",
-                    self.disk_title(*number)
-                ));
+                let title = self.disk_title(*number);
+                let message = format!("disk {title}: the label at byte {place} {what} ({why})");
+                self.disk_event(EventKind::LabelRepaired, *number, message);
             }
         }
     }
@@ -288,12 +286,15 @@ fn elect_of<'a>(found: &GroupFound<'a>, force: bool) -> Result<&'a GroupState, G
     })
 }
 
-fn damaged_labels(looks: &[DiskLook]) -> Vec<String> {
+fn damaged_labels(looks: &[DiskLook]) -> Vec<Event> {
     (looks.iter())
         .filter_map(|look| match &look.label {
-            LabelFound::Damaged(why) => Some(format!(
-                "{} is passed over: neither copy of its label is good: {why}",
-                look.path
+            LabelFound::Damaged(why) => Some(Event::new(
+                EventKind::DiskPassedOver,
+                format!(
+                    "{} is passed over: neither copy of its label is good: {why}",
+                    look.path
+                ),
             )),
             _ => None,
         })
@@ -304,7 +305,7 @@ fn damaged_labels(looks: &[DiskLook]) -> Vec<String> {
 fn known_members<'a>(
     found: &GroupFound<'a>,
     state: &GroupState,
-    events: &mut Vec<String>,
+    events: &mut Vec<Event>,
 ) -> BTreeMap<DiskNumber, (&'a DiskLook, &'a Label)> {
     let mut members = BTreeMap::new();
     for (number, look) in &found.members {
@@ -315,10 +316,13 @@ fn known_members<'a>(
             Some(entry) if is_same_disk(entry, label) => {
                 members.insert(*number, (*look, label));
             }
-            _ => events.push(format!(
-                "{} is passed over: group {} does not know it as its disk {number}",
-                look.path, found.name
-            )),
+            _ => {
+                let message = format!(
+                    "{} is passed over: group {} does not know it as its disk {number}",
+                    look.path, found.name
+                );
+                events.push(Event::new(EventKind::DiskPassedOver, message));
+            }
         }
     }
     members

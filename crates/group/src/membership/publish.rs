@@ -16,6 +16,7 @@ use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_format::{DiskStatus, GroupState, OPENER_BYTES, OPENER_PLACE, STATE_PLACES};
 
 use super::{Inner, Membership, refused, voters};
+use crate::event::EventKind;
 use crate::{GroupError, GroupErrorKind};
 
 /// What a new state is held against.
@@ -71,11 +72,12 @@ impl Membership {
                 break;
             }
             for (number, why) in &failed {
-                self.event(format!(
+                let message = format!(
                     "group {}: disk {} goes offline: it could not take the group state: {why}",
                     next.group_name,
                     self.disk_title(*number)
-                ));
+                );
+                self.disk_event(EventKind::DiskOffline, *number, message);
             }
             set_offline(
                 next,

@@ -13,6 +13,7 @@ use spindle_format::{ChecksumBlock, block_sum};
 
 use super::map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
 use super::{ReplicatedRegion, aligned, failed};
+use crate::event::{Event, EventKind};
 use crate::membership::Membership;
 use spindle_base::DiskNumber;
 
@@ -52,9 +53,9 @@ impl ReplicatedRegion {
             repaired_count += region.settle(&mut map, &found, group, clean)?;
         }
         if repaired_count > 0 {
-            region.membership.event(format!(
-                "catalog: {repaired_count} blocks were made equal on all its disks"
-            ));
+            let message =
+                format!("catalog: {repaired_count} blocks were made equal on all its disks");
+            (region.membership).event(Event::new(EventKind::CopiesEqualised, message));
         }
         *region.map.write() = Arc::new(map);
         region.drop_offline();

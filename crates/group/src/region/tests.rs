@@ -175,7 +175,7 @@ fn a_damaged_block_is_answered_from_another_disk_and_repaired() {
     assert_eq!(disks.durable_bytes(DiskSlot(0), place(7), BLOCK), block(1));
     let events = open.membership.take_events();
     assert!(
-        events[0].contains("catalog block 7 on disk 0"),
+        events[0].message.contains("catalog block 7 on disk 0"),
         "{events:?}"
     );
 }

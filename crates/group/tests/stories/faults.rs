@@ -2,7 +2,7 @@
 
 use spindle_base::{FileId, Redundancy};
 use spindle_device::DiskSlot;
-use spindle_group::GroupErrorKind;
+use spindle_group::{EventKind, GroupErrorKind};
 
 use crate::scene::{EXTERNAL, MIB, NORMAL, Scene, assert_sound, create, pattern, read};
 
@@ -39,7 +39,7 @@ fn a_disk_that_vanishes_in_mid_write_costs_nobody_an_error() {
                 group
                     .take_events()
                     .iter()
-                    .any(|line| line.contains("offline"))
+                    .any(|event| event.kind == EventKind::DiskOffline)
             );
         }
         assert_sound(&group);
@@ -106,7 +106,9 @@ fn a_bad_block_is_read_from_the_other_copy_and_written_again() {
     }
     let events = group.take_events();
     assert!(
-        events.iter().any(|line| line.contains("written again")),
+        events
+            .iter()
+            .any(|event| event.kind == EventKind::BlockRepaired),
         "{events:?}"
     );
     assert_eq!(group.view().offline_disks_count, 0);
@@ -229,7 +231,9 @@ fn a_lost_replica_of_the_catalog_is_replaced_and_the_new_one_carries_the_group()
     assert!(replicas(&group).contains(&spare), "{:?}", replicas(&group));
     let events = group.take_events();
     assert!(
-        events.iter().any(|line| line.contains("holds a replica")),
+        events
+            .iter()
+            .any(|event| event.kind == EventKind::CatalogReplicaAdded),
         "{events:?}"
     );
     drop(group);

@@ -81,7 +81,7 @@ fn a_disk_that_cannot_take_the_new_state_goes_offline_too() {
     assert!(
         events
             .iter()
-            .any(|line| line.contains("could not take the group state"))
+            .any(|event| event.message.contains("could not take the group state"))
     );
     drop(membership);
     assert_eq!(online(&open(&disks).unwrap()), [2, 3]);
