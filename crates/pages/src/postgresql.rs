@@ -1,0 +1,173 @@
+//! PostgreSQL's pages: 8 KiB, with a checksum of 16 bits that covers the block number.
+//!
+//! The checksum is described in `storage/checksum_impl.h`: 32 sums run side by side over the
+//! page as little-endian words, each step a multiplication by the FNV prime with the high bits
+//! folded back in; two rounds of zeros mix the last words; the sums are joined by exclusive or,
+//! then the block number, and the result is brought into 1..=65535. The field itself counts as
+//! zero. Whether a cluster has checksums stands in its `global/pg_control`.
+
+use spindle_base::crc32c;
+
+use crate::{Verdict, is_zero, little};
+
+/// Length of a page.
+pub const PAGE_BYTES: usize = 8192;
+/// Pages of one segment file: 1 GiB of them.
+pub const SEGMENT_PAGES: u64 = (1 << 30) / PAGE_BYTES as u64;
+
+const CHECKSUM_OFFSET: usize = 8;
+const UPPER_OFFSET: usize = 14;
+const SIZE_AND_VERSION_OFFSET: usize = 18;
+/// The length of the page and the version of its layout, which share a field.
+const SIZE_AND_VERSION: u16 = 0x2004;
+
+const LANES: usize = 32;
+const FNV_PRIME: u32 = 16_777_619;
+/// Where the 32 sums begin; part of the format.
+const LANE_START: [u32; LANES] = [
+    0x5B1F_36E9,
+    0xB852_5960,
+    0x02AB_50AA,
+    0x1DE6_6D2A,
+    0x79FF_467A,
+    0x9BB9_F8A3,
+    0x217E_7CD2,
+    0x83E1_3D2C,
+    0xF8D4_474F,
+    0xE39E_B970,
+    0x42C6_AE16,
+    0x9932_16FA,
+    0x7B09_3B5D,
+    0x98DA_FF3C,
+    0xF718_902A,
+    0x0B1C_9CDB,
+    0xE58F_764B,
+    0x1876_36BC,
+    0x5D7B_3BB1,
+    0xE73D_E7DE,
+    0x92BE_C979,
+    0xCCA6_C0B2,
+    0x304A_0979,
+    0x85AA_43D4,
+    0x7831_25BB,
+    0x6CA8_EAA2,
+    0xE407_EAC6,
+    0x4B5C_FC3E,
+    0x9FBF_8C76,
+    0x15CA_20BE,
+    0xF2CA_9FD3,
+    0x959B_D756,
+];
+
+/// Whether a cluster puts checksums on its pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksums {
+    /// Its control file says so.
+    On,
+    /// Its control file says that it does not.
+    Off,
+    /// Its control file was not seen. A page whose stored checksum is right is proof enough then.
+    NotKnown,
+}
+
+/// Reads `global/pg_control`. The place of the field differs between versions; what follows it
+/// is fixed from PostgreSQL 10 on: the nonce of 32 bytes, then the checksum of all before.
+#[must_use]
+pub fn checksums_of_control(control: &[u8]) -> Checksums {
+    let version = little(control, 8);
+    let before_end = match version {
+        1002..1800 => 36,
+        // One byte more, and three to align the checksum.
+        1800..1900 => 40,
+        _ => return Checksums::NotKnown,
+    };
+    for end in (before_end.max(64)..=control.len().min(508)).step_by(4) {
+        if control.len() >= end + 4 && crc32c(&control[..end]) == little(control, end) {
+            return match little(control, end - before_end) {
+                0 => Checksums::Off,
+                1 => Checksums::On,
+                _ => Checksums::NotKnown,
+            };
+        }
+    }
+    Checksums::NotKnown
+}
+
+/// The segment that a relation's file is, from the file's name (`16384`, `16384.3`,
+/// `16384_vm.1`); `None` where the name is not one of a relation's file that has pages.
+#[must_use]
+pub fn segment_of_name(name: &str) -> Option<u32> {
+    let (relation, segment) = match name.split_once('.') {
+        None => (name, 0),
+        Some((relation, digits)) if is_number(digits) && !digits.starts_with('0') => {
+            (relation, digits.parse().ok()?)
+        }
+        Some(_) => return None,
+    };
+    let number = match relation.split_once('_') {
+        None => relation,
+        Some((number, "fsm" | "vm" | "init")) => number,
+        Some(_) => return None,
+    };
+    (is_number(number) && segment < 1 << 15).then_some(segment)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The checksum that a page of this block number should have; its field counts as zero.
+///
+/// # Panics
+/// Where `page` is not of [`PAGE_BYTES`].
+#[must_use]
+pub fn checksum(page: &[u8], block: u32) -> u16 {
+    assert_eq!(page.len(), PAGE_BYTES);
+    let mut sums = LANE_START;
+    let mix = |sum: u32, word: u32| {
+        let mixed = sum ^ word;
+        mixed.wrapping_mul(FNV_PRIME) ^ (mixed >> 17)
+    };
+    let (rows, _) = page.as_chunks::<{ LANES * 4 }>();
+    for (number, row) in rows.iter().enumerate() {
+        let mut words = [0_u32; LANES];
+        for (word, bytes) in words.iter_mut().zip(row.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        if number == 0 {
+            words[CHECKSUM_OFFSET / 4] &= 0xFFFF_0000;
+        }
+        for (sum, word) in sums.iter_mut().zip(words) {
+            *sum = mix(*sum, word);
+        }
+    }
+    for _ in 0..2 {
+        for sum in &mut sums {
+            *sum = mix(*sum, 0);
+        }
+    }
+    let joined = sums.iter().fold(0, |joined, sum| joined ^ sum) ^ block;
+    u16::try_from(joined % 65_535 + 1).expect("at most 65535")
+}
+
+/// What a page is worth. `page` is its number within its file, of which `segment` is the number.
+#[must_use]
+pub fn judge(bytes: &[u8], segment: u32, page: u64, checksums: Checksums) -> Verdict {
+    let first = u64::from(segment) * SEGMENT_PAGES;
+    let block = first.checked_add(page).and_then(|n| u32::try_from(n).ok());
+    let (Some(block), PAGE_BYTES) = (block, bytes.len()) else {
+        return Verdict::Unknown;
+    };
+    if is_zero(bytes) {
+        return Verdict::Empty;
+    }
+    let field = |offset: usize| u16::from_le_bytes([bytes[offset], bytes[offset + 1]]);
+    // A page that is in use has an upper end; one without must be all zeros.
+    let sound = field(SIZE_AND_VERSION_OFFSET) == SIZE_AND_VERSION && field(UPPER_OFFSET) != 0;
+    match checksums {
+        Checksums::Off => Verdict::Unknown,
+        _ if sound && field(CHECKSUM_OFFSET) == checksum(bytes, block) => Verdict::Good,
+        Checksums::On => Verdict::Bad,
+        Checksums::NotKnown => Verdict::Unknown,
+    }
+}

@@ -1,0 +1,290 @@
+use proptest::prelude::*;
+
+use crate::innodb::{self, Format, Space};
+use crate::postgresql::{self, Checksums, segment_of_name};
+use crate::sqlite::{self, Database};
+use crate::{Choice, PageFile, Verdict, choose, fuzzing, is_candidate};
+
+fn filled(seed: u64, length_bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..length_bytes)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[2]
+        })
+        .collect()
+}
+
+/// A page as PostgreSQL would seal it.
+fn postgresql_page(seed: u64, block: u32) -> Vec<u8> {
+    let mut page = filled(seed, postgresql::PAGE_BYTES);
+    page[14..16].copy_from_slice(&8000_u16.to_le_bytes());
+    page[18..20].copy_from_slice(&0x2004_u16.to_le_bytes());
+    let sum = postgresql::checksum(&page, block);
+    page[8..10].copy_from_slice(&sum.to_le_bytes());
+    page
+}
+
+/// A page as InnoDB would seal it; page 0 with flags.
+fn innodb_page(seed: u64, format: Format, space: u32, number: u32, page_bytes: usize) -> Vec<u8> {
+    let mut page = filled(seed, page_bytes);
+    let end = page.len();
+    page[4..8].copy_from_slice(&number.to_be_bytes());
+    page[34..38].copy_from_slice(&space.to_be_bytes());
+    let exponent = page_bytes.ilog2() - 9;
+    let flags: u32 = match format {
+        Format::FullCrc32 => 1 << 4 | exponent,
+        Format::Crc32 => exponent << 6,
+    };
+    page[54..58].copy_from_slice(&flags.to_be_bytes());
+    let lsn: [u8; 4] = page[20..24].try_into().unwrap();
+    match format {
+        Format::FullCrc32 => {
+            page[end - 8..end - 4].copy_from_slice(&lsn);
+            let sum = spindle_base::crc32c(&page[..end - 4]);
+            page[end - 4..].copy_from_slice(&sum.to_be_bytes());
+        }
+        Format::Crc32 => {
+            let sum = spindle_base::crc32c(&page[4..26]) ^ spindle_base::crc32c(&page[38..end - 8]);
+            page[..4].copy_from_slice(&sum.to_be_bytes());
+            page[end - 8..end - 4].copy_from_slice(&sum.to_be_bytes());
+            page[end - 4..].copy_from_slice(&lsn);
+        }
+    }
+    page
+}
+
+/// A page as SQLite's extension would seal it, by its description: this repository cannot load
+/// the extension.
+fn sqlite_page(seed: u64, page_bytes: usize, first: bool) -> Vec<u8> {
+    let mut page = filled(seed, page_bytes);
+    if first {
+        page[..16].copy_from_slice(b"SQLite format 3\0");
+        let size = u16::try_from(page_bytes).unwrap_or(1);
+        page[16..18].copy_from_slice(&size.to_be_bytes());
+        page[20] = 8;
+    }
+    let body = page_bytes - 8;
+    let mut sums = [0_u32; 2];
+    for pair in page[..body].chunks(8) {
+        let word = |at: usize| u32::from_le_bytes(pair[at..at + 4].try_into().unwrap());
+        sums[0] = sums[0].wrapping_add(word(0)).wrapping_add(sums[1]);
+        sums[1] = sums[1].wrapping_add(word(4)).wrapping_add(sums[0]);
+    }
+    page[body..body + 4].copy_from_slice(&sums[0].to_le_bytes());
+    page[body + 4..].copy_from_slice(&sums[1].to_le_bytes());
+    page
+}
+
+#[test]
+fn names_of_relations_have_a_segment_and_other_names_have_none() {
+    for (name, segment) in [
+        ("16384", Some(0)),
+        ("16384.1", Some(1)),
+        ("16384_vm", Some(0)),
+        ("16384_fsm.12", Some(12)),
+        ("1_init", Some(0)),
+        ("16384.0", None),
+        ("16384.x", None),
+        ("16384.32768", None),
+        ("t3_16384", None),
+        ("16384_", None),
+        ("pg_filenode.map", None),
+        ("PG_VERSION", None),
+        ("", None),
+    ] {
+        assert_eq!(segment_of_name(name), segment, "{name}");
+    }
+}
+
+#[test]
+fn the_path_says_what_may_have_pages() {
+    for (path, expected) in [
+        ("/pg/main/base/5/1259", true),
+        ("/pg/main/global/1262_fsm", true),
+        ("/space/PG_15_202209061/5/16390", true),
+        ("/pg/main/pg_wal/000000010000000000000001", false),
+        ("/pg/main/base/pgsql_tmp/1", false),
+        ("/my/db/table.ibd", true),
+        ("/my/ibdata1", true),
+        ("/my/undo001", true),
+        ("/my/ib_logfile0", false),
+        ("/my/ibtmp1", false),
+        ("base", false),
+    ] {
+        assert_eq!(is_candidate(path), expected, "{path}");
+    }
+    let control = Some("/pg/main/global/pg_control".to_owned());
+    assert_eq!(PageFile::control_path("/pg/main/base/5/1259"), control);
+    assert_eq!(PageFile::control_path("/pg/main/global/1262"), control);
+    assert_eq!(PageFile::control_path("/s/PG_15_202209061/5/16390"), None);
+    assert_eq!(PageFile::control_path("/my/ibdata1"), None);
+}
+
+#[test]
+fn without_a_control_file_a_right_checksum_is_proof_and_a_wrong_one_is_not() {
+    let mut page = postgresql_page(1, 7);
+    let judge = |page: &[u8], checksums| postgresql::judge(page, 0, 7, checksums);
+    assert_eq!(judge(&page, Checksums::NotKnown), Verdict::Good);
+    assert_eq!(judge(&page, Checksums::On), Verdict::Good);
+    assert_eq!(judge(&page, Checksums::Off), Verdict::Unknown);
+    page[5000] ^= 1;
+    assert_eq!(judge(&page, Checksums::NotKnown), Verdict::Unknown);
+    assert_eq!(judge(&page, Checksums::On), Verdict::Bad);
+}
+
+#[test]
+fn a_page_in_the_place_of_another_is_bad() {
+    let page = postgresql_page(1, 131_072 * 2 + 7);
+    assert_eq!(postgresql::judge(&page, 2, 7, Checksums::On), Verdict::Good);
+    for (segment, block) in [(0, 7), (2, 8), (1, 131_072 + 8)] {
+        assert_eq!(
+            postgresql::judge(&page, segment, block, Checksums::On),
+            Verdict::Bad
+        );
+    }
+    for format in [Format::Crc32, Format::FullCrc32] {
+        let space = Space::of_head(&innodb_page(1, format, 5, 0, 16384)).unwrap();
+        let page = innodb_page(2, format, 5, 3, 16384);
+        assert_eq!(innodb::judge(&page, 3, &space), Verdict::Good);
+        assert_eq!(innodb::judge(&page, 4, &space), Verdict::Bad);
+        let other = innodb_page(2, format, 6, 3, 16384);
+        assert_eq!(innodb::judge(&other, 3, &space), Verdict::Bad);
+    }
+}
+
+#[test]
+fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
+    for format in [Format::Crc32, Format::FullCrc32] {
+        for page_bytes in [4096, 8192, 16384, 32768, 65536] {
+            let head = innodb_page(3, format, 9, 0, page_bytes);
+            let space = Space::of_head(&head).unwrap();
+            assert_eq!(
+                space,
+                Space {
+                    format,
+                    page_bytes,
+                    number: 9,
+                    certain: true
+                }
+            );
+        }
+    }
+    // Damaged, the first page proves nothing, and no other is called bad because of it.
+    let mut head = innodb_page(3, Format::FullCrc32, 9, 0, 16384);
+    head[9000] ^= 4;
+    let space = Space::of_head(&head).unwrap();
+    assert!(!space.certain);
+    assert_eq!(innodb::judge(&head, 0, &space), Verdict::Unknown);
+    let page = innodb_page(4, Format::FullCrc32, 9, 1, 16384);
+    assert_eq!(innodb::judge(&page, 1, &space), Verdict::Good);
+}
+
+#[test]
+fn a_page_of_an_older_or_of_no_checksum_is_unknown() {
+    let head = innodb_page(3, Format::Crc32, 9, 0, 16384);
+    let space = Space::of_head(&head).unwrap();
+    let mut page = innodb_page(4, Format::Crc32, 9, 1, 16384);
+    page[0] ^= 1;
+    assert_eq!(innodb::judge(&page, 1, &space), Verdict::Unknown);
+    page[..4].copy_from_slice(&0xDEAD_BEEF_u32.to_be_bytes());
+    page[16376..16380].copy_from_slice(&0xDEAD_BEEF_u32.to_be_bytes());
+    assert_eq!(innodb::judge(&page, 1, &space), Verdict::Unknown);
+}
+
+#[test]
+fn reserved_bytes_alone_do_not_prove_sums() {
+    for page_bytes in [512, 1024, 4096, 65536] {
+        let head = sqlite_page(1, page_bytes, true);
+        let database = Database::of_head(&head).unwrap();
+        assert_eq!(
+            database,
+            Database {
+                page_bytes,
+                certain: true
+            }
+        );
+        let mut page = sqlite_page(2, page_bytes, false);
+        assert_eq!(sqlite::judge(&page, database), Verdict::Good);
+        page[300] ^= 0x80;
+        assert_eq!(sqlite::judge(&page, database), Verdict::Bad);
+        let mut head = head;
+        head[400] ^= 1;
+        let doubtful = Database::of_head(&head).unwrap();
+        assert!(!doubtful.certain);
+        assert_eq!(sqlite::judge(&page, doubtful), Verdict::Unknown);
+        head[20] = 0;
+        assert_eq!(Database::of_head(&head), None);
+    }
+}
+
+#[test]
+fn a_version_is_right_only_where_it_alone_is_good() {
+    use Verdict::{Bad, Empty, Good, Unknown};
+    for (verdicts, choice) in [
+        (&[Bad, Good][..], Choice::Right(1)),
+        (&[Good, Unknown], Choice::Right(0)),
+        (&[Good, Bad, Unknown], Choice::Right(0)),
+        (&[Good, Good], Choice::SeveralGood),
+        (&[Good, Empty], Choice::SeveralGood),
+        (&[Bad, Empty], Choice::NoneGood),
+        (&[Bad, Unknown], Choice::NoneGood),
+        (&[], Choice::NoneGood),
+    ] {
+        assert_eq!(choose(verdicts), choice, "{verdicts:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_flipped_bit_is_never_good(
+        seed in any::<u64>(),
+        block in 0_u32..131_072,
+        byte in 0_usize..8192,
+        bit in 0_u8..8,
+    ) {
+        let mut page = postgresql_page(seed, block);
+        prop_assert_eq!(
+            postgresql::judge(&page, 0, block.into(), Checksums::On),
+            Verdict::Good
+        );
+        page[byte] ^= 1 << bit;
+        prop_assert_eq!(
+            postgresql::judge(&page, 0, block.into(), Checksums::On),
+            Verdict::Bad
+        );
+
+        let space = Space::of_head(&innodb_page(1, Format::FullCrc32, 9, 0, 16384)).unwrap();
+        let number = block + 1;
+        let mut page = innodb_page(seed, Format::FullCrc32, 9, number, 16384);
+        prop_assert_eq!(innodb::judge(&page, number.into(), &space), Verdict::Good);
+        page[byte * 2] ^= 1 << bit;
+        prop_assert_eq!(innodb::judge(&page, number.into(), &space), Verdict::Bad);
+
+        let space = Space::of_head(&innodb_page(1, Format::Crc32, 9, 0, 16384)).unwrap();
+        let mut page = innodb_page(seed, Format::Crc32, 9, number, 16384);
+        prop_assert_eq!(innodb::judge(&page, number.into(), &space), Verdict::Good);
+        page[byte * 2] ^= 1 << bit;
+        // Between the two ranges lies what this format does not cover.
+        let covered = !(26..34).contains(&(byte * 2));
+        prop_assert_eq!(innodb::judge(&page, number.into(), &space) == Verdict::Good, !covered);
+
+        let database = Database { page_bytes: 8192, certain: true };
+        let mut page = sqlite_page(seed, 8192, false);
+        prop_assert_eq!(sqlite::judge(&page, database), Verdict::Good);
+        page[byte] ^= 1 << bit;
+        prop_assert_eq!(sqlite::judge(&page, database), Verdict::Bad);
+    }
+
+    #[test]
+    fn any_bytes_get_a_verdict(first in any::<u8>(), mut bytes in proptest::collection::vec(any::<u8>(), 0..70_000), sqlite in any::<bool>()) {
+        if sqlite && bytes.len() > 32 {
+            bytes[..16].copy_from_slice(b"SQLite format 3\0");
+            bytes[20] = 8;
+        }
+        bytes.insert(0, first);
+        fuzzing::pages(&bytes);
+    }
+}
