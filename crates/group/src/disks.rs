@@ -7,16 +7,21 @@
 mod flush;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use parking_lot::RwLock;
 use spindle_base::{DiskName, DiskNumber, FailureGroupName};
 use spindle_device::{DiskSlot, Disks, Request, Work};
 use spindle_format::ExtentCopy;
 
+use crate::by_number::ByNumber;
 use crate::map::Extent;
 use crate::membership::Membership;
 
 pub use flush::{Flushes, Target};
+
+/// In place of a slot or a failure group: there is none.
+const NONE: u32 = u32::MAX;
 
 /// What was asked of a disk since the group was opened.
 #[derive(Debug, Default)]
@@ -29,9 +34,9 @@ pub struct Counters {
     pub write_errors_count: AtomicU64,
 }
 
-/// One disk of the group.
+/// What a new entry of the table begins with.
 #[derive(Debug)]
-pub struct DiskState {
+pub struct NewDiskState {
     pub number: DiskNumber,
     pub name: DiskName,
     pub failure_group: FailureGroupName,
@@ -43,89 +48,192 @@ pub struct DiskState {
     pub total_bytes: u64,
     /// Whether it may hold data: quorum disks do not.
     pub holds_data: bool,
+}
+
+/// One disk of the group. What can change of it changes in place: readers of the data path hold
+/// a plain reference.
+#[derive(Debug)]
+pub struct DiskState {
+    pub number: DiskNumber,
+    pub failure_group: FailureGroupName,
+    /// The failure group as a small number.
+    pub group_index: u16,
+    /// Whether it may hold data: quorum disks do not.
+    pub holds_data: bool,
     pub counters: Counters,
-    pub membership: Arc<Membership>,
+    name: RwLock<DiskName>,
+    slot: AtomicU32,
+    total_bytes: AtomicU64,
+    /// The group has forgotten it; no map names it.
+    forgotten: AtomicBool,
+    membership: Arc<Membership>,
 }
 
 impl DiskState {
+    fn new(new: NewDiskState, membership: Arc<Membership>) -> Self {
+        Self {
+            number: new.number,
+            failure_group: new.failure_group,
+            group_index: new.group_index,
+            holds_data: new.holds_data,
+            counters: Counters::default(),
+            name: RwLock::new(new.name),
+            slot: AtomicU32::new(new.slot.map_or(NONE, |slot| u32::from(slot.0))),
+            total_bytes: AtomicU64::new(new.total_bytes),
+            forgotten: AtomicBool::new(false),
+            membership,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> DiskName {
+        self.name.read().clone()
+    }
+
+    /// Where it is open; `None` where it was not found.
+    pub fn slot(&self) -> Option<DiskSlot> {
+        let slot = u16::try_from(self.slot.load(Ordering::Acquire)).ok()?;
+        Some(DiskSlot(slot))
+    }
+
+    /// What the group uses of it.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes.load(Ordering::Acquire)
+    }
+
     /// Whether file data may be read and written there.
     pub fn is_online(&self) -> bool {
-        self.slot.is_some() && self.membership.is_online(self.number)
+        self.slot.load(Ordering::Acquire) != NONE && self.membership.is_online(self.number)
+    }
+
+    /// Whether new extents may go there: it is online and is not on its way out.
+    pub fn may_receive(&self) -> bool {
+        self.holds_data && self.is_online() && self.membership.may_receive(self.number)
     }
 
     /// The slot of an online disk.
     pub fn online_slot(&self) -> Option<DiskSlot> {
-        self.slot.filter(|_| self.is_online())
+        self.slot().filter(|_| self.is_online())
     }
 }
 
-/// All disks by number, and the way to them.
+/// All disks by number, and the way to them. Disks come and go while others do I/O.
 #[derive(Debug)]
 pub struct DiskTable {
     backend: Arc<dyn Disks>,
-    disks: Vec<Option<DiskState>>,
-    by_slot: Vec<Option<u16>>,
-    preferred_group: Option<u16>,
+    membership: Arc<Membership>,
+    disks: ByNumber<DiskState>,
+    /// By slot the number of the disk that is open there.
+    by_slot: ByNumber<AtomicU32>,
+    preferred: Option<FailureGroupName>,
+    preferred_group: AtomicU32,
     pub flushes: Flushes,
 }
 
 impl DiskTable {
-    /// A table of these disks, in ascending order of their numbers.
+    /// A table of these disks.
     pub fn new(
         backend: Arc<dyn Disks>,
-        list: Vec<DiskState>,
+        membership: Arc<Membership>,
+        list: Vec<NewDiskState>,
         preferred: Option<&FailureGroupName>,
     ) -> Self {
-        let count = list.iter().map(|d| usize::from(d.number.0) + 1).max();
-        let mut disks: Vec<Option<DiskState>> = Vec::new();
-        disks.resize_with(count.unwrap_or(0), || None);
-        let mut by_slot = Vec::new();
-        let mut preferred_group = None;
-        for disk in list {
-            if let Some(slot) = disk.slot {
-                let at = usize::from(slot.0);
-                if by_slot.len() <= at {
-                    by_slot.resize(at + 1, None);
-                }
-                by_slot[at] = Some(disk.number.0);
-            }
-            if preferred.is_some_and(|name| {
-                name.as_str()
-                    .eq_ignore_ascii_case(disk.failure_group.as_str())
-            }) {
-                preferred_group = Some(disk.group_index);
-            }
-            let at = usize::from(disk.number.0);
-            disks[at] = Some(disk);
-        }
-        let flushes = Flushes::new(disks.len());
-        Self {
+        let table = Self {
             backend,
-            disks,
-            by_slot,
-            preferred_group,
-            flushes,
+            membership,
+            disks: ByNumber::default(),
+            by_slot: ByNumber::default(),
+            preferred: preferred.cloned(),
+            preferred_group: AtomicU32::new(NONE),
+            flushes: Flushes::default(),
+        };
+        for disk in list {
+            table.add(disk);
         }
+        table
+    }
+
+    /// Takes in a disk whose number no disk had since the group was opened.
+    pub fn add(&self, new: NewDiskState) {
+        let (number, slot) = (new.number, new.slot);
+        let prefers = self.preferred.as_ref().is_some_and(|name| {
+            name.as_str()
+                .eq_ignore_ascii_case(new.failure_group.as_str())
+        });
+        if prefers {
+            let group = u32::from(new.group_index);
+            self.preferred_group.store(group, Ordering::Release);
+        }
+        let mut new = Some(new);
+        self.disks.get_or_put(number.0, || {
+            let new = new.take().expect("it is asked for once");
+            DiskState::new(new, Arc::clone(&self.membership))
+        });
+        assert!(new.is_none(), "a disk's number was never given before");
+        if let Some(slot) = slot {
+            self.set_slot(number, slot);
+        }
+    }
+
+    /// The disk is open in that slot from now on.
+    pub fn set_slot(&self, number: DiskNumber, slot: DiskSlot) {
+        if let Some(disk) = self.disks.get(number.0) {
+            disk.slot.store(u32::from(slot.0), Ordering::Release);
+        }
+        let of_slot = self.by_slot.get_or_put(slot.0, || AtomicU32::new(NONE));
+        of_slot.store(u32::from(number.0), Ordering::Release);
+    }
+
+    /// The group uses so much of the disk from now on.
+    pub fn set_total_bytes(&self, number: DiskNumber, total_bytes: u64) {
+        if let Some(disk) = self.disks.get(number.0) {
+            disk.total_bytes.store(total_bytes, Ordering::Release);
+        }
+    }
+
+    /// The disk has another name from now on.
+    pub fn set_name(&self, number: DiskNumber, name: &DiskName) {
+        if let Some(disk) = self.disks.get(number.0) {
+            *disk.name.write() = name.clone();
+        }
+    }
+
+    /// The group state no longer knows the disk, and no map names it.
+    pub fn forget(&self, number: DiskNumber) {
+        let Some(disk) = self.disks.get(number.0) else {
+            return;
+        };
+        disk.forgotten.store(true, Ordering::Release);
+        if let Some(slot) = disk.slot()
+            && let Some(of_slot) = self.by_slot.get(slot.0)
+        {
+            of_slot.store(NONE, Ordering::Release);
+        }
+        disk.slot.store(NONE, Ordering::Release);
+    }
+
+    /// Whether a disk had that number since the group was opened.
+    pub fn knows_number(&self, number: DiskNumber) -> bool {
+        self.disks.get(number.0).is_some()
     }
 
     /// The disk with that number.
     pub fn get(&self, number: DiskNumber) -> Option<&DiskState> {
-        self.disks.get(usize::from(number.0))?.as_ref()
+        let disk = self.disks.get(number.0)?;
+        (!disk.forgotten.load(Ordering::Acquire)).then_some(disk)
     }
 
     /// Every disk, in the order of the numbers.
     pub fn iter(&self) -> impl Iterator<Item = &DiskState> {
-        self.disks.iter().flatten()
+        (self.disks.iter())
+            .map(|(_, disk)| disk)
+            .filter(|disk| !disk.forgotten.load(Ordering::Acquire))
     }
 
-    /// The size of each disk by number.
-    pub fn sizes_bytes(&self) -> Vec<Option<u64>> {
-        self.disks
-            .iter()
-            .map(|disk| {
-                let disk = disk.as_ref().filter(|disk| disk.holds_data)?;
-                Some(disk.total_bytes)
-            })
+    /// The size of each disk that holds data.
+    pub fn sizes_bytes(&self) -> Vec<(DiskNumber, u64)> {
+        (self.iter().filter(|disk| disk.holds_data))
+            .map(|disk| (disk.number, disk.total_bytes()))
             .collect()
     }
 
@@ -133,16 +241,16 @@ impl DiskTable {
     pub fn describe(&self, number: DiskNumber) -> String {
         self.get(number).map_or_else(
             || format!("disk {number}"),
-            |disk| match disk.slot {
-                Some(slot) => format!("disk {} ({})", disk.name, self.backend.path(slot)),
-                None => format!("disk {}", disk.name),
+            |disk| match disk.slot() {
+                Some(slot) => format!("disk {} ({})", disk.name(), self.backend.path(slot)),
+                None => format!("disk {}", disk.name()),
             },
         )
     }
 
     /// The path of a disk that is open.
     pub fn path(&self, disk: &DiskState) -> Option<String> {
-        disk.slot.map(|slot| self.backend.path(slot))
+        disk.slot().map(|slot| self.backend.path(slot))
     }
 
     /// Where a copy lies, if its disk is online.
@@ -170,11 +278,12 @@ impl DiskTable {
             if extent.copies().len() == 1 {
                 return Some((number, *copy, slot));
             }
-            let busy_count = if self.preferred_group == Some(disk.group_index) {
-                0
-            } else {
-                self.backend.in_flight_count(slot).saturating_add(1)
-            };
+            let busy_count =
+                if self.preferred_group.load(Ordering::Relaxed) == u32::from(disk.group_index) {
+                    0
+                } else {
+                    self.backend.in_flight_count(slot).saturating_add(1)
+                };
             if best.is_none_or(|(least, ..)| busy_count < least) {
                 best = Some((busy_count, number, *copy, slot));
             }
@@ -216,7 +325,7 @@ impl DiskTable {
 
     /// The disk open in `slot`.
     pub fn disk_of(&self, slot: DiskSlot) -> Option<&DiskState> {
-        let number = (*self.by_slot.get(usize::from(slot.0))?)?;
-        self.get(DiskNumber(number))
+        let number = self.by_slot.get(slot.0)?.load(Ordering::Acquire);
+        self.get(DiskNumber(u16::try_from(number).ok()?))
     }
 }

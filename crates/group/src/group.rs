@@ -113,7 +113,7 @@ impl Group {
     pub(crate) fn reserve_aus(&self, disk: DiskNumber) -> u64 {
         match self.disks.get(disk) {
             Some(disk) => {
-                let total_aus = disk.total_bytes / self.membership.au_size().bytes();
+                let total_aus = disk.total_bytes() / self.membership.au_size().bytes();
                 (total_aus / 128).clamp(u64::from(total_aus > 32), 64)
             }
             None => 0,

@@ -4,6 +4,7 @@
 //! lie), `plan.rs` (from both to disk requests), `io/` (plans executed), `commit.rs` (what
 //! becomes durable when, and the order of locks). `docs/architecture.md` has the whole on a page.
 
+mod by_number;
 mod capacity;
 mod commit;
 mod dirty;

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
@@ -43,6 +43,7 @@ use spindle_format::{
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use publish::{Quorum, set_offline, whole_blocks};
 
+use crate::by_number::ByNumber;
 use crate::event::{Event, EventKind, EventQueue};
 use crate::{GroupError, GroupErrorKind};
 
@@ -55,11 +56,20 @@ pub struct Membership {
     redundancy: Redundancy,
     was_clean: bool,
     /// Where each member that was found is open.
-    slots: BTreeMap<DiskNumber, DiskSlot>,
-    /// By disk number: whether it is here and serves. Changed only by a published state.
-    online: Vec<AtomicBool>,
+    slots: RwLock<BTreeMap<DiskNumber, DiskSlot>>,
+    /// Changed only by a published state.
+    standings: ByNumber<Standing>,
     inner: Mutex<Inner>,
     events: EventQueue,
+}
+
+/// What the data path asks of a disk's status.
+#[derive(Debug, Default)]
+struct Standing {
+    /// It is here and serves.
+    serves: AtomicBool,
+    /// New extents may go there too.
+    receives: AtomicBool,
 }
 
 /// A disk that was found.
@@ -153,14 +163,39 @@ impl Membership {
     /// Whether the disk is here and serves. Cheap: asked for each request.
     #[must_use]
     pub fn is_online(&self, number: DiskNumber) -> bool {
-        (self.online.get(usize::from(number.0)))
-            .is_some_and(|online| online.load(Ordering::Acquire))
+        (self.standings.get(number.0))
+            .is_some_and(|standing| standing.serves.load(Ordering::Acquire))
+    }
+
+    /// Whether new extents may go to the disk: it serves and is not being dropped. Cheap.
+    #[must_use]
+    pub fn may_receive(&self, number: DiskNumber) -> bool {
+        (self.standings.get(number.0))
+            .is_some_and(|standing| standing.receives.load(Ordering::Acquire))
+    }
+
+    /// What the data path is told: what the state says of each disk that is here.
+    fn set_standings(&self, state: &GroupState) {
+        let slots = self.slots.read();
+        for disk in &state.disks {
+            self.standings.get_or_put(disk.number.0, Standing::default);
+        }
+        for (number, standing) in self.standings.iter() {
+            let number = DiskNumber(number);
+            let status = (state.disk(number))
+                .filter(|_| slots.contains_key(&number))
+                .map(|disk| disk.status);
+            let serves = status.is_some_and(DiskStatus::is_served);
+            let receives = status == Some(DiskStatus::Online);
+            standing.receives.store(receives, Ordering::Release);
+            standing.serves.store(serves, Ordering::Release);
+        }
     }
 
     /// Where the disk is open; `None` where it was not found.
     #[must_use]
     pub fn slot(&self, number: DiskNumber) -> Option<DiskSlot> {
-        self.slots.get(&number).copied()
+        self.slots.read().get(&number).copied()
     }
 
     /// Every disk of the group, in the order of the numbers.
@@ -211,8 +246,8 @@ impl Membership {
 
     /// The disk's path where it was found, else its number: what messages call it.
     pub(crate) fn disk_title(&self, number: DiskNumber) -> String {
-        match self.slots.get(&number) {
-            Some(slot) => format!("{number} ({})", self.disks.path(*slot)),
+        match self.slot(number) {
+            Some(slot) => format!("{number} ({})", self.disks.path(slot)),
             None => number.to_string(),
         }
     }

@@ -50,16 +50,18 @@ pub struct Placement {
 type Chosen = SmallVec<[(usize, u64); 3]>;
 
 impl Placement {
-    /// Rotations over the online disks of `table`.
+    /// Rotations over the disks of `table` that may get new extents.
     pub fn new(table: &DiskTable, au_size_bytes: u64) -> Self {
         Self::over(
             table
                 .iter()
-                .filter(|disk| disk.is_online() && disk.holds_data)
+                .filter(|disk| disk.may_receive())
                 .map(|disk| Candidate {
                     number: disk.number,
                     group_index: disk.group_index,
-                    weight_aus: (disk.total_bytes / au_size_bytes).saturating_sub(1).max(1),
+                    weight_aus: (disk.total_bytes() / au_size_bytes)
+                        .saturating_sub(1)
+                        .max(1),
                 })
                 .collect(),
         )

@@ -47,20 +47,92 @@ pub struct Space {
 }
 
 impl Space {
-    /// Space of disks by number; each is given in bytes, `None` where there is no such disk.
+    /// Space of these disks, each with its size in bytes.
     #[must_use]
-    pub fn new(au_size: AuSize, disk_sizes_bytes: &[Option<u64>]) -> Self {
-        Self {
+    pub fn new(au_size: AuSize, disks: &[(DiskNumber, u64)]) -> Self {
+        let space = Self {
             au_size,
             state: Mutex::new(State {
-                disks: disk_sizes_bytes
-                    .iter()
-                    .map(|size| size.map(|bytes| DiskSpace::new(au_size, bytes / au_size.bytes())))
-                    .collect(),
+                disks: Vec::new(),
                 open: Vec::new(),
                 sealed: Vec::new(),
-                quarantined_blocks: vec![0; disk_sizes_bytes.len()],
+                quarantined_blocks: Vec::new(),
             }),
+        };
+        for (disk, size_bytes) in disks {
+            space.add_disk(*disk, *size_bytes);
+        }
+        space
+    }
+
+    /// Takes in a disk on which nothing lies yet.
+    pub fn add_disk(&self, disk: DiskNumber, size_bytes: u64) {
+        let mut state = self.state.lock();
+        let index = usize::from(disk.0);
+        if state.disks.len() <= index {
+            state.disks.resize_with(index + 1, || None);
+            state.quarantined_blocks.resize(index + 1, 0);
+        }
+        assert!(state.disks[index].is_none(), "a disk is taken in once");
+        let aus = size_bytes / self.au_size.bytes();
+        state.disks[index] = Some(DiskSpace::new(self.au_size, aus));
+    }
+
+    /// The disk has another size; nothing may lie in what is cut off, quarantine included.
+    pub fn resize_disk(&self, disk: DiskNumber, size_bytes: u64) {
+        self.change_disk(disk, |space, au_size| {
+            space.set_count(size_bytes / au_size.bytes());
+        });
+    }
+
+    /// Gives nothing out any more behind the first `size_bytes` of the disk, and everything
+    /// before. What lies behind stays in use until it was freed.
+    pub fn end_disk(&self, disk: DiskNumber, size_bytes: u64) {
+        self.change_disk(disk, |space, au_size| {
+            space.set_end(size_bytes / au_size.bytes());
+        });
+    }
+
+    /// The first block of the disk that is not given out any more.
+    pub fn end_block(&self, disk: DiskNumber) -> u64 {
+        self.of_disk(disk, |space| space.end_au() << self.au_size.class())
+    }
+
+    /// Whether anything lies behind the end of the disk, quarantine included.
+    pub fn is_used_behind_end(&self, disk: DiskNumber) -> bool {
+        self.of_disk(disk, DiskSpace::is_used_behind_end)
+    }
+
+    /// Blocks of the disk that runs take, the catalog's and quarantined ones included.
+    pub fn used_blocks(&self, disk: DiskNumber) -> u64 {
+        self.of_disk(disk, DiskSpace::used_blocks)
+    }
+
+    fn change_disk(&self, disk: DiskNumber, change: impl FnOnce(&mut DiskSpace, AuSize)) {
+        let mut state = self.state.lock();
+        let space = state.disks.get_mut(usize::from(disk.0));
+        if let Some(space) = space.and_then(Option::as_mut) {
+            change(space, self.au_size);
+        }
+    }
+
+    fn of_disk<T: Default>(&self, disk: DiskNumber, look: impl FnOnce(&DiskSpace) -> T) -> T {
+        let state = self.state.lock();
+        let space = state.disks.get(usize::from(disk.0));
+        space.and_then(Option::as_ref).map_or_else(T::default, look)
+    }
+
+    /// The disk is gone; nothing durable names a run on it.
+    pub fn forget_disk(&self, disk: DiskNumber) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.open.retain(|run| run.disk != disk);
+        for (_, runs) in &mut state.sealed {
+            runs.retain(|run| run.disk != disk);
+        }
+        if let Some(space) = state.disks.get_mut(usize::from(disk.0)) {
+            *space = None;
+            state.quarantined_blocks[usize::from(disk.0)] = 0;
         }
     }
 

@@ -147,10 +147,10 @@ impl Group {
                     |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
                 DiskView {
                     number: disk.number,
-                    name: disk.name.clone(),
+                    name: disk.name(),
                     failure_group: disk.failure_group.clone(),
                     path: self.disks.path(disk),
-                    total_bytes: disk.total_bytes,
+                    total_bytes: disk.total_bytes(),
                     free_bytes: self.space.free_blocks(disk.number) * BLOCK_SIZE_BYTES,
                     mode: if disk.is_online() {
                         "online"
@@ -186,14 +186,15 @@ impl Group {
             .filter(|disk| disk.holds_data)
             .map(|disk| DiskCapacity {
                 failure_group: u32::from(disk.group_index),
-                total_blocks: disk.total_bytes / BLOCK_SIZE_BYTES,
+                total_blocks: disk.total_bytes() / BLOCK_SIZE_BYTES,
                 free_blocks: if for_files {
                     let free_aus = self.space.free_aus(disk.number);
                     free_aus.saturating_sub(self.reserve_aus(disk.number)) * au_blocks
                 } else {
                     self.space.free_blocks(disk.number)
                 },
-                online: disk.is_online(),
+                // What a disk has free that leaves the group is of no use to anybody.
+                online: disk.may_receive(),
             })
             .collect()
     }

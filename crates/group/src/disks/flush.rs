@@ -5,14 +5,16 @@
 //! before it began. Whoever needs a number covered waits for a flush that began late enough, or
 //! starts one; flushes of several disks go out in one batch.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use spindle_base::DiskNumber;
-use spindle_device::{DeviceError, Request, Work};
+use spindle_device::{DeviceError, DiskSlot, Request, Work};
 
 use super::DiskTable;
+use crate::by_number::ByNumber;
 
 #[derive(Debug, Default, Clone)]
 struct DiskFlush {
@@ -23,43 +25,44 @@ struct DiskFlush {
     failed: Option<(u64, DeviceError)>,
 }
 
-/// The flush state of all disks.
-#[derive(Debug)]
+/// The flush state of all disks; a disk is in it from its first write on.
+#[derive(Debug, Default)]
 pub struct Flushes {
-    written: Vec<AtomicU64>,
-    state: Mutex<Vec<DiskFlush>>,
+    written: ByNumber<AtomicU64>,
+    state: Mutex<BTreeMap<DiskNumber, DiskFlush>>,
     done: Condvar,
+}
+
+/// A flush that one caller runs for all.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    disk: DiskNumber,
+    slot: DiskSlot,
+    /// What it will cover.
+    through: u64,
 }
 
 /// A disk, and the number of a write on it.
 pub type Target = (DiskNumber, u64);
 
 impl Flushes {
-    pub fn new(disks_count: usize) -> Self {
-        Self {
-            written: (0..disks_count).map(|_| AtomicU64::new(0)).collect(),
-            state: Mutex::new(vec![DiskFlush::default(); disks_count]),
-            done: Condvar::new(),
-        }
-    }
-
     /// Numbers a write that was answered.
     pub fn note_written(&self, disk: DiskNumber) -> u64 {
-        self.written[usize::from(disk.0)].fetch_add(1, Ordering::AcqRel) + 1
+        let written = self.written.get_or_put(disk.0, || AtomicU64::new(0));
+        written.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Everything written so far.
     pub fn all_written(&self) -> SmallVec<[Target; 8]> {
-        (0..)
-            .map(DiskNumber)
-            .zip(&self.written)
-            .map(|(disk, written)| (disk, written.load(Ordering::Acquire)))
+        (self.written.iter())
+            .map(|(disk, written)| (DiskNumber(disk), written.load(Ordering::Acquire)))
             .collect()
     }
 
     /// Whether that write is covered.
     pub fn is_flushed(&self, (disk, number): Target) -> bool {
-        self.state.lock()[usize::from(disk.0)].flushed >= number
+        let state = self.state.lock();
+        state.get(&disk).map_or(0, |flush| flush.flushed) >= number
     }
 
     /// Returns when flushes cover all targets on online disks; the disks whose flush failed.
@@ -67,11 +70,11 @@ impl Flushes {
     pub fn cover(&self, table: &DiskTable, targets: &[Target]) -> Vec<(DiskNumber, DeviceError)> {
         let mut failed: Vec<(DiskNumber, DeviceError)> = Vec::new();
         loop {
-            let mut claimed: SmallVec<[(DiskNumber, u64); 8]> = SmallVec::new();
+            let mut claimed: SmallVec<[Claim; 8]> = SmallVec::new();
             let mut must_wait = false;
             let mut state = self.state.lock();
             for &(disk, number) in targets {
-                let flush = &mut state[usize::from(disk.0)];
+                let flush = state.entry(disk).or_default();
                 if flush.flushed >= number || failed.iter().any(|(gone, _)| *gone == disk) {
                     continue;
                 }
@@ -81,16 +84,21 @@ impl Flushes {
                     failed.push((disk, error.clone()));
                     continue;
                 }
-                if !table.get(disk).is_some_and(super::DiskState::is_online) {
+                let Some(slot) = table.get(disk).and_then(super::DiskState::online_slot) else {
                     continue;
-                }
+                };
                 if flush.running.is_some() {
                     must_wait = true;
                     continue;
                 }
-                let through = self.written[usize::from(disk.0)].load(Ordering::Acquire);
+                let written = self.written.get(disk.0);
+                let through = written.map_or(number, |written| written.load(Ordering::Acquire));
                 flush.running = Some(through);
-                claimed.push((disk, through));
+                claimed.push(Claim {
+                    disk,
+                    slot,
+                    through,
+                });
             }
             if !claimed.is_empty() {
                 drop(state);
@@ -107,26 +115,26 @@ impl Flushes {
     /// have covered is not covered: the next sync or commit flushes again, because marks that
     /// become durable over data that did not would show what an earlier file left.
     pub fn told(&self, disk: DiskNumber) {
-        self.state.lock()[usize::from(disk.0)].failed = None;
+        if let Some(flush) = self.state.lock().get_mut(&disk) {
+            flush.failed = None;
+        }
     }
 
-    fn run(&self, table: &DiskTable, claimed: &[(DiskNumber, u64)]) {
+    fn run(&self, table: &DiskTable, claimed: &[Claim]) {
         let mut batch: SmallVec<[Request<'_>; 8]> = claimed
             .iter()
-            .filter_map(|(disk, _)| table.get(*disk)?.slot)
-            .map(|slot| Request::new(slot, 0, Work::Flush))
+            .map(|claim| Request::new(claim.slot, 0, Work::Flush))
             .collect();
-        assert_eq!(batch.len(), claimed.len(), "an online disk is open");
         table.run(&mut batch);
         let mut state = self.state.lock();
-        for ((disk, through), request) in claimed.iter().zip(batch) {
-            let flush = &mut state[usize::from(disk.0)];
+        for (claim, request) in claimed.iter().zip(batch) {
+            let flush = state.entry(claim.disk).or_default();
             flush.running = None;
             match request.result {
-                Ok(()) => flush.flushed = flush.flushed.max(*through),
+                Ok(()) => flush.flushed = flush.flushed.max(claim.through),
                 // A disk that once failed a flush may have dropped what it held: the failure
                 // stands for all that it should have covered.
-                Err(error) => flush.failed = Some((*through, error)),
+                Err(error) => flush.failed = Some((claim.through, error)),
             }
         }
         self.done.notify_all();

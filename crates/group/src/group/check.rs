@@ -49,7 +49,7 @@ impl Group {
             if known != found {
                 lines.push(format!(
                     "disk {}: {} bytes count as free where the maps leave {}",
-                    disk.name,
+                    disk.name(),
                     known * BLOCK_SIZE_BYTES,
                     found * BLOCK_SIZE_BYTES
                 ));

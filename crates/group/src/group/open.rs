@@ -14,7 +14,7 @@ use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
 use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
 use super::{Group, step};
 use crate::dirty::DirtyRegions;
-use crate::disks::{Counters, DiskState, DiskTable};
+use crate::disks::{DiskTable, NewDiskState};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::file::{File, Layout};
 use crate::membership::{MemberView, Membership};
@@ -145,7 +145,7 @@ fn disk_table(
     let mut list = Vec::new();
     for member in membership.members() {
         let (name, failure_group) = names(&member, catalog)?;
-        list.push(DiskState {
+        list.push(NewDiskState {
             number: member.state.number,
             name,
             failure_group,
@@ -153,12 +153,11 @@ fn disk_table(
             slot: member.slot,
             total_bytes: u64::from(member.state.size_aus) * membership.au_size().bytes(),
             holds_data: !member.state.quorum_only,
-            counters: Counters::default(),
-            membership: Arc::clone(membership),
         });
     }
     Ok(DiskTable::new(
         disks,
+        Arc::clone(membership),
         list,
         opener.preferred_failure_group.as_ref(),
     ))

@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FailureGroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{
@@ -19,6 +18,7 @@ use spindle_format::{
 
 use super::publish::Quorum;
 use super::{Inner, Member, Membership, refused, voters};
+use crate::by_number::ByNumber;
 use crate::event::EventQueue;
 use crate::{GroupError, GroupErrorKind, NewDisk, NewGroup};
 
@@ -51,16 +51,17 @@ impl Membership {
             };
             members.insert(entry.number, member);
         }
-        let online = (0..state.next_disk_number).map(|_| AtomicBool::new(true));
         let membership = Self {
             uuid: new.uuid,
             au_size: new.au_size,
             redundancy: new.redundancy,
             was_clean: true,
-            slots: (new.disks.iter().zip(&state.disks))
-                .map(|(disk, entry)| (entry.number, disk.slot))
-                .collect(),
-            online: online.collect(),
+            slots: RwLock::new(
+                (new.disks.iter().zip(&state.disks))
+                    .map(|(disk, entry)| (entry.number, disk.slot))
+                    .collect(),
+            ),
+            standings: ByNumber::default(),
             events: EventQueue::default(),
             disks,
             inner: Mutex::new(Inner {
@@ -82,6 +83,7 @@ impl Membership {
                 state: state.clone(),
             }),
         };
+        membership.set_standings(&state);
         membership.wipe()?;
         {
             let mut inner = membership.inner.lock();
@@ -121,7 +123,8 @@ impl Membership {
     fn wipe(&self) -> Result<(), GroupError> {
         let zeros = AlignedBuffer::zeroed(LABEL_BYTES);
         for place in LABEL_PLACES.into_iter().chain(STATE_PLACES) {
-            let writes = (self.slots.keys()).map(|number| (*number, place, &zeros[..]));
+            let numbers: Vec<DiskNumber> = self.slots.read().keys().copied().collect();
+            let writes = (numbers.into_iter()).map(|number| (number, place, &zeros[..]));
             if let Some((number, why)) = self.write_durably(writes).into_iter().next() {
                 return Err(refused(
                     GroupErrorKind::Io,

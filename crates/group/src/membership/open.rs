@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{GroupState, LABEL_PLACES, Label, OpenerRecord};
@@ -17,6 +16,7 @@ use super::election::{Holder, NotElected, elect};
 use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use super::publish::{Quorum, set_offline};
 use super::{Inner, Member, Membership, refused, whole_blocks};
+use crate::by_number::ByNumber;
 use crate::event::{Event, EventKind};
 use crate::{GroupError, GroupErrorKind, Opener};
 
@@ -62,22 +62,17 @@ impl Membership {
             .map(|state| state.epoch)
             .max();
         let opener_before = newest_opener(found);
-        let online = (0..state.next_disk_number).map(|number| {
-            let number = DiskNumber(number);
-            let serves = state
-                .disk(number)
-                .is_some_and(|disk| disk.status.is_served());
-            AtomicBool::new(serves && members.contains_key(&number))
-        });
         let membership = Self {
             uuid: found.uuid,
             au_size: state.au_size,
             redundancy: state.redundancy,
             was_clean: state.clean,
-            slots: (members.iter())
-                .map(|(number, (look, _))| (*number, look.slot))
-                .collect(),
-            online: online.collect(),
+            slots: RwLock::new(
+                (members.iter())
+                    .map(|(number, (look, _))| (*number, look.slot))
+                    .collect(),
+            ),
+            standings: ByNumber::default(),
             events: events.into_iter().collect(),
             inner: Mutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
@@ -101,6 +96,7 @@ impl Membership {
             }),
             disks,
         };
+        membership.set_standings(state);
         membership.claim(missing, opener.force)?;
         membership.repair_labels(&members);
         membership.bring_names_up_to_date()?;

@@ -9,7 +9,6 @@
 //! A crash between the writes leaves a state that a voter lacks: the next election puts it aside.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, Request, Work};
@@ -90,17 +89,14 @@ impl Membership {
             }
         }
         inner.state = next.clone();
-        for disk in &inner.state.disks {
-            let serves = self.serves(&inner.state, disk.number);
-            self.online[usize::from(disk.number.0)].store(serves, Ordering::Release);
-        }
+        self.set_standings(&inner.state);
         Ok(())
     }
 
     /// Whether the disk is here and the state lets it serve.
     fn serves(&self, state: &GroupState, number: DiskNumber) -> bool {
         let listed = state.disk(number);
-        listed.is_some_and(|disk| disk.status.is_served()) && self.slots.contains_key(&number)
+        listed.is_some_and(|disk| disk.status.is_served()) && self.slot(number).is_some()
     }
 
     /// Refuses a state that must not be tried: too few voters of the last one would hold it, or
@@ -176,7 +172,7 @@ impl Membership {
     ) -> Vec<(DiskNumber, String)> {
         let (numbers, mut batch): (Vec<DiskNumber>, Vec<Request<'_>>) = writes
             .map(|(number, place, bytes)| {
-                let slot = self.slots[&number];
+                let slot = self.slot(number).expect("members that were found are open");
                 (number, Request::new(slot, place, Work::WriteDurable(bytes)))
             })
             .unzip();

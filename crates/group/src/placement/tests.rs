@@ -14,7 +14,10 @@ fn placement(disks: &[(u16, u64)]) -> (Placement, Space) {
             weight_aus: *aus,
         })
         .collect();
-    let sizes: Vec<Option<u64>> = disks.iter().map(|(_, aus)| Some((aus + 1) << 20)).collect();
+    let sizes: Vec<(DiskNumber, u64)> = (0..)
+        .map(DiskNumber)
+        .zip(disks.iter().map(|(_, aus)| (aus + 1) << 20))
+        .collect();
     (
         Placement::over(candidates),
         Space::new(AuSize::DEFAULT, &sizes),

@@ -30,9 +30,13 @@ pub enum Conflict {
 pub struct DiskSpace {
     au_class: u8,
     au_count: u64,
-    /// A bit per AU; set where it is used, shared or beyond the end.
+    /// AUs from here on are not given out any more: the disk is to end here.
+    end_au: u64,
+    /// A bit per AU; set where it is used, shared or beyond the disk.
     used: Vec<u64>,
+    /// Free AUs before the end, and behind it.
     free_aus: u64,
+    free_behind_aus: u64,
     /// For runs of 1, 4 and 16 AUs: no word before this one has an aligned free run.
     hints: [usize; 3],
     /// No run of this many AUs in a row is free, aligned or not.
@@ -40,33 +44,98 @@ pub struct DiskSpace {
     shared: BTreeMap<u64, SharedAu>,
     /// Shared AUs by the class of their largest free run.
     by_largest: Vec<BTreeSet<u64>>,
+    /// Free blocks in shared AUs before the end, and behind it.
     shared_free_blocks: u64,
+    shared_free_behind_blocks: u64,
 }
 
 impl DiskSpace {
     /// A disk of `au_count` AUs, all free but the first.
     pub fn new(au_size: AuSize, au_count: u64) -> Self {
-        let words = bits::index(au_count.div_ceil(64));
-        let mut used = vec![0_u64; words];
-        if let Some(last) = used.last_mut()
-            && !au_count.is_multiple_of(64)
-        {
-            *last = u64::MAX << (au_count % 64);
-        }
-        if let Some(first) = used.first_mut() {
-            *first |= 1;
-        }
-        Self {
+        let mut space = Self {
             au_class: au_size.class(),
-            au_count,
-            used,
-            free_aus: au_count.saturating_sub(1),
+            au_count: 0,
+            end_au: 0,
+            used: Vec::new(),
+            free_aus: 0,
+            free_behind_aus: 0,
             hints: [0; 3],
             none_in_a_row_of: u64::MAX,
             shared: BTreeMap::new(),
             by_largest: vec![BTreeSet::new(); usize::from(au_size.class())],
             shared_free_blocks: 0,
+            shared_free_behind_blocks: 0,
+        };
+        space.set_count(au_count);
+        if au_count > 0 {
+            space.set_aus(0, 1);
         }
+        space
+    }
+
+    /// The disk has so many AUs from now on, and all that are free are given out. Nothing may
+    /// lie in AUs that are cut off.
+    pub fn set_count(&mut self, au_count: u64) {
+        if au_count < self.au_count {
+            self.set_end(au_count);
+            assert!(!self.is_used_behind_end(), "AUs that are cut off are free");
+            self.free_behind_aus = 0;
+        } else {
+            self.free_behind_aus += au_count - self.au_count;
+        }
+        self.used
+            .resize(bits::index(au_count.div_ceil(64)), u64::MAX);
+        for au in self.au_count..au_count {
+            self.used[bits::index(au / 64)] &= !(1 << (au % 64));
+        }
+        for au in au_count..self.used.len() as u64 * 64 {
+            self.used[bits::index(au / 64)] |= 1 << (au % 64);
+        }
+        self.au_count = au_count;
+        self.set_end(au_count);
+    }
+
+    /// AUs from `end_au` on are not given out any more, those before it are.
+    pub fn set_end(&mut self, end_au: u64) {
+        let end_au = end_au.min(self.au_count);
+        let (low, high) = (self.end_au.min(end_au), self.end_au.max(end_au));
+        let inward = end_au < self.end_au;
+        let shared: Vec<u64> = self.shared.range(low..high).map(|(au, _)| *au).collect();
+        for au in &shared {
+            self.forget_shared(*au);
+        }
+        self.end_au = end_au;
+        for au in shared {
+            self.count_shared(au);
+        }
+        let free_aus = (low..high)
+            .filter(|au| self.used[bits::index(au / 64)] >> (au % 64) & 1 == 0)
+            .count() as u64;
+        if inward {
+            self.free_aus -= free_aus;
+            self.free_behind_aus += free_aus;
+        } else {
+            self.free_aus += free_aus;
+            self.free_behind_aus -= free_aus;
+        }
+        self.hints = [0; 3];
+        self.none_in_a_row_of = u64::MAX;
+    }
+
+    /// The first AU that is not given out any more.
+    pub const fn end_au(&self) -> u64 {
+        self.end_au
+    }
+
+    /// Whether anything lies behind the end.
+    pub const fn is_used_behind_end(&self) -> bool {
+        self.au_count - self.end_au > self.free_behind_aus
+    }
+
+    /// Blocks that runs take; AU 0 is not counted.
+    pub const fn used_blocks(&self) -> u64 {
+        let taken_aus = (self.au_count - self.free_aus - self.free_behind_aus).saturating_sub(1);
+        (taken_aus << self.au_class) - self.shared_free_blocks - self.shared_free_behind_blocks
     }
 
     pub const fn free_aus(&self) -> u64 {
@@ -118,8 +187,9 @@ impl DiskSpace {
             _ => None,
         };
         let from = hint.map_or(0, |hint| self.hints[hint]);
-        let found = (from..self.used.len()).find_map(|word| {
-            let starts = bits::aligned_starts(self.used[word], run_class);
+        let words = bits::index(self.end_au.div_ceil(64));
+        let found = (from..words).find_map(|word| {
+            let starts = bits::aligned_starts(self.used_or_behind(word), run_class);
             (starts != 0).then(|| (word, starts.trailing_zeros()))
         });
         if let Some(hint) = hint {
@@ -128,13 +198,23 @@ impl DiskSpace {
         found.map(|(word, bit)| word as u64 * 64 + u64::from(bit))
     }
 
+    /// The bits of a word, with all set that are not given out.
+    fn used_or_behind(&self, word: usize) -> u64 {
+        let behind = if bits::index(self.end_au / 64) == word {
+            u64::MAX << (self.end_au % 64)
+        } else {
+            0
+        };
+        self.used[word] | behind
+    }
+
     fn find_in_a_row(&mut self, count: u64) -> Option<u64> {
         if count == 0 || count >= self.none_in_a_row_of {
             return None;
         }
         let mut length = 0;
         let mut au = 0;
-        while au < self.au_count {
+        while au < self.end_au {
             let word = self.used[bits::index(au / 64)];
             if au.is_multiple_of(64) && word == u64::MAX {
                 length = 0;
@@ -159,6 +239,7 @@ impl DiskSpace {
         for au in first..first + count {
             self.used[bits::index(au / 64)] |= 1 << (au % 64);
         }
+        // Only a mount marks runs behind the end, before anybody sets one.
         self.free_aus -= count;
     }
 
@@ -168,7 +249,9 @@ impl DiskSpace {
             assert!(self.used[word] & mask != 0, "a freed AU was in use");
             self.used[word] &= !mask;
         }
-        self.free_aus += count;
+        let before = self.end_au.clamp(first, first + count) - first;
+        self.free_aus += before;
+        self.free_behind_aus += count - before;
         let word = bits::index(first / 64);
         for hint in &mut self.hints {
             *hint = (*hint).min(word);
@@ -194,29 +277,50 @@ impl DiskSpace {
     /// Makes a shared AU of a free one.
     fn share(&mut self, au: u64) {
         self.set_aus(au, 1);
-        let shared = SharedAu::new(1 << self.au_class);
-        self.shared_free_blocks += shared.free_blocks();
-        self.shared.insert(au, shared);
+        self.shared.insert(au, SharedAu::new(1 << self.au_class));
+        self.count_shared(au);
     }
 
-    /// Changes a shared AU and keeps the index by largest run and the sums right.
-    fn update_shared<T>(&mut self, au: u64, change: impl FnOnce(&mut SharedAu) -> T) -> T {
-        let shared = self.shared.get_mut(&au).expect("the AU is shared");
+    /// Takes a shared AU into the sums and, where its blocks are given out, into the index.
+    fn count_shared(&mut self, au: u64) {
+        let shared = &self.shared[&au];
+        if au >= self.end_au {
+            self.shared_free_behind_blocks += shared.free_blocks();
+            return;
+        }
+        self.shared_free_blocks += shared.free_blocks();
+        if let Some(class) = shared.largest_class()
+            && let Some(index) = self.by_largest.get_mut(usize::from(class))
+        {
+            index.insert(au);
+        }
+    }
+
+    /// Takes it out again, as it was counted.
+    fn forget_shared(&mut self, au: u64) {
+        let shared = &self.shared[&au];
+        if au >= self.end_au {
+            self.shared_free_behind_blocks -= shared.free_blocks();
+            return;
+        }
+        self.shared_free_blocks -= shared.free_blocks();
         if let Some(class) = shared.largest_class()
             && let Some(index) = self.by_largest.get_mut(usize::from(class))
         {
             index.remove(&au);
         }
-        self.shared_free_blocks -= shared.free_blocks();
+    }
+
+    /// Changes a shared AU and keeps the index by largest run and the sums right.
+    fn update_shared<T>(&mut self, au: u64, change: impl FnOnce(&mut SharedAu) -> T) -> T {
+        self.forget_shared(au);
+        let shared = self.shared.get_mut(&au).expect("the AU is shared");
         let answer = change(shared);
         if shared.is_empty() {
             self.shared.remove(&au);
             self.clear_aus(au, 1);
-            return answer;
-        }
-        self.shared_free_blocks += shared.free_blocks();
-        if let Some(class) = shared.largest_class() {
-            self.by_largest[usize::from(class)].insert(au);
+        } else {
+            self.count_shared(au);
         }
         answer
     }

@@ -86,7 +86,7 @@ fn runs_outside_the_disk_or_in_its_first_au_are_refused() {
 
 #[test]
 fn freed_runs_return_only_when_their_batch_is_durable() {
-    let space = Space::new(AuSize::DEFAULT, &[Some(3 << 20)]);
+    let space = Space::new(AuSize::DEFAULT, &[(DiskNumber(0), 3 << 20)]);
     let disk = DiskNumber(0);
     let first = space.allocate(disk, AU_CLASS, 0).unwrap();
     let second = space.allocate(disk, AU_CLASS, 0).unwrap();
@@ -110,9 +110,61 @@ fn freed_runs_return_only_when_their_batch_is_durable() {
 
 #[test]
 fn the_catalogs_reserve_is_not_given_to_files() {
-    let space = Space::new(AuSize::DEFAULT, &[Some(5 << 20)]);
+    let space = Space::new(AuSize::DEFAULT, &[(DiskNumber(0), 5 << 20)]);
     let disk = DiskNumber(0);
     assert!(space.allocate(disk, AU_CLASS, 3).is_some());
     assert_eq!(space.allocate(disk, AU_CLASS, 3), None);
     assert_eq!(space.allocate_aus(disk, 3), Some(2));
+}
+
+#[test]
+fn nothing_is_given_out_behind_the_end_of_a_disk_and_what_lies_there_can_be_freed() {
+    let mut space = DiskSpace::new(AuSize::DEFAULT, 12);
+    let whole: Vec<u64> = (0..8).map(|_| space.allocate(AU_CLASS).unwrap()).collect();
+    let small: Vec<u64> = (0..20).map(|_| space.allocate(3).unwrap()).collect();
+    assert!(small.iter().all(|start| start >> AU_CLASS == 9));
+    let free_blocks = space.free_blocks();
+    space.set_end(6);
+    assert!(space.is_used_behind_end());
+    assert_eq!(space.free_blocks(), 0);
+    assert_eq!(space.used_blocks(), 8 * 256 + 20 * 8);
+    assert_eq!((space.allocate(3), space.allocate(AU_CLASS)), (None, None));
+    space.set_end(12);
+    assert_eq!(space.free_blocks(), free_blocks);
+    space.set_end(6);
+    for start in small {
+        space.free(start, 3);
+    }
+    for start in &whole[4..] {
+        space.free(*start, AU_CLASS);
+    }
+    // AU 5 lies before the end.
+    assert_eq!(space.allocate(AU_CLASS), Some(5 << AU_CLASS));
+    assert_eq!(space.allocate(0), None);
+    assert!(!space.is_used_behind_end());
+    space.set_count(6);
+    assert_eq!(space.mark_used(6 << AU_CLASS, 0), Err(Conflict::Outside));
+    space.set_count(200);
+    assert_eq!(space.free_aus(), 194);
+    assert_eq!(space.allocate_aus(194), Some(6));
+}
+
+#[test]
+fn a_disk_comes_grows_and_is_forgotten_with_its_quarantine() {
+    let space = Space::new(AuSize::DEFAULT, &[]);
+    let disk = DiskNumber(7);
+    assert_eq!(space.allocate(disk, AU_CLASS, 0), None);
+    space.add_disk(disk, 3 << 20);
+    let start_block = space.allocate(disk, AU_CLASS, 0).unwrap();
+    space.resize_disk(disk, 4 << 20);
+    assert_eq!(space.free_aus(disk), 2);
+    space.quarantine(Run {
+        disk,
+        start_block,
+        class: AU_CLASS,
+    });
+    space.seal(Sequence(1));
+    space.forget_disk(disk);
+    space.release(Sequence(1));
+    assert_eq!(space.free_blocks(disk), 0);
 }
