@@ -44,8 +44,13 @@ enum State {
     Answered,
 }
 
-/// What the kernel needs to know of one request, and how far it is.
+/// What the kernel needs to know of one request, or of a part of it that its disk takes in one
+/// transfer, and how far it is.
 struct Piece {
+    /// Which request of the batch.
+    request: usize,
+    /// Where in the request's memory it begins.
+    start_bytes: usize,
     operation: Operation,
     state: State,
     tries: u8,
@@ -68,7 +73,7 @@ enum Operation {
 
 pub(super) struct Ring {
     ring: IoUring,
-    /// Reused from batch to batch: one for each request, in the same order.
+    /// Reused from batch to batch: one or more for each request, in the same order.
     pieces: Vec<Piece>,
     /// Reused: pieces to be queued again.
     again: Vec<usize>,
@@ -160,21 +165,27 @@ impl Ring {
     fn prepare(&mut self, table: &DiskTable, batch: &mut [Request<'_>]) {
         self.pieces.clear();
         self.again.clear();
-        for request in batch {
+        for (index, request) in batch.iter_mut().enumerate() {
             let entry = table.entry(request.slot);
             entry.counters.begin();
             request.result = Ok(());
-            let mut piece = piece_of(entry, request);
             if !request.is_within(entry.disk.size_bytes) {
                 request.fail(&entry.disk.path, DeviceErrorKind::Misaligned, None);
-                piece.state = State::Answered;
             } else if entry.stuck.load(Relaxed) > 0 {
                 request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
-                piece.state = State::Answered;
-            } else if piece.length_bytes == 0 && piece.operation != Operation::Flush {
-                piece.state = State::Answered;
+            } else {
+                let lent = Lent::of(&mut request.work);
+                let length = request.length_bytes();
+                let most = entry.disk.transfer_bytes_max;
+                // A flush has no bytes, and is one piece all the same.
+                let parts = length.div_ceil(most);
+                for part in 0..parts.max(usize::from(lent.operation == Operation::Flush)) {
+                    let start = part * most;
+                    let bytes = (length - start).min(most);
+                    let piece = piece_of(entry, (index, request), lent, start, bytes);
+                    self.pieces.push(piece);
+                }
             }
-            self.pieces.push(piece);
         }
     }
 
@@ -250,7 +261,7 @@ impl Ring {
             let piece = &mut self.pieces[index];
             assert_eq!(piece.state, State::UnderWay, "one answer for one piece");
             progress.under_way -= 1;
-            let request = &mut batch[index];
+            let request = &mut batch[piece.request];
             let entry = table.entry(request.slot);
             if progress.expired {
                 entry.stuck.fetch_sub(1, Relaxed);
@@ -259,7 +270,8 @@ impl Ring {
                 Verdict::Done => {
                     piece.state = State::Answered;
                     if let (Work::Read(memory), Some(bounce)) = (&mut request.work, &piece.bounce) {
-                        memory.copy_from_slice(bounce);
+                        let end = piece.start_bytes + piece.length_bytes;
+                        memory[piece.start_bytes..end].copy_from_slice(bounce);
                     }
                 }
                 Verdict::Again => {
@@ -278,7 +290,8 @@ impl Ring {
     fn expire(&mut self, table: &DiskTable, progress: &mut Progress, batch: &mut [Request<'_>]) {
         progress.expired = true;
         let mut submission = self.ring.submission();
-        for (index, (piece, request)) in self.pieces.iter_mut().zip(batch).enumerate() {
+        for (index, piece) in self.pieces.iter_mut().enumerate() {
+            let request = &mut batch[piece.request];
             let entry = table.entry(request.slot);
             match piece.state {
                 State::Answered => {}
@@ -316,11 +329,9 @@ impl Ring {
             return;
         }
         progress.last_answer = Instant::now();
-        let stuck = self.pieces.iter().zip(batch);
-        if let Some((_, request)) = stuck
-            .into_iter()
-            .find(|(piece, _)| piece.state == State::UnderWay)
-        {
+        let mut pieces = self.pieces.iter();
+        if let Some(piece) = pieces.find(|piece| piece.state == State::UnderWay) {
+            let request = &batch[piece.request];
             tracing::warn!(
                 disk = table.entry(request.slot).disk.path,
                 operation = request.operation(),
@@ -333,18 +344,19 @@ impl Ring {
     /// Counts the batch, every request with the time that the whole took.
     fn finish(&mut self, table: &DiskTable, started: Instant, batch: &[Request<'_>]) {
         let latency = started.elapsed().into();
-        for (piece, request) in self.pieces.iter_mut().zip(batch) {
+        for piece in &mut self.pieces {
             debug_assert_eq!(piece.state, State::Answered);
-            let outcome = match (&request.result, piece.operation) {
-                (Err(_), _) => Outcome::Failed,
-                (Ok(()), Operation::Read) => Outcome::Read,
-                (Ok(()), Operation::Flush) => Outcome::Flushed,
-                (Ok(()), _) => Outcome::Written,
-            };
-            let bytes = piece.length_bytes as u64;
-            let entry = table.entry(request.slot);
-            entry.counters.end(outcome, bytes, latency);
             piece.bounce = None;
+        }
+        for request in batch {
+            let outcome = match (&request.result, &request.work) {
+                (Err(_), _) => Outcome::Failed,
+                (Ok(()), Work::Read(_)) => Outcome::Read,
+                (Ok(()), Work::Flush) => Outcome::Flushed,
+                (Ok(()), Work::Write(_) | Work::WriteDurable(_)) => Outcome::Written,
+            };
+            let counters = &table.entry(request.slot).counters;
+            counters.end(outcome, request.length_bytes() as u64, latency);
         }
     }
 }
@@ -365,27 +377,46 @@ enum Verdict {
     Failed(DeviceErrorKind, Option<i32>),
 }
 
-fn piece_of(entry: &TableEntry, request: &mut Request<'_>) -> Piece {
-    let (operation, memory, length_bytes) = match &mut request.work {
-        Work::Read(memory) => (Operation::Read, memory.as_mut_ptr(), memory.len()),
-        // Never written through: the kernel only reads the memory of a write.
-        Work::Write(memory) => (Operation::Write, memory.as_ptr().cast_mut(), memory.len()),
-        Work::WriteDurable(memory) => (
-            Operation::WriteDurable,
-            memory.as_ptr().cast_mut(),
-            memory.len(),
-        ),
-        Work::Flush => (Operation::Flush, std::ptr::null_mut(), 0),
-    };
+/// The memory of a whole request, taken from the caller once, and what is done with it.
+#[derive(Clone, Copy)]
+struct Lent {
+    operation: Operation,
+    memory: *mut u8,
+}
+
+impl Lent {
+    fn of(work: &mut Work<'_>) -> Self {
+        let (operation, memory) = match work {
+            Work::Read(memory) => (Operation::Read, memory.as_mut_ptr()),
+            // Never written through: the kernel only reads the memory of a write.
+            Work::Write(memory) => (Operation::Write, memory.as_ptr().cast_mut()),
+            Work::WriteDurable(memory) => (Operation::WriteDurable, memory.as_ptr().cast_mut()),
+            Work::Flush => (Operation::Flush, std::ptr::null_mut()),
+        };
+        Self { operation, memory }
+    }
+}
+
+/// The piece for `length_bytes` of the request's memory from `start_bytes` on.
+fn piece_of(
+    entry: &TableEntry,
+    (index, request): (usize, &Request<'_>),
+    lent: Lent,
+    start_bytes: usize,
+    length_bytes: usize,
+) -> Piece {
+    let memory = lent.memory.wrapping_add(start_bytes);
     let mut piece = Piece {
-        operation,
+        request: index,
+        start_bytes,
+        operation: lent.operation,
         state: State::Waiting,
         tries: 0,
         descriptor: entry.disk.file.as_raw_fd(),
         memory,
         length_bytes,
         done_bytes: 0,
-        offset_bytes: request.offset_bytes,
+        offset_bytes: request.offset_bytes + start_bytes as u64,
         bounce: None,
     };
     if !memory
@@ -403,7 +434,8 @@ impl Piece {
     fn bounce(&mut self, work: &Work<'_>) {
         let mut bounce = AlignedBuffer::zeroed(self.length_bytes);
         if let Work::Write(memory) | Work::WriteDurable(memory) = work {
-            bounce.copy_from_slice(memory);
+            let end = self.start_bytes + self.length_bytes;
+            bounce.copy_from_slice(&memory[self.start_bytes..end]);
         }
         self.memory = bounce.as_mut_ptr();
         self.bounce = Some(bounce);
