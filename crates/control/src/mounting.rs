@@ -14,6 +14,10 @@ use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::files::KernelCache;
 use crate::view::MountReport;
 
+/// How much of written data the page cache holds for each disk: half a second of a spindle, so
+/// that writers and disks work side by side, and no sync has to wait for gigabytes.
+const DIRTY_BYTES_PER_DISK: u64 = 64 << 20;
+
 /// Where to mount, and how.
 #[derive(Debug, Clone)]
 pub struct MountRequest {
@@ -60,6 +64,10 @@ impl Mounts {
         remove_dead(&request.directory)?;
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
+        let disks_count = file_system.group().view().disks.len() as u64;
+        options.dirty_bytes_max = options
+            .dirty_bytes_max
+            .max(disks_count * DIRTY_BYTES_PER_DISK);
         if let Some(count) = request.workers_count {
             options.workers_count = count;
         }

@@ -49,8 +49,9 @@ pub struct MountOptions {
     pub workers_count: usize,
     /// How far the kernel reads ahead of a sequential reader; enough to keep all disks busy.
     pub read_ahead_kib: u32,
-    /// The part of the page cache's dirty pages that this mount may hold, in per cent.
-    pub dirty_ratio_percent: u32,
+    /// How much a buffered writer may be ahead of the disks, in bytes; from three quarters of it
+    /// on the kernel writes to them.
+    pub dirty_bytes_max: u64,
 }
 
 impl MountOptions {
@@ -64,7 +65,7 @@ impl MountOptions {
             allow_other: geteuid().is_root(),
             workers_count: 16,
             read_ahead_kib: 8192,
-            dirty_ratio_percent: 60,
+            dirty_bytes_max: 256 << 20,
         }
     }
 }

@@ -279,7 +279,7 @@ fn an_unmount_by_somebody_else_ends_the_workers() {
 }
 
 #[test]
-fn the_kernel_reads_ahead_as_far_as_asked() {
+fn the_kernel_reads_ahead_as_far_as_asked_and_writes_back_early() {
     if !can_mount() {
         return;
     }
@@ -288,8 +288,15 @@ fn the_kernel_reads_ahead_as_far_as_asked() {
     let device = fs::metadata(&place.0).unwrap().dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let shown =
-        fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
-    assert_eq!(shown.trim(), "8192");
+        |name: &str| fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/{name}")).unwrap();
+    assert_eq!(shown("read_ahead_kb").trim(), "8192");
+    assert_eq!(shown("strict_limit").trim(), "1");
+    // The kernel keeps it as a share of the memory, and rounds.
+    let held_bytes: u64 = shown("max_bytes").trim().parse().unwrap();
+    assert!(
+        held_bytes.abs_diff(options().dirty_bytes_max) < 1 << 20,
+        "{held_bytes}"
+    );
     mount.stop(false).unwrap();
 }
 
