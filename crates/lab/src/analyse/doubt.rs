@@ -1,0 +1,204 @@
+//! Why a figure may not be what it seems, and what to do about it.
+
+use serde::{Deserialize, Serialize};
+
+/// A reason to doubt, with the figures that raised it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Doubt {
+    /// There are too few whole blocks for an interval.
+    TooFewBlocks {
+        /// Whole blocks.
+        blocks: usize,
+        /// What an interval needs.
+        needed: usize,
+    },
+    /// Five to nine blocks: enough for an interval, not for a claim.
+    FewBlocks {
+        /// Whole blocks.
+        blocks: usize,
+    },
+    /// The baseline lay apart from itself, beyond chance.
+    BaselineDiffersFromItself {
+        /// By which factor.
+        ratio: f64,
+    },
+    /// The baseline has no second name: nobody knows the noise.
+    NoNoiseFloor,
+    /// Runs failed; the blocks that lack them are left out of that ratio.
+    RunsFailed {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        of: usize,
+        /// The first reason.
+        reason: String,
+    },
+    /// The rate still rose or fell while it was measured.
+    NotSettled {
+        /// Of how many of the runs it is true.
+        runs: usize,
+        /// By how much in the middle one of them (0.1 for 10 %).
+        change: f64,
+    },
+    /// The machine became slower or faster over the experiment.
+    MachineDrifts {
+        /// From the first third of the runs to the last (0.1 for 10 %).
+        change: f64,
+    },
+    /// The samples of a run are worth few independent ones.
+    FewIndependentSamples {
+        /// In the middle run.
+        effective: u64,
+    },
+    /// The lab itself took much of the processors.
+    HarnessIsBusy {
+        /// Of all processor time there was.
+        share: f64,
+    },
+    /// The host took processor time away.
+    ProcessorStolen {
+        /// Of all processor time there was.
+        share: f64,
+    },
+    /// An open load had arrivals that were not served.
+    Overloaded {
+        /// How many.
+        unserved: u64,
+    },
+    /// fdatasync is answered faster than any disk does it, or much faster than elsewhere here.
+    FlushIsImplausible {
+        /// A second.
+        per_s: f64,
+        /// The baseline's.
+        baseline_per_s: f64,
+    },
+    /// The contenders do not keep the same number of copies.
+    OtherDurability {
+        /// Its copies.
+        copies: u32,
+        /// The baseline's.
+        baseline_copies: u32,
+    },
+    /// One checks what it reads, the other does not.
+    OtherChecksums {
+        /// Whether the contender does.
+        checks: bool,
+    },
+    /// What was measured lay in memory: it says little of the disks.
+    DevicesIdle {
+        /// Bytes that the devices read and wrote, of those that the operations moved.
+        share: f64,
+    },
+}
+
+impl Doubt {
+    /// What was seen, in a sentence.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let percent = |share: &f64| format!("{:.1} %", share * 100.0);
+        match self {
+            Self::TooFewBlocks { blocks, needed } => {
+                format!("{blocks} whole blocks give no interval; {needed} are needed.")
+            }
+            Self::FewBlocks { blocks } => {
+                format!("{blocks} blocks are enough to look, not enough to claim.")
+            }
+            Self::BaselineDiffersFromItself { ratio } => format!(
+                "The baseline differs from itself under a second name (ratio {ratio:.3}), beyond chance."
+            ),
+            Self::NoNoiseFloor => {
+                "The baseline's second name has no figures: the noise is unknown.".to_owned()
+            }
+            Self::RunsFailed { failed, of, reason } => {
+                format!("{failed} of {of} runs failed; the first: {reason}")
+            }
+            Self::NotSettled { runs, change } => format!(
+                "In {runs} runs the rate still moved while it was measured, by {}.",
+                percent(change)
+            ),
+            Self::MachineDrifts { change } => format!(
+                "The machine changed over the experiment, by {}.",
+                percent(change)
+            ),
+            Self::FewIndependentSamples { effective } => format!(
+                "The seconds of a run resemble each other so much that they are worth {effective}."
+            ),
+            Self::HarnessIsBusy { share } => {
+                format!("The lab itself used {} of the processors.", percent(share))
+            }
+            Self::ProcessorStolen { share } => format!(
+                "The host of this virtual machine took {} of the processors away.",
+                percent(share)
+            ),
+            Self::Overloaded { unserved } => {
+                format!(
+                    "{unserved} arrivals were never served: the rate is beyond what it carries."
+                )
+            }
+            Self::FlushIsImplausible {
+                per_s,
+                baseline_per_s,
+            } => format!(
+                "It answers {per_s:.0} fdatasyncs a second, the baseline {baseline_per_s:.0}: one of them may not be durable."
+            ),
+            Self::OtherDurability {
+                copies,
+                baseline_copies,
+            } => format!(
+                "It keeps {copies} copies, the baseline {baseline_copies}: they are not ranked together."
+            ),
+            Self::OtherChecksums { checks } => if *checks {
+                "It checks every byte it reads, the baseline does not."
+            } else {
+                "The baseline checks every byte it reads, it does not."
+            }
+            .to_owned(),
+            Self::DevicesIdle { share } => format!(
+                "The devices moved {} of what the database asked for: this was measured in memory.",
+                percent(share)
+            ),
+        }
+    }
+
+    /// What to do, in a sentence.
+    #[must_use]
+    pub fn what_to_do(&self) -> &'static str {
+        match self {
+            Self::TooFewBlocks { .. } | Self::FewBlocks { .. } => {
+                "Raise `blocks` (five for a look, ten for a claim) and run the file again: what is there is kept."
+            }
+            Self::BaselineDiffersFromItself { .. } | Self::MachineDrifts { .. } => {
+                "Find what else runs on this machine, lengthen the runs, and repeat."
+            }
+            Self::NoNoiseFloor | Self::RunsFailed { .. } => {
+                "Read the log in the run's folder, mend the cause, and run the file again: only what failed is repeated."
+            }
+            Self::NotSettled { .. } => "Raise `warm_up`, or shrink the data.",
+            Self::FewIndependentSamples { .. } => "Raise `duration`.",
+            Self::HarnessIsBusy { .. } => "Give the machine more processors, or use fewer users.",
+            Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
+            Self::Overloaded { .. } => "Lower `rate`.",
+            Self::FlushIsImplausible { .. } => {
+                "Look at write caches and mount options (barriers) before believing any figure with writes."
+            }
+            Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
+            Self::OtherChecksums { .. } => "Compare it with a baseline that does the same.",
+            Self::DevicesIdle { .. } => {
+                "Fine where the question was the cached regime; else lower `memory` or raise the size."
+            }
+        }
+    }
+
+    /// Whether nothing may be claimed while it stands.
+    #[must_use]
+    pub fn forbids_a_claim(&self) -> bool {
+        matches!(
+            self,
+            Self::TooFewBlocks { .. }
+                | Self::BaselineDiffersFromItself { .. }
+                | Self::Overloaded { .. }
+                | Self::OtherDurability { .. }
+        )
+    }
+}

@@ -1,0 +1,47 @@
+//! `doctor`: what this machine can run, and what not and why. It touches nothing.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::measure::contender;
+use crate::measure::control_group::{Version, lacks_limits, version};
+use crate::measure::program::lacking;
+
+pub(super) fn run() -> Result<ExitCode> {
+    println!("Contenders");
+    for contender in contender::all() {
+        line(&contender.name(), contender.lacks());
+    }
+    line("directory:PATH", None);
+    println!("\nDevices");
+    let is_root = rustix::process::geteuid().is_root();
+    let needs_root = (!is_root).then(|| "made by root: run it with sudo".to_owned());
+    line("loop", needs_root.clone().or_else(|| lacking("losetup")));
+    let has_zram = std::path::Path::new("/sys/class/zram-control").exists();
+    let no_zram = (!has_zram).then(|| "the running kernel has no zram (modprobe zram)".to_owned());
+    line("zram", needs_root.clone().or(no_zram));
+    line("block", needs_root);
+    println!("\nLimits");
+    line("bandwidth (a device as a spindle)", lacks_limits());
+    line(
+        "memory",
+        version("memory")
+            .is_none()
+            .then(|| "no memory cgroup here".to_owned()),
+    );
+    if let Some(found) = version("memory") {
+        let number = if found == Version::One { 1 } else { 2 };
+        println!("  control groups of version {number}");
+    }
+    println!("\nWorkloads");
+    line("block, validate", lacking("fio"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(name: &str, lacks: Option<String>) {
+    match lacks {
+        None => println!("  yes  {name}"),
+        Some(reason) => println!("  no   {name}: {reason}"),
+    }
+}

@@ -1,0 +1,358 @@
+//! The file of an experiment: what a person writes, checked before anything is touched.
+//!
+//! Every mistake is one line with the file, the line and the column, and the nearest names where a
+//! name is unknown. What only the machine can tell (a device in use, a missing program) is asked
+//! later, by [`crate::measure::preparation`], and still before anything is made.
+
+mod workload;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+pub use self::workload::{Kind, Pattern, Regime, Workload};
+use crate::measure::contender;
+use crate::nearness::hint;
+use crate::quantity::{parse_duration, parse_size};
+
+/// An experiment that can be planned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// A name for the report.
+    pub name: String,
+    /// What is compared with what, by name.
+    pub contenders: Vec<String>,
+    /// The one that the others are compared with; it runs under two names.
+    pub baseline: String,
+    /// How often every contender runs.
+    pub blocks: u32,
+    /// Load that is not counted.
+    pub warm_up: Duration,
+    /// Load that is.
+    pub duration: Duration,
+    /// What all chance is drawn from.
+    pub seed: u64,
+    /// How far a ratio may lie from one and still be called equivalent.
+    pub margin: f64,
+    /// On what.
+    pub devices: Devices,
+    /// The database, where a workload needs one.
+    pub database: Database,
+    /// Under which loads.
+    pub workloads: Vec<Workload>,
+}
+
+/// The devices that all contenders use in turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Devices {
+    /// What they are.
+    pub kind: DeviceKind,
+    /// How many.
+    pub count: u32,
+    /// Of each; block devices have their own.
+    pub size_bytes: u64,
+    /// Where the files of loop devices are made.
+    pub directory: PathBuf,
+    /// Block devices.
+    pub names: Vec<PathBuf>,
+    /// Bytes a second to which each is held, either way.
+    pub bandwidth: Option<u64>,
+    /// Requests a second to which each is held, either way.
+    pub requests: Option<u64>,
+}
+
+/// What a device is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A file through a loop device with direct I/O.
+    Loop,
+    /// Compressed memory.
+    Zram,
+    /// Block devices that are there.
+    Block,
+}
+
+/// How the database is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Database {
+    /// The memory of database, storage daemon and page cache together.
+    pub memory_bytes: Option<u64>,
+    /// Where its programs are, if not where Debian keeps them.
+    pub programs: Option<PathBuf>,
+    /// Settings beyond the lab's own.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// A mistake in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// From 1, where there is a place.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some((line, column)) = self.place {
+            write!(formatter, "line {line}, column {column}: ")?;
+        }
+        write!(formatter, "{}", self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    name: Option<String>,
+    contenders: Vec<Spanned<String>>,
+    baseline: Option<Spanned<String>>,
+    blocks: Option<Spanned<u32>>,
+    warm_up: Option<Spanned<String>>,
+    duration: Option<Spanned<String>>,
+    seed: Option<u64>,
+    margin: Option<Spanned<f64>>,
+    devices: RawDevices,
+    #[serde(default)]
+    database: RawDatabase,
+    workload: Vec<Spanned<workload::RawWorkload>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDevices {
+    kind: DeviceKind,
+    count: Option<Spanned<u32>>,
+    size: Option<Spanned<String>>,
+    directory: Option<PathBuf>,
+    names: Option<Spanned<Vec<PathBuf>>>,
+    bandwidth: Option<Spanned<String>>,
+    requests: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDatabase {
+    memory: Option<Spanned<String>>,
+    programs: Option<PathBuf>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+}
+
+/// Smaller devices hold no file system worth measuring.
+const DEVICE_BYTES_AT_LEAST: u64 = 128 << 20;
+
+impl Experiment {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// The first mistake in it.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
+        let raw: RawFile = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+        let at = |start: usize, message: String| Mistake {
+            place: Some(place(text, start)),
+            message,
+        };
+        let mut contenders = Vec::new();
+        for name in &raw.contenders {
+            let word = name.get_ref();
+            let start = name.span().start;
+            contender::find(word).map_err(|message| at(start, message))?;
+            if contenders.contains(word) {
+                return Err(at(start, format!("`{word}` is listed twice")));
+            }
+            contenders.push(word.clone());
+        }
+        let Some(first) = contenders.first() else {
+            return Err(Mistake {
+                place: None,
+                message: "`contenders` is empty: name at least one".to_owned(),
+            });
+        };
+        let baseline = match &raw.baseline {
+            None => first.clone(),
+            Some(name) if contenders.contains(name.get_ref()) => name.get_ref().clone(),
+            Some(name) => {
+                let near = hint(name.get_ref(), contenders.iter().map(String::as_str));
+                let message = format!("the baseline `{}` is no contender{near}", name.get_ref());
+                return Err(at(name.span().start, message));
+            }
+        };
+        let blocks = bounded(&raw.blocks, 5, 1..=1000, text, "`blocks`")?;
+        let margin = raw.margin.as_ref().map_or(0.05, |margin| *margin.get_ref());
+        if let Some(written) = &raw.margin
+            && !(0.0..0.5).contains(&margin)
+        {
+            let message = "`margin` lies between 0 and 0.5: 0.05 for 0.95 to 1.05".to_owned();
+            return Err(at(written.span().start, message));
+        }
+        let mut workloads: Vec<Workload> = Vec::new();
+        for written in raw.workload {
+            let start = written.span().start;
+            let workload = written
+                .into_inner()
+                .check()
+                .map_err(|message| at(start, message))?;
+            if workloads
+                .iter()
+                .any(|other| other.title() == workload.title())
+            {
+                let message = format!("the workload `{}` is there twice", workload.title());
+                return Err(at(start, message));
+            }
+            workloads.push(workload);
+        }
+        if workloads.is_empty() {
+            return Err(Mistake {
+                place: None,
+                message: "there is no [[workload]]".to_owned(),
+            });
+        }
+        Ok(Self {
+            name: raw.name.unwrap_or_else(|| "experiment".to_owned()),
+            contenders,
+            baseline,
+            blocks,
+            warm_up: duration(raw.warm_up.as_ref(), 10, text)?,
+            duration: duration(raw.duration.as_ref(), 60, text)?,
+            seed: raw.seed.unwrap_or(1),
+            margin,
+            devices: devices(raw.devices, text)?,
+            database: Database {
+                memory_bytes: size(raw.database.memory.as_ref(), text)?,
+                programs: raw.database.programs,
+                settings: raw.database.settings,
+            },
+            workloads,
+        })
+    }
+}
+
+fn devices(raw: RawDevices, text: &str) -> Result<Devices, Mistake> {
+    let at = |start: usize, message: String| Mistake {
+        place: Some(place(text, start)),
+        message,
+    };
+    let names = raw
+        .names
+        .as_ref()
+        .map_or(Vec::new(), |names| names.get_ref().clone());
+    if raw.kind == DeviceKind::Block && names.is_empty() {
+        return Err(Mistake {
+            place: None,
+            message: "[devices] of kind `block` needs `names = [\"/dev/...\"]`".to_owned(),
+        });
+    }
+    if let Some(written) = &raw.names
+        && raw.kind != DeviceKind::Block
+    {
+        let message = "`names` is for devices of kind `block`; the lab makes these itself";
+        return Err(at(written.span().start, message.to_owned()));
+    }
+    let size_bytes = size(raw.size.as_ref(), text)?.unwrap_or(1 << 30);
+    if let Some(written) = &raw.size
+        && size_bytes < DEVICE_BYTES_AT_LEAST
+    {
+        let message = "a device has at least 128 MiB".to_owned();
+        return Err(at(written.span().start, message));
+    }
+    let count = if raw.kind == DeviceKind::Block {
+        u32::try_from(names.len()).unwrap_or(u32::MAX)
+    } else {
+        bounded(&raw.count, 4, 1..=64, text, "`count`")?
+    };
+    Ok(Devices {
+        kind: raw.kind,
+        count,
+        size_bytes,
+        directory: raw.directory.unwrap_or_else(|| PathBuf::from("/var/tmp")),
+        names,
+        bandwidth: size(raw.bandwidth.as_ref(), text)?,
+        requests: raw.requests,
+    })
+}
+
+fn bounded(
+    written: &Option<Spanned<u32>>,
+    default: u32,
+    range: std::ops::RangeInclusive<u32>,
+    text: &str,
+    what: &str,
+) -> Result<u32, Mistake> {
+    let Some(written) = written else {
+        return Ok(default);
+    };
+    let value = *written.get_ref();
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    Err(Mistake {
+        place: Some(place(text, written.span().start)),
+        message: format!("{what} lies between {} and {}", range.start(), range.end()),
+    })
+}
+
+fn size(written: Option<&Spanned<String>>, text: &str) -> Result<Option<u64>, Mistake> {
+    written
+        .map(|written| {
+            parse_size(written.get_ref()).map_err(|message| Mistake {
+                place: Some(place(text, written.span().start)),
+                message,
+            })
+        })
+        .transpose()
+}
+
+fn duration(
+    written: Option<&Spanned<String>>,
+    default_s: u64,
+    text: &str,
+) -> Result<Duration, Mistake> {
+    let Some(written) = written else {
+        return Ok(Duration::from_secs(default_s));
+    };
+    parse_duration(written.get_ref()).map_err(|message| Mistake {
+        place: Some(place(text, written.span().start)),
+        message,
+    })
+}
+
+/// Line and column, from 1, of a byte of the text.
+fn place(text: &str, start: usize) -> (usize, usize) {
+    let before = &text[..start.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
+    (line, column)
+}
+
+/// A mistake that the TOML library found, with the nearest names where a name is unknown.
+fn syntax(text: &str, error: &toml::de::Error) -> Mistake {
+    let mut message = error.message().replace('\n', " ");
+    if let Some((unknown, expected)) = message
+        .strip_prefix("unknown field `")
+        .or_else(|| message.strip_prefix("unknown variant `"))
+        .and_then(|rest| rest.split_once('`'))
+    {
+        let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+        message.push_str(&hint(unknown, known));
+    }
+    Mistake {
+        place: error.span().map(|span| place(text, span.start)),
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Files as people write them, right and wrong.
+
+use super::*;
+
+const SMALL: &str = r#"
+name = "a look"
+contenders = ["ext4", "xfs"]
+duration = "5 s"
+
+[devices]
+kind = "loop"
+count = 2
+size = "512 MiB"
+
+[[workload]]
+kind = "tpcb"
+users = 4
+"#;
+
+fn mistake(text: &str) -> String {
+    Experiment::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_small_file_gets_sensible_answers_for_the_rest() {
+    let experiment = Experiment::parse(SMALL).unwrap();
+    assert_eq!(experiment.baseline, "ext4");
+    assert_eq!(experiment.blocks, 5);
+    assert_eq!(experiment.devices.size_bytes, 512 << 20);
+    assert_eq!(experiment.workloads[0].title(), "tpcb, 4 users, cached");
+}
+
+#[test]
+fn a_wrong_key_is_told_with_its_line_and_column_and_the_nearest() {
+    let said = mistake(&SMALL.replace("duration", "durations"));
+    assert!(
+        said.starts_with("line 4, column 1: unknown field `durations`"),
+        "{said}"
+    );
+    assert!(said.ends_with("did you mean duration?"), "{said}");
+}
+
+#[test]
+fn an_unknown_contender_is_told_with_its_place_and_the_nearest() {
+    let said = mistake(&SMALL.replace("\"xfs\"", "\"xsf\""));
+    assert!(
+        said.starts_with("line 3, column 23: no contender `xsf`"),
+        "{said}"
+    );
+    assert!(said.contains("did you mean xfs"), "{said}");
+}
+
+#[test]
+fn an_unknown_workload_is_told_with_the_nearest() {
+    let said = mistake(&SMALL.replace("tpcb", "tpc-b"));
+    assert!(said.contains("did you mean tpcb"), "{said}");
+    assert!(said.starts_with("line 12"), "{said}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_in_one_line() {
+    for (from, to, wanted) in [
+        ("users = 4", "users = 4000", "`users` lies between"),
+        (
+            "users = 4",
+            "depth = 4",
+            "means nothing to the workload `tpcb`",
+        ),
+        (
+            "512 MiB",
+            "512 parsecs",
+            "line 9, column 8: `parsecs` is no unit",
+        ),
+        ("512 MiB", "1 MiB", "at least 128 MiB"),
+        (
+            "count = 2",
+            "count = 0",
+            "line 8, column 9: `count` lies between",
+        ),
+        (
+            "count = 2",
+            "names = [\"/dev/sdx\"]",
+            "is for devices of kind `block`",
+        ),
+        ("kind = \"loop\"", "kind = \"block\"", "needs `names"),
+        ("\"xfs\"", "\"ext4\"", "listed twice"),
+        ("\"5 s\"", "\"5 parsecs\"", "no length of time"),
+        (
+            "contenders = [\"ext4\", \"xfs\"]",
+            "contenders = []",
+            "is empty",
+        ),
+        (
+            "name =",
+            "baseline = \"xf\"\nname =",
+            "is no contender; did you mean xfs",
+        ),
+        ("name =", "margin = 2.0\nname =", "`margin` lies between"),
+    ] {
+        let said = mistake(&SMALL.replace(from, to));
+        assert!(said.contains(wanted), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+}

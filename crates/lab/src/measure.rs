@@ -1,0 +1,15 @@
+//! Everything that touches the machine: devices, contenders, databases, load and counters.
+//!
+//! What is made is recorded first and undone in the reverse order ([`journal`]): after success,
+//! after a failure, after Ctrl-C, and by the next start after a SIGKILL. A run ends as a record of
+//! [`crate::record`], measured or failed, and what went wrong in one run never ends the experiment.
+
+pub mod contender;
+pub mod control_group;
+pub mod device;
+pub mod interrupt;
+pub mod journal;
+pub mod load;
+pub mod place;
+pub mod process;
+pub mod program;

@@ -1,0 +1,91 @@
+//! md over all devices: RAID-0, 1 and 10; each under ext3, ext4 and XFS. It needs the kernel's md.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::kernel_filesystem::KINDS;
+use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
+use crate::measure::interrupt;
+use crate::measure::journal::Undo;
+use crate::measure::program::{command, lacking};
+use crate::record::Layout;
+
+struct Array {
+    level: &'static str,
+    devices_at_least: u32,
+    filesystem: &'static str,
+}
+
+pub(super) fn offers() -> Vec<Box<dyn Contender>> {
+    let mut offers: Vec<Box<dyn Contender>> = Vec::new();
+    for (level, devices_at_least) in [("0", 2), ("1", 2), ("10", 4)] {
+        for filesystem in KINDS {
+            offers.push(Box::new(Array {
+                level,
+                devices_at_least,
+                filesystem,
+            }));
+        }
+    }
+    offers
+}
+
+/// A mirror that still copies would be measured copying.
+const RESYNC_AT_MOST: Duration = Duration::from_secs(3600);
+
+impl Contender for Array {
+    fn name(&self) -> String {
+        format!("md-raid{}-{}", self.level, self.filesystem)
+    }
+
+    fn lacks(&self) -> Option<String> {
+        lacks_root()
+            .or_else(|| {
+                (!Path::new("/proc/mdstat").exists())
+                    .then(|| "the running kernel has no md".to_owned())
+            })
+            .or_else(|| lacking("mdadm"))
+            .or_else(|| lacking(&format!("mkfs.{}", self.filesystem)))
+            .or_else(|| kernel_lacks(self.filesystem))
+    }
+
+    fn devices_at_least(&self) -> u32 {
+        self.devices_at_least
+    }
+
+    fn make(&self, site: &Site<'_>) -> Result<Standing> {
+        let mut maker = Maker::new(site);
+        let device = PathBuf::from(format!("/dev/md/spindle-lab-{}", std::process::id()));
+        maker.intend(Undo::Array(device.clone()))?;
+        let mut create = command("mdadm");
+        create
+            .arg("--create")
+            .arg(&device)
+            .args(["--run", "--force"]);
+        create.args(["--level", self.level]);
+        create.args(["--raid-devices", &site.leaves.len().to_string()]);
+        if self.level != "1" {
+            create.args(["--chunk", "1024"]);
+        }
+        maker.run(create.args(site.leaves.iter().map(|leaf| &leaf.path)))?;
+        interrupt::wait_for("the array to be in step", RESYNC_AT_MOST, || {
+            let state = std::fs::read_to_string("/proc/mdstat")?;
+            Ok((!state.contains("resync")).then_some(()))
+        })?;
+        let point = maker.filesystem(self.filesystem, &[&device])?;
+        let layout = Layout {
+            copies: match self.level {
+                "0" => 1,
+                "1" => u32::try_from(site.leaves.len())?,
+                _ => 2,
+            },
+            devices: u32::try_from(site.leaves.len())?,
+            data_checksums: false,
+            page_cache: true,
+            made_by: Vec::new(),
+        };
+        Ok(maker.standing(Place::Directory(point), layout))
+    }
+}

@@ -1,0 +1,133 @@
+//! Spindle by its mount, as its user has it: the command `spindle` and nothing else. External,
+//! normal and high redundancy; with the page cache, or direct.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{Contender, Maker, Place, Site, Standing, lacks_root};
+use crate::measure::interrupt;
+use crate::measure::journal::Undo;
+use crate::measure::place::is_mounted;
+use crate::measure::program::{Service, as_typed, find};
+use crate::record::Layout;
+
+struct Spindle {
+    redundancy: &'static str,
+    copies: u32,
+    page_cache: bool,
+}
+
+const MOUNT_AT_MOST: Duration = Duration::from_secs(60);
+const GROUP: &str = "lab";
+
+pub(super) fn offers() -> Vec<Box<dyn Contender>> {
+    let mut offers: Vec<Box<dyn Contender>> = Vec::new();
+    for (redundancy, copies) in [("external", 1), ("normal", 2), ("high", 3)] {
+        for page_cache in [true, false] {
+            offers.push(Box::new(Spindle {
+                redundancy,
+                copies,
+                page_cache,
+            }));
+        }
+    }
+    offers
+}
+
+/// Where the command is: what `SPINDLE_BINARY` names, beside our own, or on the search path.
+#[must_use]
+pub fn program() -> Option<PathBuf> {
+    let named = std::env::var_os("SPINDLE_BINARY").map(PathBuf::from);
+    let beside = std::env::current_exe().ok().and_then(|path| {
+        // A test runs one directory further down.
+        path.ancestors()
+            .skip(1)
+            .take(2)
+            .map(|directory| directory.join("spindle"))
+            .find(|path| path.is_file())
+    });
+    named.or(beside).or_else(|| find("spindle"))
+}
+
+impl Contender for Spindle {
+    fn name(&self) -> String {
+        let end = if self.page_cache { "" } else { "-direct" };
+        format!("spindle-{}{end}", self.redundancy)
+    }
+
+    fn lacks(&self) -> Option<String> {
+        lacks_root()
+            .or_else(|| match program() {
+                None => Some(
+                    "the command `spindle` is not there: make build, or set SPINDLE_BINARY"
+                        .to_owned(),
+                ),
+                Some(path) if !path.is_file() => {
+                    Some(format!("SPINDLE_BINARY: {} does not exist", path.display()))
+                }
+                Some(_) => None,
+            })
+            .or_else(|| {
+                (!Path::new("/dev/fuse").exists())
+                    .then(|| "the running kernel has no FUSE".to_owned())
+            })
+    }
+
+    fn devices_at_least(&self) -> u32 {
+        self.copies
+    }
+
+    fn make(&self, site: &Site<'_>) -> Result<Standing> {
+        let mut maker = Maker::new(site);
+        let program = program().context("the command `spindle` is not there")?;
+        let disks: Vec<String> = site
+            .leaves
+            .iter()
+            .map(|leaf| leaf.path.display().to_string())
+            .collect();
+        // Nothing of it touches what else of Spindle runs on this machine.
+        let spindle = || {
+            let mut command = Command::new(&program);
+            command.env("SPINDLE_DISKS", disks.join(","));
+            command.env("SPINDLE_RUNTIME_DIR", site.scratch.join("spindle"));
+            command
+        };
+        let mut create = spindle();
+        create.args(["group", "create", GROUP, "--force"]);
+        create.args(["--redundancy", self.redundancy, "--profile", "postgresql"]);
+        for disk in &disks {
+            create.args(["--disk", disk]);
+        }
+        maker.run(&mut create)?;
+        let point = maker.mount_point()?;
+        maker.intend(Undo::Mount(point.clone()))?;
+        let mut mount = spindle();
+        mount.args(["mount", GROUP]).arg(&point).arg("--foreground");
+        if !self.page_cache {
+            mount.arg("--direct");
+        }
+        maker.made_by.push(as_typed(&mount));
+        let mut daemon = Service::start("spindle", &mut site.group.wrap(&mount), site.log)?;
+        maker.intend(Undo::Process(daemon.identity()))?;
+        interrupt::wait_for("the mount", MOUNT_AT_MOST, || {
+            daemon.check_alive()?;
+            Ok(is_mounted(&point)?.then_some(()))
+        })?;
+        let mut farewell = spindle();
+        farewell.arg("umount").arg(&point);
+        let layout = Layout {
+            copies: self.copies,
+            devices: u32::try_from(disks.len())?,
+            data_checksums: false,
+            page_cache: self.page_cache,
+            made_by: Vec::new(),
+        };
+        let mut standing = maker.standing(Place::Directory(point), layout);
+        standing.farewell = Some(farewell);
+        standing.daemon = Some(daemon);
+        Ok(standing)
+    }
+}

@@ -1,0 +1,214 @@
+//! The control group that holds what is measured: its memory and, for spindles, its bandwidth.
+//!
+//! Version 1 (a hierarchy for each controller) and version 2 (one for all) are both served. Limits
+//! of bandwidth go, with version 1, to the root of the block hierarchy: a limit there holds for
+//! everybody, also for the kernel's own threads that write dirty pages back, which a limit of the
+//! group would not see. The devices are the lab's own, so nobody else is slowed. With version 2 the
+//! group's limit covers the pages that it dirtied.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::device::Leaf;
+use super::journal::{Journal, Made, Undo};
+use super::process::Identity;
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Which version this machine has for a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// A hierarchy for each controller.
+    One,
+    /// One hierarchy.
+    Two,
+}
+
+/// The version that serves `controller` (`memory`, `blkio` or `io`), where one does.
+#[must_use]
+pub fn version(controller: &str) -> Option<Version> {
+    let first = if controller == "io" {
+        "blkio"
+    } else {
+        controller
+    };
+    if Path::new(ROOT).join(first).join("cgroup.procs").exists() {
+        return Some(Version::One);
+    }
+    let second = if controller == "blkio" {
+        "io"
+    } else {
+        controller
+    };
+    let offered = fs::read_to_string(Path::new(ROOT).join("cgroup.controllers")).ok()?;
+    offered
+        .split_whitespace()
+        .any(|name| name == second)
+        .then_some(Version::Two)
+}
+
+/// Why bandwidth cannot be limited here.
+#[must_use]
+pub fn lacks_limits() -> Option<String> {
+    (version("io").is_none())
+        .then(|| "no block cgroup here: devices cannot be held to a bandwidth".to_owned())
+}
+
+/// A group. Removing it ends every process in it.
+#[derive(Debug)]
+pub struct ControlGroup {
+    /// Directories whose `cgroup.procs` a member is written to.
+    paths: Vec<PathBuf>,
+    memory: Option<PathBuf>,
+    _made: Vec<Made>,
+}
+
+impl ControlGroup {
+    /// Makes one with this memory; without, everything it uses is still counted.
+    ///
+    /// # Errors
+    /// Where there are no control groups, or no permission.
+    pub fn make(journal: &Journal, name: &str, memory_bytes: Option<u64>) -> Result<Self> {
+        let version = version("memory").context("no memory cgroup here")?;
+        let parent = match version {
+            Version::One => Path::new(ROOT).join("memory"),
+            Version::Two => {
+                // Without this the children have no such files.
+                let _ = fs::write(
+                    Path::new(ROOT).join("cgroup.subtree_control"),
+                    "+memory +io +cpu",
+                );
+                PathBuf::from(ROOT)
+            }
+        };
+        let path = parent.join(name);
+        let made = journal.intend(Undo::ControlGroup(path.clone()))?;
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        if let Some(bytes) = memory_bytes {
+            let file = match version {
+                Version::One => "memory.limit_in_bytes",
+                Version::Two => "memory.max",
+            };
+            fs::write(path.join(file), bytes.to_string())
+                .with_context(|| format!("cannot give {bytes} bytes to {}", path.display()))?;
+        }
+        Ok(Self {
+            paths: vec![path.clone()],
+            memory: Some(path),
+            _made: vec![made],
+        })
+    }
+
+    /// The words before a command that make it a member by birth: a shell that moves itself and
+    /// becomes the command, with the same process id.
+    #[must_use]
+    pub fn wrap(&self, command: &Command) -> Command {
+        let mut wrapped = Command::new("/bin/sh");
+        let moves: Vec<String> = (1..=self.paths.len())
+            .map(|index| format!("echo $$ > \"${{{index}}}/cgroup.procs\" && "))
+            .collect();
+        let script = format!(
+            "{}shift {} && exec \"$@\"",
+            moves.concat(),
+            self.paths.len()
+        );
+        wrapped.args(["-c", &script, "spindle-lab"]);
+        wrapped.args(&self.paths);
+        wrapped.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(name, value),
+                None => wrapped.env_remove(name),
+            };
+        }
+        if let Some(directory) = command.get_current_dir() {
+            wrapped.current_dir(directory);
+        }
+        wrapped
+    }
+
+    /// Moves a running process and what it started here.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn adopt(&self, process: Identity) -> Result<()> {
+        for member in process.family() {
+            for path in &self.paths {
+                let written = fs::write(path.join("cgroup.procs"), member.id.to_string());
+                if let Err(error) = written
+                    && member.is_alive()
+                {
+                    bail!(
+                        "cannot move process {} to {}: {error}",
+                        member.id,
+                        path.display()
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the group holds now, page cache included.
+    #[must_use]
+    pub fn memory_used_bytes(&self) -> Option<u64> {
+        let path = self.memory.as_ref()?;
+        ["memory.usage_in_bytes", "memory.current"]
+            .iter()
+            .find_map(|name| {
+                fs::read_to_string(path.join(name))
+                    .ok()?
+                    .trim()
+                    .parse()
+                    .ok()
+            })
+    }
+
+    /// Holds each device to these bytes and requests a second, either way.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn limit(
+        &self,
+        journal: &Journal,
+        devices: &[Leaf],
+        bandwidth: Option<u64>,
+        requests: Option<u64>,
+    ) -> Result<Vec<Made>> {
+        let mut made = Vec::new();
+        let limits = match version("io").context("no block cgroup here")? {
+            Version::One => {
+                let root = Path::new(ROOT).join("blkio");
+                let each = |what: &str, limit: Option<u64>| {
+                    ["read", "write"]
+                        .map(|way| root.join(format!("blkio.throttle.{way}_{what}_device")))
+                        .into_iter()
+                        .filter_map(|file| Some((file, limit?.to_string())))
+                        .collect::<Vec<_>>()
+                };
+                [each("bps", bandwidth), each("iops", requests)].concat()
+            }
+            Version::Two => {
+                let group = self.paths.first().context("a group has a path")?;
+                let mut words = Vec::new();
+                for (way, limit) in [("bps", bandwidth), ("iops", requests)] {
+                    if let Some(limit) = limit {
+                        words.push(format!("r{way}={limit} w{way}={limit}"));
+                    }
+                }
+                vec![(group.join("io.max"), words.join(" "))]
+            }
+        };
+        for device in devices {
+            for (file, limit) in &limits {
+                made.push(journal.intend(Undo::Limit(file.clone(), device.numbers.clone()))?);
+                fs::write(file, format!("{} {limit}", device.numbers))
+                    .with_context(|| format!("cannot limit {}", device.path.display()))?;
+            }
+        }
+        Ok(made)
+    }
+}

@@ -1,0 +1,206 @@
+//! The generator against servers whose behaviour is known.
+
+use super::*;
+use crate::analyse::latency::{mean_us, quantile_us};
+
+/// Answers at once.
+struct Null;
+
+impl Client for Null {
+    fn operate(&mut self, _: &mut fastrand::Rng) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes a millisecond, but stands still for everybody at one time.
+struct Stalling {
+    began: Instant,
+    from: Duration,
+    until: Duration,
+}
+
+impl Client for Stalling {
+    fn operate(&mut self, _: &mut fastrand::Rng) -> Result<()> {
+        thread::sleep(Duration::from_millis(1));
+        let now = self.began.elapsed();
+        if now >= self.from && now < self.until {
+            thread::sleep(self.until - now);
+        }
+        Ok(())
+    }
+}
+
+fn plan(shape: Shape, warm_up_ms: u64, duration_ms: u64) -> LoadPlan {
+    LoadPlan {
+        shape,
+        warm_up: Duration::from_millis(warm_up_ms),
+        duration: Duration::from_millis(duration_ms),
+        seed: 11,
+    }
+}
+
+const CLOSED: Shape = Shape::Closed {
+    think_time: Duration::ZERO,
+};
+
+fn stalling(client_count: u64) -> Vec<Box<dyn Client>> {
+    let began = Instant::now();
+    (0..client_count)
+        .map(|_| {
+            Box::new(Stalling {
+                began,
+                from: Duration::from_millis(800),
+                until: Duration::from_millis(1300),
+            }) as Box<dyn Client>
+        })
+        .collect()
+}
+
+#[test]
+fn the_harness_drives_a_null_contender_at_200_000_a_second_on_one_core() {
+    let driven = drive(
+        vec![Box::new(Null)],
+        &plan(CLOSED, 50, 500),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap();
+    println!("{:.0} operations a second", driven.rate());
+    // Per second of the one core that it got: others may run on this machine.
+    let per_core = as_float(driven.operations) / driven.harness_s;
+    assert!(per_core > 200_000.0, "{per_core}");
+    assert!(
+        driven.harness_s > 0.01 && driven.harness_s < 0.7,
+        "{}",
+        driven.harness_s
+    );
+}
+
+#[test]
+fn a_stall_counts_for_every_operation_that_should_have_begun_in_it() {
+    let shape = Shape::Open { rate: 200.0 };
+    let driven = drive(
+        stalling(4),
+        &plan(shape, 0, 2000),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap();
+    // 100 of 400 arrivals lie in the stall of half a second and wait for its end: a quarter of a
+    // second on average. The closed view would show four slow operations.
+    let slow: u64 = driven
+        .latency
+        .counts
+        .iter()
+        .filter(|(us, _)| *us > 50_000)
+        .map(|(_, count)| count)
+        .sum();
+    assert!(
+        (60..=140).contains(&slow),
+        "{slow} of {}",
+        driven.operations
+    );
+    let tail = quantile_us(&driven.latency, 0.9).unwrap();
+    assert!(tail > 150_000, "{tail}");
+    let mean = mean_us(&driven.latency).unwrap();
+    assert!((30_000.0..120_000.0).contains(&mean), "{mean}");
+    assert_eq!(driven.unserved, 0);
+    let missing = driven.acknowledged.abs_diff(driven.operations);
+    assert_eq!(missing, 0);
+}
+
+#[test]
+fn a_closed_load_hides_the_stall_which_is_why_there_is_an_open_one() {
+    let driven = drive(
+        stalling(4),
+        &plan(CLOSED, 0, 2000),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap();
+    let slow: u64 = driven
+        .latency
+        .counts
+        .iter()
+        .filter(|(us, _)| *us > 50_000)
+        .map(|(_, count)| count)
+        .sum();
+    assert!(slow <= 8, "{slow}");
+}
+
+#[test]
+fn clients_are_the_rate_times_the_latency() {
+    let driven = drive(
+        stalling(4),
+        &plan(CLOSED, 100, 600),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap();
+    let clients = driven.rate() * mean_us(&driven.latency).unwrap() / 1e6;
+    assert!((clients - 4.0).abs() < 0.2, "{clients}");
+}
+
+#[test]
+fn arrivals_beyond_what_is_carried_are_counted_and_stand_in_the_latencies() {
+    // Four clients of a millisecond carry 4,000 a second at most.
+    let shape = Shape::Open { rate: 20_000.0 };
+    let began = Instant::now();
+    let clients: Vec<Box<dyn Client>> = (0..2)
+        .map(|_| {
+            Box::new(Stalling {
+                began,
+                from: Duration::MAX,
+                until: Duration::MAX,
+            }) as Box<dyn Client>
+        })
+        .collect();
+    let driven = drive(
+        clients,
+        &plan(shape, 0, 300),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap();
+    assert!(driven.unserved > 1000, "{}", driven.unserved);
+    assert!(quantile_us(&driven.latency, 0.9).unwrap() > 200_000);
+}
+
+#[test]
+fn an_operation_that_fails_fails_the_load_with_its_reason() {
+    struct Failing;
+    impl Client for Failing {
+        fn operate(&mut self, _: &mut fastrand::Rng) -> Result<()> {
+            bail!("no room left")
+        }
+    }
+    let error = drive(
+        vec![Box::new(Null), Box::new(Failing)],
+        &plan(CLOSED, 0, 5000),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap_err();
+    assert!(format!("{error:#}").contains("no room left"));
+}
+
+#[test]
+fn the_measured_time_is_marked_once_at_each_end() {
+    let mut marks = Vec::new();
+    let starts = std::cell::RefCell::new(&mut marks);
+    drive(
+        vec![Box::new(Null)],
+        &plan(CLOSED, 50, 50),
+        &Meter::default(),
+        || starts.borrow_mut().push("start"),
+        || starts.borrow_mut().push("end"),
+    )
+    .unwrap();
+    assert_eq!(marks, ["start", "end"]);
+}

@@ -1,0 +1,126 @@
+//! One client's thread.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::arrivals::Arrivals;
+use super::{Client, Meter, Shape, empty_histogram, record};
+
+pub(super) struct Worker {
+    pub client: Box<dyn Client>,
+    pub random: fastrand::Rng,
+    pub shape: Shape,
+    pub arrivals: Option<Arc<Mutex<Arrivals>>>,
+    pub from: Instant,
+    pub until: Instant,
+    pub drained: Instant,
+    pub stop: Arc<AtomicBool>,
+    pub meter: Meter,
+}
+
+/// What a client has to tell.
+pub(super) struct Report {
+    pub latencies: Histogram<u64>,
+    pub acknowledged: u64,
+    pub processor_s: f64,
+}
+
+/// Longer waits look at the wish to stop in between.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Worker {
+    pub fn work(mut self) -> Result<Report> {
+        // The kernel may wake a sleeper 50 µs late by default; that would stand in the latencies.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut report = Report {
+            latencies: empty_histogram(),
+            acknowledged: 0,
+            processor_s: 0.0,
+        };
+        let mut used_before = None;
+        while let Some(intended) = self.next_start() {
+            if used_before.is_none() && Instant::now() >= self.from {
+                used_before = Some(processor_time());
+            }
+            self.client.operate(&mut self.random)?;
+            let ended = Instant::now();
+            self.meter.count();
+            report.acknowledged += 1;
+            // A closed load counts what ended in the measured time, so that clients = rate x
+            // latency; an open one what was to begin in it.
+            let counts_at = match self.shape {
+                Shape::Closed { .. } => ended,
+                Shape::Open { .. } => intended,
+            };
+            if counts_at >= self.from && counts_at < self.until {
+                record(
+                    &mut report.latencies,
+                    ended.saturating_duration_since(intended),
+                );
+            }
+        }
+        if let Some(before) = used_before {
+            report.processor_s = processor_time().saturating_sub(before).as_secs_f64();
+        }
+        Ok(report)
+    }
+
+    /// Waits for the next operation's start; `None` at the end.
+    fn next_start(&mut self) -> Option<Instant> {
+        match (&self.arrivals, self.shape) {
+            (Some(arrivals), _) => {
+                if Instant::now() >= self.drained {
+                    return None;
+                }
+                let moment = arrivals
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .next_before(self.until)?;
+                self.wait_until(moment).then_some(moment)
+            }
+            (None, Shape::Closed { think_time }) => {
+                if !think_time.is_zero() {
+                    // Drawn, so that clients do not march in step.
+                    let pause = think_time.mul_f64(2.0 * self.random.f64());
+                    if !self.wait_until(Instant::now() + pause) {
+                        return None;
+                    }
+                }
+                let now = Instant::now();
+                let goes_on = now < self.until && !self.stop.load(Ordering::Relaxed);
+                goes_on.then_some(now)
+            }
+            (None, Shape::Open { .. }) => None,
+        }
+    }
+
+    /// Whether the moment came before the wish to stop.
+    fn wait_until(&self, moment: Instant) -> bool {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            let left = moment.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}

@@ -1,0 +1,75 @@
+//! Mounts: what is mounted where, and taking it away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::program::{command, run};
+
+/// Every mount of this machine: (where, what).
+///
+/// # Errors
+/// Where the kernel's list cannot be read.
+pub fn mounts() -> Result<Vec<(PathBuf, String)>> {
+    let list = fs::read_to_string("/proc/self/mountinfo").context("cannot read the mounts")?;
+    Ok(list
+        .lines()
+        .filter_map(|line| {
+            let (before, after) = line.split_once(" - ")?;
+            let place = before.split(' ').nth(4)?;
+            let source = after.split(' ').nth(1)?;
+            // Blanks are written as \040.
+            Some((
+                PathBuf::from(place.replace("\\040", " ")),
+                source.to_owned(),
+            ))
+        })
+        .collect())
+}
+
+/// Whether something is mounted exactly here.
+///
+/// # Errors
+/// Where the kernel's list cannot be read.
+pub fn is_mounted(path: &Path) -> Result<bool> {
+    Ok(mounts()?.iter().any(|(place, _)| place == path))
+}
+
+/// What is mounted here and further down.
+///
+/// # Errors
+/// Where the kernel's list cannot be read.
+pub fn mounts_below(path: &Path) -> Result<Vec<PathBuf>> {
+    Ok(mounts()?
+        .into_iter()
+        .map(|(place, _)| place)
+        .filter(|place| place.starts_with(path))
+        .collect())
+}
+
+/// Unmounts whatever is mounted here; what is busy is tried again, at last lazily.
+///
+/// # Errors
+/// Where it stays.
+pub fn unmount(path: &Path) -> Result<()> {
+    for attempt in 0..40 {
+        if !is_mounted(path)? {
+            return Ok(());
+        }
+        let mut unmount = command("umount");
+        if attempt >= 30 {
+            unmount.arg("--lazy");
+        }
+        // Its words are told at the end, where all attempts were in vain.
+        if run(unmount.arg(path)).is_err() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    if is_mounted(path)? {
+        bail!("{} stays mounted", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! What lies in the folder of an experiment: written by `measure`, read by `analyse` and `render`.
+//!
+//! ```text
+//! DIR/experiment.toml     the experiment as it was asked for
+//! DIR/plan.json           every run in its order, with the seeds ([`Plan`])
+//! DIR/environment.json    the machine ([`Environment`])
+//! DIR/runs/0007-ext4/run.json      one run ([`Run`]), written last: what has none did not happen
+//! DIR/runs/0007-ext4/samples.csv   counters at 1 Hz, raw ([`Samples`])
+//! DIR/runs/0007-ext4/log.txt       what the programs said
+//! DIR/summary.json        what the analysis found
+//! DIR/report.html         what a person reads
+//! ```
+//!
+//! Every file is written beside its place and renamed, so that a crash leaves the old one or the
+//! new one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The number of this layout; `compare` and `report` refuse others.
+pub const SCHEMA: u32 = 1;
+
+/// The end of the name under which the baseline runs a second time.
+pub const AGAIN: &str = " (A/A)";
+
+/// Every run of an experiment, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What every order and every load is drawn from.
+    pub seed: u64,
+    /// The runs.
+    pub runs: Vec<PlannedRun>,
+    /// What was asked for and cannot run here, with the reason.
+    pub not_run: BTreeMap<String, String>,
+}
+
+/// One run that is to happen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedRun {
+    /// From 1, in the order of running.
+    pub number: u32,
+    /// From 1; each block runs every contender once.
+    pub block: u32,
+    /// The name in the report: the contender's, or the baseline's second name.
+    pub label: String,
+    /// The contender.
+    pub contender: String,
+    /// Index of the workload in the experiment.
+    pub workload: usize,
+    /// What the load of this run is drawn from; the same for all contenders of a block.
+    pub seed: u64,
+}
+
+impl PlannedRun {
+    /// The name of its folder.
+    #[must_use]
+    pub fn folder(&self) -> String {
+        let label: String = self
+            .label
+            .chars()
+            .map(|letter| {
+                if letter.is_ascii_alphanumeric() || letter == '-' {
+                    letter
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        format!("{:04}-{label}", self.number)
+    }
+}
+
+/// One run that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// As planned.
+    pub planned: PlannedRun,
+    /// Seconds since 1970 when it began.
+    pub began_unix_s: u64,
+    /// From the making of the contender to its removal.
+    pub elapsed_s: f64,
+    /// What the contender is.
+    pub layout: Option<Layout>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was measured, and every check passed.
+    Measured(Box<Measured>),
+    /// It was not: never a zero.
+    Failed {
+        /// In a line.
+        reason: String,
+        /// The end of the log.
+        log_tail: String,
+    },
+}
+
+impl Run {
+    /// What was measured, where it was.
+    #[must_use]
+    pub fn measured(&self) -> Option<&Measured> {
+        match &self.outcome {
+            Outcome::Measured(measured) => Some(measured),
+            Outcome::Failed { .. } => None,
+        }
+    }
+}
+
+/// What a contender is, for the box on fairness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Copies of each byte.
+    pub copies: u32,
+    /// Over how many devices one file is spread.
+    pub devices: u32,
+    /// Whether user data carries checksums.
+    pub data_checksums: bool,
+    /// Whether the kernel's page cache is used.
+    pub page_cache: bool,
+    /// The commands that made it.
+    pub made_by: Vec<String>,
+}
+
+/// The figures of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What is compared, such as `transactions/s`; more is better.
+    pub unit: String,
+    /// How much of it.
+    pub rate: f64,
+    /// Operations within the measured time.
+    pub operations: u64,
+    /// The measured time.
+    pub duration_s: f64,
+    /// How much of `samples.csv` is warming up.
+    pub warm_up_s: f64,
+    /// Of the operations, from their intended start.
+    pub latency: Latency,
+    /// Where the processor's time went while it was measured.
+    pub processor: Processor,
+    /// Bytes at each layer while it was measured.
+    pub layers: Vec<Layer>,
+    /// The checks; all passed, or the run had failed.
+    pub checks: Vec<Check>,
+    /// How fast and how durably this place acknowledges an fdatasync.
+    pub durability: Option<Durability>,
+    /// Arrivals of an open load that were not served in time.
+    pub unserved: u64,
+    /// Everything else worth telling, by name.
+    pub facts: BTreeMap<String, f64>,
+}
+
+/// Latencies as counts of values: exact enough (three digits), and small.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// (microseconds, how many), ascending.
+    pub counts: Vec<(u64, u64)>,
+}
+
+/// Seconds of processor time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Processor {
+    /// How many processors there are.
+    pub count: u32,
+    /// Of the whole machine, in user space.
+    pub user_s: f64,
+    /// Of the whole machine, in the kernel.
+    pub system_s: f64,
+    /// Waiting for disks.
+    pub waiting_s: f64,
+    /// Taken by the host of this virtual machine.
+    pub stolen_s: f64,
+    /// Of the lab itself.
+    pub harness_s: f64,
+}
+
+/// What one layer counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Layer {
+    /// Such as `database` or `devices`.
+    pub name: String,
+    /// Bytes.
+    pub read_bytes: f64,
+    /// Bytes.
+    pub written_bytes: f64,
+    /// Requests, where the layer counts them.
+    pub reads: f64,
+    /// Requests, where the layer counts them.
+    pub writes: f64,
+}
+
+/// A check that the work was real.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What must hold.
+    pub name: String,
+    /// Whether it did.
+    pub passed: bool,
+    /// The figures.
+    pub detail: String,
+}
+
+/// The probe of durable writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Durability {
+    /// Writes of 8 KiB, each followed by fdatasync, a second, one after the other.
+    pub fdatasyncs_per_s: f64,
+}
+
+/// The machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// By name, in the order of names.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// A table of samples: a column of seconds since the run's load began, then a column a counter.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Samples {
+    /// The names of the columns, `seconds` first.
+    pub columns: Vec<String>,
+    /// The rows; counters as the kernel gives them, ever growing.
+    pub rows: Vec<Vec<f64>>,
+}
+
+impl Samples {
+    /// As CSV.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text = self.columns.join(",");
+        text.push('\n');
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(f64::to_string).collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// From CSV; a row that is not whole (a crash in the middle of it) is left out.
+    #[must_use]
+    pub fn from_csv(text: &str) -> Self {
+        let mut lines = text.lines();
+        let columns: Vec<String> = lines
+            .next()
+            .unwrap_or_default()
+            .split(',')
+            .map(str::to_owned)
+            .collect();
+        let rows = lines
+            .map(|line| {
+                line.split(',')
+                    .filter_map(|cell| cell.parse().ok())
+                    .collect()
+            })
+            .filter(|row: &Vec<f64>| row.len() == columns.len())
+            .collect();
+        Self { columns, rows }
+    }
+
+    /// One column.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<Vec<f64>> {
+        let index = self.columns.iter().position(|column| column == name)?;
+        Some(self.rows.iter().map(|row| row[index]).collect())
+    }
+
+    /// (middle of the interval in seconds, growth a second) between each two rows.
+    #[must_use]
+    pub fn rates(&self, name: &str) -> Vec<(f64, f64)> {
+        let (Some(seconds), Some(values)) = (self.column("seconds"), self.column(name)) else {
+            return Vec::new();
+        };
+        seconds
+            .windows(2)
+            .zip(values.windows(2))
+            .filter(|(time, _)| time[1] > time[0])
+            .map(|(time, value)| {
+                (
+                    f64::midpoint(time[0], time[1]),
+                    (value[1] - value[0]) / (time[1] - time[0]),
+                )
+            })
+            .collect()
+    }
+}
+
+/// Writes `value` as JSON, whole or not at all.
+///
+/// # Errors
+/// Where the folder cannot be written.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    write_whole(path, &text)
+}
+
+/// Writes a text, whole or not at all.
+///
+/// # Errors
+/// Where the folder cannot be written.
+pub fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text)
+        .and_then(|()| fs::rename(&beside, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Reads what [`write_json`] wrote.
+///
+/// # Errors
+/// Where it is not there or is something else.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is not what the lab writes", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_survive_the_way_through_csv_and_a_torn_last_row() {
+        let samples = Samples {
+            columns: vec!["seconds".to_owned(), "operations".to_owned()],
+            rows: vec![vec![0.0, 0.0], vec![1.0, 50.0], vec![3.0, 250.0]],
+        };
+        let mut text = samples.to_csv();
+        assert_eq!(Samples::from_csv(&text), samples);
+        text.push_str("4.0,");
+        assert_eq!(Samples::from_csv(&text), samples);
+        assert_eq!(samples.rates("operations"), [(0.5, 50.0), (2.0, 100.0)]);
+        assert!(samples.rates("nothing").is_empty());
+    }
+}
