@@ -70,11 +70,29 @@ impl Store {
     /// The database that the region holds, as of its last commit.
     pub(crate) fn open(region: Arc<dyn Region>, cache_bytes: usize) -> Result<Self, CatalogError> {
         let store = Self::over(Buffer::open(region), cache_bytes)?;
-        let reader = store.reader()?;
+        let mut reader = store.reader()?;
+        if reader.table(Table::Event).is_err() {
+            // A group from before there was an event log: whatever else is missing stays missing.
+            store.make_table(Table::Event)?;
+            reader = store.reader()?;
+        }
         for table in Table::ALL {
             reader.table(table)?;
         }
         Ok(store)
+    }
+
+    fn make_table(&self, table: Table) -> Result<(), CatalogError> {
+        let mut transaction = self
+            .database
+            .begin_write()
+            .map_err(CatalogError::from_library)?;
+        transaction.set_two_phase_commit(true);
+        transaction.set_quick_repair(true);
+        transaction
+            .open_table(table.definition())
+            .map_err(CatalogError::from_library)?;
+        transaction.commit().map_err(CatalogError::from_library)
     }
 
     fn over(buffer: Arc<Buffer>, cache_bytes: usize) -> Result<Self, CatalogError> {

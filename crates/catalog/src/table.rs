@@ -26,6 +26,8 @@ pub enum Table {
     Orphan,
     /// Job number (u64) to a long operation's record.
     Job,
+    /// Severity (u8), then a number that grows (u64), to the record of an event.
+    Event,
 }
 
 /// How the library sees every table: bytes to bytes.
@@ -33,7 +35,7 @@ pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u
 
 impl Table {
     /// How many there are.
-    pub(crate) const COUNT: usize = 10;
+    pub(crate) const COUNT: usize = 11;
 
     /// Every table, in the order of [`Table::index`].
     pub const ALL: [Self; Self::COUNT] = [
@@ -47,6 +49,7 @@ impl Table {
         Self::DirtyRegion,
         Self::Orphan,
         Self::Job,
+        Self::Event,
     ];
 
     /// Its place in an array of all tables.
@@ -67,6 +70,7 @@ impl Table {
             Self::DirtyRegion => "dirty_region",
             Self::Orphan => "orphan",
             Self::Job => "job",
+            Self::Event => "event",
         })
     }
 }

@@ -26,7 +26,7 @@ A first group:
 
 Where disks are looked for: --disks, else SPINDLE_DISKS, else `disks = [\"GLOB\", ...]` in
 ./spindle.toml or /etc/spindle/spindle.toml, else every block device of the machine.
-The process that serves a group has its socket, log and events in SPINDLE_RUNTIME_DIR, else
+The process that serves a group has its socket and log in SPINDLE_RUNTIME_DIR, else
 /run/spindle (root) or $XDG_RUNTIME_DIR/spindle. SPINDLE_ENGINE=plain uses plain system calls
 where io_uring is not wanted.";
 
@@ -183,15 +183,14 @@ Examples:
     #[command(subcommand)]
     Template(TemplateCommand),
     /// Show what happened in groups: disks lost, blocks repaired, mounts
-    Events {
-        /// Only of this group
-        group: Option<String>,
-        /// Wait for more, until Ctrl-C
-        #[arg(short, long)]
-        follow: bool,
-        #[command(flatten)]
-        output: Output,
-    },
+    #[command(after_help = "\
+Examples:
+  spindle events data
+  spindle events data --since 2h --severity warning
+  spindle events data --kind disk_offline,disk_online --follow
+
+The log lies in the group itself, so it is shown whether the group is open or not.")]
+    Events(EventsArguments),
     /// For tests: make a disk of an open group answer as if its cable was pulled
     #[command(subcommand)]
     Fault(FaultCommand),
@@ -423,6 +422,27 @@ pub struct CopyArguments {
     /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `spindle events`.
+#[derive(Debug, Args)]
+pub struct EventsArguments {
+    /// Only of this group
+    pub group: Option<String>,
+    /// Wait for more, until Ctrl-C
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only since then: 90s, 15m, 2h, 7d ago, or a date and time in UTC
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only what matters at least so much: info, warning or critical
+    #[arg(long, default_value = "info", value_name = "SEVERITY")]
+    pub severity: String,
+    /// Only these kinds, such as disk_offline; may be given several times
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub kind: Vec<String>,
     #[command(flatten)]
     pub output: Output,
 }

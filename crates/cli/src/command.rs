@@ -74,11 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Template(TemplateCommand::List { group, output }) => {
             group::templates(&settings, group, *output)
         }
-        Command::Events {
-            group,
-            follow,
-            output,
-        } => events::run(&settings, group.as_deref(), *follow, *output),
+        Command::Events(arguments) => events::run(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),
         Command::Openapi | Command::Completions { .. } | Command::Man { .. } => Ok(0),
     }

@@ -4,6 +4,7 @@
 mod arguments;
 mod command;
 mod line;
+mod moment;
 mod page;
 mod progress;
 mod table;

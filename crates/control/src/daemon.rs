@@ -16,12 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use spindle_base::GroupName;
+use spindle_base::{DiskNumber, GroupName};
+use spindle_group::{Event, EventKind};
 use tokio::sync::watch;
 
 use crate::activity::{self, DiskClock};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::event_log::EventLog;
+use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
 use crate::mounting::{MountRequest, Mounts};
 use crate::nearness::suggestion;
@@ -67,7 +68,6 @@ pub struct Daemon {
     opened: Opened,
     files: OpenFiles,
     mounts: Arc<Mounts>,
-    events: EventLog,
     clock: DiskClock,
     stay: bool,
     stop: watch::Sender<bool>,
@@ -95,7 +95,6 @@ pub fn serve(
     };
     let opened = Opened::open(settings, &options.group, &access)?;
     let group_name = opened.group_name().to_owned();
-    let events = EventLog::new(&settings.runtime_directory, &group_name);
     let mounts = Arc::new(Mounts::default());
     let (stop, stopped) = watch::channel(false);
     let daemon = Arc::new(Daemon {
@@ -107,7 +106,6 @@ pub fn serve(
         clock: DiskClock::default(),
         opened,
         mounts,
-        events,
         stay: options.stay,
         stop,
     });
@@ -127,11 +125,12 @@ impl Daemon {
         ready: impl FnOnce(&ReadyReport),
     ) -> ControlResult<()> {
         let notices = self.note_events();
-        self.events.note(format!(
+        let opened = format!(
             "opened by process {} with {} disks",
             std::process::id(),
             self.report().disks.len()
-        ));
+        );
+        self.tell(Event::new(EventKind::GroupOpened, opened));
         let socket = socket_path(&settings.runtime_directory, self.group_name());
         let background = background::start(self.clone(), stopped.clone())?;
         let served = runtime.block_on(async {
@@ -165,11 +164,12 @@ impl Daemon {
 
     fn close(&self) -> ControlResult<()> {
         self.mounts.remove_all();
+        // Kept by the close itself: the last words of a process are in the log, or it was not
+        // closed.
+        self.tell(Event::new(EventKind::GroupClosed, "closed"));
         let closed = self.opened.close();
-        self.note_events();
-        match &closed {
-            Ok(()) => self.events.note("closed"),
-            Err(error) => self.events.note(format!("not closed cleanly: {error}")),
+        if let Err(error) = &closed {
+            tracing::error!("not closed cleanly: {error}");
         }
         closed
     }
@@ -208,11 +208,18 @@ impl Daemon {
         })
     }
 
-    /// The newest events.
-    #[must_use]
-    pub fn events(&self) -> Vec<EventReport> {
+    /// The events of the group's log.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn events(&self, filter: &EventFilter) -> ControlResult<Vec<EventReport>> {
         self.note_events();
-        self.events.recent()
+        self.opened.events(filter)
+    }
+
+    /// Something happened that this process knows of.
+    fn tell(&self, event: Event) {
+        self.opened.group().event(event);
     }
 
     /// The counters of every disk and of the busy files.
@@ -247,8 +254,9 @@ impl Daemon {
         };
         self.opened.set_pulled(&found, pulled)?;
         let what = if pulled { "pulled" } else { "plugged in again" };
-        self.events
-            .note(format!("disk {} was {what} for a test", found.name));
+        let message = format!("disk {} was {what} for a test", found.name);
+        let event = Event::new(EventKind::DiskFaultInjected, message);
+        self.tell(event.disk(DiskNumber(found.number)));
         Ok(found)
     }
 
@@ -306,11 +314,8 @@ impl Daemon {
 
     /// Moves what the group noticed into the event log, and returns it.
     fn note_events(&self) -> Vec<String> {
-        let events = self.opened.group().take_events();
-        for event in &events {
-            self.events.note(event.message.clone());
-        }
-        events.into_iter().map(|event| event.message).collect()
+        let events = self.opened.keep_events(false);
+        events.into_iter().map(|event| event.text).collect()
     }
 }
 

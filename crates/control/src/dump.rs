@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::sockets;
 use crate::view::{CatalogDump, DiskDump, DumpReport, RowDump, StructureDump, TableDump};
 
-const TABLES: [(Table, &str); 10] = [
+const TABLES: [(Table, &str); 11] = [
     (Table::Attribute, "attribute"),
     (Table::Disk, "disk"),
     (Table::Inode, "inode"),
@@ -32,6 +32,7 @@ const TABLES: [(Table, &str); 10] = [
     (Table::DirtyRegion, "dirty_region"),
     (Table::Orphan, "orphan"),
     (Table::Job, "job"),
+    (Table::Event, "event"),
 ];
 
 /// Rows counted in one call.

@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 use spindle_catalog::Table;
 use spindle_format::{
-    DirtyRecord, DiskRecord, ExtentCopy, ExtentRow, FileRecord, FormatError, Inode, NameRecord,
+    DirtyRecord, DiskRecord, EventRecord, ExtentCopy, ExtentRow, FileRecord, FormatError, Inode,
+    NameRecord,
 };
 
 use crate::dump::{hexadecimal, readable};
@@ -29,6 +30,9 @@ pub fn key(table: Table, bytes: &[u8]) -> String {
         Table::Extent | Table::DirtyRegion if bytes.len() == 12 => {
             format!("{}/{}", number(&bytes[..8]), number(&bytes[8..]))
         }
+        Table::Event if bytes.len() == 9 => {
+            format!("{}/{}", bytes[0], number(&bytes[1..]))
+        }
         _ => hexadecimal(bytes),
     }
 }
@@ -44,6 +48,7 @@ pub fn value(table: Table, bytes: &[u8]) -> Value {
         Table::File => structure(FileRecord::parse(bytes)),
         Table::Extent => ExtentRow::parse(bytes).ok().map(|row| extents(&row)),
         Table::DirtyRegion => structure(DirtyRecord::parse(bytes)),
+        Table::Event => structure(EventRecord::parse(bytes)),
         Table::ExtendedAttribute | Table::Orphan | Table::Job => None,
     };
     parsed.unwrap_or_else(|| Value::String(hexadecimal(bytes)))

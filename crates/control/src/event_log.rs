@@ -1,126 +1,292 @@
-//! What happened in a group, kept beside its socket so that it can be read after the process
-//! that served the group has ended.
+//! The events of groups, as commands ask for them.
 //!
-//! A line of JSON each; a line that a crash tore is passed over when the file is read. Two
-//! files of at most 4 MiB each: an old one makes room when the new one is full.
+//! They are kept in the group itself (`spindle_group`): whoever serves it or has it open to
+//! change it brings them there, with the time and this host's name. Here they are read, from
+//! the process that serves the group or, where there is none, from its disks, without writing.
 
-use std::collections::VecDeque;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
+use spindle_base::GroupName;
+use spindle_group::{EventKind, KeptEvent, Severity};
 
+use crate::client::Client;
+use crate::discovery::Discovery;
 use crate::error::{ControlError, ControlResult};
+use crate::nearness::suggestion;
+use crate::opening::{Access, Opened};
+use crate::query::{Query, append};
 use crate::settings::Settings;
 use crate::sockets;
 use crate::view::EventReport;
 
-const FILE_BYTES_MAX: u64 = 4 << 20;
-const RECENT_MAX: usize = 1000;
-
-/// The events of one group.
-#[derive(Debug)]
-pub struct EventLog {
-    path: PathBuf,
-    group: String,
-    recent: Mutex<VecDeque<EventReport>>,
+/// Which events are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only events with a larger number.
+    pub after: u64,
+    /// Only events since then, milliseconds since 1970.
+    pub since_ms: u64,
+    /// Only events that matter at least so much.
+    pub least: Severity,
+    /// Only events of these kinds; empty for every kind.
+    pub kinds: Vec<String>,
 }
 
-/// Where the events of a group lie.
-#[must_use]
-pub fn events_path(runtime_directory: &Path, group: &str) -> PathBuf {
-    runtime_directory.join(format!("{group}.events"))
-}
-
-impl EventLog {
-    /// For `group`, in the runtime directory.
-    #[must_use]
-    pub fn new(runtime_directory: &Path, group: &str) -> Self {
+impl Default for EventFilter {
+    fn default() -> Self {
         Self {
-            path: events_path(runtime_directory, group),
-            group: group.to_owned(),
-            recent: Mutex::default(),
+            after: 0,
+            since_ms: 0,
+            least: Severity::Info,
+            kinds: Vec::new(),
         }
     }
+}
 
-    /// Notes an event: in the file, in the log, and for whoever asks the process.
-    pub fn note(&self, text: impl Into<String>) {
-        let event = EventReport {
-            time_s: u64::try_from(crate::files::now().seconds).unwrap_or(0),
-            group: self.group.clone(),
-            text: text.into(),
+impl EventFilter {
+    /// From the parameters of a request.
+    ///
+    /// # Errors
+    /// Where one of them is none.
+    pub fn from_query(query: &Query) -> ControlResult<Self> {
+        let least = match query.text("severity") {
+            None => Severity::Info,
+            Some(name) => parse_severity(&name)?,
         };
-        tracing::info!(group = %self.group, "{}", event.text);
-        // Serving the group goes on where its events cannot be written.
-        if let Err(error) = self.append(&event) {
-            tracing::warn!(path = %self.path.display(), %error, "cannot note an event");
-        }
-        let mut recent = self.recent.lock();
-        if recent.len() == RECENT_MAX {
-            recent.pop_front();
-        }
-        recent.push_back(event);
+        let kinds = query.text("kind").unwrap_or_default();
+        Ok(Self {
+            after: query.value("after")?.unwrap_or(0),
+            since_ms: query.value("since_ms")?.unwrap_or(0),
+            least,
+            kinds: parse_kinds(&kinds)?,
+        })
     }
 
-    /// The newest events, the oldest of them first.
+    /// The request that asks for these.
     #[must_use]
-    pub fn recent(&self) -> Vec<EventReport> {
-        self.recent.lock().iter().cloned().collect()
-    }
-
-    fn append(&self, event: &EventReport) -> std::io::Result<()> {
-        if std::fs::metadata(&self.path).is_ok_and(|file| file.len() > FILE_BYTES_MAX) {
-            std::fs::rename(&self.path, older(&self.path))?;
+    pub fn request(&self) -> String {
+        let mut path = "/events".to_owned();
+        append(&mut path, "after", self.after.to_string().as_bytes());
+        append(&mut path, "since_ms", self.since_ms.to_string().as_bytes());
+        append(&mut path, "severity", self.least.name().as_bytes());
+        if !self.kinds.is_empty() {
+            append(&mut path, "kind", self.kinds.join(",").as_bytes());
         }
-        let mut line = serde_json::to_string(event)?;
-        line.push('\n');
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path)?
-            .write_all(line.as_bytes())
+        path
+    }
+
+    pub(crate) fn admits(&self, event: &KeptEvent) -> bool {
+        let record = &event.record;
+        event.number > self.after
+            && record.time_ms >= self.since_ms
+            && record.severity >= self.least
+            && (self.kinds.is_empty() || self.kinds.contains(&record.kind))
     }
 }
 
-fn older(path: &Path) -> PathBuf {
-    path.with_extension("events.old")
-}
-
-/// The events of `group`, or of every group where `None`, the oldest first.
+/// The severity that the word means.
 ///
 /// # Errors
-/// Where a file is there and cannot be read.
-pub fn read_events(settings: &Settings, group: Option<&str>) -> ControlResult<Vec<EventReport>> {
-    let runtime_directory = &settings.runtime_directory;
-    for client in sockets::living(settings) {
-        if group.is_none_or(|group| group.eq_ignore_ascii_case(client.group_name())) {
-            // Asked, a process notes what it has not noted yet; the file has it then.
-            let _ = client.get::<Vec<EventReport>>("/events");
+/// Where it means none.
+pub fn parse_severity(name: &str) -> ControlResult<Severity> {
+    Severity::from_name(name).ok_or_else(|| {
+        ControlError::invalid(format!(
+            "{name:?} is no severity: choose info, warning or critical"
+        ))
+    })
+}
+
+/// Kinds of events between commas.
+///
+/// # Errors
+/// Where one of them is none.
+pub fn parse_kinds(text: &str) -> ControlResult<Vec<String>> {
+    let known = || EventKind::ALL.iter().map(|kind| kind.name());
+    let mut kinds = Vec::new();
+    for name in text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+    {
+        if !known().any(|kind| kind == name) {
+            let hint = suggestion(name, "kind", known());
+            return Err(ControlError::invalid(format!(
+                "{name:?} is no kind of event; {hint}"
+            )));
+        }
+        kinds.push(name.to_owned());
+    }
+    Ok(kinds)
+}
+
+/// The events of groups, and what comes after them.
+#[derive(Debug)]
+pub struct Events<'a> {
+    settings: &'a Settings,
+    group: Option<GroupName>,
+    filter: EventFilter,
+    /// The newest number seen of each group, and whether a process served it then.
+    seen: BTreeMap<String, Seen>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    number: u64,
+    served: bool,
+}
+
+impl<'a> Events<'a> {
+    /// Of `group`, or of every group that is open or on the search path where `None`.
+    #[must_use]
+    pub const fn new(
+        settings: &'a Settings,
+        group: Option<GroupName>,
+        filter: EventFilter,
+    ) -> Self {
+        Self {
+            settings,
+            group,
+            filter,
+            seen: BTreeMap::new(),
         }
     }
-    let mut events = Vec::new();
-    let Ok(entries) = std::fs::read_dir(runtime_directory) else {
-        return Ok(events);
-    };
-    for entry in entries.filter_map(Result::ok) {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(stem) = name
-            .strip_suffix(".events")
-            .or_else(|| name.strip_suffix(".events.old"))
-        else {
-            continue;
+
+    /// Everything that the logs have, the oldest first.
+    ///
+    /// # Errors
+    /// Where the group is not there or its log cannot be read; of several groups those that
+    /// cannot be read are left out.
+    pub fn all(&mut self) -> ControlResult<Vec<EventReport>> {
+        let mut events = self.of_served()?;
+        let discovery = Discovery::look(self.settings)?;
+        match self.group.clone() {
+            Some(name) if self.seen.is_empty() => {
+                let found = discovery.group(name.as_str())?.name;
+                events.extend(self.of_closed(&found)?);
+            }
+            Some(_) => {}
+            None => {
+                for found in discovery.groups() {
+                    if self.is_seen(&found.name) {
+                        continue;
+                    }
+                    match self.of_closed(&found.name) {
+                        Ok(more) => events.extend(more),
+                        Err(error) => tracing::warn!(group = %found.name, "{error}"),
+                    }
+                }
+            }
+        }
+        Ok(in_order(events))
+    }
+
+    /// What was added since the last call. A group that nobody serves any more is looked at
+    /// once, for what its process kept in the end.
+    ///
+    /// # Errors
+    /// Where a process that is there cannot be asked.
+    pub fn more(&mut self) -> ControlResult<Vec<EventReport>> {
+        let served_before: Vec<String> = (self.seen.iter_mut())
+            .filter_map(|(name, seen)| std::mem::take(&mut seen.served).then(|| name.clone()))
+            .collect();
+        let mut events = self.of_served()?;
+        for name in served_before {
+            if self.seen.get(&name).is_some_and(|seen| seen.served) {
+                continue;
+            }
+            match self.of_closed(&name) {
+                Ok(more) => events.extend(more),
+                // It may be closing still, or be opened again at this moment: asked once more.
+                Err(_) => {
+                    if let Some(seen) = self.seen.get_mut(&name) {
+                        seen.served = true;
+                    }
+                }
+            }
+        }
+        Ok(in_order(events))
+    }
+
+    fn is_seen(&self, name: &str) -> bool {
+        self.seen.keys().any(|seen| seen.eq_ignore_ascii_case(name))
+    }
+
+    fn of_served(&mut self) -> ControlResult<Vec<EventReport>> {
+        let clients: Vec<Client> = match &self.group {
+            Some(name) => sockets::find(self.settings, name.as_str())?
+                .into_iter()
+                .collect(),
+            None => sockets::living(self.settings),
         };
-        if group.is_some_and(|group| !group.eq_ignore_ascii_case(stem)) {
-            continue;
+        let mut events = Vec::new();
+        for client in clients {
+            let name = client.group_name().to_owned();
+            // A process that ends between the two is no failure: its group is closed then.
+            if let Ok(more) = client.get::<Vec<EventReport>>(&self.filter_of(&name).request()) {
+                self.note(&name, &more, true);
+                events.extend(more);
+            }
         }
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| ControlError::io("read", path.display(), &error))?;
-        events.extend(
-            text.lines()
-                .filter_map(|line| serde_json::from_str::<EventReport>(line).ok()),
-        );
+        Ok(events)
     }
-    events.sort_by_key(|event| event.time_s);
-    Ok(events)
+
+    fn of_closed(&mut self, name: &str) -> ControlResult<Vec<EventReport>> {
+        let access = Access::Look { force: false };
+        let opened = Opened::open(self.settings, &GroupName::new(name)?, &access)?;
+        let events = opened.events(&self.filter_of(name))?;
+        self.note(name, &events, false);
+        Ok(events)
+    }
+
+    fn filter_of(&self, name: &str) -> EventFilter {
+        EventFilter {
+            after: self.seen.get(name).map_or(0, |seen| seen.number),
+            ..self.filter.clone()
+        }
+    }
+
+    fn note(&mut self, name: &str, events: &[EventReport], served: bool) {
+        let seen = self.seen.entry(name.to_owned()).or_default();
+        seen.served = served;
+        for event in events {
+            seen.number = seen.number.max(event.number);
+        }
+    }
+}
+
+fn in_order(mut events: Vec<EventReport>) -> Vec<EventReport> {
+    // Stable: within a group the numbers decide, whatever became of the clock.
+    events.sort_by_key(|event| event.time_ms);
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_group::Severity;
+
+    use super::{EventFilter, parse_kinds, parse_severity};
+    use crate::query::Query;
+
+    #[test]
+    fn a_filter_survives_the_way_through_a_request() {
+        let filter = EventFilter {
+            after: 7,
+            since_ms: 8,
+            least: Severity::Warning,
+            kinds: vec!["disk_offline".to_owned(), "disk_slow".to_owned()],
+        };
+        let request = filter.request();
+        let query = Query::parse(request.split_once('?').unwrap().1);
+        assert_eq!(EventFilter::from_query(&query).unwrap(), filter);
+        let nothing = EventFilter::from_query(&Query::parse("")).unwrap();
+        assert_eq!(nothing, EventFilter::default());
+    }
+
+    #[test]
+    fn a_word_that_is_no_kind_or_severity_is_told_with_what_was_meant() {
+        let error = parse_kinds("disk_ofline").unwrap_err();
+        assert!(error.message.contains("disk_offline"), "{error}");
+        let error = parse_severity("bad").unwrap_err();
+        assert!(error.message.contains("critical"), "{error}");
+    }
 }

@@ -12,15 +12,16 @@ use std::time::Duration;
 use spindle_base::{FailureGroupName, GroupName, Uuid};
 use spindle_device::DiskSlot;
 use spindle_fs::FileSystem;
-use spindle_group::{Group, Opener};
+use spindle_group::{Group, KeptEvent, Opener};
 
 use crate::discovery::{Discovery, FoundGroup};
 use crate::engine::Engine;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
 use crate::probe::Probe;
 use crate::settings::Settings;
-use crate::view::{DiskReport, TemplateReport};
+use crate::view::{DiskReport, EventReport, TemplateReport};
 
 /// How long the disks of a killed process are waited for, and how often they are tried.
 const ENDING_MOST: Duration = Duration::from_secs(5);
@@ -61,7 +62,9 @@ pub struct Opened {
     slots: Vec<(DiskSlot, PathBuf)>,
     file_system: Arc<FileSystem>,
     group_name: String,
+    host: String,
     writable: bool,
+    serves: bool,
 }
 
 impl Opened {
@@ -121,7 +124,9 @@ impl Opened {
             slots,
             file_system: Arc::new(file_system),
             group_name: name.to_string(),
+            host: opener.host,
             writable,
+            serves: matches!(access, Access::Serve { .. }),
         })
     }
 
@@ -193,6 +198,52 @@ impl Opened {
         Ok(())
     }
 
+    /// Brings what happened since the last call into the group's event log, without I/O, and
+    /// gives back what is new there; the log of the process has it too. A group that is only
+    /// looked at keeps nothing.
+    pub fn keep_events(&self, closing: bool) -> Vec<EventReport> {
+        if !self.writable {
+            return Vec::new();
+        }
+        let now = crate::files::now();
+        let now_ms =
+            u64::try_from(now.seconds).unwrap_or(0) * 1000 + u64::from(now.nanoseconds) / 1_000_000;
+        let kept = self.group().keep_events(now_ms, &self.host, closing);
+        let reports: Vec<EventReport> = kept.into_iter().map(|kept| self.report(kept)).collect();
+        if self.serves {
+            reports.iter().for_each(log);
+        }
+        reports
+    }
+
+    /// The events of the group's log.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn events(&self, filter: &EventFilter) -> ControlResult<Vec<EventReport>> {
+        let kept = self.group().kept_events(filter.after, filter.least)?;
+        let admitted = kept.into_iter().filter(|event| filter.admits(event));
+        Ok(admitted.map(|event| self.report(event)).collect())
+    }
+
+    fn report(&self, kept: KeptEvent) -> EventReport {
+        let record = kept.record;
+        let name = record.disk.and_then(|disk| self.group().disk_name(disk));
+        EventReport {
+            number: kept.number,
+            time_s: record.time_ms / 1000,
+            time_ms: record.time_ms,
+            host: record.host,
+            group: self.group_name.clone(),
+            severity: record.severity.name().to_owned(),
+            kind: record.kind,
+            disk: record.disk.map(|disk| disk.0),
+            disk_name: name.map(|name| name.to_string()),
+            file: record.file.map(|file| file.0),
+            text: record.message,
+        }
+    }
+
     /// Commits everything and marks the group closed, where it was opened to be written.
     ///
     /// # Errors
@@ -201,11 +252,24 @@ impl Opened {
         if !self.writable {
             return Ok(());
         }
+        self.keep_events(true);
         let closed = self.file_system.close();
+        for event in self.group().take_events() {
+            tracing::warn!(kind = %event.kind, "{event}");
+        }
         if let Err(error) = self.engine.flush_record() {
             tracing::error!(%error, "the record of the disks is not whole");
         }
         Ok(closed?)
+    }
+}
+
+/// Tells the log of the process.
+fn log(event: &EventReport) {
+    match event.severity.as_str() {
+        "critical" => tracing::error!(kind = %event.kind, "{}", event.text),
+        "warning" => tracing::warn!(kind = %event.kind, "{}", event.text),
+        _ => tracing::info!(kind = %event.kind, "{}", event.text),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::daemon::Daemon;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::event_log::EventFilter;
 use crate::files::{Files, NewEntry};
 use crate::query::Query;
 use crate::view::TimeReport;
@@ -299,10 +300,23 @@ pub static ROUTES: &[Route] = &[
     route(
         Method::GET,
         "/events",
-        "The newest events, the oldest of them first.",
-        &[],
+        "The events of the group's log, the oldest first.",
+        &[
+            optional("after", "integer", "only events with a larger number"),
+            optional(
+                "since_ms",
+                "integer",
+                "only events since then, milliseconds since 1970",
+            ),
+            optional(
+                "severity",
+                "string",
+                "info, warning or critical: only events that matter at least so much",
+            ),
+            optional("kind", "string", "only these kinds, separated by commas"),
+        ],
         "[EventReport]",
-        Handler::Json(|daemon, _| json(daemon.events())),
+        Handler::Json(|daemon, query| json(daemon.events(&EventFilter::from_query(query)?)?)),
     ),
     route(
         Method::GET,

@@ -1,4 +1,4 @@
-//! Where disks are looked for and where the daemon's socket, log and events lie.
+//! Where disks are looked for and where the daemon's socket and log lie.
 //!
 //! Nothing here touches a disk. What a flag says goes before the environment, the environment
 //! before `spindle.toml`, and that before the defaults.

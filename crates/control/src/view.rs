@@ -313,11 +313,36 @@ pub struct CheckReport {
 /// Something that happened in a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventReport {
+    /// Its number in the group, which grows with each event.
+    #[serde(default)]
+    pub number: u64,
     /// Seconds since 1970.
     pub time_s: u64,
+    /// The same in milliseconds.
+    #[serde(default)]
+    pub time_ms: u64,
+    /// The host that served the group then.
+    #[serde(default)]
+    pub host: String,
     /// The group.
     pub group: String,
-    /// What happened.
+    /// `info`, `warning` or `critical`.
+    #[serde(default)]
+    pub severity: String,
+    /// What sort of event: `disk_offline`, `block_repaired`, ...; more are added, so expect
+    /// others.
+    #[serde(default)]
+    pub kind: String,
+    /// The number of the disk it happened to; `null` where it concerns none.
+    #[serde(default)]
+    pub disk: Option<u16>,
+    /// That disk's name; `null` where it is not in the group any more.
+    #[serde(default)]
+    pub disk_name: Option<String>,
+    /// The number of the file it happened to; `null` where it concerns none.
+    #[serde(default)]
+    pub file: Option<u64>,
+    /// What happened, for a person.
     pub text: String,
 }
 

@@ -25,6 +25,8 @@ pub enum Structure {
     Inode,
     /// A directory entry.
     Name,
+    /// An event.
+    EventRecord,
 }
 
 impl fmt::Display for Structure {
@@ -40,6 +42,7 @@ impl fmt::Display for Structure {
             Self::DiskRecord => "disk record",
             Self::Inode => "inode record",
             Self::Name => "directory entry",
+            Self::EventRecord => "event record",
         })
     }
 }

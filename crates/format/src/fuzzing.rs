@@ -7,8 +7,8 @@ use spindle_base::{Uuid, crc32c};
 
 use crate::{
     CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_MAGIC, CHECKSUM_BLOCK_VERSION, ChecksumBlock, DirtyRecord,
-    DiskEnds, DiskRecord, ExtentRow, FileRecord, HEADER_BYTES, HEADER_CHECKSUM_OFFSET, Inode,
-    LABEL_BYTES, LABEL_MAGIC, LABEL_VERSION, NameRecord, OPENER_BYTES, OPENER_MAGIC,
+    DiskEnds, DiskRecord, EventRecord, ExtentRow, FileRecord, HEADER_BYTES, HEADER_CHECKSUM_OFFSET,
+    Inode, LABEL_BYTES, LABEL_MAGIC, LABEL_VERSION, NameRecord, OPENER_BYTES, OPENER_MAGIC,
     OPENER_VERSION, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_HEADER_BYTES,
     STATE_LENGTH_OFFSET, STATE_MAGIC, STATE_SLOT_BYTES, STATE_VERSION, encode_extent_row,
     foreign_signatures,
@@ -109,12 +109,13 @@ pub fn records(input: &[u8]) {
     let Some((kind, bytes)) = input.split_first() else {
         return;
     };
-    let again = match kind % 6 {
+    let again = match kind % 7 {
         0 => FileRecord::parse(bytes).ok().map(|record| record.encode()),
         1 => DirtyRecord::parse(bytes).ok().map(|record| record.encode()),
         2 => DiskRecord::parse(bytes).ok().map(|record| record.encode()),
         3 => Inode::parse(bytes).ok().map(|inode| inode.encode()),
         4 => NameRecord::parse(bytes).ok().map(|name| name.encode()),
+        5 => EventRecord::parse(bytes).ok().map(|record| record.encode()),
         _ => ExtentRow::parse(bytes).ok().and_then(|row| {
             let entries: Vec<_> = row.entries().collect();
             let marks: Vec<_> = row.marks().collect();

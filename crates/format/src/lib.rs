@@ -7,6 +7,7 @@
 
 mod checksum_block;
 mod error;
+mod event;
 mod extent;
 mod field;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -26,6 +27,10 @@ pub use checksum_block::{
     run_data_blocks,
 };
 pub use error::{FormatError, FormatErrorKind, Structure};
+pub use event::{
+    EVENT_MESSAGE_BYTES_MAX, EVENT_NAME_BYTES_MAX, EVENT_RECORD_HEADER_BYTES, EVENT_RECORD_VERSION,
+    EventRecord, Severity,
+};
 pub use extent::{
     COPIES_MAX, EXTENT_CLASS_MAX, EXTENT_COPY_BYTES, EXTENT_MARK_BYTES, EXTENT_ROW_HEADER_BYTES,
     EXTENT_ROW_VERSION, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,

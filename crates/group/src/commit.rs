@@ -265,8 +265,7 @@ impl Group {
         reason: &str,
     ) -> Result<(), GroupError> {
         if let Err(error) = self.membership.take_offline(disks, reason) {
-            self.fence.lock().get_or_insert_with(|| error.clone());
-            self.is_fenced.store(true, Ordering::Release);
+            self.stop_for(&error);
             return Err(error);
         }
         self.notice_offline();
@@ -294,6 +293,16 @@ impl Group {
             self.dirty
                 .went_offline(disk, &mut |edit| self.catalog.apply(edit));
         }
+    }
+
+    /// The group stops here: nothing is acknowledged any more. Told once.
+    pub(crate) fn stop_for(&self, error: &GroupError) {
+        let mut fence = self.fence.lock();
+        if fence.is_none() {
+            *fence = Some(error.clone());
+            self.event(Event::new(EventKind::GroupFenced, error.message.clone()));
+        }
+        self.is_fenced.store(true, Ordering::Release);
     }
 
     /// Refuses once the group had to stop.

@@ -9,52 +9,10 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use spindle_base::{DiskNumber, FileId};
+pub use spindle_format::Severity;
 
 /// Events that wait to be taken at most. A storm beyond it is counted, not kept.
 const WAITING_MOST: usize = 4096;
-
-/// How much an event matters to the person who runs the group.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// As it should be.
-    Info,
-    /// Nothing is lost, but something failed or is about to.
-    Warning,
-    /// Redundancy or data is lost, or the group cannot go on: a person must look.
-    Critical,
-}
-
-impl Severity {
-    /// Every severity, the least first.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
-
-    /// The word that JSON, metrics and filters have.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
-    }
-
-    /// The severity that the word means.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|severity| severity.name() == name)
-    }
-}
-
-impl std::fmt::Display for Severity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// Declares the kinds with the name and the usual severity of each in one place.
 macro_rules! kinds {
@@ -280,11 +238,6 @@ struct Waiting {
 
 impl EventQueue {
     pub(crate) fn push(&self, event: Event) {
-        match event.severity {
-            Severity::Info => tracing::info!(kind = %event.kind, "{event}"),
-            Severity::Warning => tracing::warn!(kind = %event.kind, "{event}"),
-            Severity::Critical => tracing::error!(kind = %event.kind, "{event}"),
-        }
         let mut waiting = self.0.lock();
         if waiting.events.len() >= WAITING_MOST {
             waiting.left_out_count += 1;

@@ -19,6 +19,7 @@ use crate::dirty::DirtyRegions;
 use crate::disks::DiskTable;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::Event;
+use crate::event_log::EventLog;
 use crate::file::File;
 use crate::membership::Membership;
 use crate::placement::Placement;
@@ -48,6 +49,7 @@ pub struct Group {
     /// Why the group had to stop.
     pub(crate) fence: Mutex<Option<GroupError>>,
     pub(crate) is_fenced: AtomicBool,
+    pub(crate) event_log: EventLog,
     lazy: Mutex<step::Lazy>,
 }
 
@@ -155,8 +157,7 @@ impl Group {
     pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
         let answer = self.membership.heartbeat(now_s);
         if let Err(error) = &answer {
-            self.fence.lock().get_or_insert_with(|| error.clone());
-            self.is_fenced.store(true, Ordering::Release);
+            self.stop_for(error);
         }
         answer
     }

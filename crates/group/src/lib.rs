@@ -11,6 +11,7 @@ mod dirty;
 mod disks;
 mod error;
 mod event;
+mod event_log;
 mod file;
 mod group;
 mod io;
@@ -27,6 +28,7 @@ mod view;
 pub use commit::Change;
 pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
+pub use event_log::KeptEvent;
 pub use file::{File, Layout};
 pub use group::{Group, NewDisk, NewGroup, Opener};
 pub use membership::{

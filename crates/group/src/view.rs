@@ -135,6 +135,11 @@ impl Group {
         }
     }
 
+    /// The disk's name; `None` where the group has no such disk.
+    pub fn disk_name(&self, disk: DiskNumber) -> Option<DiskName> {
+        self.disks.get(disk).map(|disk| disk.name())
+    }
+
     fn disk_views(&self) -> Vec<DiskView> {
         let members = self.membership.members();
         self.disks

@@ -4,49 +4,61 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use spindle_control::Settings;
 use spindle_control::view::EventReport;
+use spindle_control::{EventFilter, Events, Settings, parse_kinds, parse_severity};
 
+use super::group::name_of;
 use super::print_json;
-use crate::arguments::Output;
+use crate::arguments::EventsArguments;
+use crate::line::say;
+use crate::moment;
 use crate::table::time;
 
-/// How often the file is looked at for more.
+/// How often is asked for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
-pub fn run(settings: &Settings, group: Option<&str>, follow: bool, output: Output) -> Result<u8> {
-    let read = || spindle_control::read_events(settings, group);
-    let events = read()?;
-    if output.json && !follow {
-        print_json(&events)?;
+pub fn run(settings: &Settings, arguments: &EventsArguments) -> Result<u8> {
+    let group = arguments.group.as_deref().map(name_of).transpose()?;
+    let since = arguments.since.as_deref().map(moment::parse).transpose()?;
+    let filter = EventFilter {
+        after: 0,
+        since_ms: since.unwrap_or(0),
+        least: parse_severity(&arguments.severity)?,
+        kinds: parse_kinds(&arguments.kind.join(","))?,
+    };
+    let mut log = Events::new(settings, group, filter);
+    let events = log.all()?;
+    if !arguments.follow {
+        if arguments.output.json {
+            print_json(&events)?;
+        } else {
+            events.iter().for_each(print);
+        }
         return Ok(0);
     }
-    events.iter().try_for_each(|event| print(event, output))?;
-    if !follow {
-        return Ok(0);
-    }
-    let mut shown = events.len();
+    let mut new = events;
     loop {
+        for event in &new {
+            if arguments.output.json {
+                let line = serde_json::to_string(event).map_err(std::io::Error::from)?;
+                say!("{line}");
+            } else {
+                print(event);
+            }
+        }
         std::io::stdout().flush()?;
         std::thread::sleep(FOLLOW_INTERVAL);
-        let events = read()?;
-        // An old file made room for a new one: what is left was shown.
-        shown = shown.min(events.len());
-        events[shown..]
-            .iter()
-            .try_for_each(|event| print(event, output))?;
-        shown = events.len();
+        new = log.more()?;
     }
 }
 
-fn print(event: &EventReport, output: Output) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    if output.json {
-        serde_json::to_writer(&mut out, event).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        let seconds = i64::try_from(event.time_s).unwrap_or(i64::MAX);
-        writeln!(out, "{}  {}  {}", time(seconds), event.group, event.text)?;
-    }
-    Ok(())
+fn print(event: &EventReport) {
+    let seconds = i64::try_from(event.time_s).unwrap_or(i64::MAX);
+    say!(
+        "{}  {:<8}  {}  {}",
+        time(seconds),
+        event.severity,
+        event.group,
+        event.text
+    );
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use spindle_group::{Event, EventKind};
 use tokio::sync::watch;
 
 use super::Daemon;
@@ -56,7 +57,8 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
                 outcome = Err(error.into());
             }
             if daemon.mounts.reap() && !daemon.stay && daemon.mounts.is_empty() {
-                daemon.events.note("the mount was removed from outside");
+                let message = "the mount was removed from outside";
+                daemon.tell(Event::new(EventKind::MountRemoved, message));
                 return;
             }
         }
@@ -69,9 +71,8 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             Ok(false) => told.clear(),
             // Told once, not five times a second while it lasts.
             Err(error) if error.message != told => {
-                daemon
-                    .events
-                    .note(format!("background work failed: {error}"));
+                let message = format!("background work failed: {error}");
+                daemon.tell(Event::new(EventKind::BackgroundFailed, message));
                 told = error.message;
             }
             Err(_) => {}

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, on};
 use axum::serve::IncomingStream;
 use http_body_util::BodyExt;
+use spindle_group::{Event, EventKind};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
@@ -58,7 +59,7 @@ pub(super) async fn serve(
         let daemon = daemon.clone();
         async move {
             let why = signals.wait(stopped).await;
-            daemon.events.note(why);
+            daemon.tell(Event::new(EventKind::GroupStopping, why));
             daemon.stop.send_replace(true);
             graceful.send_replace(true);
         }

@@ -10,8 +10,9 @@ use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, S
 
 use super::places::{checksum_block, label, opener, state};
 use crate::{
-    DirtyRecord, DiskRecord, ExtentCopy, FileRecord, InitialisedMark, Inode, InodeKind,
-    LABEL_PLACES, NameRecord, OPENER_PLACE, STATE_PLACES, Timestamp, encode_extent_row,
+    DirtyRecord, DiskRecord, EventRecord, ExtentCopy, FileRecord, InitialisedMark, Inode,
+    InodeKind, LABEL_PLACES, NameRecord, OPENER_PLACE, STATE_PLACES, Severity, Timestamp,
+    encode_extent_row,
 };
 
 /// The place of the golden checksum block.
@@ -53,6 +54,18 @@ pub(super) fn disk_record() -> DiskRecord {
         failure_group: FailureGroupName::new("Cabinet-B").unwrap(),
         size_aus: 0x0001_2345,
         partners: vec![DiskNumber(1), DiskNumber(0x0102)],
+    }
+}
+
+pub(super) fn event_record() -> EventRecord {
+    EventRecord {
+        severity: Severity::Critical,
+        disk: Some(DiskNumber(0x0102)),
+        time_ms: 0x0001_0203_0405_0607,
+        file: Some(FileId(0x0809)),
+        kind: "disk_offline".to_owned(),
+        host: "db-07".to_owned(),
+        message: "disk 258 goes offline".to_owned(),
     }
 }
 
@@ -104,6 +117,7 @@ pub(super) fn images() -> Vec<Image> {
             .encode(),
         ),
         image("disk", disk_record().encode()),
+        image("event", event_record().encode()),
         image("inode", inode().encode()),
         image(
             "name",

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::golden::{self, disk_record, inode};
+use super::golden::{self, disk_record, event_record, inode};
 use super::places::{checksum_block, label, opener, state};
 use crate::HEADER_CHECKSUM_OFFSET;
 
@@ -125,6 +125,7 @@ fn every_page_shows_the_layout_that_is_written() {
     check_extent_row();
     check_records();
     check_inode();
+    check_event();
 }
 
 fn check_label() {
@@ -324,6 +325,22 @@ fn check_inode() {
         ("cookie", 0x55_u64.to_le_bytes().to_vec()),
     ];
     check("inode", "Directory entry", &image("name"), &fields);
+}
+
+fn check_event() {
+    let (bytes, event) = (image("event"), event_record());
+    let fields = vec![
+        ("version", vec![1]),
+        ("severity", vec![3]),
+        ("disk", vec![2, 1]),
+        ("kind length", vec![12]),
+        ("host length", vec![5]),
+        ("message length", vec![21, 0]),
+        ("time", event.time_ms.to_le_bytes().to_vec()),
+        ("file", 0x0809_u64.to_le_bytes().to_vec()),
+    ];
+    check("event", "Event", &bytes[..32], &fields);
+    assert_eq!(bytes[32..], *b"disk_offlinedb-07disk 258 goes offline");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Striping, Uuid};
 
 use crate::{
-    DirtyRecord, DiskRecord, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, FormatErrorKind,
-    InitialisedMark, Inode, InodeKind, NameRecord, Timestamp, encode_extent_row,
+    DirtyRecord, DiskRecord, EVENT_MESSAGE_BYTES_MAX, EXTENTS_PER_ROW, EventRecord, ExtentCopy,
+    ExtentRow, FileRecord, FormatErrorKind, InitialisedMark, Inode, InodeKind, NameRecord,
+    Severity, Timestamp, encode_extent_row,
 };
 
 fn timestamp() -> impl Strategy<Value = Timestamp> {
@@ -263,4 +264,20 @@ fn a_newer_version_is_told_from_damage() {
     bytes[0] = 2;
     let error = NameRecord::parse(&bytes).unwrap_err();
     assert_eq!(error.kind, FormatErrorKind::Version(2));
+}
+
+#[test]
+fn an_event_reads_back_as_it_was_written_and_a_message_too_long_is_cut() {
+    let mut event = EventRecord {
+        severity: Severity::Warning,
+        disk: None,
+        time_ms: 1,
+        file: None,
+        kind: "a_kind_of_tomorrow".to_owned(),
+        host: String::new(),
+        message: "ü".repeat(EVENT_MESSAGE_BYTES_MAX),
+    };
+    let read = EventRecord::parse(&event.encode()).unwrap();
+    event.message = "ü".repeat(EVENT_MESSAGE_BYTES_MAX / 2);
+    assert_eq!(read, event);
 }

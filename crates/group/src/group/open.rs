@@ -16,6 +16,7 @@ use super::{Group, step};
 use crate::dirty::DirtyRegions;
 use crate::disks::{DiskTable, NewDiskState};
 use crate::error::{GroupError, GroupErrorKind};
+use crate::event_log::EventLog;
 use crate::file::{File, Layout};
 use crate::membership::{MemberView, Membership};
 use crate::placement::Placement;
@@ -96,6 +97,7 @@ impl Group {
         load_maps(&catalog, &files, &space)?;
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &dirty)?;
+        let event_log = EventLog::open(&catalog)?;
         region.stop_reading_ahead();
         region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
         let known_offline: BTreeSet<_> = table
@@ -117,6 +119,7 @@ impl Group {
             known_offline: Mutex::new(known_offline),
             fence: Mutex::new(None),
             is_fenced: AtomicBool::new(false),
+            event_log,
             lazy: Mutex::new(step::Lazy::default()),
         };
         group.recover()?;

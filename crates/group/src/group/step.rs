@@ -18,6 +18,8 @@ const ROUND_MS: u64 = 5000;
 #[derive(Debug, Default)]
 pub struct Lazy {
     pending_since_ms: Option<u64>,
+    /// Something is pending that must not wait for its age.
+    urgent: bool,
     last_round_ms: Option<u64>,
     /// A lost replica could not be replaced, and that was told.
     lacks_replica: bool,
@@ -43,19 +45,27 @@ impl Group {
         Ok(false)
     }
 
+    /// The next step commits what is pending, however young it is.
+    pub(crate) fn commit_soon(&self) {
+        self.lazy.lock().urgent = true;
+    }
+
     fn is_commit_due(&self, now_ms: u64) -> bool {
         let pending =
             self.catalog.committed() < self.catalog.applied() || !self.dirty_maps.lock().is_empty();
         let mut lazy = self.lazy.lock();
         if !pending {
             lazy.pending_since_ms = None;
+            lazy.urgent = false;
             return false;
         }
         let since_ms = *lazy.pending_since_ms.get_or_insert(now_ms);
-        let due = now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS
+        let due = lazy.urgent
+            || now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS
             || self.catalog.pending_bytes() >= COMMIT_BYTES;
         if due {
             lazy.pending_since_ms = None;
+            lazy.urgent = false;
         }
         due
     }

@@ -7,6 +7,7 @@
 
 mod basics;
 mod crash;
+mod events;
 mod faults;
 mod scene;
 mod syncs;
