@@ -20,6 +20,7 @@ mod membership;
 mod placement;
 mod plan;
 mod range_lock;
+mod rebalance;
 mod region;
 mod schedule;
 mod space;

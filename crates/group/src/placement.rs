@@ -24,6 +24,7 @@ use crate::disks::DiskTable;
 use crate::map::Extent;
 use crate::space::{Run, Space};
 
+pub use partners::{PARTNERS_MAX, partners};
 use rotation::Rotation;
 
 /// A disk as placement sees it.

@@ -41,7 +41,8 @@ pub fn weights(candidates: &[Candidate]) -> Vec<Vec<(usize, f64)>> {
         .collect()
 }
 
-fn partners(candidates: &[Candidate]) -> Vec<Vec<usize>> {
+/// For each candidate its partners, in order.
+pub fn partners(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     let count = candidates.len();
     let order = interleaved(candidates);
     let mut partners: Vec<Vec<usize>> = vec![Vec::new(); count];

@@ -1,0 +1,4 @@
+//! Background copying: where copies should lie, and how they get there.
+
+mod planner;
+mod shares;
