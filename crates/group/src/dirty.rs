@@ -129,6 +129,14 @@ impl DirtyRegions {
             .collect()
     }
 
+    /// Disks whose copies of this region are stale: they are not compared, and prove nothing.
+    pub fn stale_disks(&self, file: FileId, region: u32) -> Vec<DiskNumber> {
+        let regions = self.regions.lock();
+        regions
+            .get(&(file, region))
+            .map_or_else(Vec::new, |state| state.stale_disks.clone())
+    }
+
     /// The copies of every region found at opening are equal now: rows that name no stale disk
     /// go with `edit`, whose commit flushes the disks first.
     pub fn settle(&self, edit: &mut Edit) {

@@ -15,15 +15,18 @@ use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FileId, GroupName};
 use spindle_catalog::{Catalog, Row, Table};
 
+use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
 use crate::disks::DiskTable;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::Event;
 use crate::event_log::EventLog;
 use crate::file::File;
+use crate::io::BadPlaces;
 use crate::membership::Membership;
 use crate::placement::Placement;
 use crate::region::ReplicatedRegion;
+use crate::scrub::Scrubs;
 use crate::space::Space;
 
 pub use create::{NewDisk, NewGroup};
@@ -50,6 +53,11 @@ pub struct Group {
     pub(crate) fence: Mutex<Option<GroupError>>,
     pub(crate) is_fenced: AtomicBool,
     pub(crate) event_log: EventLog,
+    /// Places that no copy may lie at any more.
+    pub(crate) bad_runs: BadRuns,
+    /// Copies that wait to be moved from such a place.
+    pub(crate) bad_places: BadPlaces,
+    pub(crate) scrubs: Scrubs,
     lazy: Mutex<step::Lazy>,
 }
 
@@ -57,6 +65,12 @@ impl Group {
     /// The file, if there is one with that id.
     pub fn file(&self, id: FileId) -> Option<Arc<File>> {
         self.files.read().get(&id).cloned()
+    }
+
+    /// The file of the lowest id from `from` on.
+    pub(crate) fn file_from(&self, from: FileId) -> Option<Arc<File>> {
+        let files = self.files.read();
+        files.range(from..).next().map(|(_, file)| Arc::clone(file))
     }
 
     /// The newest value of a row of the layer above.

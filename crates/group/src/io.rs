@@ -4,10 +4,13 @@
 //! marks, and dirty regions. Data may be there or not until a sync covered it.
 
 mod allocate;
+mod mend;
 mod punch;
 mod read;
 mod repair;
 mod write;
+
+pub(crate) use mend::{BadBlocks, BadPlace, BadPlaces, Mended};
 
 use std::sync::LazyLock;
 
@@ -22,7 +25,7 @@ static ZEROS: LazyLock<AlignedBuffer> =
     LazyLock::new(|| AlignedBuffer::zeroed(bytes_of(ZERO_BLOCKS)));
 
 /// So many blocks as a length in memory.
-fn bytes_of(blocks: u64) -> usize {
+pub(crate) fn bytes_of(blocks: u64) -> usize {
     usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a request fits the address space")
 }
 

@@ -4,6 +4,7 @@
 //! lie), `plan.rs` (from both to disk requests), `io/` (plans executed), `commit.rs` (what
 //! becomes durable when, and the order of locks). `docs/architecture.md` has the whole on a page.
 
+mod bad_runs;
 mod by_number;
 mod capacity;
 mod commit;
@@ -23,6 +24,7 @@ mod range_lock;
 mod rebalance;
 mod region;
 mod schedule;
+mod scrub;
 mod space;
 mod view;
 
@@ -36,4 +38,8 @@ pub use membership::{
     DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
+pub use scrub::{
+    Finding, FindingKind, Known, PageJudge, ScrubPace, ScrubScope, ScrubState, ScrubStep,
+    ScrubView, ScrubWish,
+};
 pub use view::{DiskView, ExtentView, GroupView};

@@ -199,6 +199,16 @@ impl Map {
         self.dirty_rows.insert(index / ROW);
     }
 
+    /// Puts another copy in the place of copy `number` of an extent.
+    pub fn set_copy(&mut self, index: u32, number: usize, copy: ExtentCopy) {
+        assert!(number < self.copies, "an extent has so many copies only");
+        assert!(!copy.is_hole(), "an extent is a hole in all copies or none");
+        let words = self.words_mut(index);
+        assert!(words[1] != 0, "a hole has no copies");
+        words[1 + number] = copy.to_bits();
+        self.dirty_rows.insert(index / ROW);
+    }
+
     /// The mark of an extent as the newest seal took it: what a crash may come back to. Blocks
     /// beyond it are not seen after a crash unless a later batch is durable.
     #[must_use]

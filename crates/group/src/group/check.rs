@@ -34,6 +34,14 @@ impl Group {
         let mut lines = Vec::new();
         let rebuilt = Space::new(self.membership.au_size(), &self.disks.sizes_bytes());
         self.check_catalog_runs(&rebuilt, &mut lines);
+        for run in self.bad_runs.all() {
+            if let Err(conflict) = rebuilt.mark_used(run) {
+                lines.push(format!(
+                    "the bad run at block {} of disk {} {conflict}",
+                    run.start_block, run.disk
+                ));
+            }
+        }
         let files = self.all_files();
         for file in &files {
             self.check_map(file, &rebuilt, &mut lines);

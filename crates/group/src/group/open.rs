@@ -13,14 +13,17 @@ use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
 
 use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
 use super::{Group, step};
+use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
 use crate::disks::{DiskTable, NewDiskState};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event_log::EventLog;
 use crate::file::{File, Layout};
+use crate::io::BadPlaces;
 use crate::membership::{MemberView, Membership};
 use crate::placement::Placement;
 use crate::region::{RegionSpace, ReplicatedRegion};
+use crate::scrub::Scrubs;
 use crate::space::{Run, Space};
 
 /// Who opens the group, written to its disks so that another host can tell.
@@ -95,6 +98,8 @@ impl Group {
         mark_catalog_runs(&membership, &space)?;
         let files = load_files(&catalog, au_size)?;
         load_maps(&catalog, &files, &space)?;
+        let bad_runs = BadRuns::load(&catalog, &space)?;
+        let scrubs = Scrubs::load(&catalog)?;
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &dirty)?;
         let event_log = EventLog::open(&catalog)?;
@@ -120,6 +125,9 @@ impl Group {
             fence: Mutex::new(None),
             is_fenced: AtomicBool::new(false),
             event_log,
+            bad_runs,
+            bad_places: BadPlaces::default(),
+            scrubs,
             lazy: Mutex::new(step::Lazy::default()),
         };
         group.recover()?;

@@ -34,6 +34,7 @@ impl Group {
     pub fn step(&self, now_ms: u64) -> Result<bool, GroupError> {
         self.check_fence()?;
         self.notice_offline();
+        self.move_bad_places()?;
         if self.is_commit_due(now_ms) {
             self.commit_everything()?;
             return Ok(true);

@@ -31,15 +31,29 @@ impl Group {
         if first == end || out.is_empty() {
             return Ok(());
         }
-        let _held = file.range_lock.shared(first, end);
         if whole {
-            return self.read_blocks(file, first, end, out);
+            return self.read_held(file, first, end, out);
         }
         let mut buffer = AlignedBuffer::zeroed(bytes_of(end - first));
-        self.read_blocks(file, first, end, &mut buffer)?;
+        self.read_held(file, first, end, &mut buffer)?;
         let skip = usize::try_from(offset_bytes % BLOCK_SIZE_BYTES).expect("below a block");
         out.copy_from_slice(&buffer[skip..skip + out.len()]);
         Ok(())
+    }
+
+    fn read_held(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        out: &mut [u8],
+    ) -> Result<(), GroupError> {
+        let held = file.range_lock.shared(first, end);
+        let answer = self.read_blocks(file, first, end, out);
+        drop(held);
+        // A place that was found bad and could not be mended is dealt with before the answer.
+        self.move_bad_places()?;
+        answer
     }
 
     /// Reads whole blocks; the caller holds their range.

@@ -1,15 +1,16 @@
 //! A failed read answered from another copy, and the bad copy put right.
 //!
-//! The good bytes are written over the bad ones in place, under the reader's shared range lock:
-//! no writer can be at these blocks, and two readers that repair write the same. Where that
-//! write fails too, the disk goes offline before the read is answered.
+//! The good bytes are written over the bad ones in place and read back, under the reader's range
+//! lock: no writer can be at these blocks, and two readers that repair write the same. Where the
+//! place does not take them the copy is moved within its disk, else the disk goes offline, in
+//! both cases before the read is answered (`mend.rs`).
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{DeviceError, Request, Work};
 use spindle_format::ExtentCopy;
 
-use super::bytes_of;
 use super::read::FailedRead;
+use super::{BadBlocks, BadPlace, bytes_of};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
@@ -73,7 +74,7 @@ impl Group {
                 bad.push(*copy);
             }
         }
-        loop {
+        let source = loop {
             let Some((number, copy, slot)) = self.disks.choose(extent, avoid) else {
                 return Err(GroupError::new(
                     GroupErrorKind::Io,
@@ -88,18 +89,20 @@ impl Group {
             self.disks.run(&mut batch);
             let [request] = batch;
             if request.result.is_ok() {
-                break;
+                break copy;
             }
             avoid |= 1 << number;
             bad.push(copy);
-        }
+        };
         for copy in bad {
-            self.rewrite(file, segment.index, copy, inside_bytes, memory, error)?;
+            let index = segment.index;
+            self.rewrite(file, index, copy, inside_bytes, memory, (source, error));
         }
         Ok(())
     }
 
-    /// Writes good bytes over a copy that could not be read.
+    /// Writes good bytes over a copy that could not be read. Where its place does not take them,
+    /// the copy is moved once the reader has let go of its range.
     fn rewrite(
         &self,
         file: &File,
@@ -107,31 +110,34 @@ impl Group {
         copy: ExtentCopy,
         inside_bytes: u64,
         good: &[u8],
-        error: &DeviceError,
-    ) -> Result<(), GroupError> {
-        let Some(slot) = self.disks.slot_of(copy) else {
-            return Ok(());
-        };
-        let at = copy.start_bytes() + inside_bytes;
-        let mut batch = [Request::new(slot, at, Work::Write(good))];
-        self.disks.run(&mut batch);
-        let [request] = batch;
+        (source, error): (ExtentCopy, &DeviceError),
+    ) {
         let disk = copy.disk();
-        match request.result {
-            Ok(()) => {
-                self.note_written(file, disk);
-                let message = format!(
-                    "{}: {} bytes at {at} could not be read and were written again from another \
-                     copy (extent {index} of file {}): {error}",
-                    self.disks.describe(disk),
-                    good.len(),
-                    file.id
-                );
-                let event = Event::new(EventKind::BlockRepaired, message);
-                self.event(event.disk(disk).file(file.id));
-                Ok(())
+        if let Err(reason) = self.mend_in_place(file, copy, inside_bytes, good) {
+            if let Some(file) = self.file(file.id) {
+                self.note_bad_place(BadPlace {
+                    file,
+                    index,
+                    copy,
+                    bad: vec![BadBlocks {
+                        inside_blocks: inside_bytes / BLOCK_SIZE_BYTES,
+                        blocks: good.len() as u64 / BLOCK_SIZE_BYTES,
+                        source,
+                    }],
+                    reason,
+                });
             }
-            Err(again) => self.take_offline(&[disk], &again.to_string()),
+            return;
         }
+        let message = format!(
+            "{}: {} bytes at {} could not be read and were written again from another copy \
+             (extent {index} of file {}): {error}",
+            self.disks.describe(disk),
+            good.len(),
+            copy.start_bytes() + inside_bytes,
+            file.id
+        );
+        let event = Event::new(EventKind::BlockRepaired, message);
+        self.event(event.disk(disk).file(file.id));
     }
 }

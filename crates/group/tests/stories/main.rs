@@ -10,5 +10,6 @@ mod crash;
 mod events;
 mod faults;
 mod scene;
+mod scrub;
 mod syncs;
 mod threads;

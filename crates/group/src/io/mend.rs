@@ -1,0 +1,289 @@
+//! A bad place on a disk put right: written again and read back, or the copy moved elsewhere on
+//! its disk, or the disk given up: in that order.
+//!
+//! Writing in place happens under the range lock that the finder holds, shared or not: no writer
+//! can be at these blocks, and two that mend write the same. Moving a copy needs its extent
+//! alone, so it waits in a list until the finder has let go of its range
+//! ([`Group::move_bad_places`]); it is done before a read is answered. A crash before the commit
+//! finds the copy at its old place, which is then found bad again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_format::ExtentCopy;
+
+use super::bytes_of;
+use crate::error::GroupError;
+use crate::event::{Event, EventKind};
+use crate::file::File;
+use crate::group::Group;
+use crate::map::Extent;
+use crate::space::Run;
+
+/// The most that is copied by one request.
+const PIECE_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
+
+/// Blocks of a copy whose place could not be mended.
+#[derive(Debug)]
+pub struct BadPlace {
+    /// The file.
+    pub file: Arc<File>,
+    /// The extent.
+    pub index: u32,
+    /// The copy, as the map had it.
+    pub copy: ExtentCopy,
+    /// Its bad blocks.
+    pub bad: Vec<BadBlocks>,
+    /// What happened to it.
+    pub reason: String,
+}
+
+/// Blocks of a copy that are bad, and where they are good.
+#[derive(Debug, Clone, Copy)]
+pub struct BadBlocks {
+    /// The first one, from the extent's start.
+    pub inside_blocks: u64,
+    /// How many.
+    pub blocks: u64,
+    /// The copy that has them right.
+    pub source: ExtentCopy,
+}
+
+/// Places that wait to be moved. A leaf in every order of locks.
+#[derive(Debug, Default)]
+pub struct BadPlaces {
+    waiting: Mutex<Vec<BadPlace>>,
+    /// Looked at by every read: most groups never see a bad place.
+    any: AtomicBool,
+}
+
+impl BadPlace {
+    /// Whether the other one is of the same copy, which is moved once.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.file.id == other.file.id && self.index == other.index && self.copy == other.copy
+    }
+
+    /// The bad blocks that this one is among.
+    fn bad_at(&self, inside_blocks: u64) -> Option<&BadBlocks> {
+        self.bad.iter().find(|bad| {
+            (bad.inside_blocks..bad.inside_blocks + bad.blocks).contains(&inside_blocks)
+        })
+    }
+}
+
+/// What became of a bad place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mended {
+    /// The copy lies elsewhere on its disk.
+    Moved,
+    /// The disk took it nowhere, and is offline.
+    Offline,
+    /// The file or the extent has changed meanwhile.
+    Gone,
+}
+
+impl Group {
+    /// Writes good bytes over a copy and reads them back; what is wrong where they did not come
+    /// back. The caller holds the range.
+    pub(crate) fn mend_in_place(
+        &self,
+        file: &File,
+        copy: ExtentCopy,
+        inside_bytes: u64,
+        good: &[u8],
+    ) -> Result<(), String> {
+        let Some(slot) = self.disks.slot_of(copy) else {
+            return Ok(());
+        };
+        let at = copy.start_bytes() + inside_bytes;
+        self.note_written(file, copy.disk());
+        let mut batch = [Request::new(slot, at, Work::Write(good))];
+        self.disks.run(&mut batch);
+        let [request] = batch;
+        request.result.map_err(|error| error.to_string())?;
+        self.verify(copy, at, good)
+    }
+
+    fn verify(&self, copy: ExtentCopy, at: u64, good: &[u8]) -> Result<(), String> {
+        let Some(slot) = self.disks.slot_of(copy) else {
+            return Ok(());
+        };
+        let mut again = AlignedBuffer::zeroed(good.len());
+        let mut batch = [Request::new(slot, at, Work::Read(&mut again))];
+        self.disks.run(&mut batch);
+        let [request] = batch;
+        request.result.map_err(|error| error.to_string())?;
+        if again[..] == *good {
+            Ok(())
+        } else {
+            Err("it gives back other bytes than were written".to_owned())
+        }
+    }
+
+    /// Puts a place on the list of those to be moved.
+    pub(crate) fn note_bad_place(&self, place: BadPlace) {
+        let mut waiting = self.bad_places.waiting.lock();
+        let same = waiting.iter_mut().find(|other| other.is_same(&place));
+        match same {
+            Some(other) => other.bad.extend(&place.bad),
+            None => waiting.push(place),
+        }
+        self.bad_places.any.store(true, Ordering::Release);
+    }
+
+    /// Moves the copies whose places could not be mended. The caller holds no lock.
+    pub(crate) fn move_bad_places(&self) -> Result<(), GroupError> {
+        if !self.bad_places.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        loop {
+            let next = {
+                let mut waiting = self.bad_places.waiting.lock();
+                self.bad_places
+                    .any
+                    .store(waiting.len() > 1, Ordering::Release);
+                waiting.pop()
+            };
+            let Some(place) = next else {
+                return Ok(());
+            };
+            self.move_copy(&place)?;
+        }
+    }
+
+    /// Moves one copy within its disk; where no other place takes it the disk goes offline.
+    pub(crate) fn move_copy(&self, place: &BadPlace) -> Result<Mended, GroupError> {
+        let file = &place.file;
+        let (low, high) = file.map.read().schedule().envelope(place.index);
+        let _held = file.range_lock.exclusive(low, high);
+        let disk = place.copy.disk();
+        let extent = file.map.read().extent(place.index);
+        let number = extent.and_then(|extent| {
+            let mut copies = extent.copies().iter();
+            copies.position(|copy| *copy == place.copy)
+        });
+        let (Some(extent), Some(number), Some(_), false) = (
+            extent,
+            number,
+            self.disks.slot_of(place.copy),
+            file.is_removed(),
+        ) else {
+            return Ok(Mended::Gone);
+        };
+        match self.copy_elsewhere(place, &extent) {
+            Ok(moved) => {
+                self.settle_move(place, number, moved);
+                Ok(Mended::Moved)
+            }
+            Err(reason) => {
+                let reason = format!(
+                    "a bad place was found ({}), and no other place on the disk took the copy: \
+                     {reason}",
+                    place.reason
+                );
+                self.take_offline(&[disk], &reason)?;
+                Ok(Mended::Offline)
+            }
+        }
+    }
+
+    /// The copy at another place of its disk, every block read back.
+    fn copy_elsewhere(&self, place: &BadPlace, extent: &Extent) -> Result<ExtentCopy, String> {
+        let (disk, class) = (place.copy.disk(), place.copy.class());
+        let start_block = self
+            .space
+            .allocate(disk, class, 0)
+            .ok_or("no room is left on it")?;
+        let moved = ExtentCopy::new(disk, start_block, class);
+        let mut done = 0;
+        while done < u64::from(extent.mark_blocks) {
+            let blocks = Self::whole_piece(place, done, u64::from(extent.mark_blocks));
+            // Where this fails the new place stays used until the next opening: it may be as bad
+            // as the old one, and the disk is given up now in any case.
+            self.copy_piece(place, extent, moved, done, blocks)?;
+            done += blocks;
+        }
+        Ok(moved)
+    }
+
+    /// How many blocks from `from` on come from one source.
+    fn whole_piece(place: &BadPlace, from: u64, end: u64) -> u64 {
+        let stop = match place.bad_at(from) {
+            Some(bad) => bad.inside_blocks + bad.blocks,
+            None => {
+                let begins = place.bad.iter().map(|bad| bad.inside_blocks);
+                begins.filter(|begin| *begin > from).min().unwrap_or(end)
+            }
+        };
+        (stop.min(end) - from).min(PIECE_BLOCKS)
+    }
+
+    /// Copies blocks from the copy itself, or the bad ones from the good copy; what the copy
+    /// itself does not give is taken from any other.
+    fn copy_piece(
+        &self,
+        place: &BadPlace,
+        extent: &Extent,
+        moved: ExtentCopy,
+        inside_blocks: u64,
+        blocks: u64,
+    ) -> Result<(), String> {
+        let inside_bytes = inside_blocks * BLOCK_SIZE_BYTES;
+        let bad = place.bad_at(inside_blocks);
+        let first = bad.map_or(place.copy, |bad| bad.source);
+        let others = extent
+            .present()
+            .filter(|copy| *copy != first && *copy != place.copy);
+        let mut buffer = AlignedBuffer::zeroed(bytes_of(blocks));
+        let mut reason = "no copy is online".to_owned();
+        let was_read = std::iter::once(first).chain(others).any(|copy| {
+            let Some(slot) = self.disks.slot_of(copy) else {
+                return false;
+            };
+            let at = copy.start_bytes() + inside_bytes;
+            let mut batch = [Request::new(slot, at, Work::Read(&mut buffer))];
+            self.disks.run(&mut batch);
+            let [request] = batch;
+            if let Err(error) = &request.result {
+                reason = error.to_string();
+            }
+            request.result.is_ok()
+        });
+        if !was_read {
+            return Err(reason);
+        }
+        self.mend_in_place(&place.file, moved, inside_bytes, &buffer)
+    }
+
+    /// The map names the new place, and the old one is never used again.
+    fn settle_move(&self, place: &BadPlace, number: usize, moved: ExtentCopy) {
+        let file = &place.file;
+        {
+            let _change = self.change_inside();
+            file.map.write().set_copy(place.index, number, moved);
+            self.note_dirty_map(file);
+            let edit = self.bad_runs.note(Run {
+                disk: place.copy.disk(),
+                start_block: place.copy.start_block(),
+                class: place.copy.class(),
+            });
+            self.catalog.apply(edit);
+        }
+        let disk = place.copy.disk();
+        let message = format!(
+            "{0}: the place of extent {1} of file {2} at {3} is bad ({4}); the copy was moved to {5} on \
+             the same disk",
+            self.disks.describe(disk),
+            place.index,
+            file.id,
+            place.copy.start_bytes(),
+            place.reason,
+            moved.start_bytes(),
+        );
+        let event = Event::new(EventKind::BlockMoved, message);
+        self.event(event.disk(disk).file(file.id));
+    }
+}

@@ -1,0 +1,260 @@
+//! All copies of a stretch in memory: one lane for each copy, and which blocks of it were read.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+use spindle_base::{BLOCK_SIZE_BYTES, crc32c};
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::ExtentCopy;
+
+use super::ScrubScope;
+use super::judging::Versions;
+use crate::dirty::regions;
+use crate::file::File;
+use crate::group::Group;
+use crate::io::bytes_of;
+use crate::plan::{self, TooFar};
+
+/// The most that is read by one request.
+const REQUEST_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
+/// Below it lie the short extents of a file's head, of which a page may have several.
+const HEAD_BLOCKS: u64 = 16;
+
+/// A part of one extent that holds data.
+#[derive(Debug)]
+pub struct Piece {
+    pub at_block: u64,
+    pub blocks: u64,
+    pub index: u32,
+    pub inside_blocks: u64,
+    /// Copies that are read: lane, place, slot.
+    pub copies: SmallVec<[(usize, ExtentCopy, DiskSlot); 3]>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Copies {
+    first: u64,
+    pub pieces: Vec<Piece>,
+    lanes: Vec<AlignedBuffer>,
+    /// For each block the piece it is in.
+    cover: Vec<Option<usize>>,
+    unreadable: BTreeSet<(u64, usize)>,
+}
+
+impl Copies {
+    /// The piece that holds a block, if that block holds data that is looked at.
+    pub fn piece_at(&self, block: u64) -> Option<&Piece> {
+        let at = usize::try_from(block.checked_sub(self.first)?).ok()?;
+        self.cover.get(at)?.map(|piece| &self.pieces[piece])
+    }
+
+    /// A block as a lane has it.
+    pub fn block(&self, lane: usize, block: u64) -> &[u8] {
+        self.run(lane, block, 1)
+    }
+
+    /// Blocks as a lane has them.
+    pub fn run(&self, lane: usize, block: u64, blocks: u64) -> &[u8] {
+        let start = bytes_of(block - self.first);
+        &self.lanes[lane][start..start + bytes_of(blocks)]
+    }
+
+    /// Lanes that were to be read and could not be, at this block.
+    pub fn unreadable_lanes(&self, block: u64) -> impl Iterator<Item = usize> + '_ {
+        self.unreadable
+            .range((block, 0)..(block + 1, 0))
+            .map(|(_, lane)| *lane)
+    }
+
+    /// The versions of a block among the copies that were read.
+    pub fn versions(&self, block: u64) -> Versions<'_> {
+        let mut versions = Versions::new();
+        for (lane, ..) in self.piece_at(block).into_iter().flat_map(|p| &p.copies) {
+            if self.unreadable.contains(&(block, *lane)) {
+                continue;
+            }
+            let bytes = self.block(*lane, block);
+            match versions.iter_mut().find(|(other, _)| *other == bytes) {
+                Some((_, lanes)) => *lanes |= 1 << lane,
+                None => versions.push((bytes, 1 << lane)),
+            }
+        }
+        versions
+    }
+
+    /// Blocks that differ between copies or could not be read from one.
+    pub fn doubtful_blocks(&self) -> BTreeSet<u64> {
+        let mut doubtful: BTreeSet<u64> = self.unreadable.iter().map(|(block, _)| *block).collect();
+        for piece in &self.pieces {
+            let mut lanes = piece.copies.iter().map(|(lane, ..)| *lane);
+            let Some(one) = lanes.next() else {
+                continue;
+            };
+            for other in lanes {
+                let whole = |lane| self.run(lane, piece.at_block, piece.blocks);
+                if whole(one) == whole(other) {
+                    continue;
+                }
+                doubtful.extend(
+                    (piece.at_block..piece.at_block + piece.blocks)
+                        .filter(|block| self.block(one, *block) != self.block(other, *block)),
+                );
+            }
+        }
+        doubtful
+    }
+
+    /// A sum over all that was read of these blocks, to tell whether they have changed.
+    pub fn digest(&self, first: u64, blocks: u64) -> u32 {
+        let mut sums = Vec::new();
+        for block in first..first + blocks {
+            for (bytes, lanes) in self.versions(block) {
+                sums.extend_from_slice(&crc32c(bytes).to_le_bytes());
+                sums.push(lanes);
+            }
+        }
+        crc32c(&sums)
+    }
+}
+
+impl Group {
+    /// Reads every copy of the blocks `[first, end)` that hold data, and counts the bytes; the
+    /// caller holds their range.
+    pub(super) fn read_copies(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        scope: &ScrubScope,
+    ) -> (Copies, u64) {
+        let pieces = self.pieces(file, first, end, scope);
+        let length = usize::try_from(end - first).expect("a stretch fits memory");
+        let mut cover = vec![None; length];
+        for (number, piece) in pieces.iter().enumerate() {
+            let at = usize::try_from(piece.at_block - first).expect("within the stretch");
+            let blocks = usize::try_from(piece.blocks).expect("within the stretch");
+            cover[at..at + blocks].fill(Some(number));
+        }
+        let lanes_count = if pieces.is_empty() {
+            0
+        } else {
+            file.layout.redundancy.copies()
+        };
+        let mut copies = Copies {
+            first,
+            pieces,
+            lanes: (0..lanes_count)
+                .map(|_| AlignedBuffer::zeroed(bytes_of(end - first)))
+                .collect(),
+            cover,
+            unreadable: BTreeSet::new(),
+        };
+        let read_bytes = self.fill_lanes(&mut copies);
+        (copies, read_bytes)
+    }
+
+    fn pieces(&self, file: &File, first: u64, end: u64, scope: &ScrubScope) -> Vec<Piece> {
+        let mut stale = Vec::new();
+        if file.is_mirrored() {
+            for region in regions(first, end) {
+                stale.extend(self.dirty.stale_disks(file.id, region));
+            }
+        }
+        let map = file.map.read();
+        let mut pieces = Vec::new();
+        // The last stretch may end beyond what extents can reach.
+        let _ = plan::segments::<TooFar>(&map, first, end, |segment| {
+            let blocks = segment.initialised_blocks();
+            let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
+                return Ok(());
+            };
+            let is_wanted = match scope {
+                ScrubScope::Disks(disks) => {
+                    segment.at_block < HEAD_BLOCKS
+                        || extent.present().any(|copy| disks.contains(&copy.disk()))
+                }
+                _ => true,
+            };
+            if is_wanted {
+                let copies = extent.copies().iter().enumerate();
+                pieces.push(Piece {
+                    at_block: segment.at_block,
+                    blocks,
+                    index: segment.index,
+                    inside_blocks: segment.inside_blocks,
+                    copies: copies
+                        .filter(|(_, copy)| copy.is_present() && !stale.contains(&copy.disk()))
+                        .filter_map(|(lane, copy)| Some((lane, *copy, self.disks.slot_of(*copy)?)))
+                        .collect(),
+                });
+            }
+            Ok(())
+        });
+        pieces
+    }
+
+    /// One batch over all disks; what fails of it is asked for again block by block.
+    fn fill_lanes(&self, copies: &mut Copies) -> u64 {
+        let first = copies.first;
+        let mut batch: Vec<Request<'_>> = Vec::new();
+        let mut asked: Vec<(usize, u64, u64)> = Vec::new();
+        let mut read_bytes = 0;
+        for (lane, buffer) in copies.lanes.iter_mut().enumerate() {
+            let mut rest = &mut buffer[..];
+            let mut at_block = first;
+            for piece in &copies.pieces {
+                let Some((_, copy, slot)) = piece.copies.iter().find(|(l, ..)| *l == lane) else {
+                    continue;
+                };
+                let mut done = 0;
+                while done < piece.blocks {
+                    let blocks = (piece.blocks - done).min(REQUEST_BLOCKS);
+                    let block = piece.at_block + done;
+                    let (_, after) = rest.split_at_mut(bytes_of(block - at_block));
+                    let (memory, after) = after.split_at_mut(bytes_of(blocks));
+                    rest = after;
+                    at_block = block + blocks;
+                    let inside_bytes = (piece.inside_blocks + done) * BLOCK_SIZE_BYTES;
+                    let at = copy.start_bytes() + inside_bytes;
+                    batch.push(Request::new(*slot, at, Work::Read(memory)));
+                    asked.push((lane, block, blocks));
+                    read_bytes += blocks * BLOCK_SIZE_BYTES;
+                    done += blocks;
+                }
+            }
+        }
+        self.disks.run(&mut batch);
+        let failed: Vec<(usize, u64, u64)> = batch
+            .into_iter()
+            .zip(asked)
+            .filter(|(request, _)| request.result.is_err())
+            .map(|(_, asked)| asked)
+            .collect();
+        for (lane, block, blocks) in failed {
+            self.read_block_by_block(copies, lane, block, blocks);
+        }
+        read_bytes
+    }
+
+    fn read_block_by_block(&self, copies: &mut Copies, lane: usize, first: u64, blocks: u64) {
+        for block in first..first + blocks {
+            let place = copies.piece_at(block).and_then(|piece| {
+                let inside_blocks = piece.inside_blocks + (block - piece.at_block);
+                let (_, copy, slot) = piece.copies.iter().find(|(l, ..)| *l == lane)?;
+                Some((*slot, copy.start_bytes() + inside_blocks * BLOCK_SIZE_BYTES))
+            });
+            let Some((slot, at)) = place else {
+                continue;
+            };
+            let start = bytes_of(block - copies.first);
+            let memory = &mut copies.lanes[lane][start..start + bytes_of(1)];
+            let mut batch = [Request::new(slot, at, Work::Read(memory))];
+            self.disks.run(&mut batch);
+            let [request] = batch;
+            if request.result.is_err() {
+                copies.unreadable.insert((block, lane));
+            }
+        }
+    }
+}
