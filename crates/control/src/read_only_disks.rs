@@ -114,6 +114,10 @@ impl Disks for ReadOnlyDisks {
         self.inner.size_bytes(slot)
     }
 
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.inner.measure(slot)
+    }
+
     fn path(&self, slot: DiskSlot) -> String {
         self.inner.path(slot)
     }

@@ -61,6 +61,13 @@ impl Disks for Engine {
         }
     }
 
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        match self {
+            Self::Uring(disks) => disks.measure(slot),
+            Self::Plain(disks) => disks.measure(slot),
+        }
+    }
+
     fn path(&self, slot: DiskSlot) -> String {
         match self {
             Self::Uring(disks) => disks.path(slot),

@@ -94,6 +94,10 @@ impl<D: Disks> Disks for FaultableDisks<D> {
         self.inner.size_bytes(slot)
     }
 
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.inner.measure(slot)
+    }
+
     fn path(&self, slot: DiskSlot) -> String {
         self.inner.path(slot)
     }

@@ -52,8 +52,16 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
     /// without a copy.
     fn run(&self, batch: &mut [Request<'_>]);
 
-    /// The size in bytes of the disk in `slot`, as found when it was opened.
+    /// The size in bytes of the disk in `slot`, as found when it was opened or last measured.
     fn size_bytes(&self, slot: DiskSlot) -> u64;
+
+    /// Looks again how large the disk in `slot` is: a volume or an image may have grown.
+    ///
+    /// # Errors
+    /// Where the disk does not tell.
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        Ok(self.size_bytes(slot))
+    }
 
     /// What a person calls the disk in `slot`: its path.
     fn path(&self, slot: DiskSlot) -> String;
@@ -69,6 +77,10 @@ impl<D: Disks + ?Sized> Disks for std::sync::Arc<D> {
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
         (**self).size_bytes(slot)
+    }
+
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        (**self).measure(slot)
     }
 
     fn path(&self, slot: DiskSlot) -> String {

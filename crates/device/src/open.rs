@@ -10,6 +10,7 @@ mod holder;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,7 +40,8 @@ pub enum DiskKind {
 pub struct OpenDisk {
     pub(crate) file: File,
     pub(crate) path: String,
-    pub(crate) size_bytes: u64,
+    /// Whole blocks, as last measured.
+    size_bytes: AtomicU64,
     pub(crate) memory_alignment_bytes: usize,
     /// Its transfers are copies within memory, see [`is_memory`].
     pub(crate) in_memory: bool,
@@ -269,7 +271,7 @@ impl OpenDisk {
             memory_alignment_bytes: memory_alignment_bytes(&descriptor, direct),
             file: File::from(descriptor),
             path: path.display().to_string(),
-            size_bytes,
+            size_bytes: AtomicU64::new(size_bytes),
             kind,
             sector_size_bytes,
             direct,
@@ -284,8 +286,19 @@ impl OpenDisk {
 
     /// The size in bytes: whole blocks of 4 KiB.
     #[must_use]
-    pub const fn size_bytes(&self) -> u64 {
-        self.size_bytes
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Looks again how large the disk is, and gives its size in bytes.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn measure(&self) -> io::Result<u64> {
+        let end_bytes = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?;
+        let size_bytes = end_bytes - end_bytes % BLOCK_SIZE_BYTES;
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+        Ok(size_bytes)
     }
 
     /// The logical sector size in bytes; 512 for a plain file.

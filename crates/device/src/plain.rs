@@ -193,7 +193,11 @@ impl Disks for PlainDisks {
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
-        self.shared.table.entry(slot).disk.size_bytes
+        self.shared.table.entry(slot).disk.size_bytes()
+    }
+
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.shared.table.entry(slot).disk.measure()
     }
 
     fn path(&self, slot: DiskSlot) -> String {
@@ -226,7 +230,7 @@ pub(crate) fn serve(entry: &TableEntry, request: &mut Request<'_>) {
 type Failure = (DeviceErrorKind, Option<i32>);
 
 fn transfer(entry: &TableEntry, request: &mut Request<'_>) -> Result<Outcome, Failure> {
-    if !request.is_within(entry.disk.size_bytes) {
+    if !request.is_within(entry.disk.size_bytes()) {
         return Err((DeviceErrorKind::Misaligned, None));
     }
     let disk = &entry.disk;

@@ -190,6 +190,10 @@ impl<D: Disks> Disks for RecordedDisks<D> {
         self.inner.size_bytes(slot)
     }
 
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.inner.measure(slot)
+    }
+
     fn path(&self, slot: DiskSlot) -> String {
         self.inner.path(slot)
     }

@@ -115,6 +115,19 @@ impl SimulatedDisks {
         DiskSlot(slot)
     }
 
+    /// Gives a disk another size; what it holds stays. What is cut off cannot be reached.
+    ///
+    /// # Panics
+    /// Where the size is no multiple of 4,096.
+    pub fn resize(&self, slot: DiskSlot, size_bytes: u64) {
+        assert!(
+            size_bytes.is_multiple_of(PAGE_BYTES as u64),
+            "a simulated disk has whole blocks"
+        );
+        let mut state = self.state.lock();
+        state.disks[usize::from(slot.0)].resize(size_bytes);
+    }
+
     /// A copy of all disks with all that is unsynced and every fault set, which goes its own way
     /// from here with the randomness of `seed`. Pages are shared until written.
     #[must_use]

@@ -154,7 +154,11 @@ impl Disks for UringDisks {
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
-        self.table.entry(slot).disk.size_bytes
+        self.table.entry(slot).disk.size_bytes()
+    }
+
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.table.entry(slot).disk.measure()
     }
 
     fn path(&self, slot: DiskSlot) -> String {

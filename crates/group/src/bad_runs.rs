@@ -53,6 +53,21 @@ impl BadRuns {
         edit_of(&runs)
     }
 
+    /// Forgets the runs of the disk at `from_block` or behind it, because the disk leaves the
+    /// group or is to end there; they, and the edit that the caller gives to its change.
+    pub fn forget(&self, disk: DiskNumber, from_block: u64) -> (Vec<Run>, Edit) {
+        let mut runs = self.runs.lock();
+        let goes = |run: &Run| run.disk == disk && run.start_block >= from_block;
+        let gone: Vec<Run> = runs.iter().copied().filter(goes).collect();
+        runs.retain(|run| !goes(run));
+        let edit = if gone.is_empty() {
+            Edit::default()
+        } else {
+            edit_of(&runs)
+        };
+        (gone, edit)
+    }
+
     /// Every bad run.
     pub fn all(&self) -> Vec<Run> {
         self.runs.lock().iter().copied().collect()

@@ -112,12 +112,37 @@ fn mirrored_blocks(free: &[u64], copies: usize) -> u64 {
         .unwrap_or(0)
 }
 
+/// The blocks that failure groups lack to hold extents; 0 where they hold them all.
+///
+/// `rooms` gives the blocks of each failure group, `demands` copies and blocks of one copy. The
+/// copies of an extent lie in different failure groups, so a failure group can take one of each
+/// at most: for the k largest rooms together no more than k copies of each extent count, and the
+/// other rooms must take what is left. Over all k that is exact (Gale's condition).
+pub fn lacking_blocks(rooms: &[u64], demands: &[(usize, u64)]) -> u64 {
+    let mut descending = rooms.to_vec();
+    descending.sort_unstable_by(|left, right| right.cmp(left));
+    (0..=rooms.len())
+        .map(|largest| {
+            let elsewhere: u64 = (demands.iter())
+                .map(|(copies, blocks)| {
+                    let copies = (*copies).min(rooms.len());
+                    copies.saturating_sub(largest) as u64 * blocks
+                })
+                .sum();
+            let room: u64 = descending[largest..].iter().sum();
+            elsewhere.saturating_sub(room)
+        })
+        .max()
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use spindle_base::Redundancy;
 
     use super::{
-        DiskCapacity, mirrored_blocks, required_mirror_free_blocks, usable_blocks, writable_blocks,
+        DiskCapacity, lacking_blocks, mirrored_blocks, required_mirror_free_blocks, usable_blocks,
+        writable_blocks,
     };
 
     fn disks(sizes: &[(u32, u64)]) -> Vec<DiskCapacity> {
@@ -147,6 +172,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_lacking_agrees_with_what_can_be_mirrored() {
+        for free in [[7, 7, 7], [9, 2, 1], [5, 5, 0], [8, 3, 3]] {
+            for copies in 1..=3 {
+                let fits = mirrored_blocks(&free, copies);
+                assert_eq!(lacking_blocks(&free, &[(copies, fits)]), 0, "{free:?}");
+                assert_ne!(lacking_blocks(&free, &[(copies, fits + 1)]), 0, "{free:?}");
+            }
+        }
+        // Three copies of 2 leave 3 and 1 and 0 of these; two copies of 1 fit, of 2 do not.
+        assert_eq!(lacking_blocks(&[5, 3, 2], &[(3, 2), (2, 1)]), 0);
+        assert_eq!(lacking_blocks(&[5, 3, 2], &[(3, 2), (2, 2)]), 1);
+        assert_eq!(lacking_blocks(&[], &[(2, 0)]), 0);
     }
 
     #[test]

@@ -22,6 +22,8 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence, Table};
 use spindle_format::DirtyRecord;
 
+use crate::file::File;
+
 /// The bytes of a file that share one mark.
 pub const REGION_BYTES: u64 = 64 << 20;
 /// The same in blocks.
@@ -256,6 +258,22 @@ impl DirtyRegions {
             regions.remove(&(file, region));
             edit.delete(Table::DirtyRegion, key(file, region));
         }
+    }
+
+    /// The group has forgotten the disk: nothing of it is stale any more. Rows follow with the
+    /// rounds.
+    pub fn forget_disk(&self, disk: DiskNumber) {
+        for region in self.regions.lock().values_mut() {
+            region.stale_disks.retain(|stale| *stale != disk);
+        }
+    }
+
+    /// Whether any of the file's blocks `[first, end)` is stale on the disk.
+    pub fn is_stale(&self, file: &File, disk: DiskNumber, first: u64, end: u64) -> bool {
+        let state = self.regions.lock();
+        regions(first, end).any(|number| {
+            (state.get(&(file.id, number))).is_some_and(|region| region.stale_disks.contains(&disk))
+        })
     }
 
     /// How many there are.

@@ -1,5 +1,6 @@
 //! An open disk group: what it holds, its files, and its lazy work.
 
+mod changes;
 mod check;
 mod create;
 mod files;
@@ -29,6 +30,7 @@ use crate::region::ReplicatedRegion;
 use crate::scrub::Scrubs;
 use crate::space::Space;
 
+pub use changes::DiskChanges;
 pub use create::{NewDisk, NewGroup};
 pub use open::Opener;
 
@@ -59,6 +61,8 @@ pub struct Group {
     pub(crate) bad_places: BadPlaces,
     pub(crate) scrubs: Scrubs,
     lazy: Mutex<step::Lazy>,
+    /// One change of the disks at a time.
+    disk_changes: Mutex<()>,
 }
 
 impl Group {
@@ -116,7 +120,7 @@ impl Group {
     }
 
     /// Disks that are offline now.
-    pub(crate) fn offline_disks(&self) -> smallvec::SmallVec<[DiskNumber; 2]> {
+    pub(crate) fn offline_now(&self) -> smallvec::SmallVec<[DiskNumber; 2]> {
         self.disks
             .iter()
             .filter(|disk| disk.holds_data && !disk.is_online())

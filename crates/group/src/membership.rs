@@ -21,6 +21,7 @@
 //! | open on another host | refused, host and age of the heartbeat named | `a_group_open_on_another_host_is_refused_unless_forced` |
 //! | a crash while a state was written | see `election.rs` | `a_crash_at_any_request_leaves_a_group_that_opens` |
 
+mod changes;
 mod create;
 mod election;
 mod look;
@@ -40,6 +41,8 @@ use spindle_format::{
     OPENER_PLACE, OpenerRecord, Replica,
 };
 
+pub(crate) use changes::{Joining, Standings};
+pub(crate) use create::DISK_AUS_MIN;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use publish::{Quorum, set_offline, whole_blocks};
 
@@ -491,9 +494,43 @@ impl Membership {
         })
     }
 
-    /// Records a further replica, whose contents are already equal to the others'.
-    pub(crate) fn record_replica(&self, replica: &Replica) -> Result<(), GroupError> {
-        self.change_state(|state| state.replicas.push(replica.clone()))
+    /// Records a further replica, whose contents are already equal to the others', and in the
+    /// same state that another disk no longer holds one.
+    pub(crate) fn record_replica(
+        &self,
+        replica: Option<&Replica>,
+        instead_of: Option<DiskNumber>,
+    ) -> Result<(), GroupError> {
+        self.change_state(|state| {
+            state.replicas.extend(replica.cloned());
+            (state.replicas).retain(|replica| Some(replica.disk) != instead_of);
+        })
+    }
+
+    /// Whether the state names a replica of the catalog on the disk, and the disk serves.
+    pub(crate) fn holds_replica(&self, disk: DiskNumber) -> bool {
+        let inner = self.inner.lock();
+        let named = (inner.state.replicas.iter()).any(|replica| replica.disk == disk);
+        named && self.is_online(disk)
+    }
+
+    /// A disk on its way out that still holds a replica of the catalog, and the disk that should
+    /// have it instead.
+    #[must_use]
+    pub(crate) fn replica_to_move(&self) -> Option<(DiskNumber, Option<DiskNumber>)> {
+        let inner = self.inner.lock();
+        let state = &inner.state;
+        let disk_of = |replica: &Replica| state.disk(replica.disk);
+        let leaving = (state.replicas.iter())
+            .filter_map(disk_of)
+            .find(|disk| disk.status == DiskStatus::Dropping)?;
+        let staying: Vec<&DiskState> = (state.replicas.iter())
+            .filter_map(disk_of)
+            .filter(|disk| disk.status == DiskStatus::Online)
+            .collect();
+        let instead = voters::best_replica(&state.disks, &staying).map(|disk| disk.number);
+        let enough = staying.len() >= voters::replicas_wanted(state.disks.len());
+        Some((leaving.number, instead.filter(|_| !enough)))
     }
 
     /// Whether the disk's status is one that lets it hold data.

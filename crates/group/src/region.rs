@@ -153,14 +153,15 @@ impl ReplicatedRegion {
         Arc::clone(&self.map.read())
     }
 
-    /// The replicas whose disks serve; those that went offline are forgotten.
+    /// Forgets replicas that the state no longer names: their disks went offline, or have come
+    /// back since without them.
     fn drop_offline(&self) {
-        let offline = |replica: &ReplicaMap| !self.membership.is_online(replica.disk);
-        if self.map().replicas.iter().any(offline) {
-            let mut map = self.map.write();
-            Arc::make_mut(&mut map)
-                .replicas
-                .retain(|replica| !offline(replica));
+        let offline: Vec<DiskNumber> = (self.map().replicas.iter())
+            .map(|replica| replica.disk)
+            .filter(|disk| !self.membership.holds_replica(*disk))
+            .collect();
+        for disk in offline {
+            self.take_out(disk);
         }
     }
 
@@ -240,6 +241,65 @@ impl ReplicatedRegion {
     /// [`CatalogError::Full`] where the disk has no room, [`CatalogError::Region`] where it or
     /// every other replica fails.
     pub fn add_replica(&self, disk: DiskNumber) -> Result<(), CatalogError> {
+        self.add_replica_instead(disk, None)
+    }
+
+    /// Takes the replica off a disk that is on its way out. Another disk has one first, where
+    /// one can; `must` takes it off even where none can, as long as another disk has one.
+    ///
+    /// # Errors
+    /// As [`ReplicatedRegion::add_replica`]; the replica stays then.
+    pub fn move_replica(
+        &self,
+        from: DiskNumber,
+        to: Option<DiskNumber>,
+        must: bool,
+    ) -> Result<(), CatalogError> {
+        if let Some(to) = to {
+            match self.add_replica_instead(to, Some(from)) {
+                Err(CatalogError::Full) if must => {}
+                answer => return answer,
+            }
+        }
+        let _gate = self.gate.lock();
+        self.drop_offline();
+        let stays = |replica: &ReplicaMap| {
+            replica.disk != from && self.membership.may_receive(replica.disk)
+        };
+        if !self.map().replicas.iter().any(stays) {
+            return Err(CatalogError::Full);
+        }
+        (self.membership.record_replica(None, Some(from)))
+            .map_err(|error| failed("written", error.message))?;
+        self.take_out(from);
+        Ok(())
+    }
+
+    /// The state no longer names the disk's replica: its AUs are free.
+    fn take_out(&self, disk: DiskNumber) {
+        let mut guard = self.map.write();
+        let map = Arc::make_mut(&mut guard);
+        let Some(place) = (map.replicas.iter()).position(|replica| replica.disk == disk) else {
+            return;
+        };
+        let gone = map.replicas.remove(place);
+        let au_bytes = map.au_size.bytes();
+        let runs: Vec<AuRun> = (gone.starts_bytes.iter().zip(&map.runs))
+            .map(|(start_bytes, run)| AuRun {
+                start_au: u32::try_from(start_bytes / au_bytes)
+                    .expect("a disk has at most 2^32 AUs"),
+                aus: run.aus,
+            })
+            .collect();
+        drop(guard);
+        self.release(disk, &runs);
+    }
+
+    fn add_replica_instead(
+        &self,
+        disk: DiskNumber,
+        instead_of: Option<DiskNumber>,
+    ) -> Result<(), CatalogError> {
         let _gate = self.gate.lock();
         self.drop_offline();
         let map = self.map();
@@ -264,11 +324,16 @@ impl ReplicatedRegion {
         }
         let mut added = map.replica(&replica, slot, uuid);
         let answer = self.copy_everything(&map, &mut added).and_then(|()| {
-            (self.membership.record_replica(&replica))
+            (self.membership.record_replica(Some(&replica), instead_of))
                 .map_err(|error| failed("written", error.message))
         });
         match answer {
-            Ok(()) => Arc::make_mut(&mut self.map.write()).replicas.push(added),
+            Ok(()) => {
+                Arc::make_mut(&mut self.map.write()).replicas.push(added);
+                if let Some(from) = instead_of {
+                    self.take_out(from);
+                }
+            }
             Err(_) => self.release(disk, &replica.runs),
         }
         answer

@@ -65,6 +65,29 @@ impl Space {
         space
     }
 
+    /// The same disks with nothing on them, and none of them ends early.
+    pub fn emptied(&self) -> Self {
+        let au_bytes = self.au_size.bytes();
+        let disks: Vec<(DiskNumber, u64)> = (0_u16..)
+            .zip(&self.state.lock().disks)
+            .filter_map(|(disk, space)| {
+                let aus = space.as_ref()?.au_count();
+                Some((DiskNumber(disk), aus * au_bytes))
+            })
+            .collect();
+        Self::new(self.au_size, &disks)
+    }
+
+    /// Ends each disk where the same disk of `other` ends.
+    pub fn end_as(&self, other: &Self) {
+        let other = other.state.lock();
+        for (disk, space) in (0_u16..).zip(&other.disks) {
+            if let Some(space) = space {
+                self.end_disk(DiskNumber(disk), space.end_au() * self.au_size.bytes());
+            }
+        }
+    }
+
     /// Takes in a disk on which nothing lies yet.
     pub fn add_disk(&self, disk: DiskNumber, size_bytes: u64) {
         let mut state = self.state.lock();
@@ -106,6 +129,13 @@ impl Space {
     /// Blocks of the disk that runs take, the catalog's and quarantined ones included.
     pub fn used_blocks(&self, disk: DiskNumber) -> u64 {
         self.of_disk(disk, DiskSpace::used_blocks)
+    }
+
+    /// Blocks of the disk that were freed by changes that are not durable yet.
+    pub fn quarantined_blocks(&self, disk: DiskNumber) -> u64 {
+        let state = self.state.lock();
+        let blocks = state.quarantined_blocks.get(usize::from(disk.0));
+        blocks.copied().unwrap_or(0)
     }
 
     fn change_disk(&self, disk: DiskNumber, change: impl FnOnce(&mut DiskSpace, AuSize)) {

@@ -87,6 +87,10 @@ impl Disks for BrokenDisks {
         self.disks.size_bytes(slot)
     }
 
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.disks.measure(slot)
+    }
+
     fn path(&self, slot: DiskSlot) -> String {
         self.disks.path(slot)
     }

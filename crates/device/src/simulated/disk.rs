@@ -64,6 +64,11 @@ impl SimulatedDisk {
         }
     }
 
+    pub(super) fn resize(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
+        self.pages.reach(size_bytes);
+    }
+
     pub(super) fn read(&self, offset_bytes: u64, memory: &mut [u8]) {
         self.pages.read(offset_bytes / PAGE_BYTES as u64, memory);
     }

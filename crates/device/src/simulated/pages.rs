@@ -30,6 +30,15 @@ impl PageMap {
         }
     }
 
+    /// Makes room for a disk of that size; never less than there is.
+    pub(super) fn reach(&mut self, size_bytes: u64) {
+        let group_bytes = (GROUP_PAGES * PAGE_BYTES) as u64;
+        let group_count = index_of(size_bytes.div_ceil(group_bytes));
+        if self.groups.len() < group_count {
+            self.groups.resize(group_count, None);
+        }
+    }
+
     pub(super) fn get(&self, page: u64) -> &Page {
         let page = index_of(page);
         match &self.groups[page / GROUP_PAGES] {

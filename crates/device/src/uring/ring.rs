@@ -169,7 +169,7 @@ impl Ring {
             let entry = table.entry(request.slot);
             entry.counters.begin();
             request.result = Ok(());
-            if !request.is_within(entry.disk.size_bytes) {
+            if !request.is_within(entry.disk.size_bytes()) {
                 request.fail(&entry.disk.path, DeviceErrorKind::Misaligned, None);
             } else if entry.stuck.load(Relaxed) > 0 {
                 request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);

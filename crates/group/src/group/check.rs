@@ -32,7 +32,7 @@ impl Group {
     pub fn check(&self) -> Result<Vec<String>, GroupError> {
         let _alone = self.change.write();
         let mut lines = Vec::new();
-        let rebuilt = Space::new(self.membership.au_size(), &self.disks.sizes_bytes());
+        let rebuilt = self.space.emptied();
         self.check_catalog_runs(&rebuilt, &mut lines);
         for run in self.bad_runs.all() {
             if let Err(conflict) = rebuilt.mark_used(run) {
@@ -46,8 +46,9 @@ impl Group {
         for file in &files {
             self.check_map(file, &rebuilt, &mut lines);
         }
+        rebuilt.end_as(&self.space);
         // A disk that went offline lost its replica of the catalog, whose runs count as used
-        // there until the next opening; nobody allocates on it before.
+        // there until the catalog is written next; nobody allocates on it before.
         let counted = |disk: &&DiskState| disk.holds_data && disk.is_online();
         for disk in self.disks.iter().filter(counted) {
             let (known, found) = (

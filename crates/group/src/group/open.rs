@@ -101,7 +101,7 @@ impl Group {
         let bad_runs = BadRuns::load(&catalog, &space)?;
         let scrubs = Scrubs::load(&catalog)?;
         let dirty = DirtyRegions::default();
-        load_dirty_regions(&catalog, &dirty)?;
+        load_dirty_regions(&catalog, &table, &dirty)?;
         let event_log = EventLog::open(&catalog)?;
         region.stop_reading_ahead();
         region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
@@ -129,7 +129,9 @@ impl Group {
             bad_places: BadPlaces::default(),
             scrubs,
             lazy: Mutex::new(step::Lazy::default()),
+            disk_changes: Mutex::default(),
         };
+        group.bring_disk_records_up_to_date()?;
         group.recover()?;
         Ok(group)
     }
@@ -276,12 +278,18 @@ fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), Grou
     Ok(())
 }
 
-fn load_dirty_regions(catalog: &Catalog, dirty: &DirtyRegions) -> Result<(), GroupError> {
+fn load_dirty_regions(
+    catalog: &Catalog,
+    table: &DiskTable,
+    dirty: &DirtyRegions,
+) -> Result<(), GroupError> {
     catalog.scan(Table::DirtyRegion, &mut |key, value| {
         let (id, region) = numbered_key(key)?;
-        let record = DirtyRecord::parse(value).map_err(|error| {
+        let mut record = DirtyRecord::parse(value).map_err(|error| {
             CatalogError::Damaged(format!("file {id}, dirty region {region}: {error}"))
         })?;
+        // A disk that was dropped since missed nothing that anybody will ask of it.
+        (record.stale_disks).retain(|disk| table.get(*disk).is_some());
         dirty.load(id, region, record);
         Ok(())
     })?;

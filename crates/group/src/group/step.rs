@@ -42,6 +42,7 @@ impl Group {
         if self.is_round_due(now_ms) {
             self.clean_round()?;
             self.replace_replica();
+            self.move_replica();
         }
         Ok(false)
     }
@@ -106,6 +107,21 @@ impl Group {
                 self.event(Event::new(EventKind::CatalogReplicaAdded, message).disk(disk));
             }
             None => lazy.lacks_replica = false,
+        }
+    }
+
+    /// Takes the catalog off a disk that is on its way out, as soon as another can have it.
+    fn move_replica(&self) {
+        let Some((from, Some(to))) = self.membership.replica_to_move() else {
+            return;
+        };
+        // Where it cannot be now, forgetting the disk asks again.
+        if self.region.move_replica(from, Some(to), false).is_ok() {
+            let (from, to) = (self.disks.describe(from), self.disks.describe(to));
+            self.event(Event::new(
+                EventKind::CatalogReplicaAdded,
+                format!("{to} holds a replica of the catalog now, in place of {from}"),
+            ));
         }
     }
 

@@ -159,7 +159,7 @@ impl Group {
                 lock: (0, u64::MAX),
                 overwrites: true,
                 needs_durable_record: true,
-                missed: self.offline_disks(),
+                missed: self.offline_now(),
                 allocates: false,
             };
             let (_announced, needed): (Vec<_>, Vec<_>) = expected

@@ -25,7 +25,7 @@ use crate::{GroupError, GroupErrorKind, NewDisk, NewGroup};
 /// What a new catalog region holds at least, in bytes.
 const REGION_START_BYTES: u64 = 4 << 20;
 /// The fewest AUs of a disk: AU 0, the catalog's first, and some for data.
-const DISK_AUS_MIN: u64 = 8;
+pub(crate) const DISK_AUS_MIN: u64 = 8;
 
 impl Membership {
     /// Makes the structures of a new group, except the labels: until
@@ -227,7 +227,7 @@ fn size_aus(disks: &dyn Disks, slot: DiskSlot, new: &NewGroup) -> u32 {
     u32::try_from(aus).expect("the sizes were checked")
 }
 
-fn uuid_start(uuid: Uuid) -> [u8; 8] {
+pub(super) fn uuid_start(uuid: Uuid) -> [u8; 8] {
     let mut start = [0; 8];
     start.copy_from_slice(&uuid.0[..8]);
     start

@@ -39,7 +39,15 @@ use super::look::SlotFound;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holder<'a> {
     pub(super) number: DiskNumber,
+    /// Of its identity: a disk that a crash kept from joining may have the number of another.
+    pub(super) uuid_start: [u8; 8],
     pub(super) states: &'a [SlotFound; 2],
+}
+
+impl Holder<'_> {
+    const fn identity(&self) -> (DiskNumber, [u8; 8]) {
+        (self.number, self.uuid_start)
+    }
 }
 
 /// Why no state is elected.
@@ -82,7 +90,7 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
             }
         }
     }
-    let numbers: BTreeSet<DiskNumber> = holders.iter().map(|holder| holder.number).collect();
+    let numbers: BTreeSet<(DiskNumber, [u8; 8])> = holders.iter().map(Holder::identity).collect();
     states.retain(|state| !is_put_aside(state, holders));
     let Some(epoch) = states.iter().map(|state| state.epoch).max() else {
         return Err(NotElected::NoState);
@@ -92,7 +100,7 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
         .map(|state| Candidate {
             state,
             voters: state.voters().count(),
-            seen: (state.voters())
+            seen: (voters_of(state))
                 .filter(|voter| numbers.contains(voter))
                 .count(),
         })
@@ -120,10 +128,17 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
         epoch,
         seen,
         voters,
-        unseen: (state.voters())
+        unseen: (voters_of(state))
             .filter(|voter| !numbers.contains(voter))
+            .map(|(number, _)| number)
             .collect(),
     })
+}
+
+fn voters_of(state: &GroupState) -> impl Iterator<Item = (DiskNumber, [u8; 8])> {
+    (state.disks.iter())
+        .filter(|disk| disk.voter)
+        .map(|disk| (disk.number, disk.uuid_start))
 }
 
 /// Whether a voter that is seen proves that nothing ever relied on the state.
@@ -133,8 +148,7 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
 /// that was relied on.
 fn is_put_aside(state: &GroupState, holders: &[Holder<'_>]) -> bool {
     holders.iter().any(|holder| {
-        let votes = state.disk(holder.number).is_some_and(|disk| disk.voter);
-        votes
+        voters_of(state).any(|voter| voter == holder.identity())
             && holder.states.iter().all(|slot| match slot {
                 SlotFound::Blank => true,
                 SlotFound::State(other) => **other != *state,

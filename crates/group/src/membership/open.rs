@@ -11,7 +11,7 @@ use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{GroupState, LABEL_PLACES, Label, OpenerRecord};
 
-use super::create::is_same_disk;
+use super::create::{is_same_disk, uuid_start};
 use super::election::{Holder, NotElected, elect};
 use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use super::publish::{Quorum, set_offline};
@@ -99,7 +99,7 @@ impl Membership {
         membership.set_standings(state);
         membership.claim(missing, opener.force)?;
         membership.repair_labels(&members);
-        membership.bring_names_up_to_date()?;
+        membership.bring_labels_up_to_date()?;
         Ok(membership)
     }
 
@@ -145,9 +145,28 @@ impl Membership {
         }
     }
 
-    /// A crash in the middle of a renaming left labels with the former name.
-    fn bring_names_up_to_date(&self) -> Result<(), GroupError> {
+    /// A crash in the middle of a renaming left labels with the former name; one in the middle
+    /// of a resize left a label with a size that the state does not have, and would refuse a
+    /// disk that was cut to what the state says.
+    fn bring_labels_up_to_date(&self) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
+        let au_bytes = self.au_size.bytes();
+        let too_long: Vec<(DiskNumber, u64)> = (inner.state.disks.iter())
+            .filter(|disk| self.is_online(disk.number))
+            .filter_map(|disk| {
+                let labelled_bytes = inner.members.get(&disk.number)?.label.size_bytes;
+                let size_bytes = u64::from(disk.size_aus) * au_bytes;
+                (labelled_bytes / au_bytes > u64::from(disk.size_aus))
+                    .then_some((disk.number, size_bytes))
+            })
+            .collect();
+        for (number, size_bytes) in too_long {
+            self.write_labels(
+                &mut inner,
+                |other| other == number,
+                |label| label.size_bytes = size_bytes,
+            )?;
+        }
         let name = inner.state.group_name.clone();
         let former: BTreeSet<DiskNumber> = (inner.members.iter())
             .filter(|(number, member)| self.is_online(**number) && member.label.group_name != name)
@@ -214,10 +233,8 @@ fn choose<'a, 'b>(
 fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
     for (index, (number, look)) in found.members.iter().enumerate() {
         let label = look.member();
-        let twin = (found.members[index + 1..].iter()).find(|(other, twin)| {
-            let same =
-                twin.member().map(|label| label.disk_uuid) == label.map(|label| label.disk_uuid);
-            same || other == number
+        let twin = (found.members[index + 1..].iter()).find(|(_, twin)| {
+            twin.member().map(|label| label.disk_uuid) == label.map(|label| label.disk_uuid)
         });
         if let Some((_, twin)) = twin {
             return Err(refused(
@@ -245,9 +262,12 @@ fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
 
 fn elect_of<'a>(found: &GroupFound<'a>, force: bool) -> Result<&'a GroupState, GroupError> {
     let holders: Vec<Holder<'a>> = (found.members.iter())
-        .map(|(number, look)| Holder {
-            number: *number,
-            states: &look.states,
+        .filter_map(|(number, look)| {
+            Some(Holder {
+                number: *number,
+                uuid_start: uuid_start(look.member()?.disk_uuid),
+                states: &look.states,
+            })
         })
         .collect();
     elect(&holders, force).map_err(|why| {

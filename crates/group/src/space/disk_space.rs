@@ -122,6 +122,11 @@ impl DiskSpace {
         self.none_in_a_row_of = u64::MAX;
     }
 
+    /// The disk's AUs, AU 0 included.
+    pub const fn au_count(&self) -> u64 {
+        self.au_count
+    }
+
     /// The first AU that is not given out any more.
     pub const fn end_au(&self) -> u64 {
         self.end_au

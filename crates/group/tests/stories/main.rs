@@ -6,6 +6,7 @@
 )]
 
 mod basics;
+mod changes;
 mod crash;
 mod events;
 mod faults;

@@ -68,19 +68,11 @@ impl Scene {
             .map(DiskSlot)
             .filter(|slot| !self.disks.is_vanished(*slot))
             .collect();
-        let opener = Opener {
-            host: "here".to_owned(),
-            boot: Uuid([1; 16]),
-            process_id: 1,
-            now_s: 10,
-            force: false,
-            preferred_failure_group: None,
-        };
         Group::open(
             Arc::clone(&self.disks) as Arc<dyn Disks>,
             &slots,
             &self.name,
-            &opener,
+            &opener(),
         )
     }
 
@@ -99,6 +91,17 @@ impl Scene {
             disks: Arc::new(self.disks.fork(seed)),
             name: self.name.clone(),
         }
+    }
+}
+
+pub fn opener() -> Opener {
+    Opener {
+        host: "here".to_owned(),
+        boot: Uuid([1; 16]),
+        process_id: 1,
+        now_s: 10,
+        force: false,
+        preferred_failure_group: None,
     }
 }
 

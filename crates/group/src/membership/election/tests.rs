@@ -51,6 +51,7 @@ fn elected(disks: &[(u16, [SlotFound; 2])], force: bool) -> Result<GroupState, N
     let holders: Vec<Holder<'_>> = (disks.iter())
         .map(|(number, states)| Holder {
             number: DiskNumber(*number),
+            uuid_start: [0; 8],
             states,
         })
         .collect();

@@ -1,0 +1,199 @@
+//! Disks that the rebalance has emptied are forgotten, and disks that end earlier become smaller.
+//!
+//! Before the state forgets a disk, everything that moved its extents away is durable, and its
+//! replica of the catalog has gone elsewhere. A crash in between leaves a disk that is still
+//! being dropped, and empty: the next call forgets it.
+
+use spindle_base::DiskNumber;
+use spindle_catalog::{Edit, Table};
+use spindle_format::DiskStatus;
+
+use super::refusal;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
+use crate::group::Group;
+use crate::group::create::disk_key;
+use crate::membership::Standings;
+
+impl Group {
+    /// Forgets the disks that are being dropped or were given up and hold nothing any more, and
+    /// cuts the disks that are to be smaller and have nothing behind their end; which were
+    /// forgotten. For the rebalance, when a pass has ended; cheap where there is nothing to do.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] where a step cannot be made durable; the next call goes on.
+    pub fn forget_empty_disks(&self) -> Result<Vec<DiskNumber>, GroupError> {
+        let _one = self.disk_changes.lock();
+        self.check_fence()?;
+        self.finish_resizes()?;
+        let leaving = self.leaving_disks();
+        if leaving.is_empty() {
+            return Ok(Vec::new());
+        }
+        // What was moved away is free only when that is durable.
+        if leaving.iter().any(|disk| self.holds_only_quarantine(*disk)) {
+            self.commit_everything()?;
+        }
+        let mut empty: Vec<DiskNumber> = Vec::new();
+        for disk in leaving {
+            // Whoever still has a placement from before the drop finds no room there.
+            self.space.end_disk(disk, 0);
+            if self.extent_blocks(disk) > 0 {
+                continue;
+            }
+            if self.catalog_blocks(disk) > 0 {
+                let to = (self.membership.replica_to_move())
+                    .filter(|(from, _)| *from == disk)
+                    .and_then(|(_, to)| to);
+                self.region.move_replica(disk, to, true)?;
+            }
+            self.assert_unnamed(disk)?;
+            self.forget_bad_runs(disk);
+            empty.push(disk);
+        }
+        if empty.is_empty() {
+            return Ok(empty);
+        }
+        self.forget_disks(&empty)?;
+        Ok(empty)
+    }
+
+    /// Disks that are on their way out.
+    fn leaving_disks(&self) -> Vec<DiskNumber> {
+        let state = self.membership.state();
+        (state.disks.iter())
+            .filter(|disk| matches!(disk.status, DiskStatus::Dropping | DiskStatus::Absent))
+            .map(|disk| disk.number)
+            .collect()
+    }
+
+    /// Bad runs behind the disk's end need not be kept from anybody any more.
+    pub(super) fn forget_bad_runs(&self, disk: DiskNumber) {
+        let (runs, edit) = self.bad_runs.forget(disk, self.space.end_block(disk));
+        if runs.is_empty() {
+            return;
+        }
+        let _change = self.change();
+        self.catalog.apply(edit);
+        for run in runs {
+            self.space.give_back(run);
+        }
+    }
+
+    fn catalog_blocks(&self, disk: DiskNumber) -> u64 {
+        let aus: u64 = (self.membership.catalog_runs().iter())
+            .filter(|replica| replica.disk == disk)
+            .flat_map(|replica| &replica.runs)
+            .map(|run| u64::from(run.aus))
+            .sum();
+        aus * self.membership.au_size().blocks()
+    }
+
+    /// Blocks of the disk that extents take, or took until a batch that is not durable yet.
+    fn extent_blocks(&self, disk: DiskNumber) -> u64 {
+        let bad: u64 = (self.bad_runs.all().iter())
+            .filter(|run| run.disk == disk)
+            .map(|run| 1_u64 << run.class)
+            .sum();
+        let used = self.space.used_blocks(disk);
+        used.saturating_sub(self.catalog_blocks(disk) + bad)
+    }
+
+    fn holds_only_quarantine(&self, disk: DiskNumber) -> bool {
+        let quarantined = self.space.quarantined_blocks(disk);
+        quarantined > 0 && self.extent_blocks(disk) <= quarantined
+    }
+
+    /// Blocks of the disk that maps name.
+    fn named_blocks(&self, disk: DiskNumber) -> u64 {
+        let mut blocks = 0;
+        for file in self.all_files() {
+            let map = file.map.read();
+            map.for_each(0, u32::MAX, |_, extent| {
+                for copy in extent.present().filter(|copy| copy.disk() == disk) {
+                    blocks += 1_u64 << copy.class();
+                }
+            });
+        }
+        blocks
+    }
+
+    /// Free space and maps agree that nothing lies there: else data would be lost.
+    fn assert_unnamed(&self, disk: DiskNumber) -> Result<(), GroupError> {
+        let blocks = self.named_blocks(disk);
+        if blocks == 0 {
+            return Ok(());
+        }
+        Err(refusal(
+            GroupErrorKind::Corrupt,
+            format!(
+                "disk {disk} counts as empty, and maps name {blocks} blocks of it: it is not \
+                 dropped; check the group"
+            ),
+        ))
+    }
+
+    fn forget_disks(&self, empty: &[DiskNumber]) -> Result<(), GroupError> {
+        let titles: Vec<String> = empty
+            .iter()
+            .map(|disk| self.disks.describe(*disk))
+            .collect();
+        self.membership.forget(empty)?;
+        let mut edit = Edit::default();
+        for (disk, title) in empty.iter().zip(titles) {
+            self.disks.forget(*disk);
+            self.space.forget_disk(*disk);
+            self.dirty.forget_disk(*disk);
+            self.known_offline.lock().remove(disk);
+            edit.delete(Table::Disk, disk_key(*disk));
+            self.event(
+                Event::new(
+                    EventKind::DiskDropped,
+                    format!("{title} holds nothing any more and was dropped"),
+                )
+                .disk(*disk),
+            );
+        }
+        self.rebuild_placement();
+        self.commit_edit(edit)
+    }
+
+    /// Disks that are to be smaller and have nothing behind their end any more become so.
+    fn finish_resizes(&self) -> Result<(), GroupError> {
+        let au_bytes = self.membership.au_size().bytes();
+        let pending = |number: DiskNumber, size_aus: u32| {
+            let end_bytes = self.disks.get(number)?.total_bytes();
+            let end_aus = u32::try_from(end_bytes / au_bytes).ok()?;
+            (end_aus < size_aus).then_some((number, end_aus))
+        };
+        let state = self.membership.state();
+        let pending: Vec<(DiskNumber, u32)> = (state.disks.iter())
+            .filter(|disk| disk.status == DiskStatus::Online)
+            .filter_map(|disk| pending(disk.number, disk.size_aus))
+            .collect();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        // What was moved away from there is free only when that is durable.
+        self.commit_everything()?;
+        for (disk, _) in &pending {
+            self.forget_bad_runs(*disk);
+        }
+        let sizes_aus: Vec<(DiskNumber, u32)> = (pending.into_iter())
+            .filter(|(disk, _)| !self.space.is_used_behind_end(*disk))
+            .collect();
+        if sizes_aus.is_empty() {
+            return Ok(());
+        }
+        self.membership.change_standings(&Standings {
+            sizes_aus: sizes_aus.clone(),
+            ..Standings::default()
+        })?;
+        for (disk, size_aus) in sizes_aus {
+            let size_bytes = u64::from(size_aus) * au_bytes;
+            self.space.resize_disk(disk, size_bytes);
+            self.membership.label_size(disk, size_bytes)?;
+        }
+        Ok(())
+    }
+}
