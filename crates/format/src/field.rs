@@ -3,7 +3,7 @@
 //! The reader never goes beyond its bytes and never panics; it answers with the offset at which
 //! they were not what they must be. The writer is for our own state and asserts.
 
-use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Uuid};
 
 use crate::error::{FormatError, FormatErrorKind, Structure};
 
@@ -111,6 +111,27 @@ impl<'a> Reader<'a> {
         } else {
             Err(self.error_at(at, FormatErrorKind::Version(u32::from(version))))
         }
+    }
+
+    /// A disk number above `last`: a set is written in ascending order, one way only.
+    pub(crate) fn disk_above(
+        &mut self,
+        last: Option<DiskNumber>,
+    ) -> Result<DiskNumber, FormatError> {
+        self.judged("disk number", Self::u16, |number| {
+            let disk = DiskNumber(number);
+            (number != u16::MAX && last.is_none_or(|last| last < disk)).then_some(disk)
+        })
+    }
+
+    /// So many disk numbers in strictly ascending order.
+    pub(crate) fn ascending_disks(&mut self, count: usize) -> Result<Vec<DiskNumber>, FormatError> {
+        let mut disks: Vec<DiskNumber> = Vec::new();
+        for _ in 0..count {
+            let disk = self.disk_above(disks.last().copied())?;
+            disks.push(disk);
+        }
+        Ok(disks)
     }
 
     pub(crate) fn reserved(&mut self, length_bytes: usize) -> Result<(), FormatError> {

@@ -6,12 +6,12 @@
 use spindle_base::{Uuid, crc32c};
 
 use crate::{
-    CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_MAGIC, CHECKSUM_BLOCK_VERSION, ChecksumBlock, DirtyRecord,
-    DiskEnds, DiskRecord, EventRecord, ExtentRow, FileRecord, HEADER_BYTES, HEADER_CHECKSUM_OFFSET,
-    Inode, LABEL_BYTES, LABEL_MAGIC, LABEL_VERSION, NameRecord, OPENER_BYTES, OPENER_MAGIC,
-    OPENER_VERSION, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_HEADER_BYTES,
-    STATE_LENGTH_OFFSET, STATE_MAGIC, STATE_SLOT_BYTES, STATE_VERSION, encode_extent_row,
-    foreign_signatures,
+    CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_MAGIC, CHECKSUM_BLOCK_VERSION, ChecksumBlock,
+    DIRTY_RECORD_VERSION, DirtyRecord, DiskEnds, DiskRecord, EventRecord, ExtentRow, FileRecord,
+    HEADER_BYTES, HEADER_CHECKSUM_OFFSET, Inode, LABEL_BYTES, LABEL_MAGIC, LABEL_VERSION,
+    NameRecord, OPENER_BYTES, OPENER_MAGIC, OPENER_VERSION, OpenerRecord, ParsedGroupState,
+    ParsedLabel, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET, STATE_MAGIC, STATE_SLOT_BYTES,
+    STATE_VERSION, encode_extent_row, foreign_signatures,
 };
 
 /// Where the structures are said to lie.
@@ -111,7 +111,12 @@ pub fn records(input: &[u8]) {
     };
     let again = match kind % 7 {
         0 => FileRecord::parse(bytes).ok().map(|record| record.encode()),
-        1 => DirtyRecord::parse(bytes).ok().map(|record| record.encode()),
+        1 => DirtyRecord::parse(bytes).ok().and_then(|record| {
+            let again = record.encode();
+            assert_eq!(DirtyRecord::parse(&again), Ok(record));
+            // An older version is read, and written as the newest.
+            (bytes[0] == DIRTY_RECORD_VERSION).then_some(again)
+        }),
         2 => DiskRecord::parse(bytes).ok().map(|record| record.encode()),
         3 => Inode::parse(bytes).ok().map(|inode| inode.encode()),
         4 => NameRecord::parse(bytes).ok().map(|name| name.encode()),

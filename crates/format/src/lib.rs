@@ -6,6 +6,7 @@
 //! together.
 
 mod checksum_block;
+mod dirty_record;
 mod error;
 mod event;
 mod extent;
@@ -25,6 +26,10 @@ pub use checksum_block::{
     CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_HEADER_BYTES, CHECKSUM_BLOCK_MAGIC,
     CHECKSUM_BLOCK_VERSION, ChecksumBlock, SUMS_PER_BLOCK, block_sum, run_checksum_pairs,
     run_data_blocks,
+};
+pub use dirty_record::{
+    BlockRun, DIRTY_DISK_BYTES, DIRTY_RECORD_HEADER_BYTES, DIRTY_RECORD_VERSION,
+    DIRTY_REGION_BLOCKS, DIRTY_RUN_BYTES, DirtyRecord, StaleDisk,
 };
 pub use error::{FormatError, FormatErrorKind, Structure};
 pub use event::{
@@ -50,8 +55,8 @@ pub use place::{
     STATE_SLOT_BYTES,
 };
 pub use record::{
-    DIRTY_RECORD_HEADER_BYTES, DIRTY_RECORD_VERSION, DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION,
-    DirtyRecord, DiskRecord, FILE_RECORD_BYTES, FILE_RECORD_VERSION, FileRecord,
+    DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION, DiskRecord, FILE_RECORD_BYTES,
+    FILE_RECORD_VERSION, FileRecord,
 };
 pub use signature::{
     DiskEnds, ForeignFormat, SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, Signature,

@@ -1,4 +1,4 @@
-//! The small records of the catalog: a file's layout, a dirty region, a disk.
+//! The small records of the catalog: a file's layout, a disk.
 //!
 //! The table's key says what each is about and the region below carries the checksum; a version
 //! byte is all that a record adds.
@@ -13,10 +13,6 @@ use crate::field::{Reader, Writer};
 pub const FILE_RECORD_VERSION: u8 = 1;
 /// The bytes of a file record.
 pub const FILE_RECORD_BYTES: usize = 16;
-/// The version of the dirty-region record that this program writes.
-pub const DIRTY_RECORD_VERSION: u8 = 1;
-/// The bytes of a dirty-region record before its disks.
-pub const DIRTY_RECORD_HEADER_BYTES: usize = 4;
 /// The version of the disk record that this program writes.
 pub const DISK_RECORD_VERSION: u8 = 1;
 /// The bytes of a disk record before its partners.
@@ -85,51 +81,6 @@ impl FileRecord {
     }
 }
 
-/// A region of a mirrored file whose copies may differ after an unclean stop.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct DirtyRecord {
-    /// Disks that missed writes to the region while they were offline, in ascending order; their
-    /// copies are stale until a resync. Empty: only an unclean stop makes the copies doubtful.
-    pub stale_disks: Vec<DiskNumber>,
-}
-
-impl DirtyRecord {
-    /// Checks a record's bytes.
-    ///
-    /// # Errors
-    /// [`FormatError`] where they are no dirty-region record.
-    pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = Reader::new(Structure::DirtyRecord, bytes);
-        reader.record_version(DIRTY_RECORD_VERSION)?;
-        reader.reserved(1)?;
-        let count = reader.u16()?;
-        let stale_disks = ascending_disks(&mut reader, usize::from(count))?;
-        reader.end()?;
-        Ok(Self { stale_disks })
-    }
-
-    /// The record's bytes.
-    ///
-    /// # Panics
-    /// Where the disks are not in ascending order: our own state is wrong then.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        assert!(
-            self.stale_disks.is_sorted_by(|left, right| left < right),
-            "stale disks are in ascending order"
-        );
-        let count = u16::try_from(self.stale_disks.len()).expect("disk numbers have 16 bits");
-        let mut writer = Writer::with_capacity(DIRTY_RECORD_HEADER_BYTES + 2 * usize::from(count));
-        writer.u8(DIRTY_RECORD_VERSION);
-        writer.reserved(1);
-        writer.u16(count);
-        for disk in &self.stale_disks {
-            writer.u16(disk.0);
-        }
-        writer.finish()
-    }
-}
-
 /// What the catalog knows of a disk beyond the group state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiskRecord {
@@ -161,7 +112,7 @@ impl DiskRecord {
         let name = reader.disk_name()?;
         let failure_group = reader.failure_group_name()?;
         reader.reserved_until(DISK_RECORD_HEADER_BYTES)?;
-        let partners = ascending_disks(&mut reader, usize::from(partners))?;
+        let partners = reader.ascending_disks(usize::from(partners))?;
         reader.end()?;
         Ok(Self {
             uuid,
@@ -196,17 +147,4 @@ impl DiskRecord {
         }
         writer.finish()
     }
-}
-
-/// Disk numbers in strictly ascending order: one way only to write a set.
-fn ascending_disks(reader: &mut Reader<'_>, count: usize) -> Result<Vec<DiskNumber>, FormatError> {
-    let mut disks: Vec<DiskNumber> = Vec::new();
-    for _ in 0..count {
-        let disk = reader.judged("disk number", Reader::u16, |number| {
-            let disk = DiskNumber(number);
-            (number != u16::MAX && disks.last().is_none_or(|last| *last < disk)).then_some(disk)
-        })?;
-        disks.push(disk);
-    }
-    Ok(disks)
 }

@@ -1,7 +1,8 @@
 //! Changes, commits, and what a sync waits for.
 //!
 //! Order of locks, the first taken first; nobody takes one that stands before one it holds:
-//! 1. a file's range lock (held over the I/O of a read or write);
+//! 1. a file's range lock (held over the I/O of a read or write); then the list of disks known
+//!    to be offline, which lasts until what each of them missed is noted;
 //! 2. the change lock: shared by whoever changes maps or rows, exclusive for a seal;
 //! 3. a file's map;
 //! 4. dirty regions;
@@ -16,8 +17,9 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use spindle_base::{DiskNumber, Redundancy};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{CatalogError, Edit, Sequence, Table};
+use spindle_format::ExtentCopy;
 
 use crate::disks::Flushes;
 use crate::error::{GroupError, GroupErrorKind};
@@ -228,8 +230,13 @@ impl Group {
         let map = file.map.read();
         let mut without_copy = None;
         map.for_each(0, u32::MAX, |index, extent| {
+            let has_it = |copy: ExtentCopy| {
+                let (first, end) = map.schedule().envelope(index);
+                self.disks.slot_of(copy).is_some()
+                    && !self.dirty.is_stale(file, copy.disk(), first, end)
+            };
             if extent.present().any(|copy| lost.contains(&copy.disk()))
-                && self.disks.choose(extent, 0).is_none()
+                && !extent.present().any(has_it)
             {
                 without_copy = without_copy.or(Some(index));
             }
@@ -285,14 +292,20 @@ impl Group {
         if gone.is_empty() {
             return;
         }
-        known.extend(&gone);
-        drop(known);
         self.rebuild_placement();
         let _change = self.change_inside();
-        for disk in gone {
-            self.dirty
-                .went_offline(disk, &mut |edit| self.catalog.apply(edit));
+        let is_stale = |file: FileId| {
+            if let Some(file) = self.file(file) {
+                file.may_be_stale.store(true, Ordering::Release);
+            }
+        };
+        for disk in &gone {
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty.went_offline(*disk, &is_stale, apply);
         }
+        // Last, and under the lock: whoever finds a disk in the list relies on what it missed
+        // being known.
+        known.extend(&gone);
     }
 
     /// The group stops here: nothing is acknowledged any more. Told once.

@@ -1,92 +1,79 @@
-//! Dirty regions: where copies may differ after an unclean stop, and which copies are stale.
+//! Dirty regions: where copies may differ after an unclean stop, and what is stale on which disk.
 //!
 //! A region is 64 MiB of one mirrored file. Invariants:
-//! - Before a write that overwrites initialised blocks reaches any disk, its region's row is
-//!   durable. After an unclean stop only regions with a row are compared.
-//! - Before a write is answered that an offline disk missed, the row names that disk, durably;
-//!   such a row stays until a resync has brought the disk's copies up to date.
-//! - A row is deleted only while nobody writes to its region, after two quiet rounds. The commit
-//!   that makes the deletion durable flushes every disk first, so the copies agree by then; a
+//! - Before a write that overwrites initialised blocks reaches any disk, its region's row is open
+//!   and durable. After an unclean stop only regions with an open row are compared; the disks
+//!   that it names, and all that are offline, count as stale in the whole region then.
+//! - In memory each region knows, block by block, what each disk missed. Before a write is
+//!   answered that an offline disk missed, an open row names that disk, durably. A region that
+//!   has been quiet for some rounds gets a closed row instead, which is exact; so a disk that
+//!   returns is brought up to date with what was written meanwhile and no more.
+//! - What was written since the last flush is known as well: a disk that goes offline may have
+//!   lost that too, and has missed what is under way.
+//! - Blocks are taken off a disk's list only by a write or a copy that reached the disk, while no
+//!   disk went offline since that was planned, else what the disk lost again would be forgotten.
+//!   The row follows later: until then a crash leaves only more to be copied.
+//! - An open row ceases to name a disk that has everything again, so that after a crash its copy
+//!   counts as any other, however busy the region is.
+//! - A row is closed or deleted only while nobody writes to its region, after two quiet rounds.
+//!   The commit that makes this durable flushes every disk first, so the copies agree by then; a
 //!   crash before it leaves the row, and with it only a comparison too many.
-//!
-//! - Regions written lately are remembered even where nothing initialised was overwritten and no
-//!   row is needed: when a disk goes offline, what it had not flushed yet is stale as well.
 //!
 //! Rows are recorded by the sequence of their edit: a row is durable once the catalog has
 //! committed that sequence. Committing is the caller's business.
 
-use std::collections::BTreeMap;
+mod block_set;
+mod region;
 
-use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
-use spindle_catalog::{Edit, Sequence, Table};
-use spindle_format::DirtyRecord;
+use spindle_catalog::{Edit, Sequence};
+use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
 
 use crate::file::File;
+use crate::map::Extent;
+use block_set::BlockSet;
+use region::Region;
+pub use region::RegionKey;
 
-/// The bytes of a file that share one mark.
-pub const REGION_BYTES: u64 = 64 << 20;
-/// The same in blocks.
-pub const REGION_BLOCKS: u64 = REGION_BYTES / spindle_base::BLOCK_SIZE_BYTES;
+/// The blocks of a file that share one mark.
+pub const REGION_BLOCKS: u64 = DIRTY_REGION_BLOCKS as u64;
 
 /// Rounds without a write after which a region counts as quiet.
 const QUIET_ROUNDS: u8 = 2;
 
-/// The regions that `[first, end)` touches, in blocks of the file.
-pub fn regions(first: u64, end: u64) -> std::ops::RangeInclusive<u32> {
-    // A file ends where extent numbers do, far below the last region number.
-    let region = |block: u64| u32::try_from(block / REGION_BLOCKS).unwrap_or(u32::MAX);
-    region(first)..=region(end.max(first + 1) - 1)
+/// Ranges `[first, end)` of a file's blocks.
+pub type Ranges = SmallVec<[(u64, u64); 2]>;
+
+/// The parts of `[first, end)`, in blocks of the file, by region: its number, and the blocks in
+/// it.
+fn parts(first: u64, end: u64) -> impl Iterator<Item = (u32, u32, u32)> {
+    let mut from = first;
+    std::iter::from_fn(move || {
+        if from >= end {
+            return None;
+        }
+        let region = from / REGION_BLOCKS;
+        let start = region * REGION_BLOCKS;
+        let to = end.min(start + REGION_BLOCKS);
+        let narrow = |blocks: u64| u32::try_from(blocks).expect("a region has 16,384 blocks");
+        let part = (narrow(from - start), narrow(to - start));
+        from = to;
+        // A file ends where extent numbers do, far below the last region number.
+        let number = u32::try_from(region).unwrap_or(u32::MAX);
+        Some((number, part.0, part.1))
+    })
 }
 
-fn key(file: FileId, region: u32) -> Vec<u8> {
-    let mut key = file.0.to_be_bytes().to_vec();
-    key.extend_from_slice(&region.to_be_bytes());
-    key
-}
-
+/// A write that was announced, to be told of its end.
 #[derive(Debug, Default)]
-struct Region {
-    /// The edit that last put the row; `None` where there is none.
-    recorded: Option<Sequence>,
-    /// Disks the row names, ascending.
-    stale_disks: Vec<DiskNumber>,
-    writers_count: u32,
-    quiet_rounds: u8,
-    /// Found at opening and not compared yet, or a write failed on every copy: only the
-    /// comparison of the next opening makes them equal.
-    doubtful: bool,
-}
-
-impl Region {
-    /// Gives the row to `apply` unless it is there and names all of `disks`; the edit that put it.
-    fn record(
-        &mut self,
-        (file, number): (FileId, u32),
-        disks: &[DiskNumber],
-        apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) -> Sequence {
-        let mut changed = false;
-        for disk in disks {
-            if let Err(place) = self.stale_disks.binary_search(disk) {
-                self.stale_disks.insert(place, *disk);
-                changed = true;
-            }
-        }
-        if let Some(sequence) = self.recorded
-            && !changed
-        {
-            return sequence;
-        }
-        let record = DirtyRecord {
-            stale_disks: self.stale_disks.clone(),
-        };
-        let mut edit = Edit::default();
-        edit.put(Table::DirtyRegion, key(file, number), record.encode());
-        let sequence = apply(edit);
-        self.recorded = Some(sequence);
-        sequence
-    }
+pub struct Writer {
+    /// The regions, and the generation of each that it joined.
+    joined: SmallVec<[(u32, u8); 2]>,
 }
 
 /// A region that recovery must look at.
@@ -100,185 +87,398 @@ pub struct DoubtfulRegion {
     pub stale_disks: Vec<DiskNumber>,
 }
 
+/// What is stale of a region on one disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaleRegion {
+    /// The file.
+    pub file: FileId,
+    /// Which 64 MiB of it.
+    pub region: u32,
+    /// The disk that missed it.
+    pub disk: DiskNumber,
+    /// How much.
+    pub blocks: u32,
+    /// Rises with reads that had to go elsewhere.
+    pub wanted: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    regions: BTreeMap<RegionKey, Region>,
+    /// How often a disk went offline.
+    outages_count: u64,
+}
+
 /// All dirty regions of a group.
 #[derive(Debug, Default)]
 pub struct DirtyRegions {
-    regions: Mutex<BTreeMap<(FileId, u32), Region>>,
+    state: Mutex<State>,
+    /// A disk that is online may be stale somewhere: readers have to look.
+    returned: AtomicBool,
 }
 
 impl DirtyRegions {
     /// Takes a row as the catalog holds it at opening.
-    pub fn load(&self, file: FileId, region: u32, record: DirtyRecord) {
-        let state = Region {
-            stale_disks: record.stale_disks,
-            recorded: Some(Sequence(0)),
-            doubtful: true,
-            ..Region::default()
-        };
-        self.regions.lock().insert((file, region), state);
+    pub fn load(&self, file: FileId, region: u32, record: &DirtyRecord) {
+        let mut state = self.state.lock();
+        state.regions.insert((file, region), Region::of(record));
     }
 
-    /// The regions found at opening, in the order of files.
+    /// The regions found open at opening, in the order of files.
     pub fn doubtful(&self) -> Vec<DoubtfulRegion> {
-        let regions = self.regions.lock();
-        let doubtful = regions.iter().filter(|(_, state)| state.doubtful);
+        let state = self.state.lock();
+        let doubtful = state.regions.iter().filter(|(_, region)| region.doubtful);
         doubtful
-            .map(|((file, region), state)| DoubtfulRegion {
+            .map(|((file, number), region)| DoubtfulRegion {
                 file: *file,
-                region: *region,
-                stale_disks: state.stale_disks.clone(),
+                region: *number,
+                stale_disks: region.stale.iter().map(|stale| stale.disk).collect(),
             })
             .collect()
     }
 
-    /// Disks whose copies of this region are stale: they are not compared, and prove nothing.
-    pub fn stale_disks(&self, file: FileId, region: u32) -> Vec<DiskNumber> {
-        let regions = self.regions.lock();
-        regions
-            .get(&(file, region))
-            .map_or_else(Vec::new, |state| state.stale_disks.clone())
+    /// Disks that missed any of the blocks `[first, end)`: their copies are not compared, and
+    /// prove nothing.
+    pub fn stale_disks(&self, file: &File, first: u64, end: u64) -> Vec<DiskNumber> {
+        let mut disks = Vec::new();
+        if !file.may_be_stale.load(Ordering::Acquire) {
+            return disks;
+        }
+        let state = self.state.lock();
+        for (number, first, end) in parts(first, end) {
+            let region = state.regions.get(&(file.id, number));
+            for stale in region.into_iter().flat_map(|region| &region.stale) {
+                if stale.blocks.touches(first, end) {
+                    disks.push(stale.disk);
+                }
+            }
+        }
+        disks
     }
 
     /// The copies of every region found at opening are equal now: rows that name no stale disk
-    /// go with `edit`, whose commit flushes the disks first.
+    /// go with `edit`, whose commit flushes the disks first. What was made equal counts as
+    /// written lately until then.
     pub fn settle(&self, edit: &mut Edit) {
-        self.regions.lock().retain(|(file, region), state| {
-            state.doubtful = false;
-            let keep = !state.stale_disks.is_empty();
-            if !keep {
-                edit.delete(Table::DirtyRegion, key(*file, *region));
+        for (key, region) in &mut self.state.lock().regions {
+            if !std::mem::take(&mut region.doubtful) {
+                continue;
             }
-            keep
-        });
+            region.note_written(0, DIRTY_REGION_BLOCKS.into());
+            if region.stale.is_empty() {
+                region.close(*key, edit);
+            }
+        }
     }
 
-    /// Announces a write to regions of a file, of which the offline `missed` disks hold copies
+    /// Announces a write to `ranges` of a file, of which the offline `missed` disks hold copies
     /// that it will not reach. `overwrites` says whether it overwrites initialised blocks.
     /// Returns the sequence that must be durable before the data goes to any disk.
     ///
-    /// Rows that are not there yet, or do not name all of `missed`, are given to `apply`.
-    /// Each call is ended by [`DirtyRegions::end_write`] with the same regions.
+    /// Rows that are not open yet, or do not name all that is stale, are given to `apply`.
+    /// Each call is ended by [`DirtyRegions::end_write`].
     pub fn begin_write(
         &self,
-        file: FileId,
-        touched: std::ops::RangeInclusive<u32>,
+        file: &File,
+        ranges: &[(u64, u64)],
         overwrites: bool,
         missed: &[DiskNumber],
         apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) -> Sequence {
+    ) -> (Writer, Sequence) {
         let mut needed = Sequence(0);
-        let mut regions = self.regions.lock();
-        for number in touched {
-            let region = regions.entry((file, number)).or_default();
-            region.writers_count += 1;
-            region.quiet_rounds = 0;
+        let mut writer = Writer::default();
+        let mut state = self.state.lock();
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file.id, number)).or_default();
+            if writer.joined.iter().all(|(joined, _)| *joined != number) {
+                writer.joined.push((number, region.begin_write()));
+            }
+            region.note_written(first, end);
+            for disk in missed {
+                region.miss(*disk, |blocks| blocks.insert(first, end));
+            }
             if overwrites || !missed.is_empty() {
-                needed = needed.max(region.record((file, number), missed, apply));
+                needed = needed.max(region.open((file.id, number), apply));
             }
         }
-        needed
+        if !missed.is_empty() {
+            file.may_be_stale.store(true, Ordering::Release);
+        }
+        (writer, needed)
     }
 
     /// A disk failed during an announced write: the rows name it before the marks move and
     /// before the write is answered. Nothing has to be durable yet that the marks are not.
     pub fn missed_by(
         &self,
-        file: FileId,
-        touched: std::ops::RangeInclusive<u32>,
+        file: &File,
+        ranges: &[(u64, u64)],
         disks: &[DiskNumber],
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
-        let mut regions = self.regions.lock();
-        for number in touched {
-            let region = regions.entry((file, number)).or_default();
-            region.record((file, number), disks, apply);
+        let mut state = self.state.lock();
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file.id, number)).or_default();
+            for disk in disks {
+                region.miss(*disk, |blocks| blocks.insert(first, end));
+            }
+            region.open((file.id, number), apply);
+        }
+        file.may_be_stale.store(true, Ordering::Release);
+    }
+
+    /// A disk went offline: it may lack what was written lately to any file. `is_stale` is told
+    /// the files.
+    pub fn went_offline(
+        &self,
+        disk: DiskNumber,
+        is_stale: &dyn Fn(FileId),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        state.outages_count += 1;
+        for (key, region) in &mut state.regions {
+            let missed = if region.doubtful {
+                BlockSet::Everything
+            } else {
+                region.written_lately()
+            };
+            if missed.is_empty() {
+                continue;
+            }
+            region.miss(disk, |blocks| blocks.insert_all(&missed));
+            region.open(*key, apply);
+            is_stale(key.0);
         }
     }
 
-    /// A disk went offline: it may lack what was written lately to any file.
-    pub fn went_offline(&self, disk: DiskNumber, apply: &mut dyn FnMut(Edit) -> Sequence) {
-        for (key, region) in self.regions.lock().iter_mut() {
-            region.record(*key, &[disk], apply);
-        }
-    }
-
-    /// A write failed on every copy: these regions stay recorded until an opening compares them.
+    /// A write failed on every copy: these regions stay open until an opening compares them.
     pub fn doubt(
         &self,
         file: FileId,
-        touched: std::ops::RangeInclusive<u32>,
+        ranges: &[(u64, u64)],
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
-        let mut regions = self.regions.lock();
-        for number in touched {
-            let region = regions.entry((file, number)).or_default();
-            region.record((file, number), &[], apply);
+        let mut state = self.state.lock();
+        for (number, ..) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file, number)).or_default();
+            region.open((file, number), apply);
             region.doubtful = true;
         }
     }
 
     /// The write that [`DirtyRegions::begin_write`] announced has been answered by every disk.
-    pub fn end_write(&self, file: FileId, touched: std::ops::RangeInclusive<u32>) {
-        let mut regions = self.regions.lock();
-        for region in touched {
+    pub fn end_write(&self, file: FileId, writer: &Writer) {
+        let mut state = self.state.lock();
+        for (number, generation) in &writer.joined {
             // A file may have been removed while its writer still waited for it.
-            if let Some(state) = regions.get_mut(&(file, region)) {
-                state.writers_count = state.writers_count.saturating_sub(1);
+            if let Some(region) = state.regions.get_mut(&(file, *number)) {
+                region.end_write(*generation);
             }
         }
     }
 
-    /// One cleaning round: the rows of regions that have been quiet go with `edit`. True where a
-    /// further round could clean more.
+    /// Begins a cleaning round; a flush of every disk must follow, then whoever went offline must
+    /// be told of, then [`DirtyRegions::round`].
+    pub fn begin_round(&self) {
+        for region in self.state.lock().regions.values_mut() {
+            region.begin_round();
+        }
+    }
+
+    /// Ends one cleaning round: the rows of regions that have been quiet are closed or deleted
+    /// with `edit`. True where a further round could clean more.
     pub fn round(&self, edit: &mut Edit) -> bool {
         let mut more = false;
-        self.regions.lock().retain(|(file, region), state| {
-            if state.writers_count > 0 || state.doubtful || !state.stale_disks.is_empty() {
+        self.state.lock().regions.retain(|key, region| {
+            region.end_round();
+            region.forget_caught_up(*key, edit);
+            if region.has_writers() || region.doubtful {
                 return true;
             }
-            state.quiet_rounds += 1;
-            let quiet = state.quiet_rounds > QUIET_ROUNDS;
-            if quiet && state.recorded.is_some() {
-                edit.delete(Table::DirtyRegion, key(*file, *region));
+            region.quiet_rounds = region.quiet_rounds.saturating_add(1);
+            if region.quiet_rounds <= QUIET_ROUNDS {
+                more = true;
+                return true;
             }
-            more |= !quiet;
-            !quiet
+            !region.close(*key, edit)
         });
         more
     }
 
     /// The file is being removed, and its rows with it.
     pub fn forget_file(&self, file: FileId, edit: &mut Edit) {
-        let mut regions = self.regions.lock();
-        let gone: Vec<u32> = regions
+        let mut state = self.state.lock();
+        let gone: Vec<u32> = (state.regions)
             .range((file, 0)..=(file, u32::MAX))
             .map(|((_, region), _)| *region)
             .collect();
-        for region in gone {
-            regions.remove(&(file, region));
-            edit.delete(Table::DirtyRegion, key(file, region));
+        for number in gone {
+            state.regions.remove(&(file, number));
+            edit.delete(
+                spindle_catalog::Table::DirtyRegion,
+                region::row_key((file, number)),
+            );
         }
     }
 
     /// The group has forgotten the disk: nothing of it is stale any more. Rows follow with the
     /// rounds.
     pub fn forget_disk(&self, disk: DiskNumber) {
-        for region in self.regions.lock().values_mut() {
-            region.stale_disks.retain(|stale| *stale != disk);
+        for region in self.state.lock().regions.values_mut() {
+            region.catch_up(disk, 0, DIRTY_REGION_BLOCKS.into());
         }
-    }
-
-    /// Whether any of the file's blocks `[first, end)` is stale on the disk.
-    pub fn is_stale(&self, file: &File, disk: DiskNumber, first: u64, end: u64) -> bool {
-        let state = self.regions.lock();
-        regions(first, end).any(|number| {
-            (state.get(&(file.id, number))).is_some_and(|region| region.stale_disks.contains(&disk))
-        })
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.regions.lock().len()
+        self.state.lock().regions.len()
+    }
+
+    /// How often a disk went offline so far; see [`DirtyRegions::caught_up`].
+    pub fn outages_count(&self) -> u64 {
+        self.state.lock().outages_count
+    }
+
+    /// Disks that are stale somewhere are online from now on, or will be at once: readers look.
+    pub fn begin_resync(&self) {
+        self.returned.store(true, Ordering::Release);
+    }
+
+    /// Ends the looking of readers unless a disk that `is_online` is stale somewhere; whether it
+    /// ended just now. `clear` is called where no disk is stale anywhere: no file needs a look.
+    pub fn end_resync(&self, is_online: &dyn Fn(DiskNumber) -> bool, clear: &dyn Fn()) -> bool {
+        let state = self.state.lock();
+        let stale = || state.regions.values().flat_map(|region| &region.stale);
+        if stale().any(|stale| is_online(stale.disk)) {
+            return false;
+        }
+        if stale().next().is_none() {
+            clear();
+        }
+        self.returned.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether some disk that is online may be stale somewhere.
+    pub fn is_resyncing(&self) -> bool {
+        self.returned.load(Ordering::Acquire)
+    }
+
+    /// What is stale of the file on disks that may be online; `None` where nothing is, which
+    /// costs one or two loads. Holds the lock of all regions: look, and let go.
+    pub fn view(&self, file: &File) -> Option<StaleView<'_>> {
+        if !file.may_be_stale.load(Ordering::Acquire) || !self.is_resyncing() {
+            return None;
+        }
+        Some(StaleView {
+            state: self.state.lock(),
+            file: file.id,
+        })
+    }
+
+    /// Whether any of the file's blocks `[first, end)` is stale on the disk.
+    pub fn is_stale(&self, file: &File, disk: DiskNumber, first: u64, end: u64) -> bool {
+        if !file.may_be_stale.load(Ordering::Acquire) {
+            return false;
+        }
+        let state = self.state.lock();
+        parts(first, end).any(|(number, first, end)| {
+            let region = state.regions.get(&(file.id, number));
+            region
+                .and_then(|region| region.stale_of(disk))
+                .is_some_and(|blocks| blocks.touches(first, end))
+        })
+    }
+
+    /// These disks have taken the blocks `[first, end)` as the other copies have them, by I/O
+    /// planned when `outages_count` was what it was. Where a disk went offline since, nothing is
+    /// concluded.
+    pub fn caught_up(
+        &self,
+        file: &File,
+        (first, end): (u64, u64),
+        disks: &[DiskNumber],
+        outages_count: u64,
+    ) {
+        if !file.may_be_stale.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.outages_count != outages_count {
+            return;
+        }
+        for (number, first, end) in parts(first, end) {
+            if let Some(region) = state.regions.get_mut(&(file.id, number)) {
+                for disk in disks {
+                    region.catch_up(*disk, first, end);
+                }
+            }
+        }
+    }
+
+    /// Every region of which a disk that `is_wanted` missed something.
+    pub fn stale_regions(&self, is_wanted: &dyn Fn(DiskNumber) -> bool) -> Vec<StaleRegion> {
+        let state = self.state.lock();
+        let mut found = Vec::new();
+        for ((file, number), region) in &state.regions {
+            for stale in region.stale.iter().filter(|stale| is_wanted(stale.disk)) {
+                found.push(StaleRegion {
+                    file: *file,
+                    region: *number,
+                    disk: stale.disk,
+                    blocks: stale.blocks.count(),
+                    wanted: region.wanted,
+                });
+            }
+        }
+        found
+    }
+
+    /// The first run at or above block `from` of the file, in its blocks, that is stale in that
+    /// region on the disk.
+    pub fn stale_run(&self, of: &StaleRegion, from: u64) -> Option<(u64, u64)> {
+        let state = self.state.lock();
+        let region = state.regions.get(&(of.file, of.region))?;
+        let start = u64::from(of.region) * REGION_BLOCKS;
+        let within = u32::try_from(from.saturating_sub(start)).ok()?;
+        if within >= u32::from(DIRTY_REGION_BLOCKS) {
+            return None;
+        }
+        let (first, end) = region.stale_of(of.disk)?.run_from(within)?;
+        Some((start + u64::from(first), start + u64::from(end)))
+    }
+}
+
+/// A look at what is stale of one file.
+#[derive(Debug)]
+pub struct StaleView<'a> {
+    state: MutexGuard<'a, State>,
+    file: FileId,
+}
+
+impl StaleView<'_> {
+    /// A bit for each copy of the extent that is stale at this block of the file, and up to which
+    /// block, `end` at most, that answer holds.
+    pub fn stale_copies(&mut self, extent: &Extent, block: u64, end: u64) -> (u8, u64) {
+        let Some((number, first, to)) = parts(block, end).next() else {
+            return (0, end);
+        };
+        let start = block - u64::from(first);
+        let mut until = to;
+        let mut stale = 0_u8;
+        if let Some(region) = self.state.regions.get_mut(&(self.file, number)) {
+            for (index, copy) in extent.copies().iter().enumerate() {
+                if !copy.is_present() {
+                    continue;
+                }
+                if let Some(blocks) = region.stale_of(copy.disk()) {
+                    stale |= u8::from(blocks.contains(first)) << index;
+                    until = until.min(blocks.same_until(first, to));
+                }
+            }
+            region.wanted += u64::from(stale != 0);
+        }
+        (stale, start + u64::from(until))
     }
 }
 

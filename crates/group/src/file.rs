@@ -34,6 +34,8 @@ pub struct File {
     /// The newest edit that carried rows of the map.
     sealed: AtomicU64,
     pub(crate) removed: AtomicBool,
+    /// Some disk may lack a part of the file that the other copies have; see `dirty.rs`.
+    pub(crate) may_be_stale: AtomicBool,
 }
 
 impl File {
@@ -48,6 +50,7 @@ impl File {
             error: Mutex::new(None),
             sealed: AtomicU64::new(0),
             removed: AtomicBool::new(false),
+            may_be_stale: AtomicBool::new(false),
         }
     }
 

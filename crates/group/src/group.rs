@@ -6,11 +6,12 @@ mod create;
 mod files;
 mod open;
 mod recovery;
+mod returning;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FileId, GroupName};
@@ -27,6 +28,7 @@ use crate::io::BadPlaces;
 use crate::membership::Membership;
 use crate::placement::Placement;
 use crate::region::ReplicatedRegion;
+use crate::resync::Resync;
 use crate::scrub::Scrubs;
 use crate::space::Space;
 
@@ -60,6 +62,13 @@ pub struct Group {
     /// Copies that wait to be moved from such a place.
     pub(crate) bad_places: BadPlaces,
     pub(crate) scrubs: Scrubs,
+    /// How often disks came back; see `io/read.rs`.
+    pub(crate) returns_count: AtomicU64,
+    /// Held while disks come back: one after the other.
+    returning: Mutex<()>,
+    pub(crate) resync: Mutex<Resync>,
+    /// Seconds since 1970 when last told.
+    pub(crate) now_s: AtomicU64,
     lazy: Mutex<step::Lazy>,
     /// One change of the disks at a time.
     disk_changes: Mutex<()>,
@@ -173,7 +182,12 @@ impl Group {
     /// # Errors
     /// [`GroupErrorKind::Busy`] where another host has taken the group: it stops here.
     pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
-        let answer = self.membership.heartbeat(now_s);
+        self.now_s.store(now_s, Ordering::Relaxed);
+        self.keep_fence(self.membership.heartbeat(now_s))
+    }
+
+    /// Stops the group where the membership could not go on.
+    pub(crate) fn keep_fence<T>(&self, answer: Result<T, GroupError>) -> Result<T, GroupError> {
         if let Err(error) = &answer {
             self.stop_for(error);
         }

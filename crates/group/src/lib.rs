@@ -23,6 +23,7 @@ mod plan;
 mod range_lock;
 mod rebalance;
 mod region;
+mod resync;
 mod schedule;
 mod scrub;
 mod space;

@@ -27,6 +27,7 @@ mod election;
 mod look;
 mod open;
 mod publish;
+mod returning;
 mod voters;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +83,8 @@ struct Member {
     label: Label,
     /// The slot that holds the last relied-on state.
     held_slot: usize,
+    /// The epoch of the newest state that it is known to hold.
+    held_epoch: u64,
 }
 
 #[derive(Debug)]

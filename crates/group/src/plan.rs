@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::DiskSlot;
 
+use crate::dirty::StaleView;
 use crate::disks::DiskTable;
 use crate::map::{Extent, Map};
 
@@ -99,24 +100,39 @@ pub struct ReadPiece {
 /// The pieces of a read.
 pub type ReadPlan = SmallVec<[ReadPiece; 4]>;
 
-/// Plans a read of `[first, end)`; pieces that follow one another on disk are merged.
-pub fn read(map: &Map, table: &DiskTable, first: u64, end: u64) -> Result<ReadPlan, ReadRefusal> {
+/// Plans a read of `[first, end)`; pieces that follow one another on disk are merged. What
+/// `stale` names is read from no copy that missed it.
+pub fn read(
+    map: &Map,
+    table: &DiskTable,
+    mut stale: Option<StaleView<'_>>,
+    first: u64,
+    end: u64,
+) -> Result<ReadPlan, ReadRefusal> {
     let mut plan = ReadPlan::new();
     segments::<ReadRefusal>(map, first, end, |segment| {
         let data = segment.initialised_blocks();
-        if data > 0 {
+        let mut done = 0;
+        while done < data {
             let extent = segment.extent.expect("only an extent holds data");
+            let (block, data_end) = (segment.at_block + done, segment.at_block + data);
+            let (avoid, until) = match &mut stale {
+                Some(stale) => stale.stale_copies(&extent, block, data_end),
+                None => (0, data_end),
+            };
             let (_, copy, slot) = table
-                .choose(&extent, 0)
+                .choose(&extent, avoid)
                 .ok_or(ReadRefusal::NoCopy(segment.index))?;
+            let inside_blocks = segment.inside_blocks + done;
             push_read(
                 &mut plan,
-                data,
+                until - block,
                 Some(Spot {
                     slot,
-                    offset_bytes: copy.start_bytes() + segment.inside_blocks * BLOCK_SIZE_BYTES,
+                    offset_bytes: copy.start_bytes() + inside_blocks * BLOCK_SIZE_BYTES,
                 }),
             );
+            done = until - segment.at_block;
         }
         if data < segment.blocks {
             push_read(&mut plan, segment.blocks - data, None);
@@ -166,6 +182,8 @@ pub struct WritePlan {
     pub marks: SmallVec<[(u32, u32); 4]>,
     /// An extent of which no copy is online.
     pub without_copy: Option<u32>,
+    /// Disks that hold copies and are offline.
+    pub missed: SmallVec<[DiskNumber; 2]>,
 }
 
 /// Plans a write of `[first, end)`, every extent of which is there. What lies between an
@@ -221,6 +239,9 @@ fn push_copies(
     let mut reached = false;
     for copy in extent.present() {
         let Some(slot) = table.slot_of(copy) else {
+            if !plan.missed.contains(&copy.disk()) {
+                plan.missed.push(copy.disk());
+            }
             continue;
         };
         reached = true;

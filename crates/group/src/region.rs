@@ -153,6 +153,13 @@ impl ReplicatedRegion {
         Arc::clone(&self.map.read())
     }
 
+    /// Forgets replicas on disks that are offline, before any of those comes back: what it holds
+    /// is old by then.
+    pub(crate) fn forget_offline(&self) {
+        let _gate = self.gate.lock();
+        self.drop_offline();
+    }
+
     /// Forgets replicas that the state no longer names: their disks went offline, or have come
     /// back since without them.
     fn drop_offline(&self) {
@@ -667,6 +674,11 @@ impl ReplicatedRegion {
         let unable = self.write_first_sums(map, &map.replicas, &new);
         self.take_offline(&unable)?;
         (map.replicas).retain(|replica| self.membership.is_online(replica.disk));
+        for (disk, run) in &runs {
+            if !map.replicas.iter().any(|replica| replica.disk == *disk) {
+                self.release(*disk, &[*run]);
+            }
+        }
         Ok(runs)
     }
 }

@@ -1,4 +1,4 @@
-//! Golden images: the bytes of each structure as version 1 wrote them. A program that reads them
+//! Golden images: the bytes of each structure as the version that brought it wrote them. A program that reads them
 //! differently, or writes others, cannot read the disks that are out there.
 //!
 //! With `SPINDLE_WRITE_GOLDEN` set, images that do not exist are written; one that exists is
@@ -10,15 +10,17 @@ use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, S
 
 use super::places::{checksum_block, label, opener, state};
 use crate::{
-    DirtyRecord, DiskRecord, EventRecord, ExtentCopy, FileRecord, InitialisedMark, Inode,
-    InodeKind, LABEL_PLACES, NameRecord, OPENER_PLACE, STATE_PLACES, Severity, Timestamp,
-    encode_extent_row,
+    BlockRun, DIRTY_REGION_BLOCKS, DirtyRecord, DiskRecord, EventRecord, ExtentCopy, FileRecord,
+    InitialisedMark, Inode, InodeKind, LABEL_PLACES, NameRecord, OPENER_PLACE, STATE_PLACES,
+    Severity, StaleDisk, Timestamp, encode_extent_row,
 };
 
 /// The place of the golden checksum block.
 pub(super) const SUMS_PLACE: u64 = 0x0012_3000;
 
 pub(super) struct Image {
+    /// The format that brought these bytes.
+    pub(super) format: u32,
     pub(super) name: &'static str,
     pub(super) bytes: Vec<u8>,
 }
@@ -69,6 +71,26 @@ pub(super) fn event_record() -> EventRecord {
     }
 }
 
+pub(super) fn dirty_record(open: bool) -> DirtyRecord {
+    let stale = |disk, runs: &[(u16, u16)]| StaleDisk {
+        disk: DiskNumber(disk),
+        runs: (runs.iter())
+            .filter(|_| !open)
+            .map(|(first_block, blocks)| BlockRun {
+                first_block: *first_block,
+                blocks: *blocks,
+            })
+            .collect(),
+    };
+    DirtyRecord {
+        open,
+        stale: vec![
+            stale(3, &[(0, 2), (0x0102, 0x0304)]),
+            stale(0x0104, &[(0, DIRTY_REGION_BLOCKS)]),
+        ],
+    }
+}
+
 pub(super) fn row_parts() -> (Vec<ExtentCopy>, Vec<InitialisedMark>) {
     let on = |disk, start, class| ExtentCopy::new(DiskNumber(disk), start, class);
     let entries = vec![
@@ -87,7 +109,11 @@ pub(super) fn row_parts() -> (Vec<ExtentCopy>, Vec<InitialisedMark>) {
 }
 
 pub(super) fn images() -> Vec<Image> {
-    let image = |name, bytes| Image { name, bytes };
+    let image = |name, bytes| Image {
+        format: 1,
+        name,
+        bytes,
+    };
     let (entries, marks) = row_parts();
     vec![
         image("label", label().encode(LABEL_PLACES[1])),
@@ -109,13 +135,16 @@ pub(super) fn images() -> Vec<Image> {
             }
             .encode(),
         ),
-        image(
-            "dirty-region",
-            DirtyRecord {
-                stale_disks: vec![DiskNumber(3), DiskNumber(0x0104)],
-            }
-            .encode(),
-        ),
+        Image {
+            format: 2,
+            name: "dirty-region",
+            bytes: dirty_record(false).encode(),
+        },
+        Image {
+            format: 2,
+            name: "dirty-region-open",
+            bytes: dirty_record(true).encode(),
+        },
         image("disk", disk_record().encode()),
         image("event", event_record().encode()),
         image("inode", inode().encode()),
@@ -131,10 +160,14 @@ pub(super) fn images() -> Vec<Image> {
     ]
 }
 
+fn folder(format: u32) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/format-{format}"))
+}
+
 #[test]
-fn every_structure_is_written_as_version_1_wrote_it() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/format-1");
+fn every_structure_is_written_as_its_version_wrote_it() {
     for image in images() {
+        let folder = folder(image.format);
         let path = folder.join(image.name).with_extension("bin");
         if std::env::var_os("SPINDLE_WRITE_GOLDEN").is_some() && !path.exists() {
             std::fs::create_dir_all(&folder).unwrap();
@@ -143,4 +176,10 @@ fn every_structure_is_written_as_version_1_wrote_it() {
         let golden = std::fs::read(&path).unwrap();
         assert_eq!(image.bytes, golden, "{}", image.name);
     }
+}
+
+#[test]
+fn a_dirty_region_of_version_1_is_read_as_an_open_one() {
+    let golden = std::fs::read(folder(1).join("dirty-region.bin")).unwrap();
+    assert_eq!(DirtyRecord::parse(&golden), Ok(dirty_record(true)));
 }

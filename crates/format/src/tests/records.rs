@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Striping, Uuid};
 
 use crate::{
-    DirtyRecord, DiskRecord, EVENT_MESSAGE_BYTES_MAX, EXTENTS_PER_ROW, EventRecord, ExtentCopy,
-    ExtentRow, FileRecord, FormatErrorKind, InitialisedMark, Inode, InodeKind, NameRecord,
-    Severity, Timestamp, encode_extent_row,
+    BlockRun, DirtyRecord, DiskRecord, EVENT_MESSAGE_BYTES_MAX, EXTENTS_PER_ROW, EventRecord,
+    ExtentCopy, ExtentRow, FileRecord, FormatErrorKind, InitialisedMark, Inode, InodeKind,
+    NameRecord, Severity, StaleDisk, Timestamp, encode_extent_row,
 };
 
 fn timestamp() -> impl Strategy<Value = Timestamp> {
@@ -136,9 +136,23 @@ proptest! {
 
     #[test]
     fn a_dirty_region_reads_back_as_it_was_written(
-        disks in prop::collection::btree_set(0..u16::MAX, 0..20)
+        open in any::<bool>(),
+        disks in prop::collection::btree_map(
+            0..u16::MAX, prop::collection::vec((1..100_u16, 1..100_u16), 1..20), 1..6)
     ) {
-        let dirty = DirtyRecord { stale_disks: disks.into_iter().map(DiskNumber).collect() };
+        let stale = disks.into_iter().map(|(disk, gaps)| {
+            let mut end = 0;
+            let runs = gaps.into_iter().map(|(gap, blocks)| {
+                let first_block = end + gap;
+                end = first_block + blocks;
+                BlockRun { first_block, blocks }
+            });
+            StaleDisk {
+                disk: DiskNumber(disk),
+                runs: runs.filter(|_| !open).collect(),
+            }
+        });
+        let dirty = DirtyRecord { open, stale: stale.collect() };
         prop_assert_eq!(DirtyRecord::parse(&dirty.encode()).unwrap(), dirty);
     }
 
@@ -251,6 +265,43 @@ fn a_row_that_breaks_an_invariant_is_refused_by_name() {
         (long.kind, long.offset_bytes),
         (FormatErrorKind::TooLong, good.len())
     );
+}
+
+#[test]
+fn a_dirty_region_that_breaks_an_invariant_is_refused_by_name() {
+    let disk = |runs: &[[u16; 2]]| {
+        let count = u16::try_from(runs.len()).unwrap();
+        let words = [7, count].into_iter().chain(runs.iter().flatten().copied());
+        words.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let cases: &[(&str, Vec<u8>)] = &[
+        ("state", vec![2, 0, 0, 0]),
+        ("disks count", vec![2, 2, 0, 0]),
+        ("runs count", [&[2, 1, 1, 0][..], &disk(&[[0, 1]])].concat()),
+        ("runs count", [&[2, 2, 1, 0][..], &disk(&[])].concat()),
+        ("run", [&[2, 2, 1, 0][..], &disk(&[[3, 0]])].concat()),
+        ("run", [&[2, 2, 1, 0][..], &disk(&[[16_383, 2]])].concat()),
+        (
+            "run",
+            [&[2, 2, 1, 0][..], &disk(&[[0, 2], [2, 1]])].concat(),
+        ),
+        (
+            "run",
+            [&[2, 2, 1, 0][..], &disk(&[[5, 2], [1, 1]])].concat(),
+        ),
+        (
+            "disk number",
+            [&[2, 2, 2, 0][..], &disk(&[[0, 2]]), &disk(&[[0, 2]])].concat(),
+        ),
+    ];
+    for (what, bytes) in cases {
+        let error = DirtyRecord::parse(bytes).unwrap_err();
+        assert_eq!(error.kind, FormatErrorKind::Value(what), "{bytes:?}");
+    }
+    let good = [&[2, 2, 1, 0][..], &disk(&[[0, 2], [3, 16_381]])].concat();
+    assert!(!DirtyRecord::parse(&good).unwrap().open);
+    let error = DirtyRecord::parse(&[3, 1, 0, 0]).unwrap_err();
+    assert_eq!(error.kind, FormatErrorKind::Version(3));
 }
 
 #[test]

@@ -1,115 +1,243 @@
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
 use spindle_catalog::{Edit, Sequence};
-use spindle_format::DirtyRecord;
+use spindle_format::{BlockRun, DirtyRecord, StaleDisk};
 
-use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, regions};
+use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, parts};
+use crate::file::{File, Layout};
 
-const FILE: FileId = FileId(7);
+const LAYOUT: Layout = Layout {
+    redundancy: Redundancy::Normal,
+    striping: Striping::Coarse,
+};
+const AWAY: DiskNumber = DiskNumber(3);
+
+fn file() -> File {
+    File::new(FileId(7), LAYOUT, AuSize::DEFAULT)
+}
 
 /// Collects the edits that a group would give to its catalog, numbered from 1.
 #[derive(Default)]
 struct Applied(Vec<Edit>);
 
 impl Applied {
-    fn begin(&mut self, dirty: &DirtyRegions, region: u32, missed: &[DiskNumber]) -> Sequence {
-        dirty.begin_write(FILE, region..=region, true, missed, &mut |edit| {
+    fn apply(&mut self) -> impl FnMut(Edit) -> Sequence {
+        |edit| {
             self.0.push(edit);
             Sequence(self.0.len() as u64)
-        })
+        }
+    }
+
+    /// An overwrite of a few blocks of a region.
+    fn begin(
+        &mut self,
+        dirty: &DirtyRegions,
+        file: &File,
+        region: u64,
+        missed: &[DiskNumber],
+    ) -> (Writer, Sequence) {
+        let first = region * REGION_BLOCKS + 5;
+        dirty.begin_write(file, &[(first, first + 2)], true, missed, &mut self.apply())
+    }
+
+    fn newest(&self) -> DirtyRecord {
+        record(self.0.last().unwrap())
     }
 }
 
-fn rounds_until_clean(dirty: &DirtyRegions) -> usize {
-    for round in 1..10 {
-        let mut edit = Edit::default();
-        dirty.round(&mut edit);
+fn record(edit: &Edit) -> DirtyRecord {
+    DirtyRecord::parse(edit.changes[0].2.as_ref().unwrap()).unwrap()
+}
+
+fn round(dirty: &DirtyRegions) -> (Edit, bool) {
+    let mut edit = Edit::default();
+    dirty.begin_round();
+    let more = dirty.round(&mut edit);
+    (edit, more)
+}
+
+/// The number of the round whose edit was not empty, and the edit.
+fn rounds_until_an_edit(dirty: &DirtyRegions) -> (usize, Edit) {
+    for number in 1..10 {
+        let (edit, _) = round(dirty);
         if !edit.is_empty() {
-            return round;
+            return (number, edit);
         }
     }
     panic!("never cleaned");
 }
 
-#[test]
-fn a_range_touches_the_regions_of_its_first_and_last_block() {
-    assert_eq!(regions(0, 1), 0..=0);
-    assert_eq!(regions(REGION_BLOCKS - 1, REGION_BLOCKS), 0..=0);
-    assert_eq!(regions(REGION_BLOCKS - 1, REGION_BLOCKS + 1), 0..=1);
-    assert_eq!(regions(3 * REGION_BLOCKS, 3 * REGION_BLOCKS), 3..=3);
+fn run(first_block: u16, blocks: u16) -> BlockRun {
+    BlockRun {
+        first_block,
+        blocks,
+    }
+}
+
+fn open(disks: &[DiskNumber]) -> DirtyRecord {
+    let stale = |disk: &DiskNumber| StaleDisk {
+        disk: *disk,
+        runs: Vec::new(),
+    };
+    DirtyRecord {
+        open: true,
+        stale: disks.iter().map(stale).collect(),
+    }
 }
 
 #[test]
-fn the_first_write_records_the_region_and_later_ones_wait_for_the_same_commit() {
-    let dirty = DirtyRegions::default();
+fn a_range_falls_into_the_regions_that_it_touches() {
+    let all = |first, end| parts(first, end).collect::<Vec<_>>();
+    assert_eq!(all(0, 1), [(0, 0, 1)]);
+    assert_eq!(
+        all(REGION_BLOCKS - 1, REGION_BLOCKS + 1),
+        [(0, 16_383, 16_384), (1, 0, 1)]
+    );
+    assert_eq!(all(3 * REGION_BLOCKS, 3 * REGION_BLOCKS), []);
+}
+
+#[test]
+fn the_first_write_opens_the_region_and_later_ones_wait_for_the_same_commit() {
+    let (dirty, file) = (DirtyRegions::default(), file());
     let mut applied = Applied::default();
-    assert_eq!(applied.begin(&dirty, 0, &[]), Sequence(1));
-    assert_eq!(applied.begin(&dirty, 0, &[]), Sequence(1));
-    assert_eq!(applied.begin(&dirty, 1, &[]), Sequence(2));
+    assert_eq!(applied.begin(&dirty, &file, 0, &[]).1, Sequence(1));
+    assert_eq!(applied.begin(&dirty, &file, 0, &[]).1, Sequence(1));
+    assert_eq!(applied.begin(&dirty, &file, 1, &[]).1, Sequence(2));
     assert_eq!(applied.0.len(), 2, "one row a region");
+    assert_eq!(applied.newest(), open(&[]));
 }
 
 #[test]
 fn a_region_is_cleaned_after_quiet_rounds_and_not_while_somebody_writes() {
-    let dirty = DirtyRegions::default();
+    let (dirty, file) = (DirtyRegions::default(), file());
     let mut applied = Applied::default();
-    applied.begin(&dirty, 0, &[]);
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
     for _ in 0..5 {
-        let mut edit = Edit::default();
-        dirty.round(&mut edit);
-        assert!(edit.is_empty(), "a writer is at work");
+        assert!(round(&dirty).0.is_empty(), "a writer is at work");
     }
-    dirty.end_write(FILE, 0..=0);
-    assert_eq!(rounds_until_clean(&dirty), 3);
+    dirty.end_write(file.id, &writer);
+    assert_eq!(rounds_until_an_edit(&dirty).0, 3);
     assert_eq!(dirty.count(), 0);
-    assert_eq!(applied.begin(&dirty, 0, &[]), Sequence(2), "recorded anew");
+    let (_, sequence) = applied.begin(&dirty, &file, 0, &[]);
+    assert_eq!(sequence, Sequence(2), "recorded anew");
 }
 
 #[test]
-fn a_disk_that_misses_a_write_is_named_once_and_keeps_the_row() {
-    let dirty = DirtyRegions::default();
+fn what_a_disk_missed_is_an_open_row_at_once_and_an_exact_one_when_it_is_quiet() {
+    let (dirty, file) = (DirtyRegions::default(), file());
     let mut applied = Applied::default();
-    applied.begin(&dirty, 0, &[]);
-    let missed = [DiskNumber(3)];
-    assert_eq!(applied.begin(&dirty, 0, &missed), Sequence(2));
-    assert_eq!(applied.begin(&dirty, 0, &missed), Sequence(2));
+    applied.begin(&dirty, &file, 0, &[]);
+    let (_, sequence) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    assert_eq!(sequence, Sequence(2));
+    assert_eq!(applied.begin(&dirty, &file, 0, &[AWAY]).1, Sequence(2));
+    assert_eq!(applied.newest(), open(&[AWAY]));
+    assert!(dirty.is_stale(&file, AWAY, 6, 7));
+    assert!(!dirty.is_stale(&file, AWAY, 7, 900));
+    assert!(!dirty.is_stale(&file, DiskNumber(1), 0, 900));
+    let writer = Writer {
+        joined: [(0, 0)].into_iter().collect(),
+    };
     for _ in 0..3 {
-        dirty.end_write(FILE, 0..=0);
+        dirty.end_write(file.id, &writer);
     }
-    for _ in 0..5 {
-        let mut edit = Edit::default();
-        assert!(!dirty.round(&mut edit));
-        assert!(edit.is_empty(), "only a resync may clean it");
-    }
-    let row = applied.0[1].changes[0].2.clone().unwrap();
-    assert_eq!(DirtyRecord::parse(&row).unwrap().stale_disks, missed);
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    let exact = DirtyRecord {
+        open: false,
+        stale: vec![StaleDisk {
+            disk: AWAY,
+            runs: vec![run(5, 2)],
+        }],
+    };
+    assert_eq!(record(&edit), exact);
+    let (edit, more) = round(&dirty);
+    assert!(edit.is_empty() && !more, "only a resync may clean it");
+    // Writing on opens it again, durably, before any data goes out.
+    let (_, sequence) = applied.begin(&dirty, &file, 0, &[]);
+    assert_eq!(sequence, Sequence(3));
+    assert_eq!(applied.newest(), open(&[AWAY]));
+}
+
+#[test]
+fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let record = DirtyRecord {
+        open: false,
+        stale: vec![
+            StaleDisk {
+                disk: AWAY,
+                runs: vec![run(0, 10), run(20, 1)],
+            },
+            StaleDisk {
+                disk: DiskNumber(9),
+                runs: vec![run(3, 1)],
+            },
+        ],
+    };
+    dirty.load(file.id, 2, &record);
+    assert!(dirty.doubtful().is_empty(), "its copies agree");
+    file.may_be_stale
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let start = 2 * REGION_BLOCKS;
+    dirty.caught_up(&file, (start, start + 15), &[AWAY], 0);
+    let found = dirty.stale_regions(&|disk| disk == AWAY);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].blocks, 1);
+    assert_eq!(
+        dirty.stale_run(&found[0], start),
+        Some((start + 20, start + 21))
+    );
+    assert_eq!(dirty.stale_run(&found[0], start + 21), None);
+    dirty.caught_up(&file, (start, start + 100), &[AWAY], 1);
+    assert!(
+        dirty.is_stale(&file, AWAY, start, start + 100),
+        "a disk went offline since that was planned"
+    );
+    dirty.caught_up(&file, (start, start + 100), &[AWAY], 0);
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert_eq!(self::record(&edit).stale.len(), 1);
+    dirty.forget_disk(DiskNumber(9));
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert!(edit.changes[0].2.is_none(), "the row goes");
+    assert_eq!(dirty.count(), 0);
+}
+
+#[test]
+fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    // Flushed by the two rounds that follow.
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
+    dirty.end_write(file.id, &writer);
+    // Not at its end when the rounds come.
+    applied.begin(&dirty, &file, 1, &[]);
+    round(&dirty);
+    round(&dirty);
+    // Between the last two rounds: the flush may have come before.
+    let (writer, _) = applied.begin(&dirty, &file, 2, &[]);
+    dirty.end_write(file.id, &writer);
+    round(&dirty);
+    let told = std::cell::RefCell::new(Vec::new());
+    let tell = |file: FileId| told.borrow_mut().push(file);
+    dirty.went_offline(AWAY, &tell, &mut applied.apply());
+    let regions: Vec<(u32, u32)> = (dirty.stale_regions(&|_| true).iter())
+        .map(|stale| (stale.region, stale.blocks))
+        .collect();
+    assert_eq!(regions, [(1, 2), (2, 2)]);
+    assert_eq!(told.take(), [file.id, file.id]);
 }
 
 #[test]
 fn regions_found_at_opening_are_doubtful_until_settled_and_stale_ones_stay() {
-    let dirty = DirtyRegions::default();
-    dirty.load(FILE, 0, DirtyRecord::default());
-    let stale_disks = vec![DiskNumber(1)];
-    dirty.load(
-        FILE,
-        4,
-        DirtyRecord {
-            stale_disks: stale_disks.clone(),
-        },
-    );
+    let (dirty, file) = (DirtyRegions::default(), file());
+    dirty.load(file.id, 0, &open(&[]));
+    dirty.load(file.id, 4, &open(&[AWAY]));
+    let doubtful = |region, stale_disks| DoubtfulRegion {
+        file: file.id,
+        region,
+        stale_disks,
+    };
     assert_eq!(
         dirty.doubtful(),
-        [
-            DoubtfulRegion {
-                file: FILE,
-                region: 0,
-                stale_disks: Vec::new()
-            },
-            DoubtfulRegion {
-                file: FILE,
-                region: 4,
-                stale_disks
-            },
-        ]
+        [doubtful(0, Vec::new()), doubtful(4, vec![AWAY])]
     );
     let mut edit = Edit::default();
     dirty.settle(&mut edit);
@@ -119,17 +247,19 @@ fn regions_found_at_opening_are_doubtful_until_settled_and_stale_ones_stay() {
         "only the row without a stale disk goes"
     );
     assert!(dirty.doubtful().is_empty());
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert_eq!(record(&edit).stale[0].runs, [run(0, 16_384)]);
     assert_eq!(dirty.count(), 1);
 }
 
 #[test]
 fn a_removed_file_takes_its_rows_with_it_and_leaves_its_neighbours() {
     let dirty = DirtyRegions::default();
-    dirty.load(FILE, 0, DirtyRecord::default());
-    dirty.load(FILE, 9, DirtyRecord::default());
-    dirty.load(FileId(8), 0, DirtyRecord::default());
+    dirty.load(FileId(7), 0, &open(&[]));
+    dirty.load(FileId(7), 9, &open(&[]));
+    dirty.load(FileId(8), 0, &open(&[]));
     let mut edit = Edit::default();
-    dirty.forget_file(FILE, &mut edit);
+    dirty.forget_file(FileId(7), &mut edit);
     assert_eq!(edit.changes.len(), 2);
     assert_eq!(dirty.count(), 1);
 }

@@ -111,6 +111,20 @@ impl Flushes {
         }
     }
 
+    /// The disk comes back: what it had not flushed when it went counts as missed, which is known
+    /// elsewhere, so nobody waits for it any more. False where a flush from before is under way.
+    pub fn restart(&self, disk: DiskNumber) -> bool {
+        let mut state = self.state.lock();
+        let flush = state.entry(disk).or_default();
+        if flush.running.is_some() {
+            return false;
+        }
+        flush.failed = None;
+        let written = self.written.get(disk.0);
+        flush.flushed = written.map_or(0, |written| written.load(Ordering::Acquire));
+        true
+    }
+
     /// The failure of the disk's flush was told to everybody whom it concerns. What it should
     /// have covered is not covered: the next sync or commit flushes again, because marks that
     /// become durable over data that did not would show what an earlier file left.

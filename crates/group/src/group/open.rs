@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
@@ -103,6 +103,7 @@ impl Group {
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &table, &dirty)?;
         let event_log = EventLog::open(&catalog)?;
+        note_stale(&dirty, &files, &table);
         region.stop_reading_ahead();
         region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
         let known_offline: BTreeSet<_> = table
@@ -128,6 +129,10 @@ impl Group {
             bad_runs,
             bad_places: BadPlaces::default(),
             scrubs,
+            returns_count: AtomicU64::new(0),
+            returning: Mutex::default(),
+            resync: Mutex::default(),
+            now_s: AtomicU64::new(opener.now_s),
             lazy: Mutex::new(step::Lazy::default()),
             disk_changes: Mutex::default(),
         };
@@ -278,6 +283,18 @@ fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), Grou
     Ok(())
 }
 
+/// Readers of files that some disk missed a part of look which.
+fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable) {
+    for stale in dirty.stale_regions(&|_| true) {
+        if let Some(file) = files.get(&stale.file) {
+            file.may_be_stale.store(true, Ordering::Release);
+        }
+        if table.get(stale.disk).is_some_and(|disk| disk.is_online()) {
+            dirty.begin_resync();
+        }
+    }
+}
+
 fn load_dirty_regions(
     catalog: &Catalog,
     table: &DiskTable,
@@ -289,8 +306,10 @@ fn load_dirty_regions(
             CatalogError::Damaged(format!("file {id}, dirty region {region}: {error}"))
         })?;
         // A disk that was dropped since missed nothing that anybody will ask of it.
-        (record.stale_disks).retain(|disk| table.get(*disk).is_some());
-        dirty.load(id, region, record);
+        (record.stale).retain(|stale| table.get(stale.disk).is_some());
+        if record.open || !record.stale.is_empty() {
+            dirty.load(id, region, &record);
+        };
         Ok(())
     })?;
     Ok(())

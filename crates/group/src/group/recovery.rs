@@ -74,8 +74,8 @@ impl Group {
             );
             self.event(Event::new(EventKind::BlocksUnreadable, message).file(region.file));
             let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty
-                .doubt(region.file, region.region..=region.region, apply);
+            let first = u64::from(region.region) * REGION_BLOCKS;
+            self.dirty.doubt(region.file, &[(first, first + 1)], apply);
         }
         Ok(())
     }
@@ -133,8 +133,8 @@ impl Group {
         }
         if !absent.is_empty() {
             let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty
-                .missed_by(file.id, region.region..=region.region, &absent, apply);
+            let whole = (first, first + REGION_BLOCKS);
+            self.dirty.missed_by(file, &[whole], &absent, apply);
         }
         Ok(readable.then_some(equalised_count))
     }

@@ -14,6 +14,9 @@ const COMMIT_BYTES: usize = 8 << 20;
 /// Time between two rounds of cleaning.
 const ROUND_MS: u64 = 5000;
 
+/// How much of what disks missed is copied in a step.
+const RESYNC_BYTES: u64 = 1 << 20;
+
 /// What the steps remember.
 #[derive(Debug, Default)]
 pub struct Lazy {
@@ -43,8 +46,9 @@ impl Group {
             self.clean_round()?;
             self.replace_replica();
             self.move_replica();
+            self.note_away();
         }
-        Ok(false)
+        Ok(self.resync_unit(RESYNC_BYTES)?.is_some())
     }
 
     /// The next step commits what is pending, however young it is.
@@ -84,7 +88,7 @@ impl Group {
 
     /// Copies the catalog to another disk where a replica was lost with its disk. A disk that
     /// cannot take it is told of once, and asked again at every round.
-    fn replace_replica(&self) {
+    pub(super) fn replace_replica(&self) {
         let candidate = self.membership.replica_candidate();
         let answer = candidate.map(|disk| (disk, self.region.add_replica(disk)));
         let mut lazy = self.lazy.lock();
@@ -131,7 +135,9 @@ impl Group {
         if self.dirty.count() == 0 {
             return Ok(false);
         }
+        self.dirty.begin_round();
         self.flush_written()?;
+        self.notice_offline();
         // Alone, so that nobody records a region between the decision and its edit.
         let _alone = self.change.write();
         let mut edit = Edit::default();

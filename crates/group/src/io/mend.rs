@@ -158,6 +158,8 @@ impl Group {
     pub(crate) fn move_copy(&self, place: &BadPlace) -> Result<Mended, GroupError> {
         let file = &place.file;
         let (low, high) = file.map.read().schedule().envelope(place.index);
+        // Until a flush, a disk that goes offline has lost what was copied.
+        let _announced = self.announce_copy(file, &[(low, high)]);
         let _held = file.range_lock.exclusive(low, high);
         let disk = place.copy.disk();
         let extent = file.map.read().extent(place.index);
@@ -234,9 +236,12 @@ impl Group {
         let inside_bytes = inside_blocks * BLOCK_SIZE_BYTES;
         let bad = place.bad_at(inside_blocks);
         let first = bad.map_or(place.copy, |bad| bad.source);
+        // One block of the file or more: where any of the extent's is stale, none is taken.
+        let (low, high) = place.file.map.read().schedule().envelope(place.index);
+        let stale = self.dirty.stale_disks(&place.file, low, high);
         let others = extent
             .present()
-            .filter(|copy| *copy != first && *copy != place.copy);
+            .filter(|copy| *copy != first && *copy != place.copy && !stale.contains(&copy.disk()));
         let mut buffer = AlignedBuffer::zeroed(bytes_of(blocks));
         let mut reason = "no copy is online".to_owned();
         let was_read = std::iter::once(first).chain(others).any(|copy| {

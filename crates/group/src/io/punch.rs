@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 
 use super::ZEROS;
-use super::write::{Intent, Payload};
-use crate::dirty::{REGION_BLOCKS, regions};
+use super::write::{Intent, Payload, lie_within};
+use crate::dirty::{REGION_BLOCKS, Ranges};
 use crate::error::GroupError;
 use crate::file::File;
 use crate::group::Group;
@@ -30,14 +31,15 @@ struct PunchPlan {
 }
 
 impl PunchPlan {
-    /// Regions in which durable data is overwritten or a mark moves back.
-    fn overwritten_regions(&self, map: &Map) -> BTreeSet<u32> {
-        let envelopes = self
-            .marks
-            .iter()
-            .map(|(index, _)| map.schedule().envelope(*index));
-        let ranges = envelopes.chain(self.zeroed.iter().copied());
-        ranges.flat_map(|(from, to)| regions(from, to)).collect()
+    /// One block in each region in which a mark moves back: a crash may come back to the mark
+    /// before, behind which later writes need no record of their own.
+    fn marked_blocks(&self, map: &Map) -> Ranges {
+        let envelopes = (self.marks.iter()).map(|(index, _)| map.schedule().envelope(*index));
+        let regions: BTreeSet<u64> = envelopes
+            .flat_map(|(from, to)| from / REGION_BLOCKS..to.div_ceil(REGION_BLOCKS))
+            .collect();
+        let blocks = regions.into_iter().map(|region| region * REGION_BLOCKS);
+        blocks.map(|block| (block, block + 1)).collect()
     }
 }
 
@@ -151,35 +153,38 @@ impl Group {
         loop {
             self.check_alive(file)?;
             let change = self.change_inside();
-            let expected = {
+            let (zeroed, marked) = {
                 let map = file.map.read();
-                plan_punch(&map, first, end)?.overwritten_regions(&map)
+                let plan = plan_punch(&map, first, end)?;
+                let marked = plan.marked_blocks(&map);
+                (plan.zeroed, marked)
             };
-            let intent = Intent {
+            let mut intent = Intent {
                 lock: (0, u64::MAX),
                 overwrites: true,
                 needs_durable_record: true,
-                missed: self.offline_now(),
+                missed: SmallVec::new(),
                 allocates: false,
+                gaps: Ranges::new(),
             };
-            let (_announced, needed): (Vec<_>, Vec<_>) = expected
-                .iter()
-                .map(|region| {
-                    let block = u64::from(*region) * REGION_BLOCKS;
-                    self.announce(file, block, block + 1, &intent)
-                })
-                .unzip();
+            let (_marking, needed_of_marks) = self.announce(file, &marked, &intent);
+            intent.missed = self.offline_now();
+            let (_zeroing, needed_of_zeros) = self.announce(file, &zeroed, &intent);
             drop(change);
-            self.commit_through(needed.into_iter().max().unwrap_or_default())?;
+            self.commit_through(needed_of_marks.max(needed_of_zeros))?;
             let _held = file.range_lock.exclusive(0, u64::MAX);
             self.check_alive(file)?;
-            let (plan, overwritten) = {
+            let (plan, now_marked) = {
                 let map = file.map.read();
                 let plan = plan_punch(&map, first, end)?;
-                let overwritten = plan.overwritten_regions(&map);
-                (plan, overwritten)
+                let marked = plan.marked_blocks(&map);
+                (plan, marked)
             };
-            if !overwritten.is_subset(&expected) {
+            let missed = self.offline_now();
+            if !lie_within(&plan.zeroed, &zeroed)
+                || !lie_within(&now_marked, &marked)
+                || !missed.iter().all(|disk| intent.missed.contains(disk))
+            {
                 continue;
             }
             for (from, to) in &plan.zeroed {

@@ -1,6 +1,8 @@
 //! Reads: holes and what was never written give zeros without a request, the rest comes from
 //! one copy of each extent in one batch.
 
+use std::sync::atomic::Ordering;
+
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
@@ -57,7 +59,25 @@ impl Group {
     }
 
     /// Reads whole blocks; the caller holds their range.
-    pub(super) fn read_blocks(
+    pub(crate) fn read_blocks(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        out: &mut [u8],
+    ) -> Result<(), GroupError> {
+        loop {
+            let returns_count = self.returns_count.load(Ordering::Acquire);
+            let answer = self.read_planned(file, first, end, out);
+            // A disk that went away and came back while this was under way may have lost what
+            // the plan relied on.
+            if self.returns_count.load(Ordering::Acquire) == returns_count {
+                return answer;
+            }
+        }
+    }
+
+    fn read_planned(
         &self,
         file: &File,
         first: u64,
@@ -67,7 +87,8 @@ impl Group {
         self.check_alive(file)?;
         let plan = {
             let map = file.map.read();
-            plan::read(&map, &self.disks, first, end)
+            let stale = self.dirty.view(file);
+            plan::read(&map, &self.disks, stale, first, end)
         }
         .map_err(|refusal| self.read_refused(file, refusal))?;
         if let [piece] = plan.as_slice() {

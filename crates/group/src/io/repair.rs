@@ -18,6 +18,15 @@ use crate::group::Group;
 use crate::map::Extent;
 use crate::plan::{self, ReadRefusal, Segment};
 
+/// A part of a read that failed.
+struct Failure<'a> {
+    /// The disk that could not read it.
+    bad_disk: Option<DiskNumber>,
+    /// A bit for each copy that is stale there.
+    stale: u8,
+    error: &'a DeviceError,
+}
+
 impl Group {
     /// Reads the failed pieces of a read that began at block `first` from other copies.
     pub(super) fn recover_reads(
@@ -48,12 +57,31 @@ impl Group {
                 let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
                     continue;
                 };
-                let start = bytes_of(segment.at_block - first);
-                let memory = &mut out[start..start + bytes_of(blocks)];
-                self.recover_segment(file, &segment, &extent, memory, bad_disk, &piece.error)?;
+                let mut part = segment;
+                while part.at_block < segment.at_block + blocks {
+                    let (stale, until) =
+                        self.stale_copies(file, &extent, part.at_block, segment.at_block + blocks);
+                    part.blocks = until - part.at_block;
+                    let start = bytes_of(part.at_block - first);
+                    let memory = &mut out[start..start + bytes_of(part.blocks)];
+                    let failure = Failure {
+                        bad_disk,
+                        stale,
+                        error: &piece.error,
+                    };
+                    self.recover_segment(file, &part, &extent, memory, &failure)?;
+                    part.inside_blocks += part.blocks;
+                    part.at_block = until;
+                }
             }
         }
         Ok(())
+    }
+
+    /// A bit for each copy that is stale at this block, and up to which block that holds.
+    fn stale_copies(&self, file: &File, extent: &Extent, block: u64, end: u64) -> (u8, u64) {
+        let view = self.dirty.view(file);
+        view.map_or((0, end), |mut view| view.stale_copies(extent, block, end))
     }
 
     fn recover_segment(
@@ -62,11 +90,13 @@ impl Group {
         segment: &Segment,
         extent: &Extent,
         memory: &mut [u8],
-        bad_disk: Option<DiskNumber>,
-        error: &DeviceError,
+        failure: &Failure<'_>,
     ) -> Result<(), GroupError> {
+        let Failure {
+            bad_disk, error, ..
+        } = *failure;
         let inside_bytes = segment.inside_blocks * BLOCK_SIZE_BYTES;
-        let mut avoid = 0_u8;
+        let mut avoid = failure.stale;
         let mut bad: Vec<ExtentCopy> = Vec::new();
         for (number, copy) in extent.copies().iter().enumerate() {
             if copy.is_present() && Some(copy.disk()) == bad_disk {

@@ -1,19 +1,22 @@
 //! Writes: extents that are missing get space, all pieces go to all online copies in one batch,
 //! what failed takes its disk offline, and then the marks move.
 
+use std::sync::atomic::Ordering;
+
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_catalog::Sequence;
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
 
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
-use crate::dirty::regions;
+use crate::dirty::{Ranges, Writer};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::map::Extent;
 use crate::plan::{self, TooFar, WritePlan};
+use crate::schedule::Schedule;
 
 /// What a write will touch, as the map stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub(super) struct Intent {
     pub missed: SmallVec<[DiskNumber; 2]>,
     /// Whether extents must be allocated.
     pub allocates: bool,
+    /// File blocks between marks and what is written, which are zeroed along with it.
+    pub gaps: Ranges,
 }
 
 impl Intent {
@@ -38,7 +43,15 @@ impl Intent {
             && self.lock.1 >= now.lock.1
             && (self.overwrites || !now.overwrites)
             && now.missed.iter().all(|disk| self.missed.contains(disk))
+            && lie_within(&now.gaps, &self.gaps)
     }
+}
+
+/// Whether each of these ranges lies in one of those.
+pub(super) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
+    (ranges.iter()).all(|(first, end)| {
+        (outer.iter()).any(|(outer_first, outer_end)| outer_first <= first && end <= outer_end)
+    })
 }
 
 /// What is written.
@@ -48,18 +61,16 @@ pub(super) enum Payload<'a> {
     Zeros,
 }
 
-/// The regions of a write that was announced; the end of the write is told when it is dropped.
-pub(super) struct Announced<'a> {
+/// A write that was announced to the dirty regions; its end is told when it is dropped.
+pub(crate) struct Announced<'a> {
     group: &'a Group,
     file: &'a File,
-    regions: Option<std::ops::RangeInclusive<u32>>,
+    writer: Writer,
 }
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        if let Some(regions) = self.regions.take() {
-            self.group.dirty.end_write(self.file.id, regions);
-        }
+        self.group.dirty.end_write(self.file.id, &self.writer);
     }
 }
 
@@ -129,7 +140,9 @@ impl Group {
             // record of the region.
             let change = self.change_inside();
             let intent = self.intent(file, first, end)?;
-            let (announced, needed) = self.announce(file, first, end, &intent);
+            let mut ranges = intent.gaps.clone();
+            ranges.push((first, end));
+            let (announced, needed) = self.announce(file, &ranges, &intent);
             drop(change);
             self.commit_through(needed)?;
             let held = file.range_lock.exclusive(intent.lock.0, intent.lock.1);
@@ -161,33 +174,47 @@ impl Group {
     pub(super) fn announce<'a>(
         &'a self,
         file: &'a File,
-        first: u64,
-        end: u64,
+        ranges: &[(u64, u64)],
         intent: &Intent,
     ) -> (Announced<'a>, Sequence) {
         let mut announced = Announced {
             group: self,
             file,
-            regions: None,
+            writer: Writer::default(),
         };
         if !file.is_mirrored() {
             return (announced, Sequence::default());
         }
-        let touched = regions(first, end);
-        let recorded = self.dirty.begin_write(
-            file.id,
-            touched.clone(),
+        let (writer, recorded) = self.dirty.begin_write(
+            file,
+            ranges,
             intent.overwrites,
             &intent.missed,
             &mut |edit| self.catalog.apply(edit),
         );
-        announced.regions = Some(touched);
+        announced.writer = writer;
         let needed = if intent.needs_durable_record || !intent.missed.is_empty() {
             recorded
         } else {
             Sequence::default()
         };
         (announced, needed)
+    }
+
+    /// Announces a copy of blocks to another place or disk: until a flush, a disk that goes
+    /// offline has missed it.
+    pub(crate) fn announce_copy<'a>(
+        &'a self,
+        file: &'a File,
+        ranges: &[(u64, u64)],
+    ) -> Announced<'a> {
+        let apply = &mut |edit| self.catalog.apply(edit);
+        let (writer, _) = self.dirty.begin_write(file, ranges, false, &[], apply);
+        Announced {
+            group: self,
+            file,
+            writer,
+        }
     }
 
     fn intent(&self, file: &File, first: u64, end: u64) -> Result<Intent, GroupError> {
@@ -198,6 +225,7 @@ impl Group {
             needs_durable_record: false,
             missed: SmallVec::new(),
             allocates: false,
+            gaps: Ranges::new(),
         };
         plan::segments::<TooFar>(&map, first, end, |segment| {
             let initialised = segment.initialised_blocks();
@@ -209,6 +237,9 @@ impl Group {
                 let (low, high) = map.schedule().envelope(segment.index);
                 intent.lock = (intent.lock.0.min(low), intent.lock.1.max(high));
             }
+            let mark = segment.extent.map_or(0, |extent| extent.mark_blocks);
+            let gap = (u64::from(mark), segment.inside_blocks);
+            push_file_ranges(&mut intent.gaps, map.schedule(), segment.index, gap);
             let Some(extent) = segment.extent else {
                 intent.allocates = true;
                 return Ok(());
@@ -228,7 +259,8 @@ impl Group {
         Ok(intent)
     }
 
-    /// Writes whole blocks; the caller holds the range that `intent` asks for.
+    /// Writes whole blocks; the caller holds the range that `intent` asks for, and has announced
+    /// them with its gaps.
     pub(super) fn write_blocks(
         &self,
         file: &File,
@@ -240,6 +272,7 @@ impl Group {
         if intent.allocates {
             self.allocate_blocks(file, first, end)?;
         }
+        let outages_count = self.dirty.outages_count();
         let plan = {
             let map = file.map.read();
             plan::write(&map, &self.disks, first, end)
@@ -253,7 +286,18 @@ impl Group {
         }
         let failed = self.run_writes(file, &plan, payload);
         if !failed.is_empty() {
-            self.settle_failed_writes(file, first, end, &failed)?;
+            let mut ranges = intent.gaps.clone();
+            ranges.push((first, end));
+            self.settle_failed_writes(file, &ranges, &failed)?;
+        }
+        if file.may_be_stale.load(Ordering::Acquire) {
+            let took = |piece: &plan::WritePiece| {
+                let missed = plan.missed.contains(&piece.disk)
+                    || failed.iter().any(|(disk, _)| *disk == piece.disk);
+                (!missed).then_some(piece.disk)
+            };
+            let disks: SmallVec<[DiskNumber; 8]> = plan.pieces.iter().filter_map(took).collect();
+            (self.dirty).caught_up(file, (first, end), &disks, outages_count);
         }
         self.move_marks(file, &plan);
         Ok(())
@@ -313,14 +357,15 @@ impl Group {
     }
 
     /// Disks that failed go offline, durably, where every extent still has a copy; where one has
-    /// none the write failed, and no disk is given up for it.
+    /// none the write failed, and no disk is given up for it. The last of `ranges` is what was to
+    /// be written, the others are gaps.
     fn settle_failed_writes(
         &self,
         file: &File,
-        first: u64,
-        end: u64,
+        ranges: &[(u64, u64)],
         failed: &[(DiskNumber, DeviceError)],
     ) -> Result<(), GroupError> {
+        let (first, end) = ranges[ranges.len() - 1];
         let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
         let mut lost = None;
         {
@@ -343,7 +388,7 @@ impl Group {
             if file.is_mirrored() {
                 let _change = self.change_inside();
                 let apply = &mut |edit| self.catalog.apply(edit);
-                self.dirty.doubt(file.id, regions(first, end), apply);
+                self.dirty.doubt(file.id, ranges, apply);
             }
             return Err(self.write_failed(
                 file,
@@ -356,8 +401,7 @@ impl Group {
         self.take_offline(&gone, &reason.to_string())?;
         let _change = self.change_inside();
         let apply = &mut |edit| self.catalog.apply(edit);
-        self.dirty
-            .missed_by(file.id, regions(first, end), &gone, apply);
+        self.dirty.missed_by(file, ranges, &gone, apply);
         Ok(())
     }
 
@@ -379,5 +423,17 @@ impl Group {
         }
         drop(map);
         self.note_dirty_map(file);
+    }
+}
+
+/// Adds the file blocks that the part `[from, to)` of an extent holds, in its own blocks.
+fn push_file_ranges(ranges: &mut Ranges, schedule: Schedule, index: u32, (from, to): (u64, u64)) {
+    let mut inside = from;
+    while inside < to {
+        let block = schedule.file_block(index, inside);
+        let contiguous = schedule.locate(block).map(|place| place.contiguous_blocks);
+        let blocks = contiguous.unwrap_or(1).min(to - inside);
+        ranges.push((block, block + blocks));
+        inside += blocks;
     }
 }

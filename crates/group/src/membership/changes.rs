@@ -197,6 +197,7 @@ impl Membership {
     fn take_in(&self, inner: &mut Inner, joining: &Joining) {
         let label = self.first_label(inner, joining);
         let member = Member {
+            held_epoch: 0,
             path: self.disks.path(joining.disk.slot),
             label,
             held_slot: 1,

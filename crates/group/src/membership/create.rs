@@ -48,6 +48,7 @@ impl Membership {
                 path,
                 label,
                 held_slot: 1,
+                held_epoch: 0,
             };
             members.insert(entry.number, member);
         }

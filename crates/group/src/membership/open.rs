@@ -180,7 +180,7 @@ impl Membership {
     }
 }
 
-fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Member {
+pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Member {
     // The slot to spare is the one with the elected state; on a disk that has it in neither, the
     // one with the newer state, so that what is overwritten is the oldest.
     let holds = |slot: &SlotFound| slot.state().map(|state| (state == elected, state.epoch));
@@ -189,6 +189,7 @@ fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Member {
         path: look.path.clone(),
         label: label.clone(),
         held_slot,
+        held_epoch: look.newest_state().map_or(0, |state| state.epoch),
     }
 }
 

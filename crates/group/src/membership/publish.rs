@@ -86,6 +86,7 @@ impl Membership {
         for (number, member) in &mut inner.members {
             if self.serves(next, *number) {
                 member.held_slot = 1 - member.held_slot;
+                member.held_epoch = next.epoch;
             }
         }
         inner.state = next.clone();

@@ -9,7 +9,6 @@ use spindle_format::ExtentCopy;
 
 use super::ScrubScope;
 use super::judging::Versions;
-use crate::dirty::regions;
 use crate::file::File;
 use crate::group::Group;
 use crate::io::bytes_of;
@@ -155,12 +154,7 @@ impl Group {
     }
 
     fn pieces(&self, file: &File, first: u64, end: u64, scope: &ScrubScope) -> Vec<Piece> {
-        let mut stale = Vec::new();
-        if file.is_mirrored() {
-            for region in regions(first, end) {
-                stale.extend(self.dirty.stale_disks(file.id, region));
-            }
-        }
+        let stale = self.dirty.stale_disks(file, first, end);
         let map = file.map.read();
         let mut pieces = Vec::new();
         // The last stretch may end beyond what extents can reach.

@@ -10,6 +10,7 @@ mod changes;
 mod crash;
 mod events;
 mod faults;
+mod outage;
 mod scene;
 mod scrub;
 mod syncs;

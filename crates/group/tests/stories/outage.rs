@@ -1,0 +1,317 @@
+//! Disks go away for a while and come back: they get what they missed, and no more.
+
+use std::sync::Arc;
+
+use spindle_base::{FileId, Redundancy};
+use spindle_device::DiskSlot;
+use spindle_group::{EventKind, File, Group};
+
+use crate::scene::{FINE, NORMAL, Scene, assert_sound, create, pattern, read};
+
+const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
+
+/// Lets the group work until nothing is left to be copied and every region has become quiet.
+fn resync(group: &Group) {
+    static CLOCK_MS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    for _ in 0..8 {
+        let now_ms = CLOCK_MS.fetch_add(6000, std::sync::atomic::Ordering::Relaxed);
+        while group.step(now_ms).unwrap() {}
+    }
+}
+
+fn come_back(scene: &Scene, group: &Group, slot: u16) {
+    scene.disks.bring_back(DiskSlot(slot));
+    let back = group.return_disks(&[DiskSlot(slot)]).unwrap();
+    assert_eq!(back, [spindle_base::DiskNumber(slot)]);
+}
+
+/// Every copy that is there, of every initialised block, holds the same bytes.
+fn assert_copies_equal(scene: &Scene, group: &Group, file: &File, what: &str) {
+    for extent in group.map(file) {
+        let length = usize::try_from(extent.initialised_bytes).unwrap();
+        let copies: Vec<Vec<u8>> = (extent.copies.iter().flatten())
+            .map(|(disk, offset)| scene.disks.bytes(DiskSlot(disk.0), *offset, length))
+            .collect();
+        for copy in &copies {
+            assert!(
+                *copy == copies[0],
+                "{what}: extent {} differs",
+                extent.index
+            );
+        }
+    }
+}
+
+fn written_bytes(group: &Group, disk: usize) -> u64 {
+    group.view().disks[disk].written_bytes
+}
+
+/// A file, what it should hold, and writes of any length at any place in it.
+struct Story {
+    file: Arc<File>,
+    model: Vec<u8>,
+    step: u64,
+}
+
+impl Story {
+    fn new(group: &Group, id: u64, length: usize) -> Self {
+        let file = create(group, id, NORMAL);
+        let model = pattern(id, length);
+        group.write(&file, 0, &model).unwrap();
+        group.sync().unwrap();
+        Self {
+            file,
+            model,
+            step: 0,
+        }
+    }
+
+    fn write(&mut self, group: &Group, at: usize, length: usize) {
+        self.step += 1;
+        let data = pattern(self.step * 1000 + at as u64, length);
+        self.model.resize(self.model.len().max(at + length), 0);
+        group.write(&self.file, at as u64, &data).unwrap();
+        self.model[at..at + length].copy_from_slice(&data);
+    }
+
+    fn assert_reads(&self, group: &Group, what: &str) {
+        let found = read(group, &self.file, 0, self.model.len());
+        assert!(found == self.model, "{what}");
+    }
+}
+
+#[test]
+fn a_disk_that_returns_gets_what_it_missed_and_hardly_more() {
+    let scene = Scene::new(1, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let mut story = Story::new(&group, 10, 40 << 20);
+    resync(&group);
+    scene.disks.vanish(DiskSlot(1));
+    let mut missed_bytes = 0;
+    for number in 0..50_usize {
+        let at = number * 799 % 10_000 * 4096;
+        story.write(&group, at, 8192);
+        let extents = group.map(&story.file);
+        let is_there = |block: usize| {
+            let byte = block as u64;
+            extents.iter().any(|extent| {
+                let inside = extent.offset_bytes..extent.offset_bytes + extent.length_bytes;
+                let on_it = |copy: &Option<(spindle_base::DiskNumber, u64)>| {
+                    copy.is_some_and(|(disk, _)| disk.0 == 1)
+                };
+                inside.contains(&byte) && extent.copies.iter().any(on_it)
+            })
+        };
+        missed_bytes += [at, at + 4096]
+            .into_iter()
+            .filter(|byte| is_there(*byte))
+            .count() as u64
+            * 4096;
+    }
+    group.sync().unwrap();
+    assert!(missed_bytes > 20 * 4096);
+    let before = written_bytes(&group, 1);
+    come_back(&scene, &group, 1);
+    // At once, before anything was copied, and in the middle of it.
+    story.assert_reads(&group, "returned");
+    assert!(group.step(0).unwrap());
+    story.assert_reads(&group, "under way");
+    resync(&group);
+    let copied = written_bytes(&group, 1) - before;
+    assert!(copied >= missed_bytes, "{copied} of {missed_bytes}");
+    assert!(
+        copied * 10 <= missed_bytes * 11,
+        "{copied} of {missed_bytes}"
+    );
+    assert_copies_equal(&scene, &group, &story.file, "resynced");
+    let kinds: Vec<EventKind> = group.take_events().iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::DiskOnline) && kinds.contains(&EventKind::ResyncEnded));
+    assert_sound(&group);
+    // The other half of the copies is not needed any more.
+    scene.disks.vanish(DiskSlot(2));
+    story.assert_reads(&group, "without another");
+    story.write(&group, 0, 4096);
+    come_back(&scene, &group, 2);
+    scene.disks.vanish(DiskSlot(1));
+    resync(&group);
+    group.close().unwrap();
+}
+
+#[test]
+fn files_that_grow_shrink_and_are_punched_meanwhile_are_right_when_the_disk_is_back() {
+    for seed in 0..6_u64 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let mut story = Story::new(&group, 10, 6 << 20);
+        let mut other = Story::new(&group, 11, 3 << 20);
+        let fine = create(&group, 12, FINE);
+        group.write(&fine, 0, &pattern(9, 5 << 20)).unwrap();
+        group.sync().unwrap();
+        scene.disks.vanish(DiskSlot((seed % 4).try_into().unwrap()));
+        story.write(&group, 7 << 20, 300_000);
+        story.write(&group, 100, 5000);
+        group.punch(&story.file, 1 << 20, 2 << 20).unwrap();
+        story.model[1 << 20..3 << 20].fill(0);
+        group.punch(&story.file, 4_000_000, 50_000).unwrap();
+        story.model[4_000_000..4_050_000].fill(0);
+        group.truncate(&other.file, 500_000).unwrap();
+        other.model.truncate(500_000);
+        other.write(&group, 900_000, 700_000);
+        let tail = pattern(33, 700_000);
+        group.write(&fine, 3 << 20, &tail).unwrap();
+        group.sync().unwrap();
+        story.write(&group, 1 << 20, 40_000);
+        come_back(&scene, &group, (seed % 4).try_into().unwrap());
+        story.assert_reads(&group, "returned");
+        other.assert_reads(&group, "returned");
+        story.write(&group, 1_500_000, 100_000);
+        other.write(&group, 3 << 20, 1 << 20);
+        group.truncate(&story.file, 5 << 20).unwrap();
+        story.model.truncate(5 << 20);
+        resync(&group);
+        for (file, model) in [(&story.file, &story.model), (&other.file, &other.model)] {
+            assert!(read(&group, file, 0, model.len()) == *model, "seed {seed}");
+            assert_copies_equal(&scene, &group, file, "resynced");
+        }
+        assert!(read(&group, &fine, 3 << 20, tail.len()) == tail);
+        assert_copies_equal(&scene, &group, &fine, "resynced, fine");
+        assert_sound(&group);
+        group.close().unwrap();
+    }
+}
+
+#[test]
+fn a_crash_at_any_request_of_outage_return_and_resync_leaves_more_to_copy_and_no_stale_byte() {
+    let scene = Scene::new(7, Redundancy::Normal, &[(0, 32), (0, 32), (1, 32), (1, 32)]);
+    let group = scene.open();
+    let mut story = Story::new(&group, 10, 5 << 20);
+    group.close().unwrap();
+    for cut in (1..400).step_by(7) {
+        let scene = scene.copy(cut);
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        story.file = file;
+        let original = story.model.clone();
+        scene.disks.vanish(DiskSlot(1));
+        scene.disks.power_fails_after(cut);
+        let mut synced = original.clone();
+        let mut maybe = original.clone();
+        let mut run = || -> Result<(), spindle_group::GroupError> {
+            for number in 0..12_usize {
+                if number == 5 {
+                    scene.disks.bring_back(DiskSlot(1));
+                    group.return_disks(&[DiskSlot(1)])?;
+                }
+                let at = number * 397_000;
+                let data = pattern(cut + number as u64, 9000);
+                maybe[at..at + 9000].copy_from_slice(&data);
+                group.write(&story.file, at as u64, &data)?;
+                group.sync_file(&story.file, number % 3 == 0)?;
+                synced.clone_from(&maybe);
+                group.step(number as u64 * 3000)?;
+            }
+            Ok(())
+        };
+        let ended = run().is_ok();
+        drop(group);
+        scene.crash();
+        scene.disks.bring_back(DiskSlot(1));
+        let group = scene.open();
+        story.file = group.file(FileId(10)).unwrap();
+        let check = |what: &str| {
+            let found = read(&group, &story.file, 0, synced.len());
+            for (sector, bytes) in found.chunks(512).enumerate() {
+                let range = sector * 512..(sector + 1) * 512;
+                let is_old = *bytes == synced[range.clone()];
+                let is_new = *bytes == maybe[range];
+                assert!(is_old || is_new, "cut {cut}, {what}: sector {sector}");
+            }
+        };
+        check("opened");
+        let offline = group.view().disks[1].mode == "offline";
+        if offline {
+            come_back(&scene, &group, 1);
+            check("returned");
+        }
+        resync(&group);
+        check("resynced");
+        assert_copies_equal(&scene, &group, &story.file, &format!("cut {cut}"));
+        assert_sound(&group);
+        assert_eq!(group.view().offline_disks_count, 0);
+        group.close().unwrap();
+        story.model = original;
+        if ended {
+            return;
+        }
+    }
+}
+
+#[test]
+fn two_disks_away_in_turn_and_one_that_flaps_lose_nothing() {
+    for seed in 0..4_u64 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let mut story = Story::new(&group, 10, 12 << 20);
+        for round in 0..14_usize {
+            let slot = [0, 0, 2, 1, 1, 3, 0][round % 7];
+            scene
+                .disks
+                .vanish_after(DiskSlot(slot), round as u64 % 5 + 1);
+            for number in 0..5 {
+                let at = (round * 5 + number) * 173_000 % (11 << 20);
+                story.write(&group, at, 30_000);
+                if number % 2 == 1 {
+                    group.sync_file(&story.file, number == 3).unwrap();
+                }
+            }
+            group.sync().unwrap();
+            if !scene.disks.is_vanished(DiskSlot(slot)) {
+                scene.disks.clear_faults(DiskSlot(slot));
+                continue;
+            }
+            if group.view().disks[usize::from(slot)].mode == "offline" {
+                come_back(&scene, &group, slot);
+            } else {
+                scene.disks.bring_back(DiskSlot(slot));
+            }
+            story.assert_reads(&group, "returned");
+            // The next disk goes only when nothing depends on it alone any more.
+            resync(&group);
+            story.assert_reads(&group, "resynced");
+        }
+        assert_copies_equal(&scene, &group, &story.file, "at the end");
+        assert_sound(&group);
+        group.close().unwrap();
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        assert!(read(&group, &file, 0, story.model.len()) == story.model);
+        group.close().unwrap();
+    }
+}
+
+#[test]
+fn a_disk_away_over_a_clean_stop_gets_what_it_missed_and_hardly_more() {
+    let scene = Scene::new(3, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let mut story = Story::new(&group, 10, 20 << 20);
+    resync(&group);
+    scene.disks.vanish(DiskSlot(3));
+    for number in 0..20 {
+        story.write(&group, number << 20, 4096);
+    }
+    group.close().unwrap();
+    scene.disks.bring_back(DiskSlot(3));
+    let group = scene.open();
+    story.file = group.file(FileId(10)).unwrap();
+    story.assert_reads(&group, "opened");
+    group.return_disks(&[DiskSlot(3)]).unwrap();
+    story.assert_reads(&group, "returned");
+    resync(&group);
+    assert!(
+        written_bytes(&group, 3) <= 20 * 4096 * 11 / 10,
+        "{}",
+        written_bytes(&group, 3)
+    );
+    assert_copies_equal(&scene, &group, &story.file, "resynced");
+    group.close().unwrap();
+}
