@@ -4,10 +4,15 @@
 //! folder that is read, no printing. A figure that cannot be trusted comes with a [`doubt::Doubt`]
 //! that says what to do; a run that failed is counted as failed and never as a number.
 
+pub mod comparison;
 pub mod doubt;
 
+pub mod folder;
 pub mod interval;
 pub mod latency;
+#[cfg(test)]
+pub(crate) mod sample;
 pub mod series;
 
+pub mod summary;
 pub mod verdict;

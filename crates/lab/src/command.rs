@@ -1,10 +1,17 @@
 //! What a person can ask for: one file a command.
 //!
 //! Every start first undoes what an earlier one left that was killed, so that no command has to be
-//! remembered for it. Exit codes: 0 done, 1 done but with failed runs, 2 nothing was done.
+//! remembered for it. Exit codes: 0 done, 1 done but with failed runs, 2 not done.
 
+mod compare;
 mod doctor;
+mod init;
+mod progress;
+mod quick;
+mod report;
+mod run;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,8 +29,23 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Ask five questions (or take the answers from flags) and write the file of an experiment
+    Init(init::InitArguments),
+    /// Run the experiment of a file; started again, it goes on where it was stopped
+    Run(run::RunArguments),
+    /// Write report.html, summary.json and samples.csv of a folder, and print the table
+    Report(report::ReportArguments),
+    /// Set two folders side by side, or say why they cannot be compared
+    Compare {
+        /// The first folder
+        first: PathBuf,
+        /// The second folder
+        second: PathBuf,
+    },
     /// What this machine can run, and what not and why
     Doctor,
+    /// The two-minute answer on loop devices, with nothing to decide
+    Quick(quick::QuickArguments),
 }
 
 /// Does what was asked for.
@@ -34,7 +56,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     interrupt::listen()?;
     clear_left_behind()?;
     match arguments.command {
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
+        Command::Compare { first, second } => compare::run(&first, &second),
         Command::Doctor => doctor::run(),
+        Command::Quick(arguments) => quick::run(&arguments),
     }
 }
 

@@ -18,3 +18,4 @@ pub mod measure;
 pub mod nearness;
 pub mod quantity;
 pub mod record;
+pub mod render;

@@ -6,10 +6,20 @@
 
 pub mod contender;
 pub mod control_group;
+pub mod counters;
 pub mod device;
+pub mod durability;
+pub mod environment;
+pub mod execution;
 pub mod interrupt;
 pub mod journal;
 pub mod load;
 pub mod place;
+pub mod plan;
+pub mod postgresql;
+pub mod preparation;
 pub mod process;
 pub mod program;
+pub mod run;
+pub mod sampler;
+pub mod workload;

@@ -80,6 +80,13 @@ pub enum Doubt {
         /// The baseline's.
         baseline_copies: u32,
     },
+    /// One is spread over more devices than the other.
+    OtherDeviceCount {
+        /// Its devices.
+        devices: u32,
+        /// The baseline's.
+        baseline_devices: u32,
+    },
     /// One checks what it reads, the other does not.
     OtherChecksums {
         /// Whether the contender does.
@@ -148,6 +155,10 @@ impl Doubt {
             } => format!(
                 "It keeps {copies} copies, the baseline {baseline_copies}: they are not ranked together."
             ),
+            Self::OtherDeviceCount {
+                devices,
+                baseline_devices,
+            } => format!("It uses {devices} of the devices, the baseline {baseline_devices}."),
             Self::OtherChecksums { checks } => if *checks {
                 "It checks every byte it reads, the baseline does not."
             } else {
@@ -183,6 +194,9 @@ impl Doubt {
                 "Look at write caches and mount options (barriers) before believing any figure with writes."
             }
             Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
+            Self::OtherDeviceCount { .. } => {
+                "Say so beside the figure: part of the difference is the number of disks."
+            }
             Self::OtherChecksums { .. } => "Compare it with a baseline that does the same.",
             Self::DevicesIdle { .. } => {
                 "Fine where the question was the cached regime; else lower `memory` or raise the size."

@@ -1,0 +1,102 @@
+//! The folder of an experiment, read whole.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::experiment::Experiment;
+use crate::record::{Environment, Plan, Run, SCHEMA, Samples, read_json};
+
+/// What lies in it.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    /// As it was asked for.
+    pub experiment: Experiment,
+    /// In which order.
+    pub plan: Plan,
+    /// On which machine.
+    pub environment: Environment,
+    /// What happened so far, in order.
+    pub runs: Vec<RunWithSamples>,
+}
+
+/// A run and its samples.
+#[derive(Debug, Clone)]
+pub struct RunWithSamples {
+    /// The run.
+    pub run: Run,
+    /// Its samples; none where it failed early.
+    pub samples: Samples,
+}
+
+impl RunWithSamples {
+    /// What was worked on a second, within the measured time or with the warm-up: operations, or
+    /// bytes of the devices where the lab does not see the operations.
+    #[must_use]
+    pub fn pace(&self, with_warm_up: bool) -> Vec<(f64, f64)> {
+        let Some(measured) = self.run.measured() else {
+            return Vec::new();
+        };
+        let operations = self.samples.rates("operations");
+        let is_seen = operations.iter().any(|(_, rate)| *rate > 0.0);
+        let points = if is_seen {
+            operations
+        } else {
+            let written = self.samples.rates("device_written_bytes");
+            self.samples
+                .rates("device_read_bytes")
+                .into_iter()
+                .zip(written)
+                .map(|((second, read), (_, written))| (second, (read + written) / 1e6))
+                .collect()
+        };
+        let until = measured.warm_up_s + measured.duration_s;
+        points
+            .into_iter()
+            .filter(|(second, _)| {
+                *second < until && (with_warm_up || *second >= measured.warm_up_s)
+            })
+            .collect()
+    }
+}
+
+/// Reads a folder.
+///
+/// # Errors
+/// Where it is none of the lab's, or another version's.
+pub fn read(folder: &Path) -> Result<Folder> {
+    let file = folder.join("experiment.toml");
+    let text = fs::read_to_string(&file)
+        .with_context(|| format!("{} is no folder of an experiment", folder.display()))?;
+    let experiment =
+        Experiment::parse(&text).map_err(|mistake| anyhow!("{}: {mistake}", file.display()))?;
+    let plan: Plan = read_json(&folder.join("plan.json"))?;
+    ensure!(
+        plan.schema == SCHEMA,
+        "{} was written by another version (schema {}, this one reads {SCHEMA})",
+        folder.display(),
+        plan.schema
+    );
+    let mut runs = Vec::new();
+    for planned in &plan.runs {
+        let place = folder.join("runs").join(planned.folder());
+        if !place.join("run.json").exists() {
+            continue;
+        }
+        let samples = fs::read_to_string(place.join("samples.csv"))
+            .map(|text| Samples::from_csv(&text))
+            .unwrap_or_default();
+        runs.push(RunWithSamples {
+            run: read_json(&place.join("run.json"))?,
+            samples,
+        });
+    }
+    let environment = read_json(&folder.join("environment.json")).unwrap_or_default();
+    Ok(Folder {
+        experiment,
+        plan,
+        environment,
+        runs,
+    })
+}

@@ -1,0 +1,481 @@
+//! Everything that may be said of an experiment: `summary.json`, and what the report draws.
+//!
+//! The published form is `docs/lab/summary.md`; a test holds the two together.
+
+mod doubts;
+mod headline;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::doubt::Doubt;
+use super::folder::{Folder, RunWithSamples};
+use super::interval::{Interval, centre, interval};
+use super::latency::{QUANTILES, mean_us, merged, quantile_us};
+use super::series::{mean, median};
+use super::verdict::{Verdict, judge};
+use crate::quantity::as_float;
+use crate::record::{AGAIN, Layout, Measured, Outcome, SCHEMA};
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The number of this form.
+    pub schema: u32,
+    /// The experiment's name.
+    pub name: String,
+    /// The verdicts in sentences, most important first.
+    pub headline: Vec<String>,
+    /// What the others are compared with.
+    pub baseline: String,
+    /// A ratio within one plus or minus this is called equivalent.
+    pub margin: f64,
+    /// What all chance was drawn from.
+    pub seed: u64,
+    /// Runs that were planned.
+    pub runs_planned: usize,
+    /// Runs that were measured.
+    pub runs_measured: usize,
+    /// Under each load.
+    pub workloads: Vec<WorkloadSummary>,
+    /// Over all loads, where there are several: the geometric mean of the ratios.
+    pub overall: Vec<Overall>,
+    /// What this machine could not run, with the reason.
+    pub not_run: BTreeMap<String, String>,
+    /// Runs that failed.
+    pub failed: Vec<FailedRun>,
+    /// Doubts about all of it.
+    pub doubts: Vec<Told>,
+}
+
+/// A doubt in words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    /// What raised it.
+    pub doubt: Doubt,
+    /// In a sentence.
+    pub what: String,
+    /// In a sentence.
+    pub what_to_do: String,
+}
+
+impl From<Doubt> for Told {
+    fn from(doubt: Doubt) -> Self {
+        Self {
+            what: doubt.what(),
+            what_to_do: doubt.what_to_do().to_owned(),
+            doubt,
+        }
+    }
+}
+
+impl WorkloadSummary {
+    /// Every doubt about it with whose it is; one that several share stands once.
+    #[must_use]
+    pub fn all_doubts(&self) -> Vec<(String, &Told)> {
+        let mut all: Vec<(String, &Told)> = Vec::new();
+        for told in &self.doubts {
+            all.push((String::new(), told));
+        }
+        for contender in &self.contenders {
+            for told in &contender.doubts {
+                match all.iter_mut().find(|(_, other)| other.what == told.what) {
+                    Some((names, _)) => {
+                        names.push_str(", ");
+                        names.push_str(&contender.name);
+                    }
+                    None => all.push((contender.name.clone(), told)),
+                }
+            }
+        }
+        all
+    }
+}
+
+/// A run that failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedRun {
+    /// Its folder.
+    pub folder: String,
+    /// Whose it was.
+    pub contender: String,
+    /// Under which load.
+    pub workload: String,
+    /// In a line.
+    pub reason: String,
+}
+
+/// What was found under one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadSummary {
+    /// Its name.
+    pub title: String,
+    /// What may have held the data.
+    pub regime: String,
+    /// What is compared.
+    pub unit: String,
+    /// The ratio of the baseline to itself.
+    pub noise: Option<Ratio>,
+    /// How far that may lie from one (0.02 for 2 %): no smaller difference is claimed.
+    pub noise_floor: f64,
+    /// The baseline first, its second name second, the others as they were named.
+    pub contenders: Vec<ContenderSummary>,
+    /// Doubts about this load.
+    pub doubts: Vec<Told>,
+}
+
+/// A ratio of rates, and its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The lower end; none for too few blocks.
+    pub low: Option<f64>,
+    /// The best single value.
+    pub centre: f64,
+    /// The upper end.
+    pub high: Option<f64>,
+    /// How often such an interval holds the truth.
+    pub confidence: Option<f64>,
+    /// Whole blocks that it rests on.
+    pub blocks: usize,
+}
+
+/// What was found of one contender.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContenderSummary {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub layout: Option<Layout>,
+    /// The middle of its runs.
+    pub rate: Option<f64>,
+    /// Of each measured run.
+    pub rates: Vec<f64>,
+    /// Runs that failed.
+    pub failed: usize,
+    /// Against the baseline; none for the baseline itself.
+    pub ratio: Option<Ratio>,
+    /// What may be said.
+    pub verdict: Option<Verdict>,
+    /// Microseconds: p50, p90, p99, p99.9, the longest; over all runs.
+    pub latency_us: Vec<Option<u64>>,
+    /// Microseconds on average.
+    pub latency_mean_us: Option<f64>,
+    /// Microseconds of processor time an operation, of the whole machine less the lab's.
+    pub processor_us: Option<f64>,
+    /// The lab's own share of all processor time there was (0.1 for 10 %).
+    pub harness_share: Option<f64>,
+    /// Durable writes a second, one after the other, on the empty contender.
+    pub fdatasyncs_per_s: Option<f64>,
+    /// Bytes an operation at each layer: (layer, read, written).
+    pub layers: Vec<(String, f64, f64)>,
+    /// Why its figures may not be what they seem.
+    pub doubts: Vec<Told>,
+}
+
+/// A contender over all loads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Overall {
+    /// Its name.
+    pub name: String,
+    /// Geometric mean of the ratios.
+    pub ratio: Ratio,
+    /// What may be said.
+    pub verdict: Verdict,
+}
+
+/// Analyses a folder.
+#[must_use]
+pub fn summarise(folder: &Folder) -> Summary {
+    let workloads: Vec<WorkloadSummary> = (0..folder.experiment.workloads.len())
+        .map(|index| workload(folder, index))
+        .collect();
+    let mut summary = Summary {
+        schema: SCHEMA,
+        name: folder.experiment.name.clone(),
+        headline: Vec::new(),
+        baseline: folder.experiment.baseline.clone(),
+        margin: folder.experiment.margin,
+        seed: folder.plan.seed,
+        runs_planned: folder.plan.runs.len(),
+        runs_measured: folder
+            .runs
+            .iter()
+            .filter(|run| run.run.measured().is_some())
+            .count(),
+        overall: overall(folder, &workloads),
+        workloads,
+        not_run: folder.plan.not_run.clone(),
+        failed: failed(folder),
+        doubts: doubts::of_the_machine(folder)
+            .into_iter()
+            .map(Told::from)
+            .collect(),
+    };
+    summary.headline = headline::sentences(&summary);
+    summary
+}
+
+fn failed(folder: &Folder) -> Vec<FailedRun> {
+    folder
+        .runs
+        .iter()
+        .filter_map(|run| match &run.run.outcome {
+            Outcome::Measured(_) => None,
+            Outcome::Failed { reason, .. } => Some(FailedRun {
+                folder: run.run.planned.folder(),
+                contender: run.run.planned.label.clone(),
+                workload: folder.experiment.workloads[run.run.planned.workload].title(),
+                reason: reason.clone(),
+            }),
+        })
+        .collect()
+}
+
+/// The runs of one contender under one load.
+fn runs_of<'a>(folder: &'a Folder, workload: usize, label: &str) -> Vec<&'a RunWithSamples> {
+    folder
+        .runs
+        .iter()
+        .filter(|run| run.run.planned.workload == workload && run.run.planned.label == label)
+        .collect()
+}
+
+/// The log ratio of `label` to the baseline in each block that has both.
+fn log_ratios(folder: &Folder, workload: usize, label: &str) -> BTreeMap<u32, f64> {
+    let rates = |label: &str| -> BTreeMap<u32, f64> {
+        runs_of(folder, workload, label)
+            .into_iter()
+            .filter_map(|run| Some((run.run.planned.block, run.run.measured()?.rate)))
+            .filter(|(_, rate)| *rate > 0.0)
+            .collect()
+    };
+    let baseline = rates(&folder.experiment.baseline);
+    rates(label)
+        .into_iter()
+        .filter_map(|(block, rate)| Some((block, (rate / baseline.get(&block)?).ln())))
+        .collect()
+}
+
+fn ratio(logs: &[f64]) -> Option<Ratio> {
+    let found = interval(logs).map(Interval::exp);
+    Some(Ratio {
+        low: found.map(|found| found.low),
+        centre: centre(logs)?.exp(),
+        high: found.map(|found| found.high),
+        confidence: found.map(|found| found.confidence),
+        blocks: logs.len(),
+    })
+}
+
+impl Ratio {
+    fn interval(&self) -> Option<Interval> {
+        Some(Interval {
+            low: self.low?,
+            centre: self.centre,
+            high: self.high?,
+            confidence: self.confidence?,
+        })
+    }
+
+    /// How far it may lie from one, either way.
+    fn reach(&self) -> f64 {
+        let ends = [
+            self.low.unwrap_or(self.centre),
+            self.high.unwrap_or(self.centre),
+        ];
+        ends.map(|end| end.ln().abs())
+            .into_iter()
+            .fold(0.0, f64::max)
+            .exp_m1()
+    }
+}
+
+fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
+    let asked = &folder.experiment.workloads[index];
+    let baseline = &folder.experiment.baseline;
+    let again = format!("{baseline}{AGAIN}");
+    let logs =
+        |label: &str| -> Vec<f64> { log_ratios(folder, index, label).into_values().collect() };
+    let noise = ratio(&logs(&again));
+    let noise_floor = noise.map_or(0.0, |noise| noise.reach());
+    let mut labels = vec![baseline.clone(), again.clone()];
+    labels.extend(
+        folder
+            .experiment
+            .contenders
+            .iter()
+            .filter(|name| *name != baseline && !folder.plan.not_run.contains_key(*name))
+            .cloned(),
+    );
+    let mut contenders: Vec<ContenderSummary> = Vec::new();
+    for label in labels {
+        let runs = runs_of(folder, index, &label);
+        if runs.is_empty() {
+            continue;
+        }
+        let mut contender = contender(&label, &runs);
+        if label != *baseline {
+            contender.ratio = ratio(&logs(&label));
+        }
+        let reference = contenders.first();
+        let found = doubts::of_a_contender(&contender, reference, &runs, asked);
+        if label != *baseline && label != again {
+            let forbidden =
+                found.iter().any(Doubt::forbids_a_claim) || noise_differs(noise.as_ref());
+            contender.verdict = Some(if forbidden {
+                Verdict::Inconclusive
+            } else {
+                let ratio = contender.ratio.and_then(|ratio| ratio.interval());
+                judge(ratio, folder.experiment.margin, noise_floor)
+            });
+        }
+        contender.doubts = found.into_iter().map(Told::from).collect();
+        contenders.push(contender);
+    }
+    let unit = folder
+        .runs
+        .iter()
+        .filter(|run| run.run.planned.workload == index)
+        .find_map(|run| Some(run.run.measured()?.unit.clone()));
+    WorkloadSummary {
+        title: asked.title(),
+        regime: asked.regime.name().to_owned(),
+        unit: unit.unwrap_or_default(),
+        noise,
+        noise_floor,
+        contenders,
+        doubts: doubts::of_the_noise(noise.as_ref())
+            .into_iter()
+            .map(Told::from)
+            .collect(),
+    }
+}
+
+/// Whether the baseline lies apart from itself, beyond chance and beyond what matters.
+fn noise_differs(noise: Option<&Ratio>) -> bool {
+    noise.and_then(Ratio::interval).is_some_and(|noise| {
+        (noise.low > 1.0 || noise.high < 1.0) && (noise.centre - 1.0).abs() > 0.01
+    })
+}
+
+fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
+    let measured: Vec<&Measured> = runs.iter().filter_map(|run| run.run.measured()).collect();
+    let rates: Vec<f64> = measured.iter().map(|measured| measured.rate).collect();
+    let latency = merged(measured.iter().map(|measured| &measured.latency));
+    let average = |of: &dyn Fn(&Measured) -> f64| {
+        mean(
+            &measured
+                .iter()
+                .map(|measured| of(measured))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let mut layers = Vec::new();
+    if let Some(first) = measured.first() {
+        for (index, layer) in first.layers.iter().enumerate() {
+            let each = |of: &dyn Fn(&Measured) -> f64| average(of).unwrap_or(0.0);
+            let operations = |run: &Measured| as_float(run.operations).max(1.0);
+            layers.push((
+                layer.name.clone(),
+                each(&|run| {
+                    run.layers.get(index).map_or(0.0, |layer| layer.read_bytes) / operations(run)
+                }),
+                each(&|run| {
+                    run.layers
+                        .get(index)
+                        .map_or(0.0, |layer| layer.written_bytes)
+                        / operations(run)
+                }),
+            ));
+        }
+    }
+    ContenderSummary {
+        name: label.to_owned(),
+        layout: runs.iter().find_map(|run| run.run.layout.clone()),
+        rate: median(&rates),
+        failed: runs.len() - rates.len(),
+        rates,
+        ratio: None,
+        verdict: None,
+        latency_us: QUANTILES
+            .iter()
+            .map(|quantile| quantile_us(&latency, *quantile))
+            .collect(),
+        latency_mean_us: mean_us(&latency),
+        processor_us: average(&|run| {
+            let used = run.processor.user_s + run.processor.system_s - run.processor.harness_s;
+            used * 1e6 / as_float(run.operations).max(1.0)
+        }),
+        harness_share: average(&|run| {
+            run.processor.harness_s / (f64::from(run.processor.count) * run.duration_s)
+        }),
+        fdatasyncs_per_s: median(
+            &measured
+                .iter()
+                .filter_map(|run| Some(run.durability.as_ref()?.fdatasyncs_per_s))
+                .collect::<Vec<_>>(),
+        ),
+        layers,
+        doubts: Vec::new(),
+    }
+}
+
+fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Overall> {
+    if workloads.len() < 2 {
+        return Vec::new();
+    }
+    let floor = workloads
+        .iter()
+        .map(|workload| workload.noise_floor)
+        .fold(0.0, f64::max);
+    let forbidden = |name: &str| {
+        workloads
+            .iter()
+            .flat_map(|workload| &workload.contenders)
+            .any(|contender| {
+                contender.name == name
+                    && contender
+                        .doubts
+                        .iter()
+                        .any(|told| told.doubt.forbids_a_claim())
+            })
+    };
+    folder
+        .experiment
+        .contenders
+        .iter()
+        .filter(|name| **name != folder.experiment.baseline)
+        .filter_map(|name| {
+            // Only blocks in which it ran under every load: else the mix would differ.
+            let by_load: Vec<BTreeMap<u32, f64>> = (0..workloads.len())
+                .map(|index| log_ratios(folder, index, name))
+                .collect();
+            let logs: Vec<f64> = by_load
+                .first()?
+                .keys()
+                .filter_map(|block| {
+                    let of_block: Option<Vec<f64>> = by_load
+                        .iter()
+                        .map(|logs| logs.get(block).copied())
+                        .collect();
+                    mean(&of_block?)
+                })
+                .collect();
+            let ratio = ratio(&logs)?;
+            let verdict = if forbidden(name) {
+                Verdict::Inconclusive
+            } else {
+                judge(ratio.interval(), folder.experiment.margin, floor)
+            };
+            Some(Overall {
+                name: name.clone(),
+                ratio,
+                verdict,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

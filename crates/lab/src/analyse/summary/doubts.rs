@@ -1,0 +1,196 @@
+//! Raising doubts from the figures.
+
+use super::{ContenderSummary, Ratio, noise_differs};
+use crate::analyse::doubt::Doubt;
+use crate::analyse::folder::{Folder, RunWithSamples};
+use crate::analyse::interval::BLOCKS_AT_LEAST;
+use crate::analyse::series::{effective_count, mean, median, unsettled};
+use crate::experiment::{Regime, Workload};
+use crate::record::Outcome;
+
+/// Fewer blocks show, they do not prove.
+const BLOCKS_FOR_A_CLAIM: usize = 10;
+const CHANGE_AT_MOST: f64 = 0.10;
+const HARNESS_AT_MOST: f64 = 0.25;
+const STOLEN_AT_MOST: f64 = 0.02;
+const FLUSHES_AT_MOST: f64 = 5.0;
+const INDEPENDENT_AT_LEAST: u64 = 5;
+const DEVICES_AT_LEAST: f64 = 0.5;
+
+pub(super) fn of_the_noise(noise: Option<&Ratio>) -> Vec<Doubt> {
+    let Some(ratio) = noise else {
+        return vec![Doubt::NoNoiseFloor];
+    };
+    if noise_differs(noise) {
+        return vec![Doubt::BaselineDiffersFromItself {
+            ratio: ratio.centre,
+        }];
+    }
+    Vec::new()
+}
+
+/// Drift of the machine and time that others took, over all runs in their order.
+pub(super) fn of_the_machine(folder: &Folder) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let measured: Vec<_> = folder
+        .runs
+        .iter()
+        .filter_map(|run| Some((&run.run.planned, run.run.measured()?)))
+        .collect();
+    let relative: Vec<f64> = measured
+        .iter()
+        .filter_map(|(planned, run)| {
+            let of_its_kind: Vec<f64> = measured
+                .iter()
+                .filter(|(other, _)| {
+                    other.label == planned.label && other.workload == planned.workload
+                })
+                .map(|(_, run)| run.rate)
+                .collect();
+            Some(run.rate / median(&of_its_kind).filter(|middle| *middle > 0.0)?)
+        })
+        .collect();
+    if let Some(change) = unsettled(&relative)
+        && change.abs() > CHANGE_AT_MOST
+    {
+        doubts.push(Doubt::MachineDrifts { change });
+    }
+    let stolen: Vec<f64> = measured
+        .iter()
+        .map(|(_, run)| run.processor.stolen_s / (f64::from(run.processor.count) * run.duration_s))
+        .collect();
+    if let Some(share) = mean(&stolen)
+        && share > STOLEN_AT_MOST
+    {
+        doubts.push(Doubt::ProcessorStolen { share });
+    }
+    doubts
+}
+
+pub(super) fn of_a_contender(
+    contender: &ContenderSummary,
+    baseline: Option<&ContenderSummary>,
+    runs: &[&RunWithSamples],
+    asked: &Workload,
+) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    if let Some(ratio) = contender.ratio {
+        if ratio.blocks < BLOCKS_AT_LEAST {
+            doubts.push(Doubt::TooFewBlocks {
+                blocks: ratio.blocks,
+                needed: BLOCKS_AT_LEAST,
+            });
+        } else if ratio.blocks < BLOCKS_FOR_A_CLAIM {
+            doubts.push(Doubt::FewBlocks {
+                blocks: ratio.blocks,
+            });
+        }
+    }
+    let first_reason = runs.iter().find_map(|run| match &run.run.outcome {
+        Outcome::Failed { reason, .. } => Some(reason.clone()),
+        Outcome::Measured(_) => None,
+    });
+    if let Some(reason) = first_reason {
+        doubts.push(Doubt::RunsFailed {
+            failed: contender.failed,
+            of: runs.len(),
+            reason,
+        });
+    }
+    doubts.extend(of_the_series(runs));
+    if let Some(share) = contender.harness_share
+        && share > HARNESS_AT_MOST
+    {
+        doubts.push(Doubt::HarnessIsBusy { share });
+    }
+    let unserved: u64 = runs
+        .iter()
+        .filter_map(|run| Some(run.run.measured()?.unserved))
+        .sum();
+    if unserved > 0 {
+        doubts.push(Doubt::Overloaded { unserved });
+    }
+    if let Some(baseline) = baseline {
+        doubts.extend(against(contender, baseline));
+    }
+    if asked.regime != Regime::Cached
+        && let [(_, asked_read, asked_written), .., (_, read, written)] =
+            contender.layers.as_slice()
+        && asked_read + asked_written > 0.0
+    {
+        let share = (read + written) / (asked_read + asked_written);
+        if share < DEVICES_AT_LEAST {
+            doubts.push(Doubt::DevicesIdle { share });
+        }
+    }
+    doubts
+}
+
+fn of_the_series(runs: &[&RunWithSamples]) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let paces: Vec<Vec<f64>> = runs
+        .iter()
+        .map(|run| run.pace(false).into_iter().map(|point| point.1).collect())
+        .collect();
+    let changes: Vec<f64> = paces
+        .iter()
+        .filter_map(|pace| unsettled(pace))
+        .filter(|change| change.abs() > CHANGE_AT_MOST)
+        .collect();
+    // One in a hundred looks so by chance.
+    if changes.len() * 5 > runs.len()
+        && let Some(change) = median(&changes)
+    {
+        doubts.push(Doubt::NotSettled {
+            runs: changes.len(),
+            change,
+        });
+    }
+    let mut counts: Vec<u64> = paces
+        .iter()
+        .filter(|pace| pace.len() >= 8)
+        .map(|pace| effective_count(pace))
+        .collect();
+    counts.sort_unstable();
+    if let Some(effective) = counts.get(counts.len() / 2)
+        && *effective < INDEPENDENT_AT_LEAST
+    {
+        doubts.push(Doubt::FewIndependentSamples {
+            effective: *effective,
+        });
+    }
+    doubts
+}
+
+fn against(contender: &ContenderSummary, baseline: &ContenderSummary) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    if let (Some(per_s), Some(baseline_per_s)) =
+        (contender.fdatasyncs_per_s, baseline.fdatasyncs_per_s)
+        && per_s > FLUSHES_AT_MOST * baseline_per_s
+    {
+        doubts.push(Doubt::FlushIsImplausible {
+            per_s,
+            baseline_per_s,
+        });
+    }
+    if let (Some(layout), Some(baseline)) = (&contender.layout, &baseline.layout) {
+        if layout.copies != baseline.copies {
+            doubts.push(Doubt::OtherDurability {
+                copies: layout.copies,
+                baseline_copies: baseline.copies,
+            });
+        }
+        if layout.data_checksums != baseline.data_checksums {
+            doubts.push(Doubt::OtherChecksums {
+                checks: layout.data_checksums,
+            });
+        }
+        if layout.devices != baseline.devices && layout.devices > 0 && baseline.devices > 0 {
+            doubts.push(Doubt::OtherDeviceCount {
+                devices: layout.devices,
+                baseline_devices: baseline.devices,
+            });
+        }
+    }
+    doubts
+}

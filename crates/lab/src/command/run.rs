@@ -1,0 +1,61 @@
+//! `run FILE`: the experiment, and its report at the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+
+use super::progress::Progress;
+use super::report;
+use crate::experiment::Experiment;
+use crate::measure::run::run as measure;
+
+/// What `run` takes.
+#[derive(Debug, clap::Args)]
+pub struct RunArguments {
+    /// The file of the experiment
+    file: PathBuf,
+    /// The folder of the results; the file's name without its ending where it is not given
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Use this block device although something stands on it: it is lost
+    #[arg(long, value_name = "DEVICE")]
+    erase: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let text = fs::read_to_string(&arguments.file)
+        .with_context(|| format!("cannot read {}", arguments.file.display()))?;
+    let folder = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| arguments.file.with_extension(""));
+    run_text(&text, &arguments.file, &folder, &arguments.erase)
+}
+
+pub(super) fn run_text(
+    text: &str,
+    file: &Path,
+    folder: &Path,
+    erase: &[PathBuf],
+) -> Result<ExitCode> {
+    let experiment =
+        Experiment::parse(text).map_err(|mistake| anyhow!("{}: {mistake}", file.display()))?;
+    let finished = measure(text, &experiment, folder, erase, &mut Progress).map_err(|error| {
+        if folder.join("plan.json").exists() {
+            error.context(format!(
+                "not finished; the same command goes on with what is in {}",
+                folder.display()
+            ))
+        } else {
+            error
+        }
+    })?;
+    report::write(folder)?;
+    Ok(if finished.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}

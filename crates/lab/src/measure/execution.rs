@@ -1,0 +1,496 @@
+//! One run: make the contender, restore the data, start the database, drive the load, check that it
+//! was real, take everything away.
+//!
+//! Whatever goes wrong here makes this run failed and nothing else. Values are dropped in the
+//! reverse order of their making, so that the next run finds the devices as this one did.
+
+mod cache;
+mod image;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::image::Images;
+use super::contender::{self, Place, Site, Standing};
+use super::control_group::ControlGroup;
+use super::counters::processor_since;
+use super::device::DeviceSet;
+use super::durability;
+use super::interrupt;
+use super::journal::{Journal, Made, Undo};
+use super::load::{Driven, LoadPlan, Meter, Shape, drive};
+use super::postgresql::{Installation, Server, ServerPlan, Statistics};
+use super::preparation::log_bytes;
+use super::program::tail;
+use super::sampler::{Reading, Sampler, Sources};
+use super::workload::{self, Load, fio};
+use crate::analyse::latency::{mean_us, quantile_us};
+use crate::experiment::{Experiment, Kind, Regime, Workload};
+use crate::quantity::as_float;
+use crate::record::{Check, Latency, Layer, Layout, Measured, Outcome, PlannedRun, Run, SCHEMA};
+
+/// Blocks of the database.
+const BLOCK_BYTES: f64 = 8192.0;
+
+/// Everything that the runs of an experiment share.
+pub struct Bench<'a> {
+    experiment: &'a Experiment,
+    journal: &'a Journal,
+    devices: &'a DeviceSet,
+    installation: Option<Installation>,
+    images: Images,
+    work: PathBuf,
+    _made: Made,
+}
+
+impl<'a> Bench<'a> {
+    /// Makes the directory that runs work in.
+    ///
+    /// # Errors
+    /// Where it cannot be made, or the database is not there.
+    pub fn new(
+        experiment: &'a Experiment,
+        journal: &'a Journal,
+        devices: &'a DeviceSet,
+    ) -> Result<Self> {
+        let work = experiment
+            .devices
+            .directory
+            .join(format!("spindle-lab-work-{}", std::process::id()));
+        let made = journal.intend(Undo::Directory(work.clone()))?;
+        fs::create_dir(&work).with_context(|| format!("cannot make {}", work.display()))?;
+        let needs_database = experiment
+            .workloads
+            .iter()
+            .any(|workload| workload.kind.needs_database());
+        let installation = needs_database
+            .then(|| Installation::find(experiment.database.programs.as_deref()))
+            .transpose()?;
+        Ok(Self {
+            experiment,
+            journal,
+            devices,
+            installation,
+            images: Images::new(&work),
+            work,
+            _made: made,
+        })
+    }
+
+    /// Does a planned run; its samples and its log go to `folder`.
+    pub fn execute(&mut self, planned: &PlannedRun, folder: &Path) -> Run {
+        let began = Instant::now();
+        let began_unix_s = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let mut layout = None;
+        let result = self.attempt(planned, folder, &mut layout);
+        let outcome = match result {
+            Ok(measured) => match measured.checks.iter().find(|check| !check.passed) {
+                None => Outcome::Measured(Box::new(measured)),
+                Some(check) => Outcome::Failed {
+                    reason: format!("a check failed: {}: {}", check.name, check.detail),
+                    log_tail: String::new(),
+                },
+            },
+            Err(error) => {
+                let reason = format!("{error:#}");
+                note(folder, &reason);
+                let log = fs::read_to_string(folder.join("log.txt")).unwrap_or_default();
+                Outcome::Failed {
+                    reason: reason.lines().next().unwrap_or_default().to_owned(),
+                    log_tail: tail(&log, 20),
+                }
+            }
+        };
+        Run {
+            schema: SCHEMA,
+            planned: planned.clone(),
+            began_unix_s,
+            elapsed_s: began.elapsed().as_secs_f64(),
+            layout,
+            outcome,
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        planned: &PlannedRun,
+        folder: &Path,
+        layout: &mut Option<Layout>,
+    ) -> Result<Measured> {
+        let experiment = self.experiment;
+        let asked = &experiment.workloads[planned.workload];
+        let load = workload::load(asked);
+        // The image is made before the contender: its making is nobody's time.
+        let image = match (&load, &self.installation) {
+            (Some(load), Some(installation)) => {
+                Some(self.images.get(load.as_ref(), installation, self.journal)?)
+            }
+            _ => None,
+        };
+        let scratch = self.work.join(format!("run-{}", planned.number));
+        let _scratch = self.journal.intend(Undo::Directory(scratch.clone()))?;
+        fs::create_dir(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+        let name = format!("spindle-lab-{}", std::process::id());
+        let memory_bytes = experiment.database.memory_bytes;
+        let group = Arc::new(ControlGroup::make(self.journal, &name, memory_bytes)?);
+        let contender = contender::find(&planned.contender).map_err(anyhow::Error::msg)?;
+        let site = Site {
+            journal: self.journal,
+            leaves: &self.devices.leaves,
+            group: &group,
+            scratch: &scratch,
+            log: &folder.join("log.txt"),
+        };
+        let mut standing = contender.make(&site).context("it could not be made")?;
+        *layout = Some(standing.layout.clone());
+        let run = OneRun {
+            bench: self,
+            planned,
+            asked,
+            folder,
+            scratch: &scratch,
+            group: &group,
+        };
+        let measured = match (load, image) {
+            (Some(load), Some(image)) => run.in_database(&mut standing, load.as_ref(), &image),
+            _ => run.below_database(&mut standing),
+        };
+        if measured.is_err() {
+            // Why the storage failed is rather in its own words than in the database's.
+            standing.check_alive()?;
+        }
+        let measured = measured?;
+        standing.remove().context("it could not be removed")?;
+        Ok(measured)
+    }
+}
+
+/// Adds a line to the run's log; a log that cannot be written must not hide the reason.
+fn note(folder: &Path, line: &str) {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("log.txt"));
+    if let Ok(mut log) = log {
+        let _ = writeln!(log, "{line}");
+    }
+}
+
+struct OneRun<'a> {
+    bench: &'a Bench<'a>,
+    planned: &'a PlannedRun,
+    asked: &'a Workload,
+    folder: &'a Path,
+    scratch: &'a Path,
+    group: &'a Arc<ControlGroup>,
+}
+
+/// What was read at both ends of the measured time.
+struct Ends {
+    from: Reading,
+    until: Reading,
+}
+
+impl OneRun<'_> {
+    fn limits(&self) -> Result<Vec<Made>> {
+        let devices = &self.bench.experiment.devices;
+        if devices.bandwidth.is_none() && devices.requests.is_none() {
+            return Ok(Vec::new());
+        }
+        let leaves = &self.bench.devices.leaves;
+        let journal = self.bench.journal;
+        self.group
+            .limit(journal, leaves, devices.bandwidth, devices.requests)
+    }
+
+    fn sampler(
+        &self,
+        standing: &Standing,
+        meter: &Meter,
+        statistics: Option<Statistics>,
+    ) -> Result<Sampler> {
+        let sources = Sources {
+            leaves: self.bench.devices.leaves.clone(),
+            group: Arc::clone(self.group),
+            meter: meter.clone(),
+            servers: standing.servers(),
+            statistics,
+        };
+        Sampler::start(sources, &self.folder.join("samples.csv"))
+    }
+
+    fn below_database(&self, standing: &mut Standing) -> Result<Measured> {
+        let experiment = self.bench.experiment;
+        let durability = durability::probe(&standing.place).ok();
+        let path = fio::prepare(&standing.place, self.asked.size_bytes, self.group)?;
+        if self.asked.regime == Regime::Cached {
+            cache::warm(&path, self.group)?;
+        } else {
+            cache::evict(&path)?;
+        }
+        let limits = self.limits()?;
+        let meter = Meter::default();
+        let sampler = self.sampler(standing, &meter, None)?;
+        let (warm_up, duration) = if self.asked.kind == Kind::Validate {
+            (Duration::ZERO, Duration::from_secs(3600))
+        } else {
+            (experiment.warm_up, experiment.duration)
+        };
+        let job = fio::job(self.asked, &path, warm_up, duration, self.planned.seed)?;
+        note(self.folder, &super::program::as_typed(&job));
+        let from = sampler.read();
+        let reached = fio::measure(&job, self.group, self.asked, warm_up + duration)?;
+        let until = sampler.read();
+        drop(sampler);
+        drop(limits);
+        let ends = Ends { from, until };
+        let mut measured = self.measured(&ends, reached.latency.clone());
+        measured.unit = reached.unit.to_owned();
+        measured.rate = reached.rate;
+        measured.operations = reached.operations;
+        measured.duration_s = reached.duration_s;
+        measured.processor.harness_s = reached.harness_s;
+        measured.durability = durability;
+        measured.layers.insert(
+            0,
+            Layer {
+                name: "fio".to_owned(),
+                read_bytes: reached.read_bytes,
+                written_bytes: reached.written_bytes,
+                reads: as_float(reached.operations),
+                writes: 0.0,
+            },
+        );
+        Ok(measured)
+    }
+
+    fn in_database(
+        &self,
+        standing: &mut Standing,
+        load: &dyn Load,
+        image: &Path,
+    ) -> Result<Measured> {
+        let Place::Directory(directory) = standing.place.clone() else {
+            bail!("a database needs a directory");
+        };
+        let durability = durability::probe(&standing.place).ok();
+        let data = directory.join("data");
+        image::restore(image, &data, self.group)?;
+        cache::evict(&data)?;
+        if self.asked.regime == Regime::Cached {
+            cache::warm(&data, self.group)?;
+        }
+        let limits = self.limits()?;
+        let installation = self
+            .bench
+            .installation
+            .as_ref()
+            .context("the database was looked for")?;
+        let runtime = self.scratch.join("postgresql");
+        fs::create_dir(&runtime)?;
+        let experiment = self.bench.experiment;
+        let mut settings: BTreeMap<String, String> = [(
+            "max_wal_size".to_owned(),
+            format!("{}MB", log_bytes(self.asked) >> 20),
+        )]
+        .into();
+        settings.extend(experiment.database.settings.clone());
+        let server = Server::start(
+            &ServerPlan {
+                installation,
+                data: &data,
+                runtime: &runtime,
+                settings: &settings,
+                memory_bytes: experiment.database.memory_bytes,
+                users: self.asked.users,
+            },
+            self.group,
+            self.bench.journal,
+        )?;
+        let worked = self.work(standing, load, &server);
+        if worked.is_err() {
+            note(self.folder, &server.log_tail());
+        }
+        let (driven, ends) = worked?;
+        let mut checks = load.checks(&server, &driven)?;
+        checks.extend(self.littles_law(load, &driven));
+        let facts = load.facts(&server)?;
+        drop(limits);
+        server.stop()?;
+        let mut measured = self.measured(&ends, driven.latency.clone());
+        let (unit, each) = load.unit();
+        measured.unit = unit.to_owned();
+        measured.rate = driven.rate() * each;
+        measured.operations = driven.operations;
+        measured.duration_s = driven.duration_s;
+        measured.processor.harness_s = driven.harness_s;
+        measured.unserved = driven.unserved;
+        measured.checks = checks;
+        measured.durability = durability;
+        measured.facts.extend(facts);
+        measured.layers.insert(0, database_layer(&ends));
+        Ok(measured)
+    }
+
+    fn work(
+        &self,
+        standing: &Standing,
+        load: &dyn Load,
+        server: &Server,
+    ) -> Result<(Driven, Ends)> {
+        let experiment = self.bench.experiment;
+        let meter = Meter::default();
+        let clients = load.clients(server, self.planned.seed)?;
+        let statistics = Statistics::new(server.connect()?);
+        let sampler = self.sampler(standing, &meter, Some(statistics))?;
+        if load.is_one_operation() {
+            return one_operation(clients, &sampler, &meter, self.planned.seed);
+        }
+        let plan = LoadPlan {
+            shape: match self.asked.rate {
+                Some(rate) => Shape::Open { rate },
+                None => Shape::Closed {
+                    think_time: self.asked.think_time,
+                },
+            },
+            warm_up: experiment.warm_up,
+            duration: experiment.duration,
+            seed: self.planned.seed,
+        };
+        let (mut from, mut until) = (None, None);
+        let driven = drive(
+            clients,
+            &plan,
+            &meter,
+            || from = Some(sampler.read()),
+            || until = Some(sampler.read()),
+        )?;
+        ensure!(
+            driven.operations > 0,
+            "nothing was acknowledged in the measured time"
+        );
+        let ends = Ends {
+            from: from.context("the measured time began")?,
+            until: until.context("the measured time ended")?,
+        };
+        Ok((driven, ends))
+    }
+
+    /// What every run has in common; the rest is the caller's to fill in.
+    fn measured(&self, ends: &Ends, latency: Latency) -> Measured {
+        let disks = ends.until.disks.since(ends.from.disks);
+        let mut facts: BTreeMap<String, f64> = [
+            ("device_flushes".to_owned(), disks.flushes),
+            (
+                "storage_daemon_s".to_owned(),
+                ends.until.servers_s - ends.from.servers_s,
+            ),
+        ]
+        .into();
+        for name in [
+            "database_checkpoints",
+            "database_log_bytes",
+            "database_commits",
+        ] {
+            if !ends.until.database.is_empty() {
+                facts.insert(
+                    name.to_owned(),
+                    ends.until.database(name) - ends.from.database(name),
+                );
+            }
+        }
+        Measured {
+            unit: String::new(),
+            rate: 0.0,
+            operations: 0,
+            duration_s: 0.0,
+            warm_up_s: match self.asked.kind {
+                Kind::Scan | Kind::Validate => 0.0,
+                _ => self.bench.experiment.warm_up.as_secs_f64(),
+            },
+            latency,
+            processor: processor_since(&ends.until.processor, &ends.from.processor),
+            layers: vec![Layer {
+                name: "devices".to_owned(),
+                read_bytes: disks.read_bytes,
+                written_bytes: disks.written_bytes,
+                reads: disks.reads,
+                writes: disks.writes,
+            }],
+            checks: Vec::new(),
+            durability: None,
+            unserved: 0,
+            facts,
+        }
+    }
+
+    /// Clients = rate x time each operation takes, within 2 %, for a closed load.
+    fn littles_law(&self, load: &dyn Load, driven: &Driven) -> Option<Check> {
+        if self.asked.rate.is_some() || load.is_one_operation() {
+            return None;
+        }
+        let each_s = mean_us(&driven.latency)? / 1e6 + self.asked.think_time.as_secs_f64();
+        // Growth has one client, whatever the experiment says of users.
+        let clients = match self.asked.kind {
+            Kind::Growth => 1.0,
+            _ => f64::from(self.asked.users),
+        };
+        let found = driven.rate() * each_s;
+        // What was under way at either end counts whole or not at all.
+        let longest_s = as_float(quantile_us(&driven.latency, 1.0)?) / 1e6;
+        let allowed = 0.02 + (longest_s + self.asked.think_time.as_secs_f64()) / driven.duration_s;
+        Some(Check {
+            name: "clients are the rate times the latency".to_owned(),
+            passed: (found / clients - 1.0).abs() <= allowed,
+            detail: format!("clients {clients}, rate times latency {found:.2}"),
+        })
+    }
+}
+
+fn one_operation(
+    mut clients: Vec<Box<dyn super::load::Client>>,
+    sampler: &Sampler,
+    meter: &Meter,
+    seed: u64,
+) -> Result<(Driven, Ends)> {
+    interrupt::check()?;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let client = clients.first_mut().context("a load has a client")?;
+    let from = sampler.read();
+    let began = Instant::now();
+    client.operate(&mut random)?;
+    let elapsed = began.elapsed();
+    let until = sampler.read();
+    meter.count();
+    let us = u64::try_from(elapsed.as_micros())?;
+    let driven = Driven {
+        operations: 1,
+        acknowledged: 1,
+        duration_s: elapsed.as_secs_f64(),
+        latency: Latency {
+            counts: vec![(us, 1)],
+        },
+        unserved: 0,
+        harness_s: until.processor.harness_s - from.processor.harness_s,
+    };
+    Ok((driven, Ends { from, until }))
+}
+
+fn database_layer(ends: &Ends) -> Layer {
+    let grown = |name: &str| ends.until.database(name) - ends.from.database(name);
+    Layer {
+        name: "database".to_owned(),
+        read_bytes: grown("database_blocks_read") * BLOCK_BYTES,
+        written_bytes: grown("database_blocks_written") * BLOCK_BYTES + grown("database_log_bytes"),
+        reads: grown("database_blocks_read"),
+        writes: grown("database_blocks_written") + grown("database_log_writes"),
+    }
+}

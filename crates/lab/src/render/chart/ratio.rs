@@ -1,0 +1,136 @@
+//! The ratio plot: every contender's interval against the baseline, the margin of equivalence, and
+//! the noise that the baseline shows against itself.
+
+use super::{Anchor, Canvas, Scale, Width, colour};
+use crate::analyse::summary::{ContenderSummary, Ratio, WorkloadSummary};
+
+const ROW: f64 = 34.0;
+
+/// Draws the ratios of one load. `margin` is 0.05 for 0.95 to 1.05.
+#[must_use]
+pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
+    let rows: Vec<_> = workload
+        .contenders
+        .iter()
+        .enumerate()
+        .filter_map(|(index, contender)| Some((index, contender, contender.ratio?)))
+        .collect();
+    let pixels = width.pixels();
+    let (left, right, top) = match width {
+        Width::Wide => (190.0, pixels - 130.0, 12.0),
+        Width::Narrow => (12.0, pixels - 12.0, 12.0),
+    };
+    let row = if width == Width::Wide {
+        ROW
+    } else {
+        ROW + 14.0
+    };
+    let bottom = rows.iter().fold(top, |y, _| y + row);
+    let ends = rows.iter().flat_map(|(_, _, ratio)| {
+        [
+            ratio.low.unwrap_or(ratio.centre),
+            ratio.high.unwrap_or(ratio.centre),
+        ]
+    });
+    let (low, high) = ends.fold(
+        (1.0 - 2.0 * margin, 1.0 + 2.0 * margin),
+        |(low, high), end| (low.min(end), high.max(end)),
+    );
+    let scale = Scale::logarithmic(low * 0.97, high * 1.03, left, right);
+    let mut canvas = Canvas::new(width, bottom + 38.0);
+    let (from, until) = (scale.at(1.0 - margin), scale.at(1.0 + margin));
+    canvas.rectangle(
+        "margin",
+        (from, top),
+        (until - from, bottom - top),
+        &format!("equivalent: {:.2} to {:.2}", 1.0 - margin, 1.0 + margin),
+    );
+    for tick in ticks(low * 0.97, high * 1.03, width) {
+        let x = scale.at(tick);
+        canvas.line("grid", (x, top), (x, bottom));
+        canvas.text(
+            "tick",
+            (x, bottom + 16.0),
+            Anchor::Middle,
+            &format!("{tick:.2}"),
+        );
+    }
+    canvas.line("one", (scale.at(1.0), top), (scale.at(1.0), bottom));
+    canvas.text(
+        "label",
+        (f64::midpoint(left, right), bottom + 33.0),
+        Anchor::Middle,
+        "slower than the baseline  |  faster",
+    );
+    let sides = (left, right);
+    let mut y = top - row / 2.0;
+    for (index, contender, ratio) in rows {
+        y += row;
+        draw_row(&mut canvas, &scale, sides, y, (index, contender, ratio));
+    }
+    canvas.finish(&format!("Ratios to the baseline, {}", workload.title))
+}
+
+/// One contender: name, interval, verdict.
+fn draw_row(
+    canvas: &mut Canvas,
+    scale: &Scale,
+    (left, right): (f64, f64),
+    y: f64,
+    (index, contender, ratio): (usize, &ContenderSummary, Ratio),
+) {
+    let is_again = contender.verdict.is_none();
+    let class = colour(if is_again { 0 } else { index }, is_again);
+    let word = contender.verdict.map_or("noise", |verdict| verdict.word());
+    let mark_y = if canvas.width == Width::Wide {
+        canvas.text("name", (left - 12.0, y + 4.0), Anchor::End, &contender.name);
+        canvas.text("verdict", (right + 12.0, y + 4.0), Anchor::Start, word);
+        y
+    } else {
+        canvas.text("name", (left, y - 6.0), Anchor::Start, &contender.name);
+        canvas.text("verdict", (right, y - 6.0), Anchor::End, word);
+        y + 10.0
+    };
+    if let (Some(low), Some(high)) = (ratio.low, ratio.high) {
+        let (from, until) = (scale.at(low), scale.at(high));
+        let class = format!("interval {class}");
+        canvas.line(&class, (from, mark_y), (until, mark_y));
+        for end in [from, until] {
+            canvas.line(&class, (end, mark_y - 5.0), (end, mark_y + 5.0));
+        }
+    }
+    canvas.dot(
+        &format!("mark {class}"),
+        (scale.at(ratio.centre), mark_y),
+        5.0,
+        &format!("{}: {:.3}", contender.name, ratio.centre),
+    );
+}
+
+/// Round ratios; the usual ones where they fit, decades of them where not.
+fn ticks(low: f64, high: f64, width: Width) -> Vec<f64> {
+    let candidates: [&[f64]; 4] = [
+        &[
+            0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1,
+        ],
+        &[0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+        &[0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0],
+        &[0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
+    ];
+    let within = |ticks: &[f64]| -> Vec<f64> {
+        ticks
+            .iter()
+            .copied()
+            .filter(|tick| (low..=high).contains(tick))
+            .collect()
+    };
+    // The finest that has room and reaches over the range.
+    candidates
+        .into_iter()
+        .find(|ticks| {
+            let reaches = ticks.first().is_some_and(|first| low >= first * 0.8)
+                && ticks.last().is_some_and(|last| high <= last * 1.25);
+            reaches && within(ticks).len() <= width.ticks() + 1
+        })
+        .map_or_else(|| vec![1.0], within)
+}

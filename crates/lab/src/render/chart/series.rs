@@ -1,0 +1,95 @@
+//! The pace over time: a thin line a run, a thick one for the moving average over all runs of a
+//! contender; the warm-up is shaded.
+
+use std::collections::BTreeMap;
+
+use super::{Anchor, Canvas, Scale, Width, colour};
+use crate::analyse::folder::Folder;
+use crate::analyse::series::{mean, moving_average};
+use crate::analyse::summary::WorkloadSummary;
+use crate::quantity::show_number;
+use crate::quantity::whole;
+
+/// Seconds of the moving average; long runs take a sixtieth of themselves.
+#[must_use]
+pub fn window(duration_s: f64) -> usize {
+    whole(duration_s / 60.0)
+        .and_then(|seconds| usize::try_from(seconds).ok())
+        .map_or(3, |seconds| seconds.clamp(3, 60))
+}
+
+/// Draws the load with this index; empty where no run has three samples.
+#[must_use]
+pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: Width) -> String {
+    let pixels = width.pixels();
+    let (left, right, top, bottom) = (64.0, pixels - 12.0, 12.0, 230.0);
+    let mut lines = Vec::new();
+    let (mut longest, mut most, mut warm_up) = (0.0_f64, 0.0_f64, 0.0_f64);
+    for (place, contender) in workload.contenders.iter().enumerate() {
+        let mut by_second: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for run in &folder.runs {
+            let planned = &run.run.planned;
+            if planned.workload != index || planned.label != contender.name {
+                continue;
+            }
+            let points = run.pace(true);
+            for (second, pace) in &points {
+                by_second
+                    .entry(whole(*second).unwrap_or(0))
+                    .or_default()
+                    .push(*pace);
+                longest = longest.max(*second);
+                most = most.max(*pace);
+            }
+            if let Some(measured) = run.run.measured() {
+                warm_up = warm_up.max(measured.warm_up_s);
+            }
+            lines.push((place, contender, "raw", points));
+        }
+        let middle: Vec<(f64, f64)> = by_second
+            .into_iter()
+            .filter_map(|(second, paces)| Some((crate::quantity::as_float(second), mean(&paces)?)))
+            .collect();
+        let smooth = moving_average(&middle, window(longest));
+        lines.push((place, contender, "average", smooth));
+    }
+    if lines.iter().all(|(_, _, _, points)| points.len() < 3) {
+        return String::new();
+    }
+    let x = Scale::linear(0.0, longest, left, right);
+    let y = Scale::linear(0.0, most * 1.05, bottom, top);
+    let mut canvas = Canvas::new(width, bottom + 38.0);
+    canvas.rectangle(
+        "warm-up",
+        (left, top),
+        (x.at(warm_up) - left, bottom - top),
+        "warm-up",
+    );
+    canvas.left_axis(&y, left, right, show_number);
+    canvas.bottom_axis(&x, bottom, bottom + 4.0, show_number);
+    canvas.text(
+        "label",
+        (f64::midpoint(left, right), bottom + 33.0),
+        Anchor::Middle,
+        "seconds",
+    );
+    for style in ["raw", "average"] {
+        for (place, contender, own, points) in &lines {
+            if *own != style {
+                continue;
+            }
+            let is_again = contender.verdict.is_none() && contender.ratio.is_some();
+            let place = if is_again { 0 } else { *place };
+            let course: Vec<(f64, f64)> = points
+                .iter()
+                .map(|(second, pace)| (x.at(*second), y.at(*pace)))
+                .collect();
+            canvas.path(
+                &format!("{style} {}", colour(place, is_again)),
+                &course,
+                &contender.name,
+            );
+        }
+    }
+    canvas.finish(&format!("Pace over time, {}", workload.title))
+}

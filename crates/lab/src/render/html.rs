@@ -1,0 +1,100 @@
+//! The report: one page that a database administrator reads from the top down.
+
+mod sections;
+mod style;
+
+use std::fmt::Write as _;
+
+use self::sections::{environment, fairness, footer, trouble, workload};
+use crate::analyse::folder::Folder;
+use crate::analyse::summary::{Summary, Told};
+use crate::analyse::verdict::Verdict;
+use crate::render::chart::escaped;
+
+/// The whole page.
+#[must_use]
+pub fn page(folder: &Folder, summary: &Summary) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\">\
+         <link rel=\"icon\" href=\"data:,\">\
+         <title>{} - spindle-lab</title><style>{}</style></head><body><main>",
+        escaped(&summary.name),
+        style::SHEET
+    );
+    let _ = write!(
+        page,
+        "<header><p class=\"kind\">spindle-lab</p><h1>{}</h1>{}</header>",
+        escaped(&summary.name),
+        sections::subtitle(folder, summary)
+    );
+    page.push_str(&verdicts(summary));
+    for (index, _) in summary.workloads.iter().enumerate() {
+        page.push_str(&workload(folder, summary, index));
+    }
+    page.push_str(&fairness(folder, summary));
+    page.push_str(&trouble(summary));
+    page.push_str(&environment(folder));
+    page.push_str(&footer(summary));
+    page.push_str("</main></body></html>\n");
+    page
+}
+
+fn verdicts(summary: &Summary) -> String {
+    let mut text = "<section class=\"verdicts\"><h2>Verdict</h2>".to_owned();
+    let words = [
+        Verdict::Faster,
+        Verdict::Slower,
+        Verdict::Equivalent,
+        Verdict::Inconclusive,
+    ];
+    for sentence in &summary.headline {
+        let found = words
+            .iter()
+            .find(|verdict| sentence.contains(verdict.word()));
+        let class = found
+            .map_or("none", |verdict| verdict.word())
+            .to_lowercase();
+        let mut marked = escaped(sentence);
+        if let Some(verdict) = found {
+            let strong = format!("<strong>{}</strong>", verdict.word());
+            marked = marked.replacen(verdict.word(), &strong, 1);
+        }
+        let _ = write!(text, "<p class=\"verdict-line {class}\">{marked}</p>");
+    }
+    let of_the_machine: Vec<(String, &Told)> = summary
+        .doubts
+        .iter()
+        .map(|told| (String::new(), told))
+        .collect();
+    text.push_str(&doubts(&of_the_machine));
+    text.push_str("</section>");
+    text
+}
+
+/// Doubts as a list, each with whose it is; nothing where there are none.
+fn doubts(all: &[(String, &Told)]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut list = "<ul class=\"doubts\">".to_owned();
+    for (whose, told) in all {
+        let whose = if whose.is_empty() {
+            String::new()
+        } else {
+            format!("<b>{}</b>: ", escaped(whose))
+        };
+        let _ = write!(
+            list,
+            "<li>{whose}{} <span class=\"advice\">{}</span></li>",
+            escaped(&told.what),
+            escaped(&told.what_to_do)
+        );
+    }
+    list.push_str("</ul>");
+    list
+}
+
+#[cfg(test)]
+mod tests;

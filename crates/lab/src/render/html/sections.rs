@@ -1,0 +1,274 @@
+//! The parts of the page below the verdict.
+
+use std::fmt::Write as _;
+
+use super::doubts;
+use crate::analyse::folder::Folder;
+use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary};
+use crate::quantity::{as_float, show_microseconds, show_number, show_size};
+use crate::record::AGAIN;
+use crate::render::chart::{both, colour, distribution, escaped, layers, rates, ratios, series};
+
+/// What was run, in a line.
+pub(super) fn subtitle(folder: &Folder, summary: &Summary) -> String {
+    let fact = |name: &str| {
+        folder
+            .environment
+            .facts
+            .get(name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    format!(
+        "<p class=\"sub\">{} of {} runs measured, in {} blocks &middot; {} &middot; Linux {}</p>",
+        summary.runs_measured,
+        summary.runs_planned,
+        folder.experiment.blocks,
+        escaped(&fact("processor")),
+        escaped(&fact("kernel"))
+    )
+}
+
+/// One load: figures and charts.
+pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> String {
+    let workload = &summary.workloads[index];
+    let mut text = format!(
+        "<section><h2>{} <span class=\"regime\">{}</span></h2>",
+        escaped(&workload.title),
+        escaped(&workload.regime)
+    );
+    let legend = legend(workload);
+    let mut part = |title: &str, note: &str, chart: String| {
+        if !chart.is_empty() {
+            let _ = write!(text, "<h3>{title}</h3><p class=\"note\">{note}</p>{chart}");
+        }
+    };
+    let noise = format!(
+        "Rate against {}, with the interval over the blocks. Shaded: equivalent. The baseline against itself lies within {:.1} %: no smaller difference is claimed.",
+        escaped(&summary.baseline),
+        workload.noise_floor * 100.0
+    );
+    part(
+        "Ratio",
+        &noise,
+        both(|width| ratios(workload, summary.margin, width)),
+    );
+    part("Figures", "", table(workload));
+    part(
+        "Every run",
+        "The ratios are taken within a block: what moved the whole block does not count.",
+        legend.clone() + &both(|width| rates(folder, index, workload, width)),
+    );
+    let over_time = both(|width| series(folder, index, workload, width));
+    if !over_time.is_empty() {
+        part(
+            "Over time",
+            "Thin: each run, raw samples of a second. Thick: the moving average over all runs. Shaded: warm-up.",
+            legend.clone() + &over_time,
+        );
+    }
+    let latencies = both(|width| distribution(folder, index, workload, width));
+    if !latencies.is_empty() {
+        part(
+            "Latency",
+            "From the intended start of each operation, all runs together.",
+            legend + &latencies,
+        );
+    }
+    part(
+        "Bytes an operation, layer by layer",
+        "What was asked for against what the leaf devices did: the gap is the cache, the copies and the log. Stacked devices are not counted.",
+        format!(
+            "<ul class=\"legend\"><li><span class=\"swatch read\"></span>read</li>\
+             <li><span class=\"swatch written\"></span>written</li><li>pale: asked for; full: devices</li></ul>{}",
+            both(|width| layers(workload, width))
+        ),
+    );
+    text.push_str(&doubts(&workload.all_doubts()));
+    text.push_str("</section>");
+    text
+}
+
+fn legend(workload: &WorkloadSummary) -> String {
+    let mut text = "<ul class=\"legend\">".to_owned();
+    for (index, contender) in workload.contenders.iter().enumerate() {
+        let is_again = contender.name.ends_with(AGAIN);
+        let index = if is_again { 0 } else { index };
+        let _ = write!(
+            text,
+            "<li><span class=\"swatch {}\"></span>{}</li>",
+            colour(index, is_again),
+            escaped(&contender.name)
+        );
+    }
+    text.push_str("</ul>");
+    text
+}
+
+fn table(workload: &WorkloadSummary) -> String {
+    let mut text = format!(
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>ratio</th><th>interval</th>\
+         <th>verdict</th><th>mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>CPU/op</th></tr></thead><tbody>",
+        escaped(&workload.unit)
+    );
+    for contender in &workload.contenders {
+        text.push_str(&row(contender));
+    }
+    text.push_str("</tbody></table></div>");
+    text
+}
+
+fn row(contender: &ContenderSummary) -> String {
+    let dash = || "&ndash;".to_owned();
+    let latency = |index: usize| {
+        contender
+            .latency_us
+            .get(index)
+            .copied()
+            .flatten()
+            .map_or_else(dash, |us| show_microseconds(as_float(us)))
+    };
+    let interval = contender
+        .ratio
+        .and_then(|ratio| Some(format!("{:.3} to {:.3}", ratio.low?, ratio.high?)));
+    let word = contender.verdict.map_or("", |verdict| verdict.word());
+    format!(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        escaped(&contender.name),
+        contender.rate.map_or("failed".to_owned(), show_number),
+        contender
+            .ratio
+            .map_or_else(dash, |ratio| format!("{:.3}", ratio.centre)),
+        interval.unwrap_or_else(dash),
+        contender
+            .latency_mean_us
+            .map_or_else(dash, show_microseconds),
+        latency(0),
+        latency(2),
+        latency(3),
+        contender.processor_us.map_or_else(dash, show_microseconds),
+    )
+}
+
+/// What was equal for all, and what was not.
+pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
+    let mut text = "<section><h2>Fairness</h2>".to_owned();
+    let experiment = &folder.experiment;
+    let memory = experiment.database.memory_bytes.map_or_else(
+        || "not limited".to_owned(),
+        |bytes| show_size(as_float(bytes)),
+    );
+    let _ = write!(
+        text,
+        "<p>All contenders used the same {} devices of {} in turn, written once from end to end before. \
+         Memory of database, storage daemon and page cache together: {memory}. \
+         Each run restored the same data and restarted the database; the order within a block was drawn from the seed {}.</p>",
+        experiment.devices.count,
+        show_size(as_float(experiment.devices.size_bytes)),
+        summary.seed
+    );
+    if let Some(bandwidth) = experiment.devices.bandwidth {
+        let _ = write!(
+            text,
+            "<p>Each device was held to {}/s, either way.</p>",
+            show_size(as_float(bandwidth))
+        );
+    }
+    text.push_str(
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>copies</th><th>devices</th>\
+         <th>data checksums</th><th>page cache</th><th>fdatasyncs/s</th><th>lab's CPU</th></tr></thead><tbody>",
+    );
+    let mut commands = String::new();
+    if let Some(workload) = summary.workloads.first() {
+        for contender in &workload.contenders {
+            let Some(layout) = &contender.layout else {
+                continue;
+            };
+            let yes = |value| if value { "yes" } else { "no" };
+            let _ = write!(
+                text,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                escaped(&contender.name),
+                layout.copies,
+                layout.devices,
+                yes(layout.data_checksums),
+                yes(layout.page_cache),
+                contender
+                    .fdatasyncs_per_s
+                    .map_or("&ndash;".to_owned(), show_number),
+                contender
+                    .harness_share
+                    .map_or("&ndash;".to_owned(), |share| format!(
+                        "{:.1} %",
+                        share * 100.0
+                    )),
+            );
+            if !contender.name.ends_with(AGAIN) && !layout.made_by.is_empty() {
+                let _ = writeln!(commands, "# {}", escaped(&contender.name));
+                for command in &layout.made_by {
+                    let _ = writeln!(commands, "{}", escaped(command));
+                }
+            }
+        }
+    }
+    let _ = write!(
+        text,
+        "</tbody></table></div><p class=\"note\">fdatasyncs/s: 8 KiB written and made durable, one after the other, on the empty contender, \
+         before any limit of bandwidth. Contenders with other numbers of copies are not ranked together.</p>\
+         <details><summary>How each was made</summary><pre>{commands}</pre></details></section>"
+    );
+    text
+}
+
+/// What failed, and what could not run.
+pub(super) fn trouble(summary: &Summary) -> String {
+    if summary.failed.is_empty() && summary.not_run.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "<section><h2>Failed and not run</h2><div class=\"scroll\"><table><tbody>".to_owned();
+    for failed in &summary.failed {
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td class=\"long\">failed: {}</td></tr>",
+            escaped(&failed.folder),
+            escaped(&failed.reason)
+        );
+    }
+    for (name, reason) in &summary.not_run {
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td class=\"long\">not run: {}</td></tr>",
+            escaped(name),
+            escaped(reason)
+        );
+    }
+    text.push_str("</tbody></table></div></section>");
+    text
+}
+
+/// The machine.
+pub(super) fn environment(folder: &Folder) -> String {
+    let mut text = "<section><h2>Machine and settings</h2><dl>".to_owned();
+    for (name, value) in &folder.environment.facts {
+        let _ = write!(
+            text,
+            "<dt>{}</dt><dd>{}</dd>",
+            escaped(name),
+            escaped(value)
+        );
+    }
+    text.push_str("</dl></section>");
+    text
+}
+
+/// How to repeat it, and what the names mean.
+pub(super) fn footer(summary: &Summary) -> String {
+    format!(
+        "<footer><p>To repeat it: <code>spindle-lab run experiment.toml</code> with the file in this folder (seed {}). \
+         The figures are in <code>summary.json</code>, every sample in <code>samples.csv</code>, each run with its log in <code>runs/</code>.</p>\
+         <p>Rates of the TPC-B-like load are not comparable to published results of the TPC. \
+         Intervals are those of the signed-rank distribution over blocks; the noise floor is the baseline against itself.</p></footer>",
+        summary.seed
+    )
+}
