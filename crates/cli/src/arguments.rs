@@ -1,5 +1,7 @@
 //! What can be typed, and what `--help` teaches about it.
 
+mod scrub;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -53,6 +55,8 @@ impl Arguments {
         }
     }
 }
+
+pub use scrub::ScrubArguments;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -191,6 +195,20 @@ Examples:
 
 The log lies in the group itself, so it is shown whether the group is open or not.")]
     Events(EventsArguments),
+    /// Read every copy, compare them, and judge pages of databases by their own checksums
+    #[command(after_help = "\
+Examples:
+  spindle scrub data                           begin, and return
+  spindle scrub data --repair --power 64 --wait
+  spindle scrub data --disk data_0001 --wait
+  spindle scrub data:/pg/main/base --repair --wait
+  spindle scrub data --status
+  spindle scrub data --power 8                 of the scrub that runs
+  spindle scrub data --stop
+
+Which copy is right is told by the page checksums of PostgreSQL, InnoDB and SQLite. Where they do
+not tell it, nothing is touched.")]
+    Scrub(ScrubArguments),
     /// For tests: make a disk of an open group answer as if its cable was pulled
     #[command(subcommand)]
     Fault(FaultCommand),
@@ -284,6 +302,21 @@ that holds something unless --force is given.")]
     Check {
         /// The group
         group: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show or change the settings of an open group
+    #[command(after_help = "\
+Examples:
+  spindle group set data
+  spindle group set data scrub_interval=7d
+  spindle group set data scrub_interval=off")]
+    Set {
+        /// The group
+        group: String,
+        /// What to change; nothing to show all
+        #[arg(value_name = "NAME=VALUE")]
+        changes: Vec<String>,
         #[command(flatten)]
         output: Output,
     },

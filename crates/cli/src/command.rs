@@ -7,6 +7,7 @@ mod events;
 mod file;
 mod group;
 mod iostat;
+mod scrub;
 mod serve;
 
 use std::io::Write;
@@ -75,6 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             group::templates(&settings, group, *output)
         }
         Command::Events(arguments) => events::run(&settings, arguments),
+        Command::Scrub(arguments) => scrub::run(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),
         Command::Openapi | Command::Completions { .. } | Command::Man { .. } => Ok(0),
     }

@@ -4,11 +4,13 @@
 //! It ends in the reverse order. A crash at any point leaves what the next start expects: a
 //! group that was not closed, a socket nobody listens at, a mount point nobody answers.
 //!
-//! Besides the mount's own threads there are three: the server's (this one), one for background
-//! work and heartbeats, and short-lived ones that answer requests, because those wait for disks.
+//! Besides the mount's own threads there are these: the server's (this one), one for background
+//! work and heartbeats, one that waits for scrubs and has its workers while one runs, and
+//! short-lived ones that answer requests, because those wait for disks.
 
 mod background;
 mod ending;
+mod scrubbing;
 mod server;
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -24,6 +26,7 @@ use crate::activity::{self, DiskClock};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
+use crate::group_settings::{self, GroupSettings};
 use crate::mounting::{MountRequest, Mounts};
 use crate::nearness::suggestion;
 use crate::opening::{Access, Opened};
@@ -133,6 +136,7 @@ impl Daemon {
         self.tell(Event::new(EventKind::GroupOpened, opened));
         let socket = socket_path(&settings.runtime_directory, self.group_name());
         let background = background::start(self.clone(), stopped.clone())?;
+        let scrubbing = scrubbing::start(self.clone(), stopped.clone())?;
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
             let listener = listen(&socket)?;
@@ -153,10 +157,11 @@ impl Daemon {
         // Gone before the group is closed: who finds no socket opens the disks and finds them
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
-        if background.join().is_err() {
+        let scrubbed = scrubbing.join();
+        if background.join().and(scrubbed).is_err() {
             return Err(ControlError::new(
                 ControlErrorKind::Bug,
-                "the background thread ended by a panic; see the log",
+                "a background thread ended by a panic; see the log",
             ));
         }
         served
@@ -206,6 +211,20 @@ impl Daemon {
             contradictions,
             events: self.note_events(),
         })
+    }
+
+    /// The group's settings.
+    #[must_use]
+    pub fn settings(&self) -> GroupSettings {
+        group_settings::settings_of(self.group_name(), self.opened.group())
+    }
+
+    /// Changes one of them.
+    ///
+    /// # Errors
+    /// Where there is no such setting or it cannot be that.
+    pub fn change_setting(&self, name: &str, value: &str) -> ControlResult<GroupSettings> {
+        group_settings::change(self.group_name(), self.opened.group(), name, value)
     }
 
     /// The events of the group's log.

@@ -24,6 +24,7 @@ mod event_log;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod group_settings;
 mod iostat;
 mod label_writing;
 mod location;
@@ -36,6 +37,7 @@ mod probe;
 mod query;
 mod read_only_disks;
 mod route;
+mod scrubbing;
 mod settings;
 mod sockets;
 mod starting;
@@ -55,6 +57,7 @@ pub use dump::{dump_disks, dump_group};
 pub use error::{ControlError, ControlErrorKind, ControlResult};
 pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};
 pub use files::{Files, KernelCache, NewEntry, OpenFiles};
+pub use group_settings::{GroupSettings, change_setting, show_settings};
 pub use iostat::{Iostat, rates};
 pub use location::Location;
 pub use making::{WantedDisk, WantedGroup, create_group};
@@ -62,6 +65,9 @@ pub use mounting::MountRequest;
 pub use nearness::{near_names, suggestion};
 pub use openapi::document;
 pub use read_only_disks::ReadOnlyDisks;
+pub use scrubbing::{
+    FindingReport, ScrubReport, ScrubRequest, set_scrub_power, show_scrub, start_scrub, stop_scrub,
+};
 pub use settings::Settings;
 pub use spindle_device::FileDisk;
 pub use spindle_group::Severity;

@@ -24,6 +24,8 @@ use crate::view;
     view::ScanReport,
     view::CopiedReport,
     view::DumpReport,
+    crate::scrubbing::ScrubReport,
+    crate::group_settings::GroupSettings,
     ControlError
 )))]
 struct Schemas;

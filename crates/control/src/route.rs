@@ -162,6 +162,73 @@ pub static ROUTES: &[Route] = &[
         Handler::Json(|daemon, _| json(daemon.check()?)),
     ),
     route(
+        Method::GET,
+        "/group/settings",
+        "The group's settings.",
+        &[],
+        "GroupSettings",
+        Handler::Json(|daemon, _| json(daemon.settings())),
+    ),
+    route(
+        Method::POST,
+        "/group/settings",
+        "Changes a setting of the group, durably.",
+        &[
+            needed("name", "string", "the setting: scrub_interval"),
+            needed("value", "string", "a time such as 7d, 12h or 30m, or off"),
+        ],
+        "GroupSettings",
+        Handler::Json(|daemon, query| {
+            let name = query.text("name").unwrap_or_default();
+            let value = query.text("value").unwrap_or_default();
+            json(daemon.change_setting(&name, &value)?)
+        }),
+    ),
+    route(
+        Method::GET,
+        "/scrub",
+        "The scrub that runs, or the last one since the group was opened.",
+        &[],
+        "ScrubReport",
+        Handler::Json(|daemon, _| json(daemon.scrub_report()?)),
+    ),
+    route(
+        Method::POST,
+        "/scrub/start",
+        "Begins a scrub: every copy is read and compared, and pages are judged.",
+        &[
+            optional(
+                "path",
+                "string",
+                "a file or directory in the group; else all of it",
+            ),
+            optional("disks", "string", "names of disks, separated by commas"),
+            optional("repair", "boolean", "mend what is proven"),
+            optional("power", "integer", "0 to 1024; 1 where it is not given"),
+        ],
+        "ScrubReport",
+        Handler::Json(|daemon, query| json(daemon.start_scrub(query)?)),
+    ),
+    route(
+        Method::POST,
+        "/scrub/stop",
+        "Ends the scrub that runs.",
+        &[],
+        "ScrubReport",
+        Handler::Json(|daemon, _| json(daemon.stop_scrub()?)),
+    ),
+    route(
+        Method::POST,
+        "/scrub/power",
+        "Changes the power of the scrub that runs.",
+        &[needed("power", "integer", "0 to 1024; 0 lets it wait")],
+        "ScrubReport",
+        Handler::Json(|daemon, query| {
+            let power = query.value("power")?.unwrap_or(0);
+            json(daemon.set_scrub_power(power)?)
+        }),
+    ),
+    route(
         Method::POST,
         "/group/dismount",
         "Unmounts, closes the group and ends the process.",

@@ -33,6 +33,7 @@ mod link;
 mod node;
 mod node_table;
 mod orphan;
+mod page_judge;
 mod path;
 mod pattern;
 mod remove;

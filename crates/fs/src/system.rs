@@ -14,6 +14,7 @@ use crate::attribute::{Attributes, Owner, Time};
 use crate::error::{FsError, FsResult, corrupt};
 use crate::node::{Node, State};
 use crate::node_table::NodeTable;
+use crate::page_judge::PathJudge;
 use crate::row::{NEXT_FILE_ID_KEY, TEMPLATES_KEY};
 use crate::template::{Template, read_templates, templates_of_profile, write_templates};
 
@@ -134,6 +135,7 @@ impl FileSystem {
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
         core.remove_orphans()?;
+        core.group.set_page_judge(Arc::new(PathJudge::new(&core)));
         Ok(Self { core })
     }
 

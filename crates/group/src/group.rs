@@ -155,6 +155,7 @@ impl Group {
     /// [`GroupErrorKind::Io`] where not everything could be made durable; the next opening then
     /// recovers as after a crash.
     pub fn close(&self) -> Result<(), GroupError> {
+        self.keep_scrub();
         self.sync()?;
         self.clean_everything()?;
         self.sync()?;

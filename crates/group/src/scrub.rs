@@ -58,6 +58,9 @@ pub struct Known {
 pub trait PageJudge: std::fmt::Debug + Send + Sync {
     /// May read the file; called without any lock.
     fn look(&self, file: FileId) -> Known;
+
+    /// No scrub runs any more: what was remembered for it can go.
+    fn rest(&self) {}
 }
 
 /// What is scrubbed.
@@ -415,6 +418,14 @@ impl Group {
         Ok(())
     }
 
+    /// The group is being closed: the next opening goes on from here.
+    pub(crate) fn keep_scrub(&self) {
+        let current = self.scrubs.state.lock().current.clone();
+        if let Some(run) = current {
+            self.save_scrub(&run);
+        }
+    }
+
     fn put_scrub_number(&self, key: &[u8], number: u64) {
         let mut edit = Edit::default();
         edit.put(
@@ -465,6 +476,9 @@ impl Group {
             let mut edit = Edit::default();
             edit.delete(Table::Attribute, RUN_KEY.to_vec());
             self.apply(&change, edit);
+        }
+        if let Some(judge) = self.scrubs.judge.read().as_ref() {
+            judge.rest();
         }
         let view = run.view(Some(how));
         let verb = if how == ScrubState::Stopped {

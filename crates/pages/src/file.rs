@@ -36,6 +36,13 @@ pub fn is_candidate(path: &str) -> bool {
     candidate(path).is_some()
 }
 
+/// Whether a file of any name is a database of SQLite with room for checksums, from its first
+/// bytes.
+#[must_use]
+pub fn is_database(head: &[u8]) -> bool {
+    sqlite::Database::of_head(head).is_some()
+}
+
 fn candidate(path: &str) -> Option<Candidate> {
     let mut parts = path.rsplit('/');
     let name = parts.next()?;

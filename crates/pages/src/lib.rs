@@ -19,7 +19,7 @@ pub mod postgresql;
 pub mod sqlite;
 
 pub use choice::{Choice, choose};
-pub use file::{HEAD_BYTES, PageFile, is_candidate};
+pub use file::{HEAD_BYTES, PageFile, is_candidate, is_database};
 
 /// What a page is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,6 +29,11 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
             Ok(0)
         }
         GroupCommand::Check { group, output } => check(settings, group, *output),
+        GroupCommand::Set {
+            group,
+            changes,
+            output,
+        } => set(settings, group, changes, *output),
         GroupCommand::Destroy { group, yes } => destroy(settings, group, *yes),
         GroupCommand::Rename { group, name } => {
             let (old, new) = (name_of(group)?, name_of(name)?);
@@ -213,6 +218,34 @@ fn check(settings: &Settings, group: &str, output: Output) -> Result<u8> {
         count => say!("{}: {count} contradictions", report.group),
     }
     Ok(code)
+}
+
+/// Every word is looked at before anything is changed.
+fn set(settings: &Settings, group: &str, changes: &[String], output: Output) -> Result<u8> {
+    let name = name_of(group)?;
+    let pairs = changes
+        .iter()
+        .map(|change| {
+            change.split_once('=').ok_or_else(|| {
+                ControlError::invalid(format!(
+                    "{change:?} changes nothing: write NAME=VALUE, such as scrub_interval=7d"
+                ))
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut report = spindle_control::show_settings(settings, &name)?;
+    for (setting, value) in pairs {
+        report = spindle_control::change_setting(settings, &name, setting, value)?;
+    }
+    if output.json {
+        print_json(&report)?;
+        return Ok(0);
+    }
+    match report.scrub_interval_s {
+        Some(seconds) => say!("scrub_interval  {seconds}s"),
+        None => say!("scrub_interval  off"),
+    }
+    Ok(0)
 }
 
 fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {

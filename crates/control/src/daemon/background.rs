@@ -56,6 +56,9 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             if let Err(error) = daemon.opened.group().heartbeat(now_s) {
                 outcome = Err(error.into());
             }
+            if let Err(error) = daemon.scrub_on_schedule(now_s) {
+                outcome = Err(error);
+            }
             if daemon.mounts.reap() && !daemon.stay && daemon.mounts.is_empty() {
                 let message = "the mount was removed from outside";
                 daemon.tell(Event::new(EventKind::MountRemoved, message));

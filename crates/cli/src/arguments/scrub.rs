@@ -1,0 +1,35 @@
+//! Arguments of `spindle scrub`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::Output;
+
+/// What to scrub, and how.
+#[derive(Debug, Args)]
+pub struct ScrubArguments {
+    /// A group, or a file or directory of it
+    #[arg(value_name = "GROUP|GROUP:/path")]
+    pub target: OsString,
+    /// Only extents that have a copy on this disk; can be given several times
+    #[arg(long, value_name = "NAME")]
+    pub disk: Vec<String>,
+    /// Mend what is proven: in place, else elsewhere on the disk, else the disk goes offline
+    #[arg(long)]
+    pub repair: bool,
+    /// From 0, which waits, to 1024; of a scrub that runs it is changed. Usually 1
+    #[arg(long, value_name = "0..1024")]
+    pub power: Option<u16>,
+    /// Return when it has ended; exit code 1 where something is not as it should be
+    #[arg(long, conflicts_with_all = ["stop", "status"])]
+    pub wait: bool,
+    /// End the scrub that runs
+    #[arg(long, conflicts_with_all = ["repair", "power", "disk", "status"])]
+    pub stop: bool,
+    /// Only show the scrub that runs, or the last one
+    #[arg(long, conflicts_with_all = ["repair", "power", "disk"])]
+    pub status: bool,
+    #[command(flatten)]
+    pub output: Output,
+}

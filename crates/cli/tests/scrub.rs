@@ -1,0 +1,452 @@
+//! Damage planted on the disks under real databases: a scrub finds it, tells which copy is
+//! right where the database's own checksums say so, and touches nothing where they do not.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use place::{Place, bytes, can_mount, outcome};
+use serde_json::Value;
+
+/// A group with room for a cluster, mounted; the user of a database may go in.
+fn room() -> Place {
+    let place = Place::new();
+    let anybody = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.path("."), anybody).unwrap();
+    let disk = |name: &str| format!("{}:256M", place.disk(name));
+    place.tell([
+        "group".to_owned(),
+        "create".to_owned(),
+        "data".to_owned(),
+        "--failgroup".to_owned(),
+        format!("left={},{}", disk("a"), disk("b")),
+        "--failgroup".to_owned(),
+        format!("right={},{}", disk("c"), disk("d")),
+    ]);
+    place.mount();
+    place
+}
+
+/// Where a copy of a byte of a file lies: the disk's name, its path, and the offset.
+fn spot(place: &Place, path: &str, offset_bytes: u64, copy: usize) -> (String, String, u64) {
+    let map = place.ask(["map", &format!("data:{path}")]);
+    let extents = map["extents"].as_array().unwrap();
+    let extent = extents
+        .iter()
+        .rev()
+        .find(|extent| extent["offset_bytes"].as_u64().unwrap() <= offset_bytes)
+        .unwrap();
+    let inside = offset_bytes - extent["offset_bytes"].as_u64().unwrap();
+    let copy = &extent["copies"][copy];
+    let group = place.ask(["group", "show", "data"]);
+    let disks = group["disks"].as_array().unwrap();
+    let disk = disks.iter().find(|disk| disk["number"] == copy["disk"]);
+    (
+        copy["disk_name"].as_str().unwrap().to_owned(),
+        disk.unwrap()["path"].as_str().unwrap().to_owned(),
+        copy["offset_bytes"].as_u64().unwrap() + inside,
+    )
+}
+
+fn bytes_at(path: &str, offset_bytes: u64) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    let disk = std::fs::File::open(path).unwrap();
+    disk.read_exact_at(&mut bytes, offset_bytes).unwrap();
+    bytes
+}
+
+/// Flips bits on the disk, past everything; what stood there.
+fn damage(path: &str, offset_bytes: u64) -> [u8; 64] {
+    let before = bytes_at(path, offset_bytes);
+    let mut damaged = before;
+    damaged[7] ^= 0x10;
+    damaged[40] ^= 0x81;
+    let disk = std::fs::File::options().write(true).open(path).unwrap();
+    disk.write_all_at(&damaged, offset_bytes).unwrap();
+    disk.sync_all().unwrap();
+    before
+}
+
+fn findings(report: &Value) -> Vec<(String, String)> {
+    let all = report["findings"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    all.iter()
+        .map(|one| (text(&one["kind"]), text(&one["path"])))
+        .collect()
+}
+
+fn scrub(place: &Place, target: &str, more: &[&str], code: i32) -> Value {
+    let words = ["scrub", target, "--wait", "--power", "1024", "--json"];
+    let outcome = place.run(words.iter().chain(more));
+    assert_eq!(outcome.code, code, "{outcome:?}");
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+/// The programs of PostgreSQL, run as its own user where root runs the test.
+struct Server {
+    programs: PathBuf,
+    cluster: PathBuf,
+    place: PathBuf,
+    is_running: bool,
+}
+
+impl Server {
+    fn make(place: &Place) -> Option<Self> {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+        let mut programs: Vec<PathBuf> = versions
+            .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+            .filter(|path| path.join("initdb").exists())
+            .collect();
+        programs.sort();
+        let server = Self {
+            programs: programs.pop()?,
+            cluster: place.mount_point().join("pg"),
+            place: place.path("."),
+            is_running: false,
+        };
+        std::fs::create_dir(&server.cluster).unwrap();
+        let sockets = place.path("sockets");
+        std::fs::create_dir(&sockets).unwrap();
+        for path in [&server.cluster, &sockets] {
+            let changed = Command::new("chown").arg("postgres").arg(path).status();
+            assert!(changed.unwrap().success());
+        }
+        let cluster = server.cluster.display().to_string();
+        server.run("initdb", &["--data-checksums", "-D", &cluster]);
+        Some(server)
+    }
+
+    fn run(&self, program: &str, words: &[&str]) -> String {
+        let mut command = Command::new("runuser");
+        command.args(["-u", "postgres", "--"]);
+        command.arg(self.programs.join(program)).args(words);
+        let outcome = outcome(command.current_dir("/").stdin(std::process::Stdio::null()));
+        assert_eq!(outcome.code, 0, "{program}: {outcome:?}");
+        outcome.stdout
+    }
+
+    fn start(&mut self) {
+        let options = format!(
+            "-c listen_addresses='' -c max_wal_size=32MB -c min_wal_size=32MB -k {}",
+            self.place.join("sockets").display()
+        );
+        let log = self.place.join("sockets/log").display().to_string();
+        let cluster = self.cluster.display().to_string();
+        // Not through pipes: the server would keep them open.
+        let mut command = Command::new("runuser");
+        command.args(["-u", "postgres", "--"]);
+        command.arg(self.programs.join("pg_ctl"));
+        command.args(["-D", &cluster, "-l", &log, "-o", &options, "-w", "start"]);
+        command.stdout(std::process::Stdio::null());
+        assert!(command.current_dir("/").status().unwrap().success());
+        self.is_running = true;
+    }
+
+    fn stop(&mut self) {
+        let cluster = self.cluster.display().to_string();
+        self.run("pg_ctl", &["-D", &cluster, "-m", "fast", "-w", "stop"]);
+        self.is_running = false;
+    }
+
+    fn ask(&self, statement: &str) -> String {
+        let sockets = self.place.join("sockets").display().to_string();
+        let words = ["-h", &sockets, "-d", "postgres", "-Atc", statement];
+        self.run("psql", &words).trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.is_running && std::thread::panicking() {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]);
+            command.arg(self.programs.join("pg_ctl"));
+            command.arg("-D").arg(&self.cluster);
+            let _ = command.args(["-m", "immediate", "stop"]).status();
+        }
+    }
+}
+
+#[test]
+fn a_bad_page_of_postgresql_is_mended_from_the_copy_whose_checksum_is_right() {
+    if !can_mount() {
+        return;
+    }
+    let place = room();
+    let Some(mut server) = Server::make(&place) else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    server.start();
+    server.ask(
+        "CREATE TABLE t AS SELECT n, repeat('x', n % 90) AS text FROM generate_series(1, 60000) n",
+    );
+    server.ask("CREATE INDEX ON t (n)");
+    server.ask("CHECKPOINT");
+    let relation = server.ask("SELECT pg_relation_filepath('t')");
+    let path = format!("/pg/{relation}");
+    let sum = server.ask("SELECT sum(n) FROM t");
+
+    // One page of the body in each copy, and one of the head, while the server runs.
+    let mut before = Vec::new();
+    for (page, copy) in [(0, 1), (300, 0), (301, 1)] {
+        let at = page * 8192 + 4096 + 512;
+        let (disk, disk_path, offset_bytes) = spot(&place, &path, at, copy);
+        let was = damage(&disk_path, offset_bytes);
+        before.push((page, disk, disk_path, offset_bytes, was));
+    }
+    let looked = scrub(&place, "data", &[], 1);
+    assert_eq!(looked["findings_count"], 3, "{looked}");
+    assert!(
+        findings(&looked)
+            .iter()
+            .all(|(kind, _)| kind == "repairable")
+    );
+    for (_, _, disk_path, offset_bytes, was) in &before {
+        assert!(
+            bytes_at(disk_path, *offset_bytes) != *was,
+            "nothing is written unasked"
+        );
+    }
+
+    let mended = scrub(&place, "data", &["--repair"], 0);
+    assert_eq!(mended["repaired_count"], 3, "{mended}");
+    assert!(mended["judged_pages_count"].as_u64().unwrap() > 2000);
+    for (page, disk, disk_path, offset_bytes, was) in &before {
+        let all = mended["findings"].as_array().unwrap();
+        let one = all.iter().find(|one| one["page"] == *page).unwrap();
+        assert_eq!(one["kind"], "repaired");
+        assert_eq!(one["path"], path.as_str());
+        assert_eq!(one["disks"], serde_json::json!([disk]));
+        assert!(bytes_at(disk_path, *offset_bytes) == *was);
+    }
+    let events = place.tell(["events", "data"]);
+    assert!(
+        events.contains(&format!("page 300 (offset {}) of {path}", 300 * 8192)),
+        "{events}"
+    );
+
+    // The database itself says that all is well, with nothing of it in any cache.
+    server.stop();
+    place.umount();
+    place.mount();
+    let cluster = server.cluster.display().to_string();
+    let checked = server.run("pg_checksums", &["--check", "-D", &cluster]);
+    assert!(checked.contains("Bad checksums:  0"), "{checked}");
+    server.start();
+    assert_eq!(server.ask("SELECT sum(n) FROM t"), sum);
+    if server.programs.join("pg_amcheck").exists() {
+        let sockets = place.text("sockets");
+        server.run(
+            "pg_amcheck",
+            &[
+                "-h",
+                &sockets,
+                "--install-missing",
+                "--heapallindexed",
+                "postgres",
+            ],
+        );
+    }
+    server.stop();
+}
+
+#[test]
+fn a_bad_page_of_innodb_is_mended_from_the_copy_whose_checksum_is_right() {
+    if !can_mount() {
+        return;
+    }
+    let mariadb = Path::new("/usr/sbin/mariadbd");
+    if !mariadb.exists() {
+        println!("skipped: MariaDB is not installed");
+        return;
+    }
+    let place = room();
+    let data = place.mount_point().join("my");
+    std::fs::create_dir(&data).unwrap();
+    let statements = place.path("statements.sql");
+    std::fs::write(
+        &statements,
+        "CREATE DATABASE d;\n\
+         USE d;\n\
+         CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(200)) ENGINE=InnoDB;\n\
+         INSERT INTO t SELECT seq, REPEAT('text ', seq % 40) FROM seq_1_to_20000;\n",
+    )
+    .unwrap();
+    let mut command = Command::new(mariadb);
+    command
+        .args(["--no-defaults", "--bootstrap", "--user=root"])
+        .args(["--plugin-load-add=ha_sequence", "--innodb-fast-shutdown=0"])
+        .args(["--innodb-log-file-size=8M"])
+        .arg(format!("--datadir={}", data.display()))
+        .stdin(std::fs::File::open(&statements).unwrap());
+    let made = outcome(&mut command);
+    assert_eq!(made.code, 0, "{made:?}");
+    std::fs::File::open(data.join("d/t.ibd"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+
+    for (page, copy) in [(0, 0), (5, 0), (6, 1)] {
+        let at = page * 16384 + 9000;
+        let (disk, disk_path, offset_bytes) = spot(&place, "/my/d/t.ibd", at, copy);
+        let was = damage(&disk_path, offset_bytes);
+        let report = scrub(&place, "data:/my/d/t.ibd", &["--repair"], 0);
+        assert_eq!(report["repaired_count"], 1, "{report}");
+        assert_eq!(report["findings"][0]["page"], page);
+        assert_eq!(report["findings"][0]["disks"], serde_json::json!([disk]));
+        assert!(bytes_at(&disk_path, offset_bytes) == was);
+    }
+    let report = scrub(&place, "data", &["--repair"], 0);
+    assert_eq!(report["findings_count"], 0, "{report}");
+}
+
+#[test]
+fn a_file_without_page_checksums_is_reported_and_left_as_it_is() {
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), bytes(1, 3 << 20)).unwrap();
+    place.tell(["group", "mount", "data"]);
+    place.tell(["cp", "file", "data:/file"]);
+    let (_, disk_path, offset_bytes) = spot(&place, "/file", 2 << 20, 1);
+    let was = damage(&disk_path, offset_bytes);
+    let report = scrub(&place, "data", &["--repair"], 1);
+    let expected = [("copies_differ".to_owned(), "/file".to_owned())];
+    assert_eq!(findings(&report), expected, "{report}");
+    let one = &report["findings"][0];
+    assert_eq!(
+        (&one["offset_bytes"], &one["length_bytes"]),
+        (&(2 << 20).into(), &4096.into())
+    );
+    assert_eq!(one["disks"].as_array().unwrap().len(), 2);
+    assert!(
+        bytes_at(&disk_path, offset_bytes) != was,
+        "it is as the damage left it"
+    );
+    let shown = place.run(["scrub", "data", "--status"]);
+    assert_eq!(shown.code, 1);
+    assert!(shown.stdout.contains("nothing was changed"), "{shown:?}");
+    let events = place.tell(["events", "data", "--severity", "critical"]);
+    assert!(
+        events.contains("/file") && events.contains("differ"),
+        "{events}"
+    );
+    // Written again, the copies agree.
+    place.tell(["cp", "file", "data:/file"]);
+    assert_eq!(scrub(&place, "data", &[], 0)["findings_count"], 0);
+}
+
+#[test]
+fn a_scrub_of_a_path_or_a_disk_looks_at_nothing_else() {
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), bytes(1, 3 << 20)).unwrap();
+    place.tell(["group", "mount", "data"]);
+    std::fs::create_dir_all(place.path("tree/below")).unwrap();
+    std::fs::write(place.path("tree/below/one"), bytes(2, 1 << 20)).unwrap();
+    std::fs::write(place.path("tree/two"), bytes(3, 1 << 20)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    place.tell(["cp", "-r", "tree", "data:/"]);
+    assert_eq!(scrub(&place, "data:/file", &[], 0)["done_bytes"], 3 << 20);
+    assert_eq!(scrub(&place, "data:/tree", &[], 0)["done_bytes"], 2 << 20);
+    let whole = scrub(&place, "data", &[], 0);
+    assert_eq!(whole["done_bytes"], 5 << 20);
+    let disk = place.ask(["group", "show", "data"])["disks"][0]["name"].clone();
+    let name = disk.as_str().unwrap();
+    let part = scrub(&place, "data", &["--disk", name], 0);
+    assert!(
+        part["read_bytes"].as_u64() < whole["read_bytes"].as_u64(),
+        "{part}"
+    );
+}
+
+#[test]
+fn what_cannot_be_scrubbed_is_refused_in_one_line() {
+    let place = Place::new();
+    place.create_group();
+    place.refuse(["scrub", "data"], 2, &["not open", "spindle mount"]);
+    place.tell(["group", "mount", "data"]);
+    std::fs::write(place.path("file"), bytes(1, 1 << 20)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    place.refuse(["scrub", "data", "--power", "1025"], 2, &["1025", "1024"]);
+    place.refuse(
+        ["scrub", "data", "--disk", "nosuch"],
+        2,
+        &["nosuch", "there is"],
+    );
+    place.refuse(["scrub", "data:/nosuch"], 2, &["/nosuch"]);
+    place.refuse(
+        ["scrub", "data:/file", "--disk", "data_0000"],
+        2,
+        &["not of both"],
+    );
+    place.refuse(["scrub", "./file"], 2, &["GROUP:/path"]);
+    place.refuse(["scrub", "data", "--stop"], 2, &["no scrub runs"]);
+    place.refuse(["scrub", "data", "--status"], 2, &["no scrub has run"]);
+
+    // Power 0 waits, and is changed as it runs.
+    place.tell(["scrub", "data", "--power", "0", "--repair"]);
+    place.refuse(
+        ["scrub", "data", "--repair"],
+        2,
+        &["runs already", "--stop"],
+    );
+    assert_eq!(place.ask(["scrub", "data", "--status"])["state"], "paused");
+    place.tell(["scrub", "data", "--power", "0"]);
+    assert_eq!(place.ask(["scrub", "data", "--stop"])["state"], "stopped");
+    assert_eq!(scrub(&place, "data", &[], 0)["state"], "done");
+}
+
+#[test]
+fn a_scrub_that_was_cut_short_goes_on_when_the_group_is_opened_again() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    std::fs::write(place.path("file"), bytes(1, 1 << 20)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    place.tell(["scrub", "data", "--power", "0", "--repair"]);
+    place.tell(["group", "dismount", "data"]);
+    place.tell(["group", "mount", "data"]);
+    let busy = ["scrub", "data", "--repair"];
+    place.refuse(busy, 2, &["runs already"]);
+    place.tell(["scrub", "data", "--power", "1024"]);
+    for _ in 0..100 {
+        let report = place.ask(["scrub", "data", "--status"]);
+        if report["state"] == "done" {
+            assert_eq!(
+                (&report["repair"], &report["done_bytes"]),
+                (&true.into(), &(1 << 20).into())
+            );
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("the scrub did not go on");
+}
+
+#[test]
+fn a_schedule_is_set_shown_and_refused_where_it_is_none() {
+    let place = Place::new();
+    place.create_group();
+    place.refuse(["group", "set", "data"], 2, &["not open"]);
+    place.tell(["group", "mount", "data"]);
+    let show = || place.ask(["group", "set", "data"])["scrub_interval_s"].clone();
+    assert_eq!(show(), Value::Null);
+    place.tell(["group", "set", "data", "scrub_interval=7d"]);
+    for (change, word) in [
+        ("scrub_interval=7", "7d"),
+        ("scrub_interval=1s", "minute"),
+        ("scrub_intervall=7d", "scrub_interval"),
+        ("scrub_interval", "NAME=VALUE"),
+    ] {
+        place.refuse(["group", "set", "data", change], 2, &[word]);
+    }
+    place.tell(["group", "dismount", "data"]);
+    place.tell(["group", "mount", "data"]);
+    assert_eq!(show(), 604_800);
+    place.tell(["group", "set", "data", "scrub_interval=off"]);
+    assert_eq!(show(), Value::Null);
+}

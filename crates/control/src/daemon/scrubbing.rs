@@ -1,0 +1,202 @@
+//! Scrubs of a served group: begun, shown and stopped for who asks, and the threads that do
+//! their units while one runs.
+//!
+//! One thread waits for a scrub; while there is one it has as many workers beside it as the
+//! power asks for. A worker rests between units in proportion to the time that its unit took, so
+//! that at low power the database has the disks nearly for itself.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use spindle_base::{DiskNumber, FileId};
+use spindle_group::{
+    Event, EventKind, GroupErrorKind, ScrubPace, ScrubScope, ScrubStep, ScrubWish,
+};
+use tokio::sync::watch;
+
+use super::Daemon;
+use crate::error::{ControlError, ControlResult};
+use crate::nearness::suggestion;
+use crate::query::Query;
+use crate::scrubbing::{POWER_USUAL, ScrubReport};
+
+/// How often is looked whether a scrub has begun.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long what looked wrong is waited for at once.
+const WAIT_INTERVAL: Duration = Duration::from_millis(500);
+/// A rest is cut into pieces so that a change of power is felt.
+const REST_MOST: Duration = Duration::from_secs(1);
+
+impl Daemon {
+    /// Begins a scrub of what the query names.
+    ///
+    /// # Errors
+    /// Where one runs, or the path, a disk or the power is none.
+    pub fn start_scrub(&self, query: &Query) -> ControlResult<ScrubReport> {
+        let disks = query.text("disks");
+        let path = match query.text("path") {
+            Some(_) => Some(query.path("path")?),
+            None => None,
+        };
+        let (scope, title) = match (disks, path) {
+            (Some(_), Some(_)) => {
+                return Err(ControlError::invalid(
+                    "a scrub is of a path or of disks, not of both: ask for one of them",
+                ));
+            }
+            (Some(names), None) => self.disks_to_scrub(&names)?,
+            (None, Some(path)) if path != Path::new("/") => self.files_to_scrub(&path)?,
+            (None, _) => (ScrubScope::Group, self.group_name().to_owned()),
+        };
+        self.opened.group().start_scrub(ScrubWish {
+            scope,
+            title,
+            repair: query.value("repair")?.unwrap_or(false),
+            power: query.value("power")?.unwrap_or(POWER_USUAL),
+        })?;
+        self.scrub_report()
+    }
+
+    fn disks_to_scrub(&self, names: &str) -> ControlResult<(ScrubScope, String)> {
+        let report = self.report();
+        let mut numbers = Vec::new();
+        for name in names.split(',') {
+            let found = report
+                .disks
+                .iter()
+                .find(|disk| disk.name.eq_ignore_ascii_case(name));
+            let Some(disk) = found else {
+                let all = report.disks.iter().map(|disk| disk.name.as_str());
+                let hint = suggestion(name, "disk", all);
+                return Err(ControlError::not_found(format!(
+                    "the group {} has no disk {name:?}; {hint}",
+                    self.group_name()
+                )));
+            };
+            numbers.push(DiskNumber(disk.number));
+        }
+        let title = format!("disk {}", names.replace(',', ", "));
+        Ok((ScrubScope::Disks(numbers), title))
+    }
+
+    fn files_to_scrub(&self, path: &Path) -> ControlResult<(ScrubScope, String)> {
+        let title = path.display().to_string();
+        let about = |error: spindle_fs::FsError| ControlError::from(error).about(path.display());
+        let files = self.opened.file_system();
+        let found = files.resolve(path.as_os_str()).map_err(about)?;
+        let mut ids: Vec<FileId> = Vec::new();
+        if found.kind == spindle_fs::Kind::Directory {
+            let visit = &mut |_: &std::ffi::OsStr, attributes: &spindle_fs::Attributes| {
+                if attributes.kind == spindle_fs::Kind::Regular {
+                    ids.push(attributes.id);
+                }
+                Ok(())
+            };
+            files.walk(found.id, visit).map_err(about)?;
+        } else if found.kind == spindle_fs::Kind::Regular {
+            ids.push(found.id);
+        } else {
+            return Err(ControlError::invalid(format!(
+                "{title} is neither a file nor a directory: there is nothing to scrub"
+            )));
+        }
+        Ok((ScrubScope::Files(ids), title))
+    }
+
+    /// Ends the scrub that runs.
+    ///
+    /// # Errors
+    /// Where none runs.
+    pub fn stop_scrub(&self) -> ControlResult<ScrubReport> {
+        let view = self.opened.group().stop_scrub()?;
+        Ok(ScrubReport::new(self.group_name(), view))
+    }
+
+    /// Changes the power of the scrub that runs.
+    ///
+    /// # Errors
+    /// Where none runs or the power is out of range.
+    pub fn set_scrub_power(&self, power: u16) -> ControlResult<ScrubReport> {
+        self.opened.group().set_scrub_power(power)?;
+        self.scrub_report()
+    }
+
+    /// The scrub that runs, or the last one.
+    ///
+    /// # Errors
+    /// Where none has run since the group was opened.
+    pub fn scrub_report(&self) -> ControlResult<ScrubReport> {
+        let view = self.opened.group().scrub_view().ok_or_else(|| {
+            ControlError::not_found(format!(
+                "no scrub has run since {0} was opened: `spindle scrub {0}` begins one",
+                self.group_name()
+            ))
+        })?;
+        Ok(ScrubReport::new(self.group_name(), view))
+    }
+
+    /// Begins the scheduled scrub where its time has come.
+    pub(super) fn scrub_on_schedule(&self, now_s: u64) -> ControlResult<()> {
+        match self.opened.group().scrub_on_schedule(now_s) {
+            // Somebody began one in the same moment.
+            Err(error) if error.kind == GroupErrorKind::Busy => Ok(()),
+            answer => Ok(answer?),
+        }
+    }
+}
+
+/// Starts the thread that has the workers; it ends soon after `stopped` says so.
+pub(super) fn start(
+    daemon: Arc<Daemon>,
+    stopped: watch::Receiver<bool>,
+) -> ControlResult<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("scrub".to_owned())
+        .spawn(move || watch_for_scrubs(&daemon, &stopped))
+        .map_err(|error| ControlError::io("start", "the scrubbing thread", &error))
+}
+
+fn watch_for_scrubs(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
+    let clock = Instant::now();
+    while !*stopped.borrow() {
+        if let Some(pace) = daemon.opened.group().scrub_pace() {
+            std::thread::scope(|scope| {
+                for _ in 1..pace.workers_count {
+                    scope.spawn(|| scrub(daemon, stopped, pace, clock));
+                }
+                scrub(daemon, stopped, pace, clock);
+            });
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// Does units as long as the power stays and there are some.
+fn scrub(daemon: &Daemon, stopped: &watch::Receiver<bool>, pace: ScrubPace, clock: Instant) {
+    let group = daemon.opened.group();
+    let is_wanted = || !*stopped.borrow() && group.scrub_pace() == Some(pace);
+    while is_wanted() {
+        let began = Instant::now();
+        let now_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match group.scrub_unit(now_ms) {
+            Ok(ScrubStep::Did) => {
+                let mut rest = began.elapsed() * pace.rests;
+                while !rest.is_zero() && is_wanted() {
+                    let piece = rest.min(REST_MOST);
+                    std::thread::sleep(piece);
+                    rest -= piece;
+                }
+            }
+            Ok(ScrubStep::Waiting) => std::thread::sleep(WAIT_INTERVAL),
+            Ok(ScrubStep::Idle) => return,
+            Err(error) => {
+                let message = format!("the scrub failed: {error}");
+                daemon.tell(Event::new(EventKind::BackgroundFailed, message));
+                std::thread::sleep(REST_MOST);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Settings of a group that are changed while it is open: `spindle group set`.
+
+use serde::{Deserialize, Serialize};
+use spindle_base::GroupName;
+use spindle_group::{Event, EventKind, Group};
+use utoipa::ToSchema;
+
+use crate::administration::serving;
+use crate::error::{ControlError, ControlResult};
+use crate::nearness::suggestion;
+use crate::query::append;
+use crate::settings::Settings;
+
+/// The names of all settings.
+const NAMES: [&str; 1] = ["scrub_interval"];
+
+/// The settings of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupSettings {
+    /// The group.
+    pub group: String,
+    /// Seconds from one scrub of the whole group to the next; `null` where there is no schedule.
+    pub scrub_interval_s: Option<u64>,
+}
+
+/// The settings of an open group.
+#[must_use]
+pub fn settings_of(group_name: &str, group: &Group) -> GroupSettings {
+    let interval_s = group.scrub_interval_s();
+    GroupSettings {
+        group: group_name.to_owned(),
+        scrub_interval_s: (interval_s > 0).then_some(interval_s),
+    }
+}
+
+/// Changes one setting of an open group, durably.
+///
+/// # Errors
+/// Where there is no such setting or it cannot be that, and nothing was changed.
+pub fn change(
+    group_name: &str,
+    group: &Group,
+    name: &str,
+    value: &str,
+) -> ControlResult<GroupSettings> {
+    match name {
+        "scrub_interval" => group.set_scrub_interval_s(seconds(name, value)?),
+        _ => {
+            let hint = suggestion(name, "setting", NAMES.into_iter());
+            return Err(ControlError::invalid(format!(
+                "a group has no setting {name:?}; {hint}"
+            )));
+        }
+    }
+    group.event(Event::new(
+        EventKind::SettingChanged,
+        format!("{name} is {value} now"),
+    ));
+    group.sync()?;
+    Ok(settings_of(group_name, group))
+}
+
+/// `7d`, `12h`, `30m`, `90s`, or `off`.
+fn seconds(name: &str, text: &str) -> ControlResult<u64> {
+    if text == "off" || text == "0" {
+        return Ok(0);
+    }
+    let wrong = || {
+        ControlError::invalid(format!(
+            "{name} cannot be {text:?}: write a time such as 7d, 12h, 30m or 90s, or off"
+        ))
+    };
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let factor = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        'w' => 7 * 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    let seconds = number.checked_mul(factor).ok_or_else(wrong)?;
+    if (60..=10 * 366 * 86_400).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(ControlError::invalid(format!(
+            "{name} cannot be {text:?}: it is between a minute and ten years, or off"
+        )))
+    }
+}
+
+/// The settings of an open group.
+///
+/// # Errors
+/// Where it is not open.
+pub fn show_settings(settings: &Settings, group: &GroupName) -> ControlResult<GroupSettings> {
+    serving(settings, group.as_str())?.get("/group/settings")
+}
+
+/// Changes one setting of an open group.
+///
+/// # Errors
+/// Where it is not open, there is no such setting, or it cannot be that.
+pub fn change_setting(
+    settings: &Settings,
+    group: &GroupName,
+    name: &str,
+    value: &str,
+) -> ControlResult<GroupSettings> {
+    let mut path = "/group/settings".to_owned();
+    append(&mut path, "name", name.as_bytes());
+    append(&mut path, "value", value.as_bytes());
+    serving(settings, group.as_str())?.post(&path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn a_time_has_a_number_and_a_unit_or_is_off() {
+        for (text, expected) in [("7d", 604_800), ("12h", 43_200), ("90s", 90), ("off", 0)] {
+            assert_eq!(seconds("x", text).unwrap(), expected, "{text}");
+        }
+        for text in [
+            "",
+            "7",
+            "d",
+            "7y",
+            "-1d",
+            "59s",
+            "99999999999999999999d",
+            "3ö",
+        ] {
+            assert!(seconds("x", text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Scrubs as commands ask for them, and what they show.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use spindle_base::GroupName;
+use spindle_group::{Finding, FindingKind, ScrubState, ScrubView};
+use utoipa::ToSchema;
+
+use crate::administration::serving;
+use crate::error::ControlResult;
+use crate::query::append;
+use crate::settings::Settings;
+
+/// The power of a scrub that names none: it gives way to everything else.
+pub const POWER_USUAL: u16 = 1;
+
+/// What to scrub, and how.
+#[derive(Debug, Clone, Default)]
+pub struct ScrubRequest {
+    /// A file or a directory with everything below it, from the group's root; `None` for all.
+    pub path: Option<PathBuf>,
+    /// Names of disks; the extents that have a copy on one of them.
+    pub disks: Vec<String>,
+    /// Whether what is proven is repaired.
+    pub repair: bool,
+    /// 0 to 1024.
+    pub power: Option<u16>,
+}
+
+/// One place that was not as it should be.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FindingReport {
+    /// `repaired`, `moved`, `disk_offline`, `repairable`, `copies_differ`, `bad_page` or
+    /// `unreadable`.
+    pub kind: String,
+    /// The file's number.
+    pub file: u64,
+    /// Its path.
+    pub path: String,
+    /// Where in the file.
+    pub offset_bytes: u64,
+    /// How long.
+    pub length_bytes: u64,
+    /// The number of the page in the file; `null` where the file has none that are known.
+    pub page: Option<u64>,
+    /// The disks whose copies are wrong; where that is not proven, those that differ.
+    pub disks: Vec<String>,
+    /// In words.
+    pub message: String,
+}
+
+/// A scrub that runs, or the last one since the group was opened.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ScrubReport {
+    /// The group.
+    pub group: String,
+    /// What is scrubbed: the group, disks or a path.
+    pub title: String,
+    /// `running`, `paused`, `looking_again`, `done` or `stopped`.
+    pub state: String,
+    /// Whether it repairs what is proven.
+    pub repair: bool,
+    /// 0 to 1024.
+    pub power: u16,
+    /// Bytes of files looked at, one copy counted.
+    pub done_bytes: u64,
+    /// Bytes of files to look at, as they were when it began.
+    pub total_bytes: u64,
+    /// Bytes read, every copy counted.
+    pub read_bytes: u64,
+    /// Pages judged by their own checksums.
+    pub judged_pages_count: u64,
+    /// Everything that was found.
+    pub findings_count: u64,
+    /// What of it is right again.
+    pub repaired_count: u64,
+    /// The first thousand findings.
+    pub findings: Vec<FindingReport>,
+}
+
+impl ScrubReport {
+    /// Of a group's scrub.
+    #[must_use]
+    pub fn new(group: &str, view: ScrubView) -> Self {
+        Self {
+            group: group.to_owned(),
+            title: view.title,
+            state: state_name(view.state).to_owned(),
+            repair: view.repair,
+            power: view.power,
+            done_bytes: view.done_bytes,
+            total_bytes: view.total_bytes,
+            read_bytes: view.read_bytes,
+            judged_pages_count: view.judged_pages_count,
+            findings_count: view.findings_count,
+            repaired_count: view.repaired_count,
+            findings: view.findings.into_iter().map(FindingReport::from).collect(),
+        }
+    }
+
+    /// Whether it has come to its end.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        matches!(self.state.as_str(), "done" | "stopped")
+    }
+}
+
+impl From<Finding> for FindingReport {
+    fn from(finding: Finding) -> Self {
+        Self {
+            kind: kind_name(finding.kind).to_owned(),
+            file: finding.file.0,
+            path: finding.title,
+            offset_bytes: finding.offset_bytes,
+            length_bytes: finding.length_bytes,
+            page: finding.page,
+            disks: finding.disks,
+            message: finding.message,
+        }
+    }
+}
+
+const fn state_name(state: ScrubState) -> &'static str {
+    match state {
+        ScrubState::Running => "running",
+        ScrubState::Paused => "paused",
+        ScrubState::LookingAgain => "looking_again",
+        ScrubState::Done => "done",
+        ScrubState::Stopped => "stopped",
+    }
+}
+
+const fn kind_name(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Repaired => "repaired",
+        FindingKind::Moved => "moved",
+        FindingKind::DiskOffline => "disk_offline",
+        FindingKind::Repairable => "repairable",
+        FindingKind::CopiesDiffer => "copies_differ",
+        FindingKind::BadPage => "bad_page",
+        FindingKind::Unreadable => "unreadable",
+    }
+}
+
+/// Begins a scrub in the process that serves the group.
+///
+/// # Errors
+/// Where the group is not open, a scrub runs, or the path, a disk or the power is none.
+pub fn start_scrub(
+    settings: &Settings,
+    group: &GroupName,
+    request: &ScrubRequest,
+) -> ControlResult<ScrubReport> {
+    let mut path = "/scrub/start".to_owned();
+    if let Some(inside) = &request.path {
+        append(&mut path, "path", inside.as_os_str().as_bytes());
+    }
+    if !request.disks.is_empty() {
+        append(&mut path, "disks", request.disks.join(",").as_bytes());
+    }
+    append(&mut path, "repair", request.repair.to_string().as_bytes());
+    if let Some(power) = request.power {
+        append(&mut path, "power", power.to_string().as_bytes());
+    }
+    serving(settings, group.as_str())?.post(&path)
+}
+
+/// Ends the scrub that runs.
+///
+/// # Errors
+/// Where the group is not open or none runs.
+pub fn stop_scrub(settings: &Settings, group: &GroupName) -> ControlResult<ScrubReport> {
+    serving(settings, group.as_str())?.post("/scrub/stop")
+}
+
+/// Changes the power of the scrub that runs; 0 lets it wait.
+///
+/// # Errors
+/// Where the group is not open, none runs, or the power is out of range.
+pub fn set_scrub_power(
+    settings: &Settings,
+    group: &GroupName,
+    power: u16,
+) -> ControlResult<ScrubReport> {
+    let mut path = "/scrub/power".to_owned();
+    append(&mut path, "power", power.to_string().as_bytes());
+    serving(settings, group.as_str())?.post(&path)
+}
+
+/// The scrub that runs, or the last one.
+///
+/// # Errors
+/// Where the group is not open, or none has run since it was opened.
+pub fn show_scrub(settings: &Settings, group: &GroupName) -> ControlResult<ScrubReport> {
+    serving(settings, group.as_str())?.get("/scrub")
+}

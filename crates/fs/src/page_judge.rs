@@ -1,0 +1,127 @@
+//! Which files a scrub can judge: their paths, and what their first bytes say.
+//!
+//! The group knows files by number. A path comes from the node where it is in memory, else from
+//! an index over all names that is made once a scrub needs it and dropped when the scrub ends.
+//! The judge holds no group: it would keep the group that holds it alive.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use spindle_base::FileId;
+use spindle_catalog::Table;
+use spindle_format::InodeKind;
+use spindle_group::{File, Known, PageJudge};
+use spindle_pages::{HEAD_BYTES, PageFile, is_candidate, is_database};
+
+use crate::row::{each_row, parse_name, split_key};
+use crate::system::{Core, FileSystem};
+
+/// So many first bytes tell whether a file of any name is a database.
+const GLANCE_BYTES: usize = 4096;
+/// Longer than every control file.
+const CONTROL_BYTES: usize = 8192;
+
+/// A directory and a name in it.
+type Place = (FileId, Box<[u8]>);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PathJudge {
+    core: Weak<Core>,
+    index: Mutex<Option<BTreeMap<FileId, Place>>>,
+}
+
+impl PathJudge {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            core: Arc::downgrade(core),
+            index: Mutex::default(),
+        }
+    }
+
+    fn path(&self, core: &Arc<Core>, id: FileId) -> Option<String> {
+        let files = FileSystem {
+            core: Arc::clone(core),
+        };
+        if let Some(path) = files.recent_path(id) {
+            return Some(format!(
+                "/{}",
+                path.to_string_lossy().trim_start_matches('/')
+            ));
+        }
+        let mut index = self.index.lock();
+        let index = index.get_or_insert_with(|| names(core));
+        let mut parts = Vec::new();
+        let mut at = id;
+        // A name that leads in a circle is damage, which the check tells of.
+        while at != FileId::ROOT && parts.len() < 1000 {
+            let (parent, name) = index.get(&at)?;
+            parts.push(String::from_utf8_lossy(name).into_owned());
+            at = *parent;
+        }
+        parts.reverse();
+        Some(format!("/{}", parts.join("/")))
+    }
+
+    fn pages(core: &Arc<Core>, file: &File, path: &str) -> Option<PageFile> {
+        let mut head = vec![0; GLANCE_BYTES];
+        core.group.read(file, 0, &mut head).ok()?;
+        if !is_candidate(path) && !is_database(&head) {
+            return None;
+        }
+        head.resize(HEAD_BYTES, 0);
+        core.group.read(file, 0, &mut head).ok()?;
+        let control = PageFile::control_path(path).and_then(|path| {
+            let files = FileSystem {
+                core: Arc::clone(core),
+            };
+            let found = files.resolve(path.as_ref()).ok()?;
+            let mut bytes = vec![0; CONTROL_BYTES];
+            let file = core.group.file(found.id)?;
+            core.group.read(&file, 0, &mut bytes).ok()?;
+            Some(bytes)
+        });
+        PageFile::recognise(path, &head, control.as_deref())
+    }
+}
+
+impl PageJudge for PathJudge {
+    fn look(&self, id: FileId) -> Known {
+        let unknown = || Known {
+            title: format!("file {id}"),
+            pages: None,
+        };
+        let Some(core) = self.core.upgrade() else {
+            return unknown();
+        };
+        let Some(file) = core.group.file(id) else {
+            return unknown();
+        };
+        let title = self.path(&core, id).unwrap_or_else(|| unknown().title);
+        let pages = Self::pages(&core, &file, &title);
+        Known { title, pages }
+    }
+
+    fn rest(&self) {
+        *self.index.lock() = None;
+    }
+}
+
+/// One place of each file and directory. What cannot be read is left out: its files have no
+/// title then, and the check tells why.
+fn names(core: &Core) -> BTreeMap<FileId, Place> {
+    let mut index = BTreeMap::new();
+    let walked = each_row(&core.group, Table::Name, &mut |key, value| {
+        let (parent, name) = split_key(key)?;
+        let record = parse_name(parent, name, value)?;
+        if matches!(record.kind, InodeKind::Regular | InodeKind::Directory) {
+            index.insert(record.id, (parent, name.into()));
+        }
+        Ok(())
+    });
+    if let Err(error) = walked {
+        tracing::warn!(%error, "not every name could be read for the scrub");
+    }
+    index
+}
