@@ -5,6 +5,7 @@ mod check;
 mod create;
 mod files;
 mod open;
+mod outage;
 mod recovery;
 mod returning;
 mod step;
@@ -35,6 +36,7 @@ use crate::space::Space;
 pub use changes::DiskChanges;
 pub use create::{NewDisk, NewGroup};
 pub use open::Opener;
+pub use outage::RepairTime;
 
 /// An open disk group.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub struct Group {
     /// Held while disks come back: one after the other.
     returning: Mutex<()>,
     pub(crate) resync: Mutex<Resync>,
+    returns: Mutex<returning::Returns>,
+    away_clock: Mutex<outage::AwayClock>,
     /// Seconds since 1970 when last told.
     pub(crate) now_s: AtomicU64,
     lazy: Mutex<step::Lazy>,

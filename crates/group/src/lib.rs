@@ -34,7 +34,7 @@ pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
 pub use event_log::KeptEvent;
 pub use file::{File, Layout};
-pub use group::{DiskChanges, Group, NewDisk, NewGroup, Opener};
+pub use group::{DiskChanges, Group, NewDisk, NewGroup, Opener, RepairTime};
 pub use membership::{
     DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
 };

@@ -132,6 +132,8 @@ impl Group {
             returns_count: AtomicU64::new(0),
             returning: Mutex::default(),
             resync: Mutex::default(),
+            returns: Mutex::default(),
+            away_clock: Mutex::default(),
             now_s: AtomicU64::new(opener.now_s),
             lazy: Mutex::new(step::Lazy::default()),
             disk_changes: Mutex::default(),

@@ -5,51 +5,153 @@
 //! copies what is stale, then the rows go. Until a block was copied or written again no reader
 //! gets it from there.
 //!
-//! Since when a disk is away, and the last group state that it held, stands in the catalog (an
-//! attribute for each such disk): the repair time counts from there, and a disk that was set back
-//! meanwhile is found out.
+//! A disk that went by itself and answers again is taken back without being asked for
+//! ([`Group::return_answering`]); one that does so again and again stays away from then on, so
+//! that a bad path does not shake the group for ever, and so does one that a person took offline.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
-use spindle_catalog::{Edit, Table};
-use spindle_device::DiskSlot;
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::DiskStatus;
 
 use super::Group;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 
-/// Since when a disk is away, and the epoch of the last group state that it held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Away {
-    /// Seconds since 1970.
-    pub since_s: u64,
-    /// As far as we know.
-    pub held_epoch: u64,
+/// Returns of one disk by itself in this time, after which it stays away.
+const RETURNS_MOST: usize = 3;
+/// The time in which they are counted, in seconds.
+const RETURNS_WINDOW_S: u64 = 3600;
+
+/// What is remembered of disks that come back by themselves.
+#[derive(Debug, Default)]
+pub struct Returns {
+    of_disk: BTreeMap<DiskNumber, Flaps>,
 }
 
-impl Away {
-    fn key(disk: DiskNumber) -> Vec<u8> {
-        format!("away.{}", disk.0).into_bytes()
-    }
-
-    /// As a line of text, which a dump of the catalog shows as it is.
-    fn encode(self) -> Vec<u8> {
-        format!("since_s={} held_epoch={}", self.since_s, self.held_epoch).into_bytes()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let (since, held) = text.split_once(' ')?;
-        Some(Self {
-            since_s: since.strip_prefix("since_s=")?.parse().ok()?,
-            held_epoch: held.strip_prefix("held_epoch=")?.parse().ok()?,
-        })
-    }
+#[derive(Debug, Default)]
+struct Flaps {
+    /// When it came back by itself, in seconds.
+    times_s: Vec<u64>,
+    /// Why it does not come back, as told last.
+    told: String,
 }
 
 impl Group {
+    /// Takes back disks that went offline by themselves and answer again where they were open:
+    /// their label can be read, they are the disks that went, and a block at their end can be
+    /// read. To be called every few seconds; costs nothing while no disk is away. Gives the disks
+    /// that are online again.
+    ///
+    /// # Errors
+    /// Where the group had to stop.
+    pub fn return_answering(&self) -> Result<Vec<DiskNumber>, GroupError> {
+        let away: Vec<(DiskNumber, DiskSlot)> = (self.disks.iter())
+            .filter(|disk| self.is_away(disk.number))
+            .filter_map(|disk| Some((disk.number, disk.slot()?)))
+            .collect();
+        let mut back = Vec::new();
+        for (disk, slot) in away {
+            if self.answers(slot) {
+                back.extend(self.return_by_itself(disk, slot)?);
+            }
+        }
+        Ok(back)
+    }
+
+    /// Takes one disk back that was found to answer, unless a person took it offline or it has
+    /// come back too often.
+    ///
+    /// # Errors
+    /// Where the group had to stop.
+    pub fn return_by_itself(
+        &self,
+        disk: DiskNumber,
+        slot: DiskSlot,
+    ) -> Result<Option<DiskNumber>, GroupError> {
+        let now_s = self.now_s.load(Ordering::Relaxed);
+        if self.away(disk).is_some_and(|away| away.by_hand) {
+            return Ok(None);
+        }
+        {
+            let mut returns = self.returns.lock();
+            let flaps = returns.of_disk.entry(disk).or_default();
+            (flaps.times_s).retain(|time_s| now_s.saturating_sub(*time_s) < RETURNS_WINDOW_S);
+            if flaps.times_s.len() >= RETURNS_MOST {
+                drop(returns);
+                self.tell_why_away(
+                    disk,
+                    format!(
+                        "it came back {RETURNS_MOST} times in an hour and went again: look at its \
+                         path, then bring it back with `spindle disk online`"
+                    ),
+                );
+                return Ok(None);
+            }
+            flaps.times_s.push(now_s);
+        }
+        match self.return_disks(&[slot]) {
+            Ok(back) => {
+                if let Some(flaps) = self.returns.lock().of_disk.get_mut(&disk) {
+                    flaps.told.clear();
+                }
+                Ok(back.first().copied())
+            }
+            Err(error) => {
+                self.check_fence()?;
+                self.tell_why_away(disk, error.message);
+                if let Some(flaps) = self.returns.lock().of_disk.get_mut(&disk) {
+                    flaps.times_s.pop();
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Disks that went offline and may come back, by identity: for whoever looks for them
+    /// elsewhere.
+    pub fn away_disks(&self) -> Vec<DiskNumber> {
+        (self.disks.iter().map(|disk| disk.number))
+            .filter(|disk| self.is_away(*disk))
+            .collect()
+    }
+
+    fn is_away(&self, disk: DiskNumber) -> bool {
+        !self.membership.is_online(disk)
+            && self.membership.status(disk) == Some(DiskStatus::Offline)
+    }
+
+    /// Whether the first and the last block of the disk can be read.
+    fn answers(&self, slot: DiskSlot) -> bool {
+        let backend = self.membership.disks();
+        let last = backend.size_bytes(slot).saturating_sub(BLOCK_SIZE_BYTES);
+        let block = usize::try_from(BLOCK_SIZE_BYTES).expect("4096");
+        let mut pages = [AlignedBuffer::zeroed(block), AlignedBuffer::zeroed(block)];
+        let [first, other] = &mut pages;
+        let mut batch = [
+            Request::new(slot, 0, Work::Read(first)),
+            Request::new(slot, last - last % BLOCK_SIZE_BYTES, Work::Read(other)),
+        ];
+        backend.run(&mut batch);
+        batch.iter().all(|request| request.result.is_ok())
+    }
+
+    /// Says once why a disk that answers stays away.
+    fn tell_why_away(&self, disk: DiskNumber, why: String) {
+        let mut returns = self.returns.lock();
+        let flaps = returns.of_disk.entry(disk).or_default();
+        if flaps.told == why {
+            return;
+        }
+        let title = self.disks.describe(disk);
+        let message = format!("{title} answers again and stays offline: {why}");
+        flaps.told = why;
+        drop(returns);
+        self.event(Event::new(EventKind::DiskPassedOver, message).disk(disk));
+    }
+
     /// Makes disks that were away online again; what they missed is copied to them by the resync
     /// (`resync.rs`). All of `slots`, or none where one may not come back. A disk that cannot
     /// take the group state stays offline and is not among the answer.
@@ -90,6 +192,7 @@ impl Group {
         let online = self.keep_fence(answer)?;
         self.rebuild_placement();
         for disk in &online {
+            self.forget_away(*disk);
             self.tell_of_return(*disk);
         }
         // First of all: the fewer replicas the catalog has, the less may fail.
@@ -110,38 +213,5 @@ impl Group {
             )
         };
         self.event(Event::new(EventKind::DiskOnline, message).disk(disk));
-    }
-
-    /// Since when the disk is away, where that was noted.
-    pub(crate) fn away(&self, disk: DiskNumber) -> Option<Away> {
-        let row = self.catalog.get(Table::Attribute, &Away::key(disk));
-        Away::parse(&row.ok()??)
-    }
-
-    /// Notes since when disks are away, and forgets it of those that are not.
-    pub(super) fn note_away(&self) {
-        let now_s = self.now_s.load(Ordering::Relaxed);
-        let mut edit = Edit::default();
-        for disk in self.disks.iter() {
-            let is_away = matches!(
-                self.membership.status(disk.number),
-                Some(DiskStatus::Offline)
-            );
-            match (is_away, self.away(disk.number)) {
-                (true, None) => {
-                    let away = Away {
-                        since_s: now_s,
-                        held_epoch: self.membership.held_epoch(disk.number).unwrap_or(0),
-                    };
-                    edit.put(Table::Attribute, Away::key(disk.number), away.encode());
-                }
-                (false, Some(_)) => edit.delete(Table::Attribute, Away::key(disk.number)),
-                _ => {}
-            }
-        }
-        if !edit.is_empty() {
-            let _change = self.change_inside();
-            self.catalog.apply(edit);
-        }
     }
 }

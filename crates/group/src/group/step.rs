@@ -47,6 +47,7 @@ impl Group {
             self.replace_replica();
             self.move_replica();
             self.note_away();
+            self.give_up_overdue()?;
         }
         Ok(self.resync_unit(RESYNC_BYTES)?.is_some())
     }

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod failures;
+mod returns;
 mod starts;
 
 use std::sync::Arc;

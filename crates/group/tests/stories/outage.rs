@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_base::{FileId, Redundancy};
 use spindle_device::DiskSlot;
-use spindle_group::{EventKind, File, Group};
+use spindle_group::{EventKind, File, Group, RepairTime};
 
 use crate::scene::{FINE, NORMAL, Scene, assert_sound, create, pattern, read};
 
@@ -313,5 +313,110 @@ fn a_disk_away_over_a_clean_stop_gets_what_it_missed_and_hardly_more() {
         written_bytes(&group, 3)
     );
     assert_copies_equal(&scene, &group, &story.file, "resynced");
+    group.close().unwrap();
+}
+
+#[test]
+fn a_disk_that_answers_again_comes_back_by_itself_but_not_for_ever() {
+    let scene = Scene::new(4, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let mut story = Story::new(&group, 10, 4 << 20);
+    for round in 0..4_u64 {
+        group.heartbeat(100 + round * 60).unwrap();
+        scene.disks.vanish(DiskSlot(0));
+        story.write(&group, 0, 3 << 20);
+        assert_eq!(group.view().disks[0].mode, "offline");
+        assert!(group.return_answering().unwrap().is_empty(), "it is gone");
+        scene.disks.bring_back(DiskSlot(0));
+        let back = group.return_answering().unwrap();
+        assert_eq!(back.len(), usize::from(round < 3), "round {round}");
+        story.assert_reads(&group, "back");
+        resync(&group);
+    }
+    assert!(group.return_answering().unwrap().is_empty());
+    let events = group.take_events();
+    let refusals = events
+        .iter()
+        .filter(|event| event.message.contains("disk online"))
+        .count();
+    assert_eq!(refusals, 1, "told once: {events:?}");
+    // A person may bring it back at any time, and after an hour it is trusted again.
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    resync(&group);
+    scene.disks.vanish(DiskSlot(0));
+    story.write(&group, 0, 3 << 20);
+    scene.disks.bring_back(DiskSlot(0));
+    group.heartbeat(10_000).unwrap();
+    assert_eq!(group.return_answering().unwrap().len(), 1);
+    // One that a person took offline is left alone.
+    resync(&group);
+    group.offline_disks(&[spindle_base::DiskNumber(2)]).unwrap();
+    assert!(group.return_answering().unwrap().is_empty());
+    story.write(&group, 1 << 20, 1 << 20);
+    come_back(&scene, &group, 2);
+    resync(&group);
+    assert_copies_equal(&scene, &group, &story.file, "at the end");
+    group.close().unwrap();
+}
+
+#[test]
+fn a_disk_that_is_away_longer_than_its_repair_time_is_given_up() {
+    let scene = Scene::new(5, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let story = Story::new(&group, 10, 4 << 20);
+    assert_eq!(group.repair_time(RepairTime::Disk), 12 * 3600);
+    assert_eq!(group.repair_time(RepairTime::FailureGroup), 24 * 3600);
+    group.set_repair_time(RepairTime::Disk, 300).unwrap();
+    assert!(group.set_repair_time(RepairTime::Disk, u64::MAX).is_err());
+    let disk = spindle_base::DiskNumber(1);
+    let wait = |group: &Group, from_s: u64, seconds: u64| {
+        for now_s in (from_s..=from_s + seconds).step_by(20) {
+            group.heartbeat(now_s).unwrap();
+            resync(group);
+        }
+    };
+    wait(&group, 1000, 20);
+    scene.disks.vanish(DiskSlot(1));
+    group.write(&story.file, 0, &story.model).unwrap();
+    assert_eq!(group.view().disks[1].mode, "offline");
+    wait(&group, 1020, 700);
+    assert!(group.repair_time_left(disk).is_none());
+    assert_eq!(group.view().disks[1].state, "absent");
+    let events = group.take_events();
+    assert!(
+        (events.iter()).any(|event| event.kind == EventKind::RepairTimeOver),
+        "{events:?}"
+    );
+    scene.disks.bring_back(DiskSlot(1));
+    let error = group.return_disks(&[DiskSlot(1)]).unwrap_err();
+    assert!(error.message.contains("given up"), "{error}");
+    story.assert_reads(&group, "given up");
+    group.close().unwrap();
+}
+
+#[test]
+fn the_time_that_a_group_was_closed_does_not_count() {
+    let scene = Scene::new(6, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let disk = spindle_base::DiskNumber(1);
+    group.set_repair_time(RepairTime::Disk, 1000).unwrap();
+    let tick = |group: &Group, now_s: u64| {
+        group.heartbeat(now_s).unwrap();
+        resync(group);
+    };
+    tick(&group, 100);
+    group.offline_disks(&[disk]).unwrap();
+    for now_s in (100..=800).step_by(50) {
+        tick(&group, now_s);
+    }
+    assert_eq!(group.repair_time_left(disk), Some(300));
+    // A clock that jumps counts a minute at most.
+    tick(&group, 1_000_000);
+    assert_eq!(group.repair_time_left(disk), Some(240));
+    group.close().unwrap();
+    let group = scene.open();
+    tick(&group, 2_000_000);
+    let left = group.repair_time_left(disk).unwrap();
+    assert!((240..=400).contains(&left), "{left}");
     group.close().unwrap();
 }

@@ -51,6 +51,7 @@ impl Group {
             );
         }
         self.notice_offline();
+        self.note_by_hand(disks);
         Ok(())
     }
 
