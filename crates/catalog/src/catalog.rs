@@ -147,6 +147,11 @@ impl Catalog {
         self.overlay.read().committed()
     }
 
+    /// How many commits succeeded since the catalog was opened, empty ones counted.
+    pub fn commits_count(&self) -> u64 {
+        self.overlay.read().newest_good_commit()
+    }
+
     /// Edits applied and not yet durable, as a rough number of bytes.
     pub fn pending_bytes(&self) -> usize {
         self.overlay.read().bytes()

@@ -13,7 +13,7 @@ use spindle_control::FileDisk;
 const EXIT_CODES: &str = "\
 Exit codes:
   0   done
-  1   `group check` found contradictions
+  1   `group check` found contradictions (`health` has exit codes of its own)
   2   the caller's mistake: a wrong name, a disk in use, no room, too few failure groups
   3   the machine refused: a disk failed, no FUSE, no permission
   4   bytes on a disk are not what they must be
@@ -186,6 +186,20 @@ Examples:
     /// Look at templates: which files get which layout
     #[command(subcommand)]
     Template(TemplateCommand),
+    /// Judge groups for monitoring: a line for each finding, with what to do
+    #[command(after_help = "\
+Exit codes, as plugins of monitoring have them:
+  0  ok        1  warning        2  critical        3  unknown: it could not be found out
+
+Examples:
+  spindle health
+  spindle health data --json")]
+    Health {
+        /// Only this group
+        group: Option<String>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Show what happened in groups: disks lost, blocks repaired, mounts
     #[command(after_help = "\
 Examples:
@@ -410,6 +424,12 @@ pub struct ServeArguments {
     /// Record every write and flush of the disks in order, for the replayer
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Give metrics for Prometheus at http://ADDRESS/metrics too; they are always on the socket
+    #[arg(long, value_name = "127.0.0.1:PORT")]
+    pub metrics: Option<std::net::SocketAddr>,
+    /// Let --metrics be an address that other machines can reach
+    #[arg(long, requires = "metrics")]
+    pub metrics_public: bool,
     /// Take the group although another host seems to have it, or although a majority of its
     /// disks cannot be seen: where the other half lives on, the two diverge for ever
     #[arg(long)]

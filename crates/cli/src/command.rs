@@ -6,6 +6,7 @@ mod dump;
 mod events;
 mod file;
 mod group;
+mod health;
 mod iostat;
 mod scrub;
 mod serve;
@@ -75,6 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Template(TemplateCommand::List { group, output }) => {
             group::templates(&settings, group, *output)
         }
+        Command::Health { group, output } => health::run(&settings, group.as_deref(), *output),
         Command::Events(arguments) => events::run(&settings, arguments),
         Command::Scrub(arguments) => scrub::run(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),

@@ -92,6 +92,8 @@ fn broken_report(found: &FoundGroup<'_>, note: String) -> GroupReport {
         offline_disks_count: 0,
         epoch: newest.map(|state| state.epoch).max().unwrap_or(0),
         extents_count: 0,
+        catalog_replicas_wanted: 0,
+        fenced: None,
         process_id: None,
         mounts: Vec::new(),
         note: Some(note),

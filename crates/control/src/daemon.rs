@@ -16,10 +16,12 @@ mod server;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use spindle_base::{DiskNumber, GroupName};
-use spindle_group::{Event, EventKind};
+use spindle_group::{Event, EventKind, Severity};
 use tokio::sync::watch;
 
 use crate::activity::{self, DiskClock};
@@ -27,6 +29,9 @@ use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
 use crate::group_settings::{self, GroupSettings};
+use crate::health;
+use crate::hook::Hook;
+use crate::metrics::{self, Snapshot};
 use crate::mounting::{MountRequest, Mounts};
 use crate::nearness::suggestion;
 use crate::opening::{Access, Opened};
@@ -34,7 +39,7 @@ use crate::settings::Settings;
 use crate::sockets::{self, socket_path};
 use crate::view::{
     ActivitySample, CheckReport, DiskReport, EndingReport, EventReport, GroupReport, GroupState,
-    MountReport, TemplateReport,
+    HealthReport, MountReport, TemplateReport,
 };
 
 /// What to serve, and how.
@@ -50,6 +55,33 @@ pub struct ServeOptions {
     pub stay: bool,
     /// Take the group although another host seems to have it or a majority cannot be seen.
     pub force: bool,
+    /// Where the metrics are also to be had over TCP, if anywhere.
+    pub metrics: Option<MetricsListen>,
+}
+
+/// A TCP port for the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricsListen {
+    /// Where.
+    pub address: std::net::SocketAddr,
+    /// Whether others than this machine may ask; they are asked for no password.
+    pub public: bool,
+}
+
+impl MetricsListen {
+    fn bind(self) -> ControlResult<std::net::TcpListener> {
+        let address = self.address;
+        if !self.public && !address.ip().is_loopback() {
+            return Err(ControlError::invalid(format!(
+                "{address} can be reached from other machines, and whoever asks there is answered: choose 127.0.0.1, or say --metrics-public"
+            )));
+        }
+        let listener = std::net::TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        listener.map_err(|error| ControlError::io("give metrics at", address, &error))
+    }
 }
 
 /// What a daemon says when it is ready.
@@ -72,6 +104,9 @@ pub struct Daemon {
     files: OpenFiles,
     mounts: Arc<Mounts>,
     clock: DiskClock,
+    hook: Mutex<Option<Hook>>,
+    /// Events kept since the process began: info, warnings, critical ones.
+    events_counts: [AtomicU64; 3],
     stay: bool,
     stop: watch::Sender<bool>,
 }
@@ -87,6 +122,7 @@ pub fn serve(
 ) -> ControlResult<()> {
     make_runtime_directory(&settings.runtime_directory)?;
     refuse_if_served(settings, &options.group)?;
+    let metrics = options.metrics.map(MetricsListen::bind).transpose()?;
     // Caught from here on: a stop that comes while the group opens must close it again.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -98,6 +134,7 @@ pub fn serve(
     };
     let opened = Opened::open(settings, &options.group, &access)?;
     let group_name = opened.group_name().to_owned();
+    let hook = start_hook(settings, &opened)?;
     let mounts = Arc::new(Mounts::default());
     let (stop, stopped) = watch::channel(false);
     let daemon = Arc::new(Daemon {
@@ -107,12 +144,24 @@ pub fn serve(
             Some(mounts.clone()),
         ),
         clock: DiskClock::default(),
+        hook: Mutex::new(hook),
+        events_counts: Default::default(),
         opened,
         mounts,
         stay: options.stay,
         stop,
     });
+    if let Some(listener) = metrics {
+        let answering = server::serve_metrics(daemon.clone(), listener, stopped.clone());
+        runtime.spawn(async move {
+            if let Err(error) = answering.await {
+                tracing::error!("the metrics are not to be had over TCP: {error}");
+            }
+        });
+    }
     let served = daemon.run(settings, options, &runtime, stopped, ready);
+    // Its tasks hold the daemon.
+    drop(runtime);
     // The background thread has ended by now; nobody else can begin anything.
     let closed = daemon.close();
     served.and(closed)
@@ -172,7 +221,9 @@ impl Daemon {
         // Kept by the close itself: the last words of a process are in the log, or it was not
         // closed.
         self.tell(Event::new(EventKind::GroupClosed, "closed"));
+        self.keep_events(true);
         let closed = self.opened.close();
+        drop(self.hook.lock().take());
         if let Err(error) = &closed {
             tracing::error!("not closed cleanly: {error}");
         }
@@ -234,6 +285,33 @@ impl Daemon {
     pub fn events(&self, filter: &EventFilter) -> ControlResult<Vec<EventReport>> {
         self.note_events();
         self.opened.events(filter)
+    }
+
+    /// How well the group is.
+    #[must_use]
+    pub fn health(&self) -> HealthReport {
+        self.note_events();
+        let now_ms = u64::try_from(crate::files::now().seconds).unwrap_or(0) * 1000;
+        let events = self.opened.events(&EventFilter::default());
+        health::judge(&self.report(), &events.unwrap_or_default(), now_ms)
+    }
+
+    /// The metrics as Prometheus reads them.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        let count = |severity: Severity| {
+            let count = self.events_counts[severity as usize].load(Ordering::Relaxed);
+            (severity.name(), count)
+        };
+        let group = self.report();
+        metrics::expose(&Snapshot {
+            figures: self.opened.group().figures(),
+            disks: self.opened.disk_counters(&group.disks),
+            requests: self.mounts.requests(),
+            health: self.health(),
+            events: Severity::ALL.map(count),
+            group,
+        })
     }
 
     /// Something happened that this process knows of.
@@ -333,9 +411,34 @@ impl Daemon {
 
     /// Moves what the group noticed into the event log, and returns it.
     fn note_events(&self) -> Vec<String> {
-        let events = self.opened.keep_events(false);
+        let events = self.keep_events(false);
         events.into_iter().map(|event| event.text).collect()
     }
+
+    fn keep_events(&self, closing: bool) -> Vec<EventReport> {
+        let events = self.opened.keep_events(closing);
+        for event in &events {
+            if let Some(severity) = Severity::from_name(&event.severity) {
+                self.events_counts[severity as usize].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if let Some(hook) = &*self.hook.lock() {
+            hook.pass_on(&events);
+        }
+        events
+    }
+}
+
+fn start_hook(settings: &Settings, opened: &Opened) -> ControlResult<Option<Hook>> {
+    let Some(wanted) = settings.hook.clone() else {
+        return Ok(None);
+    };
+    let file_system = opened.file_system().clone();
+    let hook = Hook::start(wanted, move |line| {
+        let event = Event::new(EventKind::HookFailed, line);
+        file_system.group().event(event);
+    })?;
+    Ok(Some(hook))
 }
 
 pub(crate) fn make_runtime_directory(directory: &Path) -> ControlResult<()> {

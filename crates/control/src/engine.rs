@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spindle_device::{
-    DEADLINE_DEFAULT, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError,
+    DEADLINE_DEFAULT, DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError,
     OpenErrorKind, PlainDisks, RecordedDisks,
 };
 
@@ -125,6 +125,12 @@ impl Engine {
             Some(cables) => cables.plug(slot),
             None => {}
         }
+    }
+
+    /// All that is counted of a disk, its histograms too.
+    #[must_use]
+    pub fn disk_counters(&self, slot: DiskSlot) -> DiskCounters {
+        self.below.counters(slot)
     }
 
     /// What a disk has done since it was opened.

@@ -139,6 +139,53 @@ impl Mounts {
     }
 }
 
+/// How often the kernel asked something of the mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSum {
+    /// What, in snake_case.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// How long the answers took together.
+    pub total_us: u64,
+}
+
+impl Mounts {
+    /// The requests of every mount, by kind.
+    #[must_use]
+    pub fn requests(&self) -> Vec<RequestSum> {
+        let mut sums: Vec<RequestSum> = Vec::new();
+        for (mount, _) in self.0.lock().iter() {
+            for request in mount.counters().requests() {
+                let name = snake_case(&format!("{:?}", request.opcode));
+                match sums.iter_mut().find(|sum| sum.name == name) {
+                    Some(sum) => {
+                        sum.count += request.count;
+                        sum.total_us += request.total_us;
+                    }
+                    None => sums.push(RequestSum {
+                        name,
+                        count: request.count,
+                        total_us: request.total_us,
+                    }),
+                }
+            }
+        }
+        sums
+    }
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
 impl KernelCache for Mounts {
     fn write_back(&self, id: FileId) {
         for (mount, _) in self.0.lock().iter() {

@@ -20,6 +20,7 @@ use crate::view;
     view::ActivitySample,
     view::IostatReport,
     view::EventReport,
+    view::HealthReport,
     view::TemplateReport,
     view::ScanReport,
     view::CopiedReport,
@@ -75,6 +76,9 @@ fn operation(route: &Route) -> Value {
         Handler::Download => bytes.clone(),
         Handler::Upload => json!({ "application/json": { "schema": {
             "type": "integer", "description": "bytes written" } } }),
+        Handler::Text(media_type, _) => {
+            json!({ media_type: { "schema": { "type": "string" } } })
+        }
         Handler::Document => json!({ "application/json": { "schema": { "type": "object" } } }),
         Handler::Json(_) => json!({ "application/json": { "schema": schema(route.response) } }),
     };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_base::{FailureGroupName, GroupName, Uuid};
-use spindle_device::DiskSlot;
+use spindle_device::{DiskCounters, DiskSlot};
 use spindle_fs::FileSystem;
 use spindle_group::{Group, KeptEvent, Opener};
 
@@ -196,6 +196,18 @@ impl Opened {
         };
         self.engine.set_pulled(*slot, pulled);
         Ok(())
+    }
+
+    /// What the engine counts of each disk that was found, by number.
+    #[must_use]
+    pub fn disk_counters(&self, disks: &[DiskReport]) -> Vec<(u16, DiskCounters)> {
+        (disks.iter())
+            .filter_map(|disk| {
+                let path = Path::new(disk.path.as_deref()?);
+                let (slot, _) = self.slots.iter().find(|(_, own)| own == path)?;
+                Some((disk.number, self.engine.disk_counters(*slot)))
+            })
+            .collect()
     }
 
     /// Brings what happened since the last call into the group's event log, without I/O, and

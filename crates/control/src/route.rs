@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::daemon::Daemon;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
+use crate::exposition::CONTENT_TYPE;
 use crate::files::{Files, NewEntry};
 use crate::query::Query;
 use crate::view::TimeReport;
@@ -30,6 +31,8 @@ pub struct Parameter {
 pub enum Handler {
     /// With a structure.
     Json(fn(&Daemon, &Query) -> ControlResult<Value>),
+    /// With a text of that media type.
+    Text(&'static str, fn(&Daemon) -> String),
     /// With the bytes of a file.
     Download,
     /// Takes the bytes of a file.
@@ -384,6 +387,22 @@ pub static ROUTES: &[Route] = &[
         ],
         "[EventReport]",
         Handler::Json(|daemon, query| json(daemon.events(&EventFilter::from_query(query)?)?)),
+    ),
+    route(
+        Method::GET,
+        "/health",
+        "How well the group is, and what to do where it is not.",
+        &[],
+        "HealthReport",
+        Handler::Json(|daemon, _| json(daemon.health())),
+    ),
+    route(
+        Method::GET,
+        "/metrics",
+        "The metrics in the text format of Prometheus.",
+        &[],
+        "",
+        Handler::Text(CONTENT_TYPE, Daemon::metrics),
     ),
     route(
         Method::GET,

@@ -4,10 +4,13 @@
 //! before `spindle.toml`, and that before the defaults.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::error::{ControlError, ControlResult};
+use crate::event_log::{parse_kinds, parse_severity};
+use crate::hook::HookSettings;
 
 /// Variable with the search path: globs, separated by commas.
 pub const DISKS_VARIABLE: &str = "SPINDLE_DISKS";
@@ -29,7 +32,12 @@ pub struct Settings {
     pub preferred_failure_group: Option<String>,
     /// Use plain system calls although `io_uring` may be there.
     pub plain_engine: bool,
+    /// The command that is run at events, if any.
+    pub hook: Option<HookSettings>,
 }
+
+/// How long a hook may take where the file does not say.
+const HOOK_TIMEOUT_S: u64 = 30;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +46,41 @@ struct SettingsFile {
     disks: Vec<String>,
     runtime_directory: Option<PathBuf>,
     preferred_failure_group: Option<String>,
+    hooks: Option<HooksTable>,
+}
+
+/// `[hooks]` of `spindle.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HooksTable {
+    event: PathBuf,
+    severity: Option<String>,
+    #[serde(default)]
+    kinds: Vec<String>,
+    timeout_s: Option<u64>,
+}
+
+impl HooksTable {
+    fn check(self) -> ControlResult<HookSettings> {
+        if !self.event.is_absolute() {
+            return Err(ControlError::invalid(format!(
+                "the hook {} is no absolute path: the process that runs it leaves the directory that it was started in",
+                self.event.display()
+            )));
+        }
+        let timeout_s = self.timeout_s.unwrap_or(HOOK_TIMEOUT_S);
+        if !(1..=3600).contains(&timeout_s) {
+            return Err(ControlError::invalid(format!(
+                "a hook's timeout_s of {timeout_s} is none: choose from 1 to 3600"
+            )));
+        }
+        Ok(HookSettings {
+            command: self.event,
+            least: parse_severity(self.severity.as_deref().unwrap_or("info"))?,
+            kinds: parse_kinds(&self.kinds.join(","))?,
+            timeout: Duration::from_secs(timeout_s),
+        })
+    }
 }
 
 impl Settings {
@@ -70,6 +113,7 @@ impl Settings {
             disk_patterns_source,
             runtime_directory,
             preferred_failure_group: file.preferred_failure_group,
+            hook: file.hooks.map(HooksTable::check).transpose()?,
             plain_engine: std::env::var("SPINDLE_ENGINE").is_ok_and(|engine| engine == "plain"),
         })
     }
@@ -128,7 +172,7 @@ fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
                 let file = toml::from_str(&text).map_err(|error| {
                     let reason = error.message().to_owned();
                     ControlError::invalid(format!(
-                        "{} is not understood: {reason}; known are disks, runtime_directory and preferred_failure_group",
+                        "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group and [hooks]",
                         path.display()
                     ))
                 })?;

@@ -135,6 +135,12 @@ pub struct GroupReport {
     pub epoch: u64,
     /// Extents of all files.
     pub extents_count: u64,
+    /// Disks that should hold the catalog.
+    #[serde(default)]
+    pub catalog_replicas_wanted: u32,
+    /// Why the group had to stop and takes no writes; `null` where it did not.
+    #[serde(default)]
+    pub fenced: Option<String>,
     /// The process that serves it.
     pub process_id: Option<u32>,
     /// Where it is mounted.
@@ -165,6 +171,8 @@ impl GroupReport {
             offline_disks_count: view.offline_disks_count,
             epoch: view.epoch,
             extents_count: view.extents_count,
+            catalog_replicas_wanted: view.catalog_replicas_wanted,
+            fenced: view.fenced,
             process_id: None,
             mounts: Vec::new(),
             note: None,
@@ -344,6 +352,70 @@ pub struct EventReport {
     pub file: Option<u64>,
     /// What happened, for a person.
     pub text: String,
+}
+
+/// How well something is; the numbers are the exit codes of `spindle health`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthStatus {
+    /// All is well: 0.
+    Ok,
+    /// Something needs to be looked at: 1.
+    Warning,
+    /// It could not be found out: 3.
+    Unknown,
+    /// Redundancy or data is lost, or nearly: 2.
+    Critical,
+}
+
+impl HealthStatus {
+    /// What monitoring expects as the exit code of a check.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Warning => 1,
+            Self::Critical => 2,
+            Self::Unknown => 3,
+        }
+    }
+}
+
+impl std::fmt::Display for HealthStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Unknown => "unknown",
+            Self::Critical => "critical",
+        })
+    }
+}
+
+/// Something that is not well, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FindingReport {
+    /// How bad it is.
+    pub severity: HealthStatus,
+    /// What sort of finding: `disk_offline`, `space_low`, ...; more are added.
+    pub kind: String,
+    /// The disk it is about; `null` where it is about none.
+    pub disk_name: Option<String>,
+    /// What is found, for a person.
+    pub text: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// How well a group is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HealthReport {
+    /// The group.
+    pub group: String,
+    /// The worst of its findings; `ok` where there is none.
+    pub status: HealthStatus,
+    /// What is not well, the worst first.
+    pub findings: Vec<FindingReport>,
 }
 
 /// A template: which files get which layout.

@@ -43,4 +43,4 @@ pub use scrub::{
     Finding, FindingKind, Known, PageJudge, ScrubPace, ScrubScope, ScrubState, ScrubStep,
     ScrubView, ScrubWish,
 };
-pub use view::{DiskView, ExtentView, GroupView};
+pub use view::{DiskView, ExtentView, GroupFigures, GroupView};

@@ -467,6 +467,17 @@ impl Membership {
         }
     }
 
+    /// How many disks should hold the catalog: no more than there are.
+    #[must_use]
+    pub fn replicas_wanted(&self) -> u32 {
+        let inner = self.inner.lock();
+        let holders = (inner.state.disks.iter())
+            .filter(|disk| !disk.quorum_only && disk.status != DiskStatus::Absent)
+            .count();
+        let wanted = voters::replicas_wanted(inner.state.disks.len()).min(holders);
+        u32::try_from(wanted).expect("at most five")
+    }
+
     /// The disk that should hold another replica of the catalog, where one is lacking.
     #[must_use]
     pub fn replica_candidate(&self) -> Option<DiskNumber> {

@@ -94,11 +94,35 @@ pub struct GroupView {
     pub epoch: u64,
     /// Extents of all files.
     pub extents_count: u64,
+    /// Disks that should hold the catalog.
+    pub catalog_replicas_wanted: u32,
+    /// Why the group had to stop, where it did.
+    pub fenced: Option<String>,
     /// Its disks, in the order of their numbers.
     pub disks: Vec<DiskView>,
 }
 
+/// What is counted in the group beside its disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct GroupFigures {
+    /// Regions whose copies an unclean stop would compare, or that an offline disk missed.
+    pub dirty_regions_count: u64,
+    /// Commits of the catalog since the group was opened.
+    pub catalog_commits_count: u64,
+    /// Changes of metadata that no commit has made durable yet, roughly.
+    pub catalog_pending_bytes: u64,
+}
+
 impl Group {
+    /// What is counted beside the disks; cheap.
+    pub fn figures(&self) -> GroupFigures {
+        GroupFigures {
+            dirty_regions_count: self.dirty.count() as u64,
+            catalog_commits_count: self.catalog.commits_count(),
+            catalog_pending_bytes: self.catalog.pending_bytes() as u64,
+        }
+    }
+
     /// Sums and disks.
     pub fn view(&self) -> GroupView {
         let disks = self.disk_views();
@@ -131,6 +155,8 @@ impl Group {
                 .iter()
                 .map(|file| file.map.read().extents_count())
                 .sum(),
+            catalog_replicas_wanted: self.membership.replicas_wanted(),
+            fenced: self.fence.lock().as_ref().map(ToString::to_string),
             disks,
         }
     }

@@ -135,6 +135,15 @@ fn print_group(report: &GroupReport) -> Result<()> {
 }
 
 fn print_note(report: &GroupReport) {
+    if let Some(finding) = spindle_control::space_finding(report) {
+        say!(
+            "\n{}: {}: {}; {}",
+            report.name,
+            finding.severity,
+            finding.text,
+            finding.advice
+        );
+    }
     if let Some(note) = &report.note {
         say!("\n{}: {note}", report.name);
     }

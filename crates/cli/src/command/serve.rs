@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use spindle_control::{
-    ControlError, ControlResult, MountRequest, ReadyReport, ServeOptions, Settings, Starter,
+    ControlError, ControlResult, MetricsListen, MountRequest, ReadyReport, ServeOptions, Settings,
+    Starter,
 };
 
 use super::group::{name_of, own_arguments};
@@ -40,6 +41,7 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
         record: mount.serve.record.clone(),
         stay: false,
         force: mount.serve.force,
+        metrics: metrics_of(&mount.serve),
     };
     serve(settings, &options, mount.serve.daemon)
 }
@@ -72,8 +74,16 @@ pub fn group_mount(
         record: arguments.record.clone(),
         stay: true,
         force: arguments.force,
+        metrics: metrics_of(arguments),
     };
     serve(settings, &options, arguments.daemon)
+}
+
+fn metrics_of(arguments: &ServeArguments) -> Option<MetricsListen> {
+    arguments.metrics.map(|address| MetricsListen {
+        address,
+        public: arguments.metrics_public,
+    })
 }
 
 /// Serves until told to stop: as a daemon, or in the foreground.

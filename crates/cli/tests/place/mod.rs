@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each story uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
+pub mod exposition;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -10,11 +10,16 @@ use tokio::sync::watch;
 use super::Daemon;
 use crate::error::{ControlError, ControlResult};
 use crate::files::now;
+use crate::health;
+use crate::view::HealthStatus;
 
 /// How often the group is asked whether there is something to do.
 const STEP_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the mark that says who has the group is renewed.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How often the space is looked at.
+const SPACE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Starts the thread; it ends soon after `stopped` says so.
 pub(super) fn start(
@@ -39,10 +44,43 @@ impl Drop for StopOnDrop {
     }
 }
 
+/// Tells once when space becomes low, and again when it goes below zero.
+#[derive(Debug, Default)]
+struct SpaceWatch {
+    looked: Option<Instant>,
+    told: Option<HealthStatus>,
+}
+
+impl SpaceWatch {
+    fn look(&mut self, daemon: &Daemon) {
+        let since = self.looked.map(|looked| looked.elapsed());
+        if since.is_some_and(|since| since < SPACE_INTERVAL) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let finding = health::space_finding(&daemon.report());
+        let status = finding.as_ref().map(|finding| finding.severity);
+        if let Some(finding) = finding
+            && status > self.told
+        {
+            let kind = match finding.severity {
+                HealthStatus::Critical => EventKind::UsableNegative,
+                _ => EventKind::SpaceLow,
+            };
+            daemon.tell(Event::new(
+                kind,
+                format!("{}; {}", finding.text, finding.advice),
+            ));
+        }
+        self.told = status;
+    }
+}
+
 fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let started = Instant::now();
     let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
     let mut told = String::new();
+    let mut space = SpaceWatch::default();
     while !*stopped.borrow() {
         let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut outcome = daemon
@@ -65,6 +103,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
                 return;
             }
         }
+        space.look(daemon);
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {
             outcome = Err(ControlError::io("write", "the record of the disks", &error));

@@ -12,9 +12,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, RawQuery, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, on};
+use axum::routing::{MethodRouter, get, on};
 use axum::serve::IncomingStream;
 use http_body_util::BodyExt;
 use spindle_group::{Event, EventKind};
@@ -25,6 +26,7 @@ use super::Daemon;
 use super::ending::Signals;
 use crate::channel_body::{channel, piece_reader};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::exposition;
 use crate::files::Files;
 use crate::openapi;
 use crate::query::Query;
@@ -109,9 +111,47 @@ fn method_router(route: &'static crate::route::Route) -> MethodRouter<Arc<Daemon
                 )
             },
         ),
+        Handler::Text(media_type, handler) => {
+            on(filter, move |State(daemon): State<Arc<Daemon>>| {
+                text(daemon, media_type, handler)
+            })
+        }
         Handler::Download => on(filter, download),
         Handler::Upload => on(filter, upload),
     }
+}
+
+async fn text(
+    daemon: Arc<Daemon>,
+    media_type: &'static str,
+    handler: fn(&Daemon) -> String,
+) -> Response {
+    match blocking(move || Ok(handler(&daemon))).await {
+        Ok(text) => ([(CONTENT_TYPE, media_type)], text).into_response(),
+        Err(error) => answer_error(&error),
+    }
+}
+
+/// Answers who asks for the metrics, and nothing else, at a TCP port.
+pub(super) async fn serve_metrics(
+    daemon: Arc<Daemon>,
+    listener: std::net::TcpListener,
+    mut stopped: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route(
+            "/metrics",
+            get(|State(daemon): State<Arc<Daemon>>| {
+                text(daemon, exposition::CONTENT_TYPE, Daemon::metrics)
+            }),
+        )
+        .with_state(daemon);
+    let stop = async move {
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    axum::serve(tokio::net::TcpListener::from_std(listener)?, router)
+        .with_graceful_shutdown(stop)
+        .await
 }
 
 /// Runs `work` on a thread that may wait; a panic there is the answer to one request only.

@@ -1,0 +1,333 @@
+//! Whether a group is well, and if not, what to do: for monitoring and for people.
+//!
+//! A pure judgement of the group's listing and of its newest events, so that it is the same for
+//! a group that is served and one that is only looked at, in `spindle health`, in the listings
+//! and in the metrics. Nothing here writes, and a process that does not answer is a finding.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use spindle_base::{GroupName, Redundancy};
+
+use crate::administration::{list_groups, show_group};
+use crate::error::{ControlError, ControlResult};
+use crate::event_log::{EventFilter, Events};
+use crate::settings::Settings;
+use crate::view::{
+    DiskReport, EventReport, FindingReport, GroupReport, GroupState, HealthReport, HealthStatus,
+};
+
+/// How far back damage that nobody repaired counts.
+const DAMAGE_MS: u64 = 24 * 3600 * 1000;
+/// How long a process may take to answer before that is a finding.
+const ANSWER_MOST: Duration = Duration::from_secs(10);
+/// Usable space below this share of all space, in percent, is little.
+const LITTLE_PERCENT: i128 = 10;
+
+/// Kinds of events that tell of damage.
+const DAMAGE: [&str; 5] = [
+    "copies_differ",
+    "damage_found",
+    "blocks_unreadable",
+    "write_failed",
+    "flush_failed",
+];
+/// Events that begin a condition with those that end it, for one disk or for the group.
+const CONDITIONS: [(&str, &[&str], &str); 4] = [
+    (
+        "disk_slow",
+        &["disk_fast", "disk_offline", "disk_dropped", "group_opened"],
+        "watch it in `spindle iostat`, and replace it where that does not end",
+    ),
+    (
+        "rebalance_stopped",
+        &["rebalance_ended", "rebalance_started"],
+        "remove what it names, then `spindle rebalance` goes on",
+    ),
+    (
+        "restore_stopped",
+        &[
+            "restore_ended",
+            "restore_started",
+            "disk_added",
+            "disk_online",
+        ],
+        "add disks or remove files: redundancy cannot be restored in the space that is free",
+    ),
+    (
+        "background_failed",
+        &["group_opened"],
+        "look at the disk it names and at the log of the process",
+    ),
+];
+
+/// Judges one group, or every group that is open or on the search path.
+///
+/// # Errors
+/// Where there is no such group, or none at all.
+pub fn check_health(
+    settings: &Settings,
+    name: Option<&GroupName>,
+) -> ControlResult<Vec<HealthReport>> {
+    let (sender, receiver) = mpsc::channel();
+    let (asked, wanted) = (settings.clone(), name.cloned());
+    // A thread of its own: a process that hangs must not make its monitor hang.
+    std::thread::spawn(move || sender.send(judge_all(&asked, wanted.as_ref())));
+    let Ok(answer) = receiver.recv_timeout(ANSWER_MOST) else {
+        let finding = FindingReport {
+            severity: HealthStatus::Critical,
+            kind: "no_answer".to_owned(),
+            disk_name: None,
+            text: format!(
+                "no answer within {} s from the process that serves the group or from its disks",
+                ANSWER_MOST.as_secs()
+            ),
+            advice: "look at the log of the process and at the disks below".to_owned(),
+        };
+        let group = name.map_or_else(|| "all groups".to_owned(), ToString::to_string);
+        return Ok(vec![report(&group, vec![finding])]);
+    };
+    answer
+}
+
+fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec<HealthReport>> {
+    let groups = match name {
+        Some(name) => vec![show_group(settings, name.as_str())?],
+        None => list_groups(settings)?,
+    };
+    if groups.is_empty() {
+        return Err(ControlError::not_found(format!(
+            "no group is open, and none was found on the search path: {}",
+            settings.search_path()
+        )));
+    }
+    let now_ms = u64::try_from(crate::files::now().seconds).unwrap_or(0) * 1000;
+    let mut reports = Vec::new();
+    for group in groups {
+        let events = match GroupName::new(&group.name) {
+            Ok(name) if group.state != GroupState::Broken => {
+                Events::new(settings, Some(name), EventFilter::default())
+                    .all()
+                    .unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        reports.push(judge(&group, &events, now_ms));
+    }
+    Ok(reports)
+}
+
+/// What is to be said of the group, as of `now_ms` since 1970.
+#[must_use]
+pub fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) -> HealthReport {
+    let mut findings = Vec::new();
+    of_state(group, &mut findings);
+    if group.state != GroupState::Broken {
+        of_disks(group, &mut findings);
+        findings.extend(space_finding(group));
+        of_catalog(group, &mut findings);
+        of_events(events, now_ms, &mut findings);
+    }
+    report(&group.name, findings)
+}
+
+fn report(group: &str, mut findings: Vec<FindingReport>) -> HealthReport {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    HealthReport {
+        group: group.to_owned(),
+        status: findings
+            .first()
+            .map_or(HealthStatus::Ok, |finding| finding.severity),
+        findings,
+    }
+}
+
+fn finding(severity: HealthStatus, kind: &str, text: String, advice: &str) -> FindingReport {
+    FindingReport {
+        severity,
+        kind: kind.to_owned(),
+        disk_name: None,
+        text,
+        advice: advice.to_owned(),
+    }
+}
+
+fn of_state(group: &GroupReport, findings: &mut Vec<FindingReport>) {
+    match group.state {
+        GroupState::Broken => findings.push(finding(
+            HealthStatus::Critical,
+            "group_broken",
+            format!(
+                "the group cannot be opened: {}",
+                group.note.as_deref().unwrap_or("see `spindle group show`")
+            ),
+            "bring its disks back; `spindle disk scan` shows what is there",
+        )),
+        GroupState::Dismounted => findings.push(finding(
+            HealthStatus::Warning,
+            "group_closed",
+            "the group is not open: no program can use it".to_owned(),
+            "open it with `spindle mount` or `spindle group mount`",
+        )),
+        GroupState::Mounted => {}
+    }
+    if let Some(why) = &group.fenced {
+        findings.push(finding(
+            HealthStatus::Critical,
+            "group_fenced",
+            format!("the group had to stop and takes no writes: {why}"),
+            "bring the disks back, then dismount it and mount it again",
+        ));
+    }
+}
+
+fn of_disks(group: &GroupReport, findings: &mut Vec<FindingReport>) {
+    let is_away = |disk: &&DiskReport| disk.mode != "online";
+    let mut hurt: Vec<&str> = (group.disks.iter().filter(is_away))
+        .map(|disk| disk.failure_group.as_str())
+        .collect();
+    hurt.sort_unstable();
+    hurt.dedup();
+    let bearable = match group.redundancy {
+        Redundancy::External => 0,
+        Redundancy::Normal => 1,
+        Redundancy::High => 2,
+    };
+    // Where one more failure can still be borne, it can wait until tomorrow.
+    let severity = if hurt.len() < bearable {
+        HealthStatus::Warning
+    } else {
+        HealthStatus::Critical
+    };
+    for disk in group.disks.iter().filter(is_away) {
+        let lost = match bearable.saturating_sub(hurt.len()) {
+            0 => "what it holds has no copy to spare",
+            _ => "what it holds has a copy less",
+        };
+        let mut found = finding(
+            severity,
+            "disk_offline",
+            format!(
+                "disk {} of failure group {} is {}: {lost}",
+                disk.name,
+                disk.failure_group,
+                if disk.state == "absent" {
+                    "dropped and not restored yet"
+                } else {
+                    "offline"
+                },
+            ),
+            "bring it back with `spindle disk online`, or replace it with `spindle disk replace`",
+        );
+        found.disk_name = Some(disk.name.clone());
+        findings.push(found);
+    }
+}
+
+/// What listings warn of: space that does not suffice to restore redundancy, or soon will not.
+#[must_use]
+pub fn space_finding(group: &GroupReport) -> Option<FindingReport> {
+    let usable = i128::from(group.usable_bytes);
+    if group.state == GroupState::Broken || group.total_bytes == 0 {
+        return None;
+    }
+    let advice = "add disks with `spindle disk add`, or remove files";
+    if usable < 0 {
+        return Some(finding(
+            HealthStatus::Critical,
+            "usable_negative",
+            format!(
+                "usable space is below zero: {} bytes are lacking to restore redundancy after a failure",
+                usable.unsigned_abs()
+            ),
+            advice,
+        ));
+    }
+    let copies = group.redundancy.copies() as i128;
+    if usable * copies * 100 < i128::from(group.total_bytes) * LITTLE_PERCENT {
+        return Some(finding(
+            HealthStatus::Warning,
+            "space_low",
+            format!(
+                "{usable} bytes are usable, less than {LITTLE_PERCENT} % of the group; below zero redundancy could not be restored after a failure"
+            ),
+            advice,
+        ));
+    }
+    None
+}
+
+fn of_catalog(group: &GroupReport, findings: &mut Vec<FindingReport>) {
+    let replicas_count = (group.disks.iter())
+        .filter(|disk| disk.catalog_replica && disk.mode == "online")
+        .count();
+    if replicas_count < group.catalog_replicas_wanted as usize {
+        let severity = if replicas_count < 2 {
+            HealthStatus::Critical
+        } else {
+            HealthStatus::Warning
+        };
+        findings.push(finding(
+            severity,
+            "catalog_replica_lost",
+            format!(
+                "the catalog is on {replicas_count} disks of {} that it should be on",
+                group.catalog_replicas_wanted
+            ),
+            "it is copied by itself where a disk has room; else add a disk",
+        ));
+    }
+    let voters_count = group.disks.iter().filter(|disk| disk.voter).count();
+    if group.redundancy != Redundancy::External && voters_count == 1 && group.disks.len() > 1 {
+        findings.push(finding(
+            HealthStatus::Critical,
+            "one_voter",
+            "only one disk votes: the group stops when it is lost".to_owned(),
+            "bring the other disks back, or add disks in another failure group",
+        ));
+    }
+}
+
+fn of_events(events: &[EventReport], now_ms: u64, findings: &mut Vec<FindingReport>) {
+    let recent = |event: &&EventReport| event.time_ms + DAMAGE_MS >= now_ms;
+    let damage: Vec<&EventReport> = (events.iter())
+        .filter(recent)
+        .filter(|event| DAMAGE.contains(&event.kind.as_str()))
+        .collect();
+    if let Some(last) = damage.last() {
+        findings.push(finding(
+            HealthStatus::Critical,
+            "damage",
+            format!(
+                "{} events of damage in the last 24 h that nothing repaired; the last: {}",
+                damage.len(),
+                last.text
+            ),
+            "see `spindle events --severity critical`, and restore the files it names from a backup",
+        ));
+    }
+    for (begins, ends, advice) in CONDITIONS {
+        let mut begun: Vec<&EventReport> = Vec::new();
+        for event in events {
+            if event.kind == begins {
+                begun.retain(|old| old.disk != event.disk);
+                begun.push(event);
+            } else if ends.contains(&event.kind.as_str()) {
+                begun.retain(|old| event.disk.is_some() && old.disk != event.disk);
+            }
+        }
+        for event in begun {
+            let severity = if event.severity == "critical" {
+                HealthStatus::Critical
+            } else {
+                HealthStatus::Warning
+            };
+            let mut found = finding(severity, begins, event.text.clone(), advice);
+            found.disk_name.clone_from(&event.disk_name);
+            findings.push(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
