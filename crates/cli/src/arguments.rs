@@ -1,5 +1,6 @@
 //! What can be typed, and what `--help` teaches about it.
 
+mod check;
 mod scrub;
 
 use std::ffi::OsString;
@@ -56,6 +57,7 @@ impl Arguments {
     }
 }
 
+pub use check::CheckArguments;
 pub use scrub::ScrubArguments;
 
 /// What to do.
@@ -223,6 +225,16 @@ Examples:
 Which copy is right is told by the page checksums of PostgreSQL, InnoDB and SQLite. Where they do
 not tell it, nothing is touched.")]
     Scrub(ScrubArguments),
+    /// Compare the maps, the space, the records and the names of a group, open or closed; exit
+    /// code 1 where they disagree
+    #[command(after_help = "\
+Examples:
+  spindle check data
+  spindle check data --repair
+
+Put right is only what loses nothing: counts and rows that repeat what the maps and the names say,
+names that lead nowhere, and files without a name, which are found in /lost+found then.")]
+    Check(CheckArguments),
     /// For tests: make a disk of an open group answer as if its cable was pulled
     #[command(subcommand)]
     Fault(FaultCommand),
@@ -312,13 +324,8 @@ that holds something unless --force is given.")]
         /// The group
         group: String,
     },
-    /// Compare the maps, the space and the records of a group; exit code 1 where they disagree
-    Check {
-        /// The group
-        group: String,
-        #[command(flatten)]
-        output: Output,
-    },
+    /// The same as `spindle check`
+    Check(CheckArguments),
     /// Show or change the settings of an open group
     #[command(after_help = "\
 Examples:

@@ -78,6 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         }
         Command::Health { group, output } => health::run(&settings, group.as_deref(), *output),
         Command::Events(arguments) => events::run(&settings, arguments),
+        Command::Check(arguments) => group::check(&settings, arguments),
         Command::Scrub(arguments) => scrub::run(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),
         Command::Openapi | Command::Completions { .. } | Command::Man { .. } => Ok(0),

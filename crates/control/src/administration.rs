@@ -101,19 +101,42 @@ fn broken_report(found: &FoundGroup<'_>, note: String) -> GroupReport {
     }
 }
 
-/// Compares the maps, the space and the records of a group, open or closed.
+/// Compares the maps, the space, the records and the names of a group, open or closed; with
+/// `repair` it also puts right what can be without losing anything.
 ///
 /// # Errors
 /// Where there is no such group or it cannot be opened.
-pub fn check_group(settings: &Settings, name: &GroupName) -> ControlResult<CheckReport> {
+pub fn check_group(
+    settings: &Settings,
+    name: &GroupName,
+    repair: bool,
+) -> ControlResult<CheckReport> {
     if let Some(client) = sockets::find(settings, name.as_str())? {
-        return client.get("/group/check");
+        return match repair {
+            true => client.post("/group/check"),
+            false => client.get("/group/check"),
+        };
+    }
+    if repair {
+        let opened = Opened::open(settings, name, &Access::Change)?;
+        let checked = opened.check_and_repair();
+        // Closed also where it failed, so that it is not left open.
+        let closed = opened.close();
+        let (contradictions, repaired) = checked?;
+        closed?;
+        return Ok(CheckReport {
+            group: opened.group_name().to_owned(),
+            contradictions,
+            repaired,
+            events: Vec::new(),
+        });
     }
     let opened = Opened::open(settings, name, &Access::Look { force: false })?;
     let contradictions = opened.check()?;
     Ok(CheckReport {
         group: opened.group_name().to_owned(),
         contradictions,
+        repaired: Vec::new(),
         events: (opened.group().take_events().into_iter())
             .map(|event| event.message)
             .collect(),

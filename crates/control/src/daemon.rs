@@ -251,15 +251,21 @@ impl Daemon {
         report
     }
 
-    /// Compares maps, space and records.
+    /// Compares maps, space, records and names; with `repair` it also puts right what can be
+    /// without losing anything.
     ///
     /// # Errors
     /// Where the catalog cannot be read.
-    pub fn check(&self) -> ControlResult<CheckReport> {
-        let contradictions = self.opened.check()?;
+    pub fn check(&self, repair: bool) -> ControlResult<CheckReport> {
+        let (contradictions, repaired) = if repair {
+            self.opened.check_and_repair()?
+        } else {
+            (self.opened.check()?, Vec::new())
+        };
         Ok(CheckReport {
             group: self.group_name().to_owned(),
             contradictions,
+            repaired,
             events: self.note_events(),
         })
     }

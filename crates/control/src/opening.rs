@@ -12,7 +12,7 @@ use std::time::Duration;
 use spindle_base::{FailureGroupName, GroupName, Uuid};
 use spindle_device::{DiskCounters, DiskSlot};
 use spindle_fs::FileSystem;
-use spindle_group::{Group, KeptEvent, Opener};
+use spindle_group::{Event, EventKind, Group, KeptEvent, Opener, Severity};
 
 use crate::discovery::{Discovery, FoundGroup};
 use crate::engine::Engine;
@@ -174,6 +174,34 @@ impl Opened {
         let mut contradictions = self.group().check()?;
         contradictions.extend(self.file_system.check()?);
         Ok(contradictions)
+    }
+
+    /// As [`Opened::check`], and puts right what can be without losing anything; what is left,
+    /// and what was settled.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read or written.
+    pub fn check_and_repair(&self) -> ControlResult<(Vec<String>, Vec<String>)> {
+        let (mut left, mut settled) = self.group().check_and_repair()?;
+        let owner = spindle_fs::Owner { user: 0, group: 0 };
+        let checked = self
+            .file_system
+            .check_and_repair(owner, crate::files::now())?;
+        left.extend(checked.contradictions);
+        settled.extend(checked.repaired);
+        for line in &settled {
+            let message = format!("a check put right: {line}");
+            let event = Event::new(EventKind::CheckFound, message);
+            self.group().event(event.severity(Severity::Warning));
+        }
+        for line in &left {
+            self.group().event(Event::new(
+                EventKind::CheckFound,
+                format!("a check found what it cannot put right: {line}"),
+            ));
+        }
+        self.group().sync()?;
+        Ok((left, settled))
     }
 
     /// The group's templates, in the order in which they are tried.

@@ -162,7 +162,15 @@ pub static ROUTES: &[Route] = &[
         "Compares maps, space and records.",
         &[],
         "CheckReport",
-        Handler::Json(|daemon, _| json(daemon.check()?)),
+        Handler::Json(|daemon, _| json(daemon.check(false)?)),
+    ),
+    route(
+        Method::POST,
+        "/group/check",
+        "The same, and puts right what can be without losing anything.",
+        &[],
+        "CheckReport",
+        Handler::Json(|daemon, _| json(daemon.check(true)?)),
     ),
     route(
         Method::GET,

@@ -312,8 +312,11 @@ pub struct UsageReport {
 pub struct CheckReport {
     /// The group.
     pub group: String,
-    /// Contradictions between maps, space and records; empty where all is well.
+    /// Contradictions between maps, space, records and names; empty where all is well.
     pub contradictions: Vec<String>,
+    /// Contradictions that were there and are put right.
+    #[serde(default)]
+    pub repaired: Vec<String>,
     /// What was noticed or repaired while the group was opened and examined.
     pub events: Vec<String>,
 }

@@ -225,6 +225,18 @@ impl Core {
         })
     }
 
+    /// The id that the next file gets.
+    pub(crate) fn next_id_to_give(&self) -> u64 {
+        self.ids.lock().next
+    }
+
+    /// Ids up to this one are in use, whatever the row says.
+    pub(crate) fn give_ids_above(&self, last: FileId) {
+        let mut ids = self.ids.lock();
+        ids.next = ids.next.max(last.0.saturating_add(1));
+        ids.reserved_until = ids.next;
+    }
+
     /// Begins an operation. No lock of a node's state may be held.
     pub(crate) fn begin(&self) -> Operation<'_> {
         Operation {

@@ -261,6 +261,13 @@ impl Map {
         self.dirty_rows.contains(&row)
     }
 
+    /// The catalog's row is not as this map has it: the next seal gives it again.
+    pub fn mark_dirty_row(&mut self, number: u32) {
+        if (number as usize) < self.rows.len() {
+            self.dirty_rows.insert(number);
+        }
+    }
+
     /// Rows that the catalog may have.
     pub fn stored_rows(&self) -> impl Iterator<Item = u32> + '_ {
         (0..)

@@ -9,7 +9,7 @@ use spindle_control::view::{DiskReport, GroupReport};
 use spindle_control::{ControlError, Settings, WantedDisk, WantedGroup};
 
 use super::{print_json, serve};
-use crate::arguments::{CreateArguments, FaultCommand, GroupCommand, Output};
+use crate::arguments::{CheckArguments, CreateArguments, FaultCommand, GroupCommand, Output};
 use crate::line::say;
 use crate::table::{Table, signed_size, size};
 
@@ -28,7 +28,7 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
             say!("{group} is closed");
             Ok(0)
         }
-        GroupCommand::Check { group, output } => check(settings, group, *output),
+        GroupCommand::Check(arguments) => check(settings, arguments),
         GroupCommand::Set {
             group,
             changes,
@@ -209,21 +209,25 @@ fn disk_table(disks: &[DiskReport]) -> Table {
     table
 }
 
-fn check(settings: &Settings, group: &str, output: Output) -> Result<u8> {
-    let report = spindle_control::check_group(settings, &name_of(group)?)?;
+pub fn check(settings: &Settings, arguments: &CheckArguments) -> Result<u8> {
+    let name = name_of(&arguments.group)?;
+    let report = spindle_control::check_group(settings, &name, arguments.repair)?;
     let code = u8::from(!report.contradictions.is_empty());
-    if output.json {
+    if arguments.output.json {
         print_json(&report)?;
         return Ok(code);
     }
     for event in &report.events {
         say!("noticed: {event}");
     }
+    for line in &report.repaired {
+        say!("put right: {line}");
+    }
     for contradiction in &report.contradictions {
         say!("contradiction: {contradiction}");
     }
     match report.contradictions.len() {
-        0 => say!("{}: maps, space and records agree", report.group),
+        0 => say!("{}: maps, space, records and names agree", report.group),
         count => say!("{}: {count} contradictions", report.group),
     }
     Ok(code)

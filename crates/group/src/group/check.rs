@@ -1,12 +1,13 @@
 //! The check: maps against free space, against each other and against the catalog's rows.
 //!
-//! It reads and never repairs, and holds changes off while it looks.
+//! It holds changes off while it looks. What it may put right is rows of the catalog that only
+//! repeat what the maps say: the maps are what the group serves from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
-use spindle_catalog::Table;
+use spindle_catalog::{Edit, Table};
 
 use super::Group;
 use super::open::numbered_key;
@@ -30,6 +31,29 @@ impl Group {
     /// # Errors
     /// As [`Group::get`], where the catalog cannot be read.
     pub fn check(&self) -> Result<Vec<String>, GroupError> {
+        self.examine(None)
+    }
+
+    /// As [`Group::check`], and puts right what can be without losing anything: rows that differ
+    /// from their map are written again, rows of files that are not there are removed. The lines
+    /// that are left, and those that are settled; durable with the next commit.
+    ///
+    /// # Errors
+    /// As [`Group::check`].
+    pub fn check_and_repair(&self) -> Result<(Vec<String>, Vec<String>), GroupError> {
+        let mut edit = Edit::default();
+        let mut before = self.examine(Some(&mut edit))?;
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        // Maps that lacked a row are written by the commit, which the second look needs.
+        self.commit_everything()?;
+        let left = self.examine(None)?;
+        before.retain(|line| !left.contains(line));
+        Ok((left, before))
+    }
+
+    fn examine(&self, repair: Option<&mut Edit>) -> Result<Vec<String>, GroupError> {
         let _alone = self.change.write();
         let mut lines = Vec::new();
         let rebuilt = self.space.emptied();
@@ -43,9 +67,11 @@ impl Group {
             }
         }
         let files = self.all_files();
+        let mut shared: Vec<(String, Run)> = Vec::new();
         for file in &files {
-            self.check_map(file, &rebuilt, &mut lines);
+            self.check_map(file, &rebuilt, &mut lines, &mut shared);
         }
+        check_owners(&files, &shared, &mut lines);
         rebuilt.end_as(&self.space);
         // A disk that went offline lost its replica of the catalog, whose runs count as used
         // there until the catalog is written next; nobody allocates on it before.
@@ -64,7 +90,7 @@ impl Group {
                 ));
             }
         }
-        self.check_rows(&files, &mut lines)?;
+        self.check_rows(&files, &mut lines, repair)?;
         Ok(lines)
     }
 
@@ -82,7 +108,13 @@ impl Group {
         }
     }
 
-    fn check_map(&self, file: &File, rebuilt: &Space, lines: &mut Vec<String>) {
+    fn check_map(
+        &self,
+        file: &File,
+        rebuilt: &Space,
+        lines: &mut Vec<String>,
+        shared: &mut Vec<(String, Run)>,
+    ) {
         let map = file.map.read();
         map.for_each(0, u32::MAX, |index, extent| {
             let name = format!("file {}, extent {index}", file.id);
@@ -106,6 +138,7 @@ impl Group {
                         "{name}: the copy at block {} of disk {} {conflict}",
                         run.start_block, run.disk
                     ));
+                    shared.push((name.clone(), run));
                 } else if !self.space.is_used(run) {
                     lines.push(format!(
                         "{name}: block {} of disk {} counts as free",
@@ -131,7 +164,14 @@ impl Group {
     }
 
     /// Compares the newest rows of the catalog with the maps that are not dirty.
-    fn check_rows(&self, files: &[Arc<File>], lines: &mut Vec<String>) -> Result<(), GroupError> {
+    fn check_rows(
+        &self,
+        files: &[Arc<File>],
+        lines: &mut Vec<String>,
+        repair: Option<&mut Edit>,
+    ) -> Result<(), GroupError> {
+        let mut stray: Vec<(Table, Vec<u8>)> = Vec::new();
+        let mut differing: Vec<(FileId, u32)> = Vec::new();
         let by_id: BTreeMap<FileId, &Arc<File>> =
             files.iter().map(|file| (file.id, file)).collect();
         let mut recorded: u64 = 0;
@@ -158,6 +198,7 @@ impl Group {
                 lines.push(format!(
                     "row {number} belongs to file {id}, which is not there"
                 ));
+                stray.push((Table::Extent, key.to_vec()));
                 return Ok(());
             };
             *rows.entry(id).or_default() += 1;
@@ -166,11 +207,13 @@ impl Group {
                 lines.push(format!(
                     "file {id}: row {number} differs from the catalog's"
                 ));
+                differing.push((id, number));
             }
             Ok(())
         })?;
         for file in files {
-            let stored = file.map.read().stored_rows().count() as u64;
+            let map = file.map.read();
+            let stored = map.stored_rows().count() as u64;
             let found = rows.get(&file.id).copied().unwrap_or(0);
             if stored != found {
                 lines.push(format!(
@@ -178,6 +221,29 @@ impl Group {
                      {stored}",
                     file.id
                 ));
+                differing.extend(map.stored_rows().map(|number| (file.id, number)));
+            }
+        }
+        self.each_row(Table::DirtyRegion, 12, |key, _| {
+            let (id, region) = numbered_key(key)?;
+            if !by_id.contains_key(&id) {
+                lines.push(format!(
+                    "the dirty region {region} belongs to file {id}, which is not there"
+                ));
+                stray.push((Table::DirtyRegion, key.to_vec()));
+            }
+            Ok(())
+        })?;
+        let Some(edit) = repair else {
+            return Ok(());
+        };
+        for (table, key) in stray {
+            edit.delete(table, key);
+        }
+        for (id, number) in differing {
+            if let Some(file) = by_id.get(&id) {
+                file.map.write().mark_dirty_row(number);
+                self.note_dirty_map(file);
             }
         }
         Ok(())
@@ -205,5 +271,35 @@ impl Group {
                 _ => return Ok(()),
             }
         }
+    }
+}
+
+/// Who else has the runs that two maps name: the other one was there first, and nothing tells
+/// which of them is right.
+fn check_owners(files: &[Arc<File>], shared: &[(String, Run)], lines: &mut Vec<String>) {
+    if shared.is_empty() {
+        return;
+    }
+    for file in files {
+        file.map.read().for_each(0, u32::MAX, |index, extent| {
+            for copy in extent.present() {
+                let first = copy.start_block();
+                let end = first + (1 << copy.class());
+                for (name, run) in shared {
+                    let own = format!("file {}, extent {index}", file.id);
+                    let overlaps = run.disk == copy.disk()
+                        && first < run.start_block + (1 << run.class)
+                        && run.start_block < end;
+                    if overlaps && own != *name {
+                        lines.push(format!(
+                            "{name} shares block {} of disk {} with {own}: copy both files \
+                             elsewhere, compare them with a backup, and remove these",
+                            run.start_block.max(first),
+                            run.disk
+                        ));
+                    }
+                }
+            }
+        });
     }
 }
