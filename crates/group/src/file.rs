@@ -9,6 +9,7 @@ use spindle_catalog::{Sequence, file_key};
 
 use crate::map::Map;
 use crate::range_lock::RangeLock;
+use crate::rebalance::Moving;
 use crate::schedule::Schedule;
 
 /// How a new file's bytes are laid out; a template chose it.
@@ -27,6 +28,8 @@ pub struct File {
     pub(crate) layout: Layout,
     pub(crate) range_lock: RangeLock,
     pub(crate) map: RwLock<Map>,
+    /// Extents that are being copied elsewhere.
+    pub(crate) moving: Moving,
     /// For each disk the number of the newest write that no sync of this file has covered.
     pub(crate) written: Mutex<SmallVec<[(DiskNumber, u64); 4]>>,
     /// A write that no copy took, until a sync has told it.
@@ -46,6 +49,7 @@ impl File {
             layout,
             range_lock: RangeLock::default(),
             map: RwLock::new(Map::new(schedule, layout.redundancy.copies())),
+            moving: Moving::default(),
             written: Mutex::new(SmallVec::new()),
             error: Mutex::new(None),
             sealed: AtomicU64::new(0),

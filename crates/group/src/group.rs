@@ -28,6 +28,7 @@ use crate::file::File;
 use crate::io::BadPlaces;
 use crate::membership::Membership;
 use crate::placement::Placement;
+use crate::rebalance::Background;
 use crate::region::ReplicatedRegion;
 use crate::resync::Resync;
 use crate::scrub::Scrubs;
@@ -76,6 +77,7 @@ pub struct Group {
     lazy: Mutex<step::Lazy>,
     /// One change of the disks at a time.
     disk_changes: Mutex<()>,
+    pub(crate) background: Background,
 }
 
 impl Group {

@@ -38,6 +38,7 @@ pub use group::{DiskChanges, Group, NewDisk, NewGroup, Opener, RepairTime};
 pub use membership::{
     DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
 };
+pub use rebalance::{OperationState, OperationView, Pass, Power, Worked, WorkersWanted};
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use scrub::{
     Finding, FindingKind, Known, PageJudge, ScrubPace, ScrubScope, ScrubState, ScrubStep,

@@ -249,6 +249,36 @@ impl Map {
         }
     }
 
+    /// Calls `visit` for extents from `first` on that are no holes, in order, and looks at about
+    /// `most` numbers; where to go on, `None` at the end. Ends where `visit` says false.
+    pub fn walk(
+        &self,
+        first: u32,
+        most: u32,
+        mut visit: impl FnMut(u32, &Extent) -> bool,
+    ) -> Option<u32> {
+        let end = self.end_index();
+        let mut index = first;
+        let mut looked_at = 0;
+        while index < end {
+            if looked_at >= most {
+                return Some(index);
+            }
+            if self.rows[(index / ROW) as usize].words.is_empty() {
+                index = (index / ROW + 1) * ROW;
+                continue;
+            }
+            looked_at += 1;
+            if let Some(extent) = self.extent(index)
+                && !visit(index, &extent)
+            {
+                return None;
+            }
+            index += 1;
+        }
+        None
+    }
+
     /// Whether the catalog lacks something of this map.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

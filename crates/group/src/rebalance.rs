@@ -1,4 +1,330 @@
-//! Background copying: where copies should lie, and how they get there.
+//! Background copying: what is wanted, how fast, and the passes that do it.
+//!
+//! [`Group::work`] does one small unit; whoever has threads calls it, as many and as often as
+//! [`Group::workers_wanted`] says. The passes run in order, one at a time: RESYNC (stale runs of
+//! disks that returned), RESTORE (missing copies), REBALANCE (leaving disks are emptied, then
+//! everybody comes to the fair share); another pass is one more implementation of
+//! [`BackgroundPass`] in [`Background::passes`].
+//!
+//! Durable is only that a rebalance is wanted, and at which power. Everything else is computed
+//! from the disks' statuses and the maps, so that after a crash the work goes on by itself.
 
+mod mover;
+mod moving;
+mod operations;
 mod planner;
+mod power;
+mod relocation;
+mod resync_pass;
 mod shares;
+
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use spindle_catalog::{Catalog, Edit, Table};
+use spindle_device::AlignedBuffer;
+use spindle_format::DiskStatus;
+
+use crate::error::GroupError;
+use crate::group::Group;
+
+use mover::Mover;
+use planner::Goal;
+use resync_pass::ResyncPass;
+
+pub use moving::Moving;
+pub use operations::{OperationState, OperationView, Pass};
+pub use power::Power;
+
+/// The attribute that says that a rebalance is wanted; its value is the power of the run, as a
+/// decimal number, or empty where the group's own holds.
+pub const WISH_KEY: &[u8] = b"rebalance";
+/// The attribute that holds the group's own power, as a decimal number.
+const POWER_KEY: &[u8] = b"rebalance_power";
+/// In place of the power of a run: the group's own holds.
+const NONE: u16 = u16::MAX;
+/// How long a caller waits who found nothing to do.
+const IDLE_MS: u32 = 500;
+
+/// What a pass answers to a request for work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassStep {
+    /// It has nothing to do; the next pass may run.
+    Nothing,
+    /// Other threads have all that can be done now; the next pass must wait.
+    Wait,
+    /// It did something; so many bytes were copied.
+    Did(u64),
+}
+
+/// A pass of background work. Methods may be called from several threads.
+pub trait BackgroundPass: Send + Sync + std::fmt::Debug {
+    /// Does one unit.
+    ///
+    /// # Errors
+    /// Where the group has to stop, or something failed that may succeed later.
+    fn work(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError>;
+
+    /// Its line in the listing, if it has anything to do. `is_first` says that no earlier pass
+    /// has.
+    fn view(&self, group: &Group, is_first: bool) -> Option<OperationView>;
+}
+
+/// What a call of [`Group::work`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worked {
+    /// Whether anything was done; else the caller waits a while.
+    pub did_something: bool,
+    /// Bytes copied.
+    pub copied_bytes: u64,
+    /// How long to pause, in percent of the time that the call took.
+    pub pause_percent: u32,
+}
+
+/// What the power asks of whoever has threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkersWanted {
+    /// Threads that should call [`Group::work`].
+    pub count: u32,
+    /// How long a thread waits that found nothing to do.
+    pub idle_ms: u32,
+}
+
+/// The background work of an open group.
+#[derive(Debug)]
+pub struct Background {
+    /// A rebalance is wanted.
+    is_wanted: AtomicBool,
+    /// Counts wishes, so that a pass which found nothing looks again.
+    wishes_count: AtomicU64,
+    power: AtomicU16,
+    run_power: AtomicU16,
+    resync: ResyncPass,
+    restore: Mover,
+    rebalance: Mover,
+    buffers: Mutex<Vec<AlignedBuffer>>,
+    /// Requests of this work, which are not the foreground's.
+    own_count: AtomicU64,
+    /// All requests and our own, when the foreground was last looked at.
+    seen: Mutex<(u64, u64)>,
+}
+
+impl Background {
+    /// What the catalog says is wanted.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn open(catalog: &Catalog) -> Result<Self, GroupError> {
+        let number = |bytes: Option<Vec<u8>>| {
+            bytes.and_then(|bytes| String::from_utf8(bytes).ok()?.parse::<u16>().ok())
+        };
+        let wish = catalog.get(Table::Attribute, WISH_KEY)?;
+        let is_wanted = wish.is_some();
+        let valid = |number: &u16| *number <= Power::MAX.number();
+        let run_power = number(wish).filter(valid).unwrap_or(NONE);
+        let power = number(catalog.get(Table::Attribute, POWER_KEY)?).filter(valid);
+        Ok(Self {
+            is_wanted: AtomicBool::new(is_wanted),
+            wishes_count: AtomicU64::new(0),
+            power: AtomicU16::new(power.unwrap_or(Power::DEFAULT.number())),
+            run_power: AtomicU16::new(run_power),
+            resync: ResyncPass::default(),
+            restore: Mover::new(Goal::Restore),
+            rebalance: Mover::new(Goal::Rebalance),
+            buffers: Mutex::default(),
+            own_count: AtomicU64::new(0),
+            seen: Mutex::default(),
+        })
+    }
+
+    /// The passes in the order in which they run.
+    fn passes(&self) -> [&dyn BackgroundPass; 3] {
+        [&self.resync, &self.restore, &self.rebalance]
+    }
+
+    /// Requests that the work sent to disks.
+    fn count_own(&self, requests: u64) {
+        self.own_count.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// What a pass that has nothing to do compares: it looks again when this has changed.
+    fn looked_at(&self, group: &Group) -> (u64, u64) {
+        let wishes = self.wishes_count.load(Ordering::Acquire);
+        (group.membership.epoch(), wishes)
+    }
+
+    fn buffer(&self, power: Power) -> AlignedBuffer {
+        let blocks = power.piece_blocks();
+        let length = usize::try_from(blocks * spindle_base::BLOCK_SIZE_BYTES)
+            .expect("a piece fits the address space");
+        let mut buffers = self.buffers.lock();
+        while let Some(buffer) = buffers.pop() {
+            if buffer.len() == length {
+                return buffer;
+            }
+        }
+        drop(buffers);
+        AlignedBuffer::zeroed(length)
+    }
+
+    fn keep_buffer(&self, buffer: AlignedBuffer) {
+        self.buffers.lock().push(buffer);
+    }
+
+    /// Whether others used the disks since the last call.
+    fn is_foreground_busy(&self, group: &Group) -> bool {
+        let all: u64 = (group.disks.iter())
+            .map(|disk| {
+                let counters = &disk.counters;
+                counters.reads_count.load(Ordering::Relaxed)
+                    + counters.writes_count.load(Ordering::Relaxed)
+            })
+            .sum();
+        let own = self.own_count.load(Ordering::Relaxed);
+        let before = std::mem::replace(&mut *self.seen.lock(), (all, own));
+        all.saturating_sub(before.0) > own.saturating_sub(before.1)
+    }
+}
+
+impl Group {
+    /// Does one unit of background copying: at most a piece of an extent. Several threads may
+    /// call it at once, each gets another unit. `now_ms` is any monotonic clock.
+    ///
+    /// # Errors
+    /// Where the group has to stop, or a commit failed; the work goes on at the next call.
+    pub fn work(&self, now_ms: u64) -> Result<Worked, GroupError> {
+        self.check_fence()?;
+        let idle = Worked {
+            did_something: false,
+            copied_bytes: 0,
+            pause_percent: 0,
+        };
+        let power = self.power();
+        if power == Power::PAUSED {
+            return Ok(idle);
+        }
+        for pass in self.background.passes() {
+            match pass.work(self, now_ms)? {
+                PassStep::Nothing => {}
+                PassStep::Wait => return Ok(idle),
+                PassStep::Did(copied_bytes) => {
+                    let is_busy = self.background.is_foreground_busy(self);
+                    return Ok(Worked {
+                        did_something: true,
+                        copied_bytes,
+                        pause_percent: power.pause_percent(is_busy),
+                    });
+                }
+            }
+        }
+        Ok(idle)
+    }
+
+    /// How many threads should call [`Group::work`].
+    pub fn workers_wanted(&self) -> WorkersWanted {
+        WorkersWanted {
+            count: self.power().workers_count(),
+            idle_ms: IDLE_MS,
+        }
+    }
+
+    /// The power that background work has now: that of the run, else the group's own.
+    pub fn power(&self) -> Power {
+        let run = self.background.run_power.load(Ordering::Acquire);
+        let number = if run == NONE {
+            self.background.power.load(Ordering::Acquire)
+        } else {
+            run
+        };
+        Power::new(number).unwrap_or(Power::DEFAULT)
+    }
+
+    /// The group's own power: what a rebalance has that nobody gave another one.
+    pub fn default_power(&self) -> Power {
+        let number = self.background.power.load(Ordering::Acquire);
+        Power::new(number).unwrap_or(Power::DEFAULT)
+    }
+
+    /// Changes the group's own power, durably; a run that was given another one keeps it.
+    ///
+    /// # Errors
+    /// As [`Group::sync`].
+    pub fn set_power(&self, power: Power) -> Result<(), GroupError> {
+        let number = power.number();
+        self.background.power.store(number, Ordering::Release);
+        self.restart_meters();
+        self.put_attribute(POWER_KEY, Some(number.to_string().into_bytes()))
+    }
+
+    /// Asks for a rebalance, durably, though nothing changed: missing copies are looked for, and
+    /// every disk comes to its share. One that runs goes on.
+    ///
+    /// # Errors
+    /// As [`Group::sync`].
+    pub fn rebalance(&self) -> Result<(), GroupError> {
+        let wish = match self.background.run_power.load(Ordering::Acquire) {
+            NONE => Vec::new(),
+            power => power.to_string().into_bytes(),
+        };
+        self.put_attribute(WISH_KEY, Some(wish))?;
+        self.background.is_wanted.store(true, Ordering::Release);
+        self.background.wishes_count.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// As [`Group::rebalance`], with a power of its own until it ends.
+    ///
+    /// # Errors
+    /// As [`Group::sync`].
+    pub fn rebalance_at(&self, power: Power) -> Result<(), GroupError> {
+        let number = power.number();
+        self.background.run_power.store(number, Ordering::Release);
+        self.restart_meters();
+        self.rebalance()
+    }
+
+    /// What runs and what waits, in the order of the passes.
+    pub fn operations(&self) -> Vec<OperationView> {
+        let mut views: Vec<OperationView> = Vec::new();
+        for pass in self.background.passes() {
+            views.extend(pass.view(self, views.is_empty()));
+        }
+        views
+    }
+
+    fn restart_meters(&self) {
+        self.background.restore.restart_meter();
+        self.background.rebalance.restart_meter();
+    }
+
+    /// Whether the catalog or a disk on its way out asks for a rebalance.
+    fn is_rebalance_wanted(&self) -> bool {
+        self.background.is_wanted.load(Ordering::Acquire)
+            || (self.membership.members().iter())
+                .any(|member| member.state.status == DiskStatus::Dropping)
+    }
+
+    /// The wish is fulfilled, or cannot be before something changes. Where it is the run's power
+    /// goes with it.
+    fn rebalance_ended(&self, is_complete: bool) -> Result<(), GroupError> {
+        if !is_complete {
+            return Ok(());
+        }
+        self.background.is_wanted.store(false, Ordering::Release);
+        self.background.run_power.store(NONE, Ordering::Release);
+        self.put_attribute(WISH_KEY, None)
+    }
+
+    fn put_attribute(&self, key: &[u8], value: Option<Vec<u8>>) -> Result<(), GroupError> {
+        let mut edit = Edit::default();
+        match value {
+            Some(value) => edit.put(Table::Attribute, key.to_vec(), value),
+            None => edit.delete(Table::Attribute, key.to_vec()),
+        }
+        let sequence = {
+            let _change = self.change();
+            self.catalog.apply(edit)
+        };
+        self.commit_through(sequence)
+    }
+}

@@ -25,12 +25,8 @@ use crate::disks::NewDiskState;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::membership::{Joining, Standings};
+use crate::rebalance::WISH_KEY;
 use judgement::Judged;
-
-/// The attribute that says that a rebalance is wanted; the rebalance removes it.
-pub(crate) const REBALANCE_KEY: &[u8] = b"rebalance";
-/// Its value: nothing more is known than that one is wanted.
-pub(crate) const REBALANCE_WANTED: &[u8] = b"wanted";
 
 /// Changes that become one group state and want one rebalance.
 #[derive(Debug, Clone, Default)]
@@ -87,7 +83,7 @@ impl Group {
         }
         self.follow_changes(&judged, &standings);
         // Again, because a rebalance may have looked at the state before it was this one.
-        self.want_rebalance()?;
+        self.rebalance()?;
         for (disk, size_bytes) in judged.shrunk(&standings.sizes_aus) {
             self.membership.label_size(disk, size_bytes)?;
         }
@@ -184,22 +180,7 @@ impl Group {
         for (disk, size_aus) in &judged.sizes_aus {
             self.record_size(&mut edit, *disk, *size_aus)?;
         }
-        edit.put(
-            Table::Attribute,
-            REBALANCE_KEY.to_vec(),
-            REBALANCE_WANTED.to_vec(),
-        );
-        self.commit_edit(edit)
-    }
-
-    /// Records, durably, that a rebalance is wanted.
-    pub(crate) fn want_rebalance(&self) -> Result<(), GroupError> {
-        let mut edit = Edit::default();
-        edit.put(
-            Table::Attribute,
-            REBALANCE_KEY.to_vec(),
-            REBALANCE_WANTED.to_vec(),
-        );
+        edit.put(Table::Attribute, WISH_KEY.to_vec(), Vec::new());
         self.commit_edit(edit)
     }
 

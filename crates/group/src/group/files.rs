@@ -56,6 +56,7 @@ impl Group {
                 format!("file {} was removed before", file.id),
             ));
         }
+        file.moving.cancel_all();
         let map = file.map.write();
         let mut edit = Edit::default();
         for row in map.stored_rows() {

@@ -22,6 +22,7 @@ use crate::file::{File, Layout};
 use crate::io::BadPlaces;
 use crate::membership::{MemberView, Membership};
 use crate::placement::Placement;
+use crate::rebalance::Background;
 use crate::region::{RegionSpace, ReplicatedRegion};
 use crate::scrub::Scrubs;
 use crate::space::{Run, Space};
@@ -104,6 +105,7 @@ impl Group {
         load_dirty_regions(&catalog, &table, &dirty)?;
         let event_log = EventLog::open(&catalog)?;
         note_stale(&dirty, &files, &table);
+        let background = Background::open(&catalog)?;
         region.stop_reading_ahead();
         region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
         let known_offline: BTreeSet<_> = table
@@ -135,6 +137,7 @@ impl Group {
             returns: Mutex::default(),
             away_clock: Mutex::default(),
             now_s: AtomicU64::new(opener.now_s),
+            background,
             lazy: Mutex::new(step::Lazy::default()),
             disk_changes: Mutex::default(),
         };

@@ -100,6 +100,12 @@ impl Group {
         };
         let at = copy.start_bytes() + inside_bytes;
         self.note_written(file, copy.disk());
+        if !file.moving.is_empty() {
+            // Whoever copies this extent elsewhere may have read the bad bytes.
+            let from = inside_bytes / BLOCK_SIZE_BYTES;
+            let blocks = (good.len() as u64).div_ceil(BLOCK_SIZE_BYTES);
+            file.moving.note_everywhere(from, from + blocks);
+        }
         let mut batch = [Request::new(slot, at, Work::Write(good))];
         self.disks.run(&mut batch);
         let [request] = batch;

@@ -202,6 +202,7 @@ impl Group {
         let _change = self.change_inside();
         let mut map = file.map.write();
         for index in &plan.removed {
+            file.moving.cancel(*index);
             if let Some(extent) = map.remove(*index) {
                 self.quarantine(&extent);
             }

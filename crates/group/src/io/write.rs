@@ -284,6 +284,9 @@ impl Group {
                 &format!("extent {index} of file {} has no copy online", file.id),
             ));
         }
+        if !file.moving.is_empty() {
+            self.note_moving(file, first, end);
+        }
         let failed = self.run_writes(file, &plan, payload);
         if !failed.is_empty() {
             let mut ranges = intent.gaps.clone();
@@ -301,6 +304,20 @@ impl Group {
         }
         self.move_marks(file, &plan);
         Ok(())
+    }
+
+    /// Tells whoever copies extents of the range elsewhere that these blocks, and what is zeroed
+    /// before them, are about to change. The caller holds the range alone.
+    pub(crate) fn note_moving(&self, file: &File, first: u64, end: u64) {
+        // Beyond what extents can reach nothing is written.
+        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            if let Some(extent) = segment.extent {
+                let from = segment.inside_blocks.min(u64::from(extent.mark_blocks));
+                let to = segment.inside_blocks + segment.blocks;
+                file.moving.note(segment.index, from, to);
+            }
+            Ok(())
+        });
     }
 
     /// Runs the plan; the disks that failed.

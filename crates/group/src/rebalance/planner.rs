@@ -49,6 +49,9 @@ pub struct PlanDisk {
     pub capacity_blocks: u64,
     /// What its copies may do.
     pub role: Role,
+    /// Zero for a disk. Else this is the part of a disk, named before, that it is to lose: what
+    /// ends behind this block.
+    pub begin_block: u64,
 }
 
 /// Which moves are wanted.
@@ -131,6 +134,8 @@ struct Ground {
     disks: Vec<PlanDisk>,
     /// By disk number: index into `disks`.
     index_of: Vec<u16>,
+    /// By index: the part that the disk is to lose; empty where none is.
+    tails: Vec<Option<(u64, u16)>>,
     /// By index: the disk's partners, ascending; empty where everybody is everybody's partner.
     partners: Vec<Vec<usize>>,
     goal: Goal,
@@ -406,8 +411,15 @@ impl Ground {
             .map(|disk| usize::from(disk.number.0) + 1)
             .max();
         let mut index_of = vec![NOWHERE; numbers_end.unwrap_or(0)];
+        let mut tails = Vec::new();
         for (index, disk) in (0_u16..).zip(&disks) {
-            index_of[usize::from(disk.number.0)] = index;
+            let known = &mut index_of[usize::from(disk.number.0)];
+            if disk.begin_block == 0 {
+                *known = index;
+            } else {
+                tails.resize(disks.len(), None);
+                tails[usize::from(*known)] = Some((disk.begin_block, index));
+            }
         }
         let (indices, candidates): (Vec<usize>, Vec<Candidate>) = (disks.iter().enumerate())
             .filter(|(_, disk)| disk.role == Role::Shares)
@@ -430,6 +442,7 @@ impl Ground {
         Self {
             disks,
             index_of,
+            tails,
             partners,
             goal,
             effort,
@@ -444,7 +457,12 @@ impl Ground {
         } else {
             NOWHERE
         };
-        usize::from(index).min(self.disks.len())
+        match self.tails.get(usize::from(index)) {
+            Some(Some((begin, tail))) if copy.start_block() + copy.blocks() > *begin => {
+                usize::from(*tail)
+            }
+            _ => usize::from(index).min(self.disks.len()),
+        }
     }
 
     fn role(&self, place: usize) -> Role {

@@ -11,6 +11,7 @@ mod crash;
 mod events;
 mod faults;
 mod outage;
+mod rebalance;
 mod scene;
 mod scrub;
 mod syncs;

@@ -53,6 +53,7 @@ impl Model {
             weight_blocks: size_blocks,
             capacity_blocks: size_blocks,
             role: Role::Shares,
+            begin_block: 0,
         });
     }
 
