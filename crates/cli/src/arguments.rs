@@ -1,6 +1,7 @@
 //! What can be typed, and what `--help` teaches about it.
 
 mod check;
+mod disk;
 mod scrub;
 
 use std::ffi::OsString;
@@ -10,6 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use spindle_base::{AuSize, Redundancy};
 use spindle_control::FileDisk;
+
+pub use disk::{AddArguments, DiskCommand, FailureGroupCommand};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -63,9 +66,12 @@ pub use scrub::ScrubArguments;
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Look at disks: candidates, members, former members, foreign ones
+    /// Look at disks, and add, drop, replace, resize and rename the disks of a group
     #[command(subcommand)]
     Disk(DiskCommand),
+    /// Do the same to all disks of a failure group
+    #[command(subcommand)]
+    Failgroup(FailureGroupCommand),
     /// Make, list, open, close, examine, rename and destroy disk groups
     #[command(subcommand)]
     Group(GroupCommand),
@@ -264,23 +270,6 @@ pub struct Output {
     /// JSON with a stable schema (docs/json.md) instead of a table
     #[arg(long)]
     pub json: bool,
-}
-
-/// `spindle disk`.
-#[derive(Debug, Subcommand)]
-pub enum DiskCommand {
-    /// List every disk of the search path with what stands on it; never writes
-    #[command(after_help = "\
-Examples:
-  spindle disk scan
-  spindle disk scan --disks '/dev/sd?' --disks '/srv/disks/*'
-
-Status: candidate (free), member, former (was a member: free), foreign (somebody else's),
-conflict (a copy of another disk found here), unusable (unreadable or damaged).")]
-    Scan {
-        #[command(flatten)]
-        output: Output,
-    },
 }
 
 /// `spindle group`.

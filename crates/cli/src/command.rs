@@ -17,7 +17,7 @@ use anyhow::Result;
 use serde::Serialize;
 use spindle_control::Settings;
 
-use crate::arguments::{Arguments, Command, DiskCommand, TemplateCommand};
+use crate::arguments::{Arguments, Command, TemplateCommand};
 use crate::page;
 
 /// Runs the command; the number is the exit code.
@@ -39,7 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     }
     let settings = Settings::gather(&arguments.disks)?;
     match &arguments.command {
-        Command::Disk(DiskCommand::Scan { output }) => disk::scan(&settings, *output),
+        Command::Disk(command) => disk::run(&settings, command),
+        Command::Failgroup(command) => disk::run_on_failure_groups(&settings, command),
         Command::Group(command) => group::run(&settings, command),
         Command::Mount(mount) => serve::mount(&settings, mount),
         Command::Umount { target } => serve::umount(&settings, target),

@@ -22,11 +22,11 @@ impl Default for DiskClock {
 #[must_use]
 pub fn sample(clock: &DiskClock, opened: &Opened) -> ActivitySample {
     let view = opened.group().view();
+    let slots = opened.slots();
     let mut disks = Vec::new();
     for disk in view.disks {
         let path = disk.path.clone().unwrap_or_default();
-        let slot = opened
-            .slots()
+        let slot = slots
             .iter()
             .find(|(_, own)| own.as_os_str() == path.as_str());
         let counters = slot.map(|(slot, _)| opened.engine().counters(*slot));

@@ -100,6 +100,7 @@ pub struct ReadyReport {
 /// A served group.
 #[derive(Debug)]
 pub struct Daemon {
+    settings: Settings,
     opened: Opened,
     files: OpenFiles,
     mounts: Arc<Mounts>,
@@ -146,6 +147,7 @@ pub fn serve(
         clock: DiskClock::default(),
         hook: Mutex::new(hook),
         events_counts: Default::default(),
+        settings: settings.clone(),
         opened,
         mounts,
         stay: options.stay,
@@ -234,6 +236,18 @@ impl Daemon {
     #[must_use]
     pub fn group_name(&self) -> &str {
         self.opened.group_name()
+    }
+
+    /// The group and its disks.
+    #[must_use]
+    pub const fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// What this process was started with.
+    #[must_use]
+    pub const fn start_settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The files, as the API shows them.

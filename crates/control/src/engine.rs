@@ -2,7 +2,8 @@
 //!
 //! From the bottom up: io_uring or plain system calls; the recorder where one was asked for;
 //! the switch that pulls a cable for a test; and, for who only looks, the memory that takes
-//! writes. A disk that was opened stays open and locked until the process ends.
+//! writes. A disk that was opened stays open and locked until it is released or the process
+//! ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -95,6 +96,14 @@ impl Engine {
     /// Where there is one already, or no room for it.
     pub fn make(&self, disk: &FileDisk) -> ControlResult<DiskSlot> {
         Ok(self.below.attach(disk.create()?))
+    }
+
+    /// Lets go of a disk: somebody else may have it, and requests to its slot fail.
+    pub fn release(&self, slot: DiskSlot) {
+        if let Err(error) = self.below.release(slot) {
+            let path = self.disks.path(slot);
+            tracing::warn!(path, %error, "the disk is held until this process ends");
+        }
     }
 
     /// Brings the record, where there is one, into its file.

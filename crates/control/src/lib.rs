@@ -16,6 +16,7 @@ mod client;
 mod copying;
 mod daemon;
 mod discovery;
+mod disk_changes;
 mod dump;
 mod dump_row;
 mod engine;
@@ -57,6 +58,10 @@ pub use client::Client;
 pub use copying::{CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer};
 pub use daemon::{MetricsListen, ReadyReport, ServeOptions, refuse_if_served, serve};
 pub use discovery::scan;
+pub use disk_changes::{
+    DiskChangesRequest, FailureGroupChange, NewDiskRequest, ReplacementRequest, ResizeRequest,
+    change_disks, change_failure_groups, offline_disks, rename_disk,
+};
 pub use dump::{dump_disks, dump_group};
 pub use error::{ControlError, ControlErrorKind, ControlResult};
 pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};

@@ -159,7 +159,10 @@ pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<
     let mut report = GroupReport::new(group.view(), GroupState::Dismounted);
     group.close()?;
     made.keep();
-    report.note = outside_search_path(settings, wanted)?;
+    report.note = outside_search_path(
+        settings,
+        wanted.disks.iter().map(|disk| disk.path.as_path()),
+    )?;
     Ok(report)
 }
 
@@ -267,7 +270,7 @@ fn check_name(
     Ok(())
 }
 
-fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
+pub(crate) fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
     let path = probe.path.display();
     if let Some(failure) = probe.failure() {
         let mut failure = failure.clone();
@@ -308,7 +311,7 @@ fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
 
 /// Zeroes the blocks that bear foreign marks, so that nobody takes the disk for theirs again:
 /// some lie where a group writes nothing for a long time.
-fn wipe_marks(engine: &Engine, slot: DiskSlot, probe: &Probe) -> ControlResult<()> {
+pub(crate) fn wipe_marks(engine: &Engine, slot: DiskSlot, probe: &Probe) -> ControlResult<()> {
     let zeros = [0; 4096];
     let last = engine.disks().size_bytes(slot) - 4096;
     let blocks: BTreeSet<u64> = probe
@@ -330,7 +333,7 @@ fn wipe_marks(engine: &Engine, slot: DiskSlot, probe: &Probe) -> ControlResult<(
 }
 
 /// As ASM names them: the group's name and a number.
-fn disk_name(group: &GroupName, index: usize) -> ControlResult<DiskName> {
+pub(crate) fn disk_name(group: &GroupName, index: usize) -> ControlResult<DiskName> {
     let digits = format!("_{index:04}");
     let most = NAME_LENGTH_MAX - digits.len();
     let stem = &group.as_str()[..group.as_str().len().min(most)];
@@ -338,16 +341,17 @@ fn disk_name(group: &GroupName, index: usize) -> ControlResult<DiskName> {
 }
 
 /// A hint where the next command would not find the disks.
-fn outside_search_path(settings: &Settings, wanted: &WantedGroup) -> ControlResult<Option<String>> {
+pub(crate) fn outside_search_path<'a>(
+    settings: &Settings,
+    paths: impl Iterator<Item = &'a Path>,
+) -> ControlResult<Option<String>> {
     let found: BTreeSet<PathBuf> = settings
         .disk_paths()?
         .into_iter()
         .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
         .collect();
-    let outside: Vec<String> = wanted
-        .disks
-        .iter()
-        .filter_map(|disk| std::fs::canonicalize(&disk.path).ok())
+    let outside: Vec<String> = paths
+        .filter_map(|path| std::fs::canonicalize(path).ok())
         .filter(|path| !found.contains(path))
         .map(|path| path.display().to_string())
         .collect();
@@ -363,10 +367,10 @@ fn outside_search_path(settings: &Settings, wanted: &WantedGroup) -> ControlResu
 
 /// Plain files made for the group, removed again unless it was made.
 #[derive(Debug, Default)]
-struct MadeFiles(Vec<PathBuf>);
+pub(crate) struct MadeFiles(Vec<PathBuf>);
 
 impl MadeFiles {
-    fn open(&mut self, engine: &Engine, disk: &WantedDisk) -> ControlResult<DiskSlot> {
+    pub(crate) fn open(&mut self, engine: &Engine, disk: &WantedDisk) -> ControlResult<DiskSlot> {
         let Some(size_bytes) = disk.make_bytes else {
             return engine.attach_to_own(&disk.path);
         };
@@ -379,7 +383,7 @@ impl MadeFiles {
         Ok(slot)
     }
 
-    fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.0.clear();
     }
 }

@@ -12,6 +12,8 @@ use crate::view;
 #[openapi(components(schemas(
     view::GroupReport,
     view::CheckReport,
+    view::DiskChangesReport,
+    crate::disk_changes::DiskChangesRequest,
     view::FileReport,
     view::MapReport,
     view::UsageReport,

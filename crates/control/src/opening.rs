@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use spindle_base::{FailureGroupName, GroupName, Uuid};
 use spindle_device::{DiskCounters, DiskSlot};
 use spindle_fs::FileSystem;
@@ -59,7 +60,7 @@ impl Access {
 #[derive(Debug)]
 pub struct Opened {
     engine: Engine,
-    slots: Vec<(DiskSlot, PathBuf)>,
+    slots: RwLock<Vec<(DiskSlot, PathBuf)>>,
     file_system: Arc<FileSystem>,
     group_name: String,
     host: String,
@@ -121,7 +122,7 @@ impl Opened {
         let file_system = FileSystem::open(Arc::new(group))?;
         Ok(Self {
             engine,
-            slots,
+            slots: RwLock::new(slots),
             file_system: Arc::new(file_system),
             group_name: name.to_string(),
             host: opener.host,
@@ -162,8 +163,18 @@ impl Opened {
 
     /// The slots and the paths they were opened by.
     #[must_use]
-    pub fn slots(&self) -> &[(DiskSlot, PathBuf)] {
-        &self.slots
+    pub fn slots(&self) -> Vec<(DiskSlot, PathBuf)> {
+        self.slots.read().clone()
+    }
+
+    /// A disk joined the group.
+    pub fn note_slot(&self, slot: DiskSlot, path: PathBuf) {
+        self.slots.write().push((slot, path));
+    }
+
+    /// A disk left the group.
+    pub fn forget_slot(&self, slot: DiskSlot) {
+        self.slots.write().retain(|(other, _)| *other != slot);
     }
 
     /// Compares maps, space, records and names.
@@ -216,7 +227,8 @@ impl Opened {
     /// Where the disk was not found when the group was opened.
     pub fn set_pulled(&self, disk: &DiskReport, pulled: bool) -> ControlResult<()> {
         let path = disk.path.as_deref().unwrap_or_default();
-        let Some((slot, _)) = self.slots.iter().find(|(_, own)| own == Path::new(path)) else {
+        let slots = self.slots();
+        let Some((slot, _)) = slots.iter().find(|(_, own)| own == Path::new(path)) else {
             return Err(ControlError::not_found(format!(
                 "the disk {} was not there when the group was opened",
                 disk.name
@@ -229,10 +241,11 @@ impl Opened {
     /// What the engine counts of each disk that was found, by number.
     #[must_use]
     pub fn disk_counters(&self, disks: &[DiskReport]) -> Vec<(u16, DiskCounters)> {
+        let slots = self.slots();
         (disks.iter())
             .filter_map(|disk| {
                 let path = Path::new(disk.path.as_deref()?);
-                let (slot, _) = self.slots.iter().find(|(_, own)| own == path)?;
+                let (slot, _) = slots.iter().find(|(_, own)| own == path)?;
                 Some((disk.number, self.engine.disk_counters(*slot)))
             })
             .collect()

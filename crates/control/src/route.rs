@@ -422,6 +422,43 @@ pub static ROUTES: &[Route] = &[
     ),
     route(
         Method::POST,
+        "/disks/change",
+        "Adds, drops, undrops, replaces and resizes disks, all together.",
+        &[needed("changes", "string", "a DiskChangesRequest as JSON")],
+        "DiskChangesReport",
+        Handler::Json(|daemon, query| {
+            json(daemon.change_disks(&query.text("changes").unwrap_or_default())?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/disks/rename",
+        "Gives a disk another name.",
+        &[
+            needed("disk", "string", "the disk's name"),
+            needed("name", "string", "its new name"),
+        ],
+        "DiskChangesReport",
+        Handler::Json(|daemon, query| {
+            let disk = query.text("disk").unwrap_or_default();
+            let name = query.text("name").unwrap_or_default();
+            json(daemon.opened().rename_disk(&disk, &name)?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/disks/offline",
+        "Takes disks offline, where nothing loses its last copy.",
+        &[needed("disks", "string", "the disks' names, with commas")],
+        "DiskChangesReport",
+        Handler::Json(|daemon, query| {
+            let text = query.text("disks").unwrap_or_default();
+            let disks: Vec<String> = text.split(',').map(str::to_owned).collect();
+            json(daemon.opened().offline_disks(&disks)?)
+        }),
+    ),
+    route(
+        Method::POST,
         "/faults",
         "For tests: makes a disk answer as if its cable was pulled, or plugged in again.",
         &[

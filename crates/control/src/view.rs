@@ -91,6 +91,19 @@ impl From<DiskView> for DiskReport {
     }
 }
 
+/// What a change of a group's disks came to.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DiskChangesReport {
+    /// The group.
+    pub group: String,
+    /// The disks that the change was about, as they are now.
+    pub disks: Vec<DiskReport>,
+    /// Numbers of disks that held nothing and have left already.
+    pub forgotten: Vec<u16>,
+    /// What a person should know.
+    pub note: Option<String>,
+}
+
 /// A place where the files of a group are mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MountReport {

@@ -36,6 +36,17 @@ impl Engine {
         }
     }
 
+    /// Lets go of a disk; requests to its slot fail from now on.
+    ///
+    /// # Errors
+    /// Where descriptors have run out; the disk is held on then.
+    pub fn release(&self, slot: DiskSlot) -> std::io::Result<()> {
+        match self {
+            Self::Uring(disks) => disks.release(slot),
+            Self::Plain(disks) => disks.release(slot),
+        }
+    }
+
     /// What the disk has done so far.
     #[must_use]
     pub fn counters(&self, slot: DiskSlot) -> DiskCounters {

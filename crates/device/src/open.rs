@@ -7,6 +7,7 @@
 
 mod file_disk;
 mod holder;
+mod release;
 #[cfg(test)]
 mod tests;
 

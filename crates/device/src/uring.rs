@@ -94,6 +94,14 @@ impl UringDisks {
         self.table.attach(disk)
     }
 
+    /// Lets go of a disk; requests to its slot fail from now on.
+    ///
+    /// # Errors
+    /// Where descriptors have run out; the disk is held on then.
+    pub fn release(&self, slot: DiskSlot) -> std::io::Result<()> {
+        self.table.entry(slot).disk.release()
+    }
+
     /// What the disk has done so far.
     #[must_use]
     pub fn counters(&self, slot: DiskSlot) -> DiskCounters {

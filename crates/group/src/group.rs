@@ -78,6 +78,8 @@ pub struct Group {
     /// One change of the disks at a time.
     disk_changes: Mutex<()>,
     pub(crate) background: Background,
+    /// Where disks were open that the group has forgotten.
+    free_slots: Mutex<Vec<spindle_device::DiskSlot>>,
 }
 
 impl Group {

@@ -1,14 +1,215 @@
-//! `spindle disk`.
+//! `spindle disk` and `spindle failgroup`.
+
+use std::str::FromStr;
 
 use anyhow::Result;
-use spindle_control::Settings;
+use spindle_control::view::DiskChangesReport;
+use spindle_control::{
+    ControlError, DiskChangesRequest, FailureGroupChange, FileDisk, NewDiskRequest,
+    ReplacementRequest, ResizeRequest, Settings, WantedDisk,
+};
 
+use super::group::{disk_table, name_of};
 use super::print_json;
-use crate::arguments::Output;
+use crate::arguments::{AddArguments, DiskCommand, FailureGroupCommand, Output};
 use crate::line::say;
 use crate::table::{Table, size};
 
-pub fn scan(settings: &Settings, output: Output) -> Result<u8> {
+pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
+    let mut request = DiskChangesRequest::default();
+    let (group, output) = match command {
+        DiskCommand::Scan { output } => return scan(settings, *output),
+        DiskCommand::Rename {
+            group,
+            disk,
+            name,
+            output,
+        } => {
+            let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
+            return print_changes(&report, *output);
+        }
+        DiskCommand::Offline {
+            group,
+            names,
+            output,
+        } => {
+            let report = spindle_control::offline_disks(settings, &name_of(group)?, names)?;
+            return print_changes(&report, *output);
+        }
+        DiskCommand::Add(add) => {
+            request = added(add)?;
+            (&add.group, add.output)
+        }
+        DiskCommand::Drop {
+            group,
+            names,
+            force,
+            output,
+        } => {
+            request.drop.clone_from(names);
+            request.force = *force;
+            (group, *output)
+        }
+        DiskCommand::Undrop {
+            group,
+            names,
+            output,
+        } => {
+            request.undrop.clone_from(names);
+            (group, *output)
+        }
+        DiskCommand::Replace {
+            group,
+            disk,
+            with,
+            name,
+            force,
+            output,
+        } => {
+            request.overwrite = *force;
+            request.replace.push(ReplacementRequest {
+                disk: disk.clone(),
+                with: NewDiskRequest {
+                    name: name.clone(),
+                    ..new_disk(with)
+                },
+            });
+            (group, *output)
+        }
+        DiskCommand::Resize {
+            group,
+            names,
+            size,
+            output,
+        } => {
+            let resize = |disk: &String| ResizeRequest {
+                disk: disk.clone(),
+                size_bytes: *size,
+            };
+            request.resize = names.iter().map(resize).collect();
+            (group, *output)
+        }
+    };
+    let report = spindle_control::change_disks(settings, &name_of(group)?, &request)?;
+    print_changes(&report, output)
+}
+
+pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand) -> Result<u8> {
+    let (group, names, change, output) = match command {
+        FailureGroupCommand::Drop {
+            group,
+            names,
+            force,
+            output,
+        } => {
+            let change = FailureGroupChange::Drop { force: *force };
+            (group, names, change, output)
+        }
+        FailureGroupCommand::Undrop {
+            group,
+            names,
+            output,
+        } => (group, names, FailureGroupChange::Undrop, output),
+        FailureGroupCommand::Resize {
+            group,
+            names,
+            size,
+            output,
+        } => {
+            let change = FailureGroupChange::Resize { size_bytes: *size };
+            (group, names, change, output)
+        }
+        FailureGroupCommand::Offline {
+            group,
+            names,
+            output,
+        } => (group, names, FailureGroupChange::Offline, output),
+    };
+    let group = name_of(group)?;
+    let report = spindle_control::change_failure_groups(settings, &group, names, change)?;
+    print_changes(&report, *output)
+}
+
+/// What `spindle disk add` asks for.
+fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
+    let mut disks: Vec<NewDiskRequest> = Vec::new();
+    for path in &add.disk {
+        disks.push(NewDiskRequest {
+            path: path.clone(),
+            ..NewDiskRequest::default()
+        });
+    }
+    for file_disk in &add.file_disk {
+        disks.push(NewDiskRequest {
+            path: file_disk.path.clone(),
+            make_bytes: Some(file_disk.size_bytes),
+            ..NewDiskRequest::default()
+        });
+    }
+    for text in &add.failure_groups {
+        let group = WantedDisk::parse_failure_group(text)?;
+        disks.extend(group.iter().map(NewDiskRequest::from));
+    }
+    if disks.is_empty() {
+        return Err(ControlError::invalid(
+            "no disk is given: add --disk PATH, --failgroup NAME=PATH,PATH or --file-disk PATH:SIZE",
+        )
+        .into());
+    }
+    if let Some(name) = &add.name {
+        let [only] = disks.as_mut_slice() else {
+            return Err(ControlError::invalid(
+                "--name names one disk, and several are added; name them with `spindle disk rename`",
+            )
+            .into());
+        };
+        only.name = Some(name.clone());
+    }
+    Ok(DiskChangesRequest {
+        add: disks,
+        overwrite: add.force,
+        drop: add.drop.clone(),
+        force: add.force_drop,
+        ..DiskChangesRequest::default()
+    })
+}
+
+/// A disk that is there, or PATH:SIZE to be made.
+fn new_disk(text: &std::ffi::OsStr) -> NewDiskRequest {
+    let file_disk = (text.to_str())
+        .filter(|text| !std::path::Path::new(text).exists())
+        .and_then(|text| FileDisk::from_str(text).ok());
+    match file_disk {
+        Some(disk) => NewDiskRequest {
+            path: disk.path,
+            make_bytes: Some(disk.size_bytes),
+            ..NewDiskRequest::default()
+        },
+        None => NewDiskRequest {
+            path: text.into(),
+            ..NewDiskRequest::default()
+        },
+    }
+}
+
+fn print_changes(report: &DiskChangesReport, output: Output) -> Result<u8> {
+    if output.json {
+        print_json(report)?;
+        return Ok(0);
+    }
+    if !report.disks.is_empty() {
+        disk_table(&report.disks).print()?;
+    }
+    for number in &report.forgotten {
+        say!("disk {number} held nothing and has left the group");
+    }
+    if let Some(note) = &report.note {
+        say!("\n{}: {note}", report.group);
+    }
+    Ok(0)
+}
+
+fn scan(settings: &Settings, output: Output) -> Result<u8> {
     let report = spindle_control::scan(settings)?;
     if output.json {
         print_json(&report)?;

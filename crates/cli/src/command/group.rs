@@ -183,7 +183,7 @@ fn add_group(table: &mut Table, report: &GroupReport) {
 }
 
 /// The columns of ASM's lsdsk that say something here.
-fn disk_table(disks: &[DiskReport]) -> Table {
+pub fn disk_table(disks: &[DiskReport]) -> Table {
     let mut table = Table::new(&[
         ">Disk",
         "Name",

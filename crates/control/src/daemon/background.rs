@@ -104,6 +104,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             }
         }
         space.look(daemon);
+        daemon.opened.release_forgotten();
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {
             outcome = Err(ControlError::io("write", "the record of the disks", &error));

@@ -27,10 +27,7 @@ fn take(fs: &FileSystem, table: Table, key: &[u8]) -> Vec<u8> {
 fn repaired(fixture: &mut Fixture, left_count: usize) -> Vec<String> {
     let found = fixture.fs().check().unwrap();
     assert!(!found.is_empty());
-    let checked = fixture
-        .fs()
-        .check_and_repair(OWNER, fixture.now())
-        .unwrap();
+    let checked = fixture.fs().check_and_repair(OWNER, fixture.now()).unwrap();
     assert_eq!(checked.contradictions.len(), left_count, "{checked:?}");
     fixture.reopen();
     assert_eq!(fixture.fs().check().unwrap(), checked.contradictions);
@@ -40,10 +37,7 @@ fn repaired(fixture: &mut Fixture, left_count: usize) -> Vec<String> {
 #[test]
 fn a_sound_file_system_has_nothing_to_repair() {
     let fixture = Fixture::plain();
-    let checked = fixture
-        .fs()
-        .check_and_repair(OWNER, fixture.now())
-        .unwrap();
+    let checked = fixture.fs().check_and_repair(OWNER, fixture.now()).unwrap();
     assert_eq!(checked, spindle_fs::Checked::default());
 }
 
@@ -59,7 +53,11 @@ fn a_file_that_no_name_leads_to_is_found_again_with_its_bytes() {
     edit.delete(Table::Name, name_key(ROOT, "a"));
     plant(&fixture, edit);
     let lines = repaired(&mut fixture, 0);
-    assert!(lines.iter().any(|line| line.contains("0 names") || line.contains("there are 0")));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("0 names") || line.contains("there are 0"))
+    );
     let fs = fixture.fs();
     let path = format!("/lost+found/file-{id}");
     let found = fs.resolve(path.as_ref()).unwrap();

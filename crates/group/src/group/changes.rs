@@ -16,8 +16,9 @@ mod offline;
 mod records;
 mod rename;
 
-use spindle_base::DiskNumber;
+use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{Edit, Table};
+use spindle_device::DiskSlot;
 use spindle_format::DiskStatus;
 
 use super::{Group, NewDisk};
@@ -37,6 +38,9 @@ pub struct DiskChanges {
     pub drop: Vec<DiskNumber>,
     /// Disks of `drop` that are offline are given up, and what they hold is copied from others.
     pub force: bool,
+    /// Disks that others take the place of, in the same failure group; those that are offline
+    /// are given up.
+    pub replace: Vec<(DiskNumber, NewDisk)>,
     /// Disks that are being dropped and are kept after all.
     pub undrop: Vec<DiskNumber>,
     /// Disks of which the group uses more or less from now on, in bytes.
@@ -44,7 +48,8 @@ pub struct DiskChanges {
 }
 
 impl Group {
-    /// Makes the changes, durably; the numbers of the disks that joined, in their order.
+    /// Makes the changes, durably; the numbers of the disks that joined: those of `add`, then
+    /// those of `replace`.
     ///
     /// # Errors
     /// [`GroupErrorKind::Invalid`] for a disk named twice, a name in use, a disk that is not in
@@ -55,10 +60,6 @@ impl Group {
     pub fn change_disks(&self, changes: &DiskChanges) -> Result<Vec<DiskNumber>, GroupError> {
         let _one = self.disk_changes.lock();
         self.check_fence()?;
-        self.change_disks_alone(changes)
-    }
-
-    fn change_disks_alone(&self, changes: &DiskChanges) -> Result<Vec<DiskNumber>, GroupError> {
         let judged = self.judge_changes(changes)?;
         self.end_shrinking(&judged)?;
         self.membership.label_joining(&judged.joining)?;
@@ -88,6 +89,16 @@ impl Group {
             self.membership.label_size(disk, size_bytes)?;
         }
         Ok(judged.joining.iter().map(|disk| disk.number).collect())
+    }
+
+    /// Whether the changes could be made now: refuses what [`Group::change_disks`] refuses before
+    /// it writes anything. Nothing changes.
+    ///
+    /// # Errors
+    /// As [`Group::change_disks`].
+    pub fn judge_disk_changes(&self, changes: &DiskChanges) -> Result<(), GroupError> {
+        self.check_fence()?;
+        self.judge_changes(changes).map(drop)
     }
 
     /// Adds disks; their numbers. The rebalance fills them.
@@ -133,13 +144,8 @@ impl Group {
     /// # Errors
     /// As [`Group::change_disks`], and [`GroupErrorKind::NotEnough`] for a smaller disk.
     pub fn replace_disk(&self, old: DiskNumber, new: &NewDisk) -> Result<DiskNumber, GroupError> {
-        let _one = self.disk_changes.lock();
-        self.check_fence()?;
-        self.judge_replacement(old, new)?;
-        let numbers = self.change_disks_alone(&DiskChanges {
-            add: vec![new.clone()],
-            drop: vec![old],
-            force: true,
+        let numbers = self.change_disks(&DiskChanges {
+            replace: vec![(old, new.clone())],
             ..DiskChanges::default()
         })?;
         Ok(numbers[0])
@@ -157,6 +163,41 @@ impl Group {
             ..DiskChanges::default()
         };
         self.change_disks(&changes).map(drop)
+    }
+
+    /// The disk of this identity, if the group has one: here, away or on its way out.
+    #[must_use]
+    pub fn disk_of_uuid(&self, uuid: Uuid) -> Option<DiskNumber> {
+        (self.membership.state().disks.iter())
+            .find(|disk| uuid.0.starts_with(&disk.uuid_start))
+            .map(|disk| disk.number)
+    }
+
+    /// How large the device of a disk is now, in bytes.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotFound`] where the disk is not there or not open,
+    /// [`GroupErrorKind::Io`] where it does not tell.
+    pub fn device_bytes(&self, disk: DiskNumber) -> Result<u64, GroupError> {
+        let known = self.known_disk(disk)?;
+        let Some(slot) = known.slot() else {
+            return Err(refusal(
+                GroupErrorKind::NotFound,
+                format!("disk {} was not found", known.name()),
+            ));
+        };
+        self.membership.disks().measure(slot).map_err(|error| {
+            let title = self.disks.describe(disk);
+            refusal(
+                GroupErrorKind::Io,
+                format!("{title} does not tell its size: {error}"),
+            )
+        })
+    }
+
+    /// The slots of disks that were forgotten since the last call: nobody uses them any more.
+    pub fn take_free_slots(&self) -> Vec<DiskSlot> {
+        std::mem::take(&mut *self.free_slots.lock())
     }
 
     /// Where the disk ends or is about to end: what lies at this block or behind it is to be moved away.

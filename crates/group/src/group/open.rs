@@ -140,6 +140,7 @@ impl Group {
             background,
             lazy: Mutex::new(step::Lazy::default()),
             disk_changes: Mutex::default(),
+            free_slots: Mutex::default(),
         };
         group.bring_disk_records_up_to_date()?;
         group.recover()?;

@@ -48,6 +48,8 @@ impl Group {
             self.move_replica();
             self.note_away();
             self.give_up_overdue()?;
+            // A disk whose files were removed is empty without a rebalance.
+            self.forget_empty_disks()?;
         }
         Ok(self.resync_unit(RESYNC_BYTES)?.is_some())
     }

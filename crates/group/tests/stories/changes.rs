@@ -625,9 +625,9 @@ fn writers_go_on_while_disks_come_and_go() {
         }
     });
     group.sync().unwrap();
-    let mut gone = group.forget_empty_disks().unwrap();
-    gone.sort_unstable();
-    assert_eq!(gone, [DiskNumber(0), DiskNumber(1), DiskNumber(2)]);
+    // Some went with a step already.
+    group.forget_empty_disks().unwrap();
+    assert_eq!(numbers(&group), [3, 4, 5]);
     assert_sound(&group);
     group.close().unwrap();
     assert_eq!(numbers(&scene.open()), [3, 4, 5]);

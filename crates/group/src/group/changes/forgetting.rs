@@ -9,6 +9,7 @@ use spindle_catalog::{Edit, Table};
 use spindle_format::DiskStatus;
 
 use super::refusal;
+use crate::disks::DiskState;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::group::Group;
@@ -36,9 +37,13 @@ impl Group {
         }
         let mut empty: Vec<DiskNumber> = Vec::new();
         for disk in leaving {
-            // Whoever still has a placement from before the drop finds no room there.
+            if self.extent_blocks(disk) > 0 {
+                continue;
+            }
+            // Whoever still has a placement from before the drop finds no room there now.
             self.space.end_disk(disk, 0);
             if self.extent_blocks(disk) > 0 {
+                self.restore_end(disk);
                 continue;
             }
             if self.catalog_blocks(disk) > 0 {
@@ -141,6 +146,8 @@ impl Group {
         self.membership.forget(empty)?;
         let mut edit = Edit::default();
         for (disk, title) in empty.iter().zip(titles) {
+            let slot = self.disks.get(*disk).and_then(DiskState::slot);
+            self.free_slots.lock().extend(slot);
             self.disks.forget(*disk);
             self.space.forget_disk(*disk);
             self.dirty.forget_disk(*disk);

@@ -63,11 +63,16 @@ impl Group {
         self.refuse_twice(changes)?;
         let mut judged = Judged {
             au_bytes: self.membership.au_size().bytes(),
-            joining: self.judge_new(&changes.add)?,
+            joining: self.judge_new(changes)?,
             ..Judged::default()
         };
         for number in &changes.drop {
             let status = self.judge_drop(*number, changes.force)?;
+            judged.statuses.push((*number, status));
+        }
+        for (number, new) in &changes.replace {
+            let status = self.judge_drop(*number, true)?;
+            self.judge_replacement(*number, new)?;
             judged.statuses.push((*number, status));
         }
         for number in &changes.undrop {
@@ -93,7 +98,10 @@ impl Group {
         if !given_up.is_empty() {
             self.refuse_last_copies(&given_up, "be given up")?;
         }
-        if !changes.drop.is_empty() || judged.shrinking().next().is_some() {
+        let leaves = |status: &DiskStatus| *status != DiskStatus::Online;
+        if judged.statuses.iter().any(|(_, status)| leaves(status))
+            || judged.shrinking().next().is_some()
+        {
             self.judge_what_remains(&judged)?;
         }
         Ok(judged)
@@ -113,8 +121,9 @@ impl Group {
 
     fn refuse_twice(&self, changes: &DiskChanges) -> Result<(), GroupError> {
         let resized = changes.resize.iter().map(|(number, _)| number);
+        let replaced = changes.replace.iter().map(|(number, _)| number);
         let mut seen = BTreeSet::new();
-        for number in (changes.drop.iter().chain(&changes.undrop)).chain(resized) {
+        for number in (changes.drop.iter().chain(&changes.undrop)).chain(resized.chain(replaced)) {
             if !seen.insert(*number) {
                 return Err(refusal(
                     GroupErrorKind::Invalid,
@@ -144,7 +153,9 @@ impl Group {
     }
 
     /// Numbers and failure groups for disks that join.
-    fn judge_new(&self, disks: &[NewDisk]) -> Result<Vec<Joining>, GroupError> {
+    fn judge_new(&self, changes: &DiskChanges) -> Result<Vec<Joining>, GroupError> {
+        let replacing = changes.replace.iter().map(|(_, new)| new);
+        let disks: Vec<&NewDisk> = changes.add.iter().chain(replacing).collect();
         let mut failure_groups: BTreeMap<String, (FailureGroupName, u16)> = (self.disks.iter())
             .map(|disk| {
                 let name = disk.failure_group.clone();
@@ -154,7 +165,7 @@ impl Group {
         let numbers = (self.membership)
             .free_numbers(disks.len(), |number| self.disks.knows_number(number))?;
         let mut joining: Vec<Joining> = Vec::new();
-        for (disk, number) in disks.iter().zip(numbers) {
+        for (disk, number) in disks.into_iter().zip(numbers) {
             self.refuse_name_in_use(&disk.name)?;
             let twin = (joining.iter()).find(|other| {
                 let name = other.disk.name.as_str();
@@ -313,11 +324,7 @@ impl Group {
     }
 
     /// Refuses a replacement that is no disk of the same failure group, or smaller.
-    pub(super) fn judge_replacement(
-        &self,
-        old: DiskNumber,
-        new: &NewDisk,
-    ) -> Result<(), GroupError> {
+    fn judge_replacement(&self, old: DiskNumber, new: &NewDisk) -> Result<(), GroupError> {
         let disk = self.known_disk(old)?;
         let name = disk.name();
         if key(&new.failure_group) != key(&disk.failure_group) {
@@ -472,9 +479,14 @@ impl Group {
     /// Nothing came of it: the disks end where they ended.
     pub(super) fn restore_ends(&self, judged: &Judged) {
         for (disk, _) in judged.shrinking() {
-            if let Some(known) = self.disks.get(disk) {
-                self.space.end_disk(disk, known.total_bytes());
-            }
+            self.restore_end(disk);
+        }
+    }
+
+    /// All that the group uses of the disk is given out.
+    pub(super) fn restore_end(&self, disk: DiskNumber) {
+        if let Some(known) = self.disks.get(disk) {
+            self.space.end_disk(disk, known.total_bytes());
         }
     }
 }
