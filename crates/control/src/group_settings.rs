@@ -46,7 +46,7 @@ pub fn change(
     match name {
         "scrub_interval" => group.set_scrub_interval_s(seconds(name, value)?),
         _ => {
-            let hint = suggestion(name, "setting", NAMES.into_iter());
+            let hint = suggestion(name, "setting", NAMES);
             return Err(ControlError::invalid(format!(
                 "a group has no setting {name:?}; {hint}"
             )));

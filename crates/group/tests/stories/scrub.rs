@@ -502,3 +502,55 @@ fn under_writers_a_scrub_neither_finds_nor_breaks_anything() {
     assert_eq!(view.findings_count, 0, "{view:?}");
     assert_sound(group);
 }
+
+#[test]
+fn a_copy_that_missed_writes_is_not_compared_before_it_has_them() {
+    let stage = stage(17, 10, 600);
+    let (scene, group, file) = (&stage.scene, &stage.group, &stage.file);
+    scene.disks.vanish(DiskSlot(2));
+    let newer = pages(80, 600);
+    group.write(file, 0, &newer).unwrap();
+    group.sync_file(file, true).unwrap();
+    scene.disks.bring_back(DiskSlot(2));
+    let back = group.return_disks(&[DiskSlot(2)]).unwrap();
+    assert_eq!(back, [DiskNumber(2)]);
+    // Both versions of each page are good by themselves: compared, they would differ.
+    let view = scrub(group, true);
+    assert_eq!(view.findings_count, 0, "{view:?}");
+    assert_eq!(view.done_bytes, 600 * PAGE as u64);
+    assert!(view.read_bytes < 2 * view.done_bytes);
+    assert!(read(group, file, 0, newer.len()) == newer);
+    for round in 0..8 {
+        while group.step(round * 6000).unwrap() {}
+    }
+    let view = scrub(group, true);
+    assert_eq!(view.findings_count, 0, "{view:?}");
+    assert_eq!(view.read_bytes, 2 * view.done_bytes);
+}
+
+#[test]
+fn a_block_that_a_read_cannot_mend_in_place_is_moved_before_the_read_is_answered() {
+    for number in [0, 1] {
+        let stage = stage(18, 10, 300);
+        let (scene, group, file) = (&stage.scene, &stage.group, &stage.file);
+        let at = 200 * PAGE as u64;
+        let place = places(group, file, at)[number];
+        let range = place.1..place.1 + 4096;
+        scene.disks.fail_reads(place.0, range.clone(), u64::MAX);
+        scene.disks.fail_writes(place.0, range, u64::MAX);
+        // The least busy copy is read, and which that is changes.
+        for _ in 0..200 {
+            assert!(read(group, file, 0, stage.bytes.len()) == stage.bytes);
+            if places(group, file, at)[number] != place {
+                break;
+            }
+        }
+        let now = places(group, file, at)[number];
+        assert!(now.0 == place.0 && now.1 != place.1, "moved on its disk");
+        assert_eq!(group.view().offline_disks_count, 0);
+        assert_sound(group);
+        assert_eq!(scrub(group, true).findings_count, 0);
+        let events = group.take_events();
+        assert!(events.iter().any(|event| event.message.contains("moved")));
+    }
+}
