@@ -92,6 +92,7 @@ fn broken_report(found: &FoundGroup<'_>, note: String) -> GroupReport {
         offline_disks_count: 0,
         epoch: newest.map(|state| state.epoch).max().unwrap_or(0),
         extents_count: 0,
+        resync_left_bytes: 0,
         catalog_replicas_wanted: 0,
         fenced: None,
         process_id: None,

@@ -124,6 +124,7 @@ pub fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) -> Health
     of_state(group, &mut findings);
     if group.state != GroupState::Broken {
         of_disks(group, &mut findings);
+        findings.extend(of_resync(group));
         findings.extend(space_finding(group));
         of_catalog(group, &mut findings);
         of_events(events, now_ms, &mut findings);
@@ -204,24 +205,44 @@ fn of_disks(group: &GroupReport, findings: &mut Vec<FindingReport>) {
             0 => "what it holds has no copy to spare",
             _ => "what it holds has a copy less",
         };
+        let standing = if disk.state == "absent" {
+            "given up and not restored yet".to_owned()
+        } else {
+            "offline".to_owned()
+        };
+        let left = disk.repair_time_left_s.map_or_else(String::new, |left_s| {
+            format!(
+                "; it is given up in {} h {} min",
+                left_s / 3600,
+                left_s / 60 % 60
+            )
+        });
         let mut found = finding(
             severity,
             "disk_offline",
             format!(
-                "disk {} of failure group {} is {}: {lost}",
-                disk.name,
-                disk.failure_group,
-                if disk.state == "absent" {
-                    "dropped and not restored yet"
-                } else {
-                    "offline"
-                },
+                "disk {} of failure group {} is {standing}: {lost}{left}",
+                disk.name, disk.failure_group
             ),
             "bring it back with `spindle disk online`, or replace it with `spindle disk replace`",
         );
         found.disk_name = Some(disk.name.clone());
         findings.push(found);
     }
+}
+
+fn of_resync(group: &GroupReport) -> Option<FindingReport> {
+    (group.resync_left_bytes > 0).then(|| {
+        finding(
+            HealthStatus::Warning,
+            "resync",
+            format!(
+                "disks that came back still miss {} bytes, and are read around there",
+                group.resync_left_bytes
+            ),
+            "wait; `spindle operations` shows how far it is",
+        )
+    })
 }
 
 /// What listings warn of: space that does not suffice to restore redundancy, or soon will not.

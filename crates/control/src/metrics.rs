@@ -143,6 +143,12 @@ fn of_group(text: &mut Exposition, name: &str, snapshot: &Snapshot) {
         text.sample(&labels, value);
     }
     text.family(
+        "spindle_group_resync_left_bytes",
+        Gauge,
+        "What disks that came back have not been given yet.",
+    );
+    text.sample(&labels, group.resync_left_bytes);
+    text.family(
         "spindle_group_usable_bytes",
         Gauge,
         "What files can still take so that a failure can be repaired; negative where it could not.",
@@ -220,6 +226,16 @@ fn of_disks(text: &mut Exposition, group: &str, disks: &[DiskReport]) {
                 &[("group", group), ("disk", disk.name.as_str())],
                 figure(disk),
             );
+        }
+    }
+    text.family(
+        "spindle_disk_repair_time_left_seconds",
+        Gauge,
+        "Until a disk that is away is given up; only of those.",
+    );
+    for disk in disks {
+        if let Some(left_s) = disk.repair_time_left_s {
+            text.sample(&[("group", group), ("disk", disk.name.as_str())], left_s);
         }
     }
     let counters: [(&'static str, Figure, &str); 2] = [

@@ -50,6 +50,10 @@ pub struct DiskReport {
     pub mode: String,
     /// `normal`, later `adding`, `dropping`, ...
     pub state: String,
+    /// Seconds until it is given up and what it holds is restored elsewhere; `null` where it is
+    /// not offline.
+    #[serde(default)]
+    pub repair_time_left_s: Option<u64>,
     /// Whether the majority of group states counts it.
     pub voter: bool,
     /// Whether it holds a copy of the catalog.
@@ -79,6 +83,7 @@ impl From<DiskView> for DiskReport {
             free_bytes: view.free_bytes,
             mode: view.mode,
             state: view.state,
+            repair_time_left_s: view.repair_time_left_s,
             voter: view.voter,
             catalog_replica: view.catalog_replica,
             reads_count: view.reads_count,
@@ -148,6 +153,9 @@ pub struct GroupReport {
     pub epoch: u64,
     /// Extents of all files.
     pub extents_count: u64,
+    /// What disks that came back have not been given yet; they are read around until then.
+    #[serde(default)]
+    pub resync_left_bytes: u64,
     /// Disks that should hold the catalog.
     #[serde(default)]
     pub catalog_replicas_wanted: u32,
@@ -184,6 +192,7 @@ impl GroupReport {
             offline_disks_count: view.offline_disks_count,
             epoch: view.epoch,
             extents_count: view.extents_count,
+            resync_left_bytes: view.resync_left_bytes,
             catalog_replicas_wanted: view.catalog_replicas_wanted,
             fenced: view.fenced,
             process_id: None,

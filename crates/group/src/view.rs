@@ -45,6 +45,8 @@ pub struct DiskView {
     pub mode: String,
     /// `normal`, later `adding`, `dropping`, ...
     pub state: String,
+    /// Seconds until it is given up, where it is offline and that was noted.
+    pub repair_time_left_s: Option<u64>,
     /// Whether it votes on the group state.
     pub voter: bool,
     /// Whether it holds a replica of the catalog.
@@ -94,6 +96,8 @@ pub struct GroupView {
     pub epoch: u64,
     /// Extents of all files.
     pub extents_count: u64,
+    /// What disks that came back have not been given yet.
+    pub resync_left_bytes: u64,
     /// Disks that should hold the catalog.
     pub catalog_replicas_wanted: u32,
     /// Why the group had to stop, where it did.
@@ -155,6 +159,7 @@ impl Group {
                 .iter()
                 .map(|file| file.map.read().extents_count())
                 .sum(),
+            resync_left_bytes: self.resync_progress().0,
             catalog_replicas_wanted: self.membership.replicas_wanted(),
             fenced: self.fence.lock().as_ref().map(ToString::to_string),
             disks,
@@ -196,6 +201,7 @@ impl Group {
                         _ => "normal",
                     }
                     .to_owned(),
+                    repair_time_left_s: self.repair_time_left(disk.number),
                     voter: member.is_some_and(|member| member.state.voter),
                     catalog_replica: member.is_some_and(|member| member.catalog_replica),
                     reads_count: count(&counters.reads_count),

@@ -17,6 +17,7 @@ fn disk(number: u16, failure_group: &str) -> DiskReport {
         free_bytes: 1 << 29,
         mode: "online".to_owned(),
         state: "normal".to_owned(),
+        repair_time_left_s: None,
         voter: number < 3,
         catalog_replica: number < 3,
         reads_count: 0,
@@ -46,6 +47,7 @@ fn group(redundancy: Redundancy) -> GroupReport {
         offline_disks_count: 0,
         epoch: 1,
         extents_count: 1,
+        resync_left_bytes: 0,
         catalog_replicas_wanted: 3,
         fenced: None,
         process_id: Some(1),
@@ -107,6 +109,20 @@ fn a_lost_disk_is_critical_where_no_copy_is_left_to_spare_and_a_warning_where_on
         let kinds = vec!["disk_offline"; away];
         expect(&judge(&group, &[], NOW_MS), status, &kinds);
     }
+}
+
+#[test]
+fn a_disk_that_is_away_has_so_long_and_one_that_came_back_is_told_until_it_has_all() {
+    let mut group = group(Redundancy::Normal);
+    group.resync_left_bytes = 4096;
+    let report = judge(&group, &[], NOW_MS);
+    expect(&report, HealthStatus::Warning, &["resync"]);
+    group.disks[3].mode = "offline".to_owned();
+    group.disks[3].repair_time_left_s = Some(3 * 3600 + 61);
+    let report = judge(&group, &[], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["disk_offline", "resync"]);
+    let text = &report.findings[0].text;
+    assert!(text.contains("given up in 3 h 1 min"), "{text}");
 }
 
 #[test]
