@@ -13,6 +13,8 @@ pub enum Structure {
     GroupState,
     /// A checksum block of the catalog region.
     ChecksumBlock,
+    /// A record of the catalog's journal.
+    JournalRecord,
     /// A row of 128 extents.
     ExtentRow,
     /// A file's layout record.
@@ -36,6 +38,7 @@ impl fmt::Display for Structure {
             Self::Opener => "opener record",
             Self::GroupState => "group state",
             Self::ChecksumBlock => "catalog checksum block",
+            Self::JournalRecord => "catalog journal record",
             Self::ExtentRow => "extent row",
             Self::FileRecord => "file record",
             Self::DirtyRecord => "dirty-region record",

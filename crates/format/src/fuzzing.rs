@@ -8,10 +8,11 @@ use spindle_base::{Uuid, crc32c};
 use crate::{
     CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_MAGIC, CHECKSUM_BLOCK_VERSION, ChecksumBlock,
     DIRTY_RECORD_VERSION, DirtyRecord, DiskEnds, DiskRecord, EventRecord, ExtentRow, FileRecord,
-    HEADER_BYTES, HEADER_CHECKSUM_OFFSET, Inode, LABEL_BYTES, LABEL_MAGIC, LABEL_VERSION,
-    NameRecord, OPENER_BYTES, OPENER_MAGIC, OPENER_VERSION, OpenerRecord, ParsedGroupState,
-    ParsedLabel, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET, STATE_MAGIC, STATE_SLOT_BYTES,
-    STATE_VERSION, encode_extent_row, foreign_signatures,
+    HEADER_BYTES, HEADER_CHECKSUM_OFFSET, Inode, JOURNAL_BYTES, JOURNAL_HEADER_BYTES,
+    JOURNAL_LENGTH_OFFSET, JOURNAL_MAGIC, JOURNAL_VERSION, JournalRecord, LABEL_BYTES, LABEL_MAGIC,
+    LABEL_VERSION, NameRecord, OPENER_BYTES, OPENER_MAGIC, OPENER_VERSION, OpenerRecord,
+    ParsedGroupState, ParsedLabel, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET, STATE_MAGIC,
+    STATE_SLOT_BYTES, STATE_VERSION, encode_extent_row, foreign_signatures,
 };
 
 /// Where the structures are said to lie.
@@ -26,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     ("opener", opener),
     ("group_state", group_state),
     ("checksum_block", checksum_block),
+    ("journal", journal),
     ("records", records),
     ("signature", signature),
 ];
@@ -72,6 +74,27 @@ pub fn opener(input: &[u8]) {
         assert_eq!(opener.encode(PLACE), bytes);
     }
     let _ = OpenerRecord::parse(input, PLACE);
+}
+
+/// A record of the catalog's journal: as much of the input counts as it says itself.
+pub fn journal(input: &[u8]) {
+    let mut bytes = input.to_vec();
+    if (JOURNAL_HEADER_BYTES..=JOURNAL_BYTES).contains(&bytes.len()) && bytes[1] & 3 != 0 {
+        let length = u32::try_from(bytes.len()).expect("at most the journal");
+        bytes[JOURNAL_LENGTH_OFFSET..JOURNAL_LENGTH_OFFSET + 4]
+            .copy_from_slice(&length.to_le_bytes());
+    }
+    seal(&mut bytes, JOURNAL_MAGIC, JOURNAL_VERSION);
+    if let Ok(record) = JournalRecord::parse(&bytes, PLACE) {
+        let again = record.encode(PLACE);
+        let used = JOURNAL_LENGTH_OFFSET..JOURNAL_LENGTH_OFFSET + 4;
+        assert_eq!(again[used.clone()], bytes[used]);
+        let length = again.len().min(bytes.len());
+        let differing = (0..length).find(|at| again[*at] != bytes[*at]);
+        // Beyond the used bytes only the encoder's zeros are told.
+        assert!(differing.is_none_or(|at| again[at..].iter().all(|byte| *byte == 0)));
+    }
+    let _ = JournalRecord::parse(input, PLACE);
 }
 
 /// The group state: as much of a slot counts as it says itself.

@@ -15,6 +15,7 @@ mod field;
 pub mod fuzzing;
 mod header;
 mod inode;
+mod journal;
 mod label;
 mod opener;
 mod place;
@@ -45,14 +46,18 @@ pub use inode::{
     INODE_HEADER_BYTES, INODE_VERSION, Inode, InodeKind, NAME_RECORD_BYTES, NAME_RECORD_VERSION,
     NameRecord, PERMISSIONS_MASK, SYMLINK_TARGET_BYTES_MAX, Timestamp,
 };
+pub use journal::{
+    JOURNAL_CHANGE_BYTES, JOURNAL_HEADER_BYTES, JOURNAL_LENGTH_OFFSET, JOURNAL_MAGIC,
+    JOURNAL_VERSION, JournalChange, JournalRecord, encode_journal_record,
+};
 pub use label::{
     DiskTruncated, LABEL_FEATURES_KNOWN, LABEL_MAGIC, LABEL_USED_BYTES, LABEL_VERSION, Label,
     LabelStatus, ParsedLabel,
 };
 pub use opener::{HOST_FIELD_BYTES, OPENER_MAGIC, OPENER_USED_BYTES, OPENER_VERSION, OpenerRecord};
 pub use place::{
-    FIRST_DATA_AU, LABEL_BYTES, LABEL_PLACES, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
-    STATE_SLOT_BYTES,
+    FIRST_DATA_AU, JOURNAL_BYTES, JOURNAL_PLACE, LABEL_BYTES, LABEL_PLACES, OPENER_BYTES,
+    OPENER_PLACE, STATE_PLACES, STATE_SLOT_BYTES,
 };
 pub use record::{
     DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION, DiskRecord, FILE_RECORD_BYTES,

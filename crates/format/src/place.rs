@@ -12,6 +12,10 @@ pub const OPENER_PLACE: u64 = 64 << 10;
 pub const STATE_SLOT_BYTES: usize = 128 << 10;
 /// The two places of the group state, written in turn.
 pub const STATE_PLACES: [u64; 2] = [128 << 10, 256 << 10];
+/// The place of the catalog's journal, on disks that hold a replica of the catalog.
+pub const JOURNAL_PLACE: u64 = 640 << 10;
+/// Bytes of the journal: to the end of the smallest AU 0.
+pub const JOURNAL_BYTES: usize = 384 << 10;
 /// The first AU that holds data or catalog.
 pub const FIRST_DATA_AU: u32 = 1;
 
@@ -20,5 +24,6 @@ const _: () = {
     assert!(STATE_PLACES[0] >= OPENER_PLACE + OPENER_BYTES as u64);
     assert!(STATE_PLACES[1] >= STATE_PLACES[0] + STATE_SLOT_BYTES as u64);
     assert!(LABEL_PLACES[1] >= STATE_PLACES[1] + STATE_SLOT_BYTES as u64);
-    assert!(LABEL_PLACES[1] + LABEL_BYTES as u64 <= 1 << 20);
+    assert!(JOURNAL_PLACE >= LABEL_PLACES[1] + LABEL_BYTES as u64);
+    assert!(JOURNAL_PLACE + JOURNAL_BYTES as u64 <= 1 << 20);
 };

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Striping, Uuid};
 
-use super::places::{checksum_block, label, opener, state};
+use super::places::{checksum_block, journal, label, opener, state};
 use crate::{
     BlockRun, DIRTY_REGION_BLOCKS, DirtyRecord, DiskRecord, EventRecord, ExtentCopy, FileRecord,
-    InitialisedMark, Inode, InodeKind, LABEL_PLACES, NameRecord, OPENER_PLACE, STATE_PLACES,
-    Severity, StaleDisk, Timestamp, encode_extent_row,
+    InitialisedMark, Inode, InodeKind, JOURNAL_PLACE, LABEL_PLACES, NameRecord, OPENER_PLACE,
+    STATE_PLACES, Severity, StaleDisk, Timestamp, encode_extent_row,
 };
 
 /// The place of the golden checksum block.
@@ -122,6 +122,7 @@ pub(super) fn images() -> Vec<Image> {
             "group-state",
             state().encode(STATE_PLACES[0], Uuid([0x22; 16])),
         ),
+        image("journal", journal().encode(JOURNAL_PLACE)),
         image("checksum-block", checksum_block().encode(SUMS_PLACE)),
         image(
             "extent-row",

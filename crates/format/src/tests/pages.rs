@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::golden::{self, disk_record, event_record, inode};
-use super::places::{checksum_block, label, opener, state};
+use super::places::{checksum_block, journal, label, opener, state};
 use crate::HEADER_CHECKSUM_OFFSET;
 
 /// A row of a layout table.
@@ -120,6 +120,7 @@ fn uuids() -> Fields {
 fn every_page_shows_the_layout_that_is_written() {
     check_label();
     check_opener();
+    check_journal();
     check_group_state();
     check_checksum_block();
     check_extent_row();
@@ -161,6 +162,27 @@ fn check_opener() {
         ("opened", opener.opened_s.to_le_bytes().to_vec()),
     ]);
     check("opener", "Layout", &bytes, &fields);
+}
+
+fn check_journal() {
+    let (bytes, journal) = (image("journal"), journal());
+    let mut fields = header(&bytes, "SPNDJRNL", 655_360, "number");
+    fields.extend([
+        ("group uuid", vec![0x11; 16]),
+        ("generation", journal.generation.to_le_bytes().to_vec()),
+        ("length", 91_u32.to_le_bytes().to_vec()),
+        ("changes", 2_u32.to_le_bytes().to_vec()),
+    ]);
+    check("journal", "Layout", &bytes[..64], &fields);
+    let fields = vec![
+        ("table", vec![6]),
+        ("kind", vec![2]),
+        ("key length", 3_u16.to_le_bytes().to_vec()),
+        ("value length", 5_u32.to_le_bytes().to_vec()),
+    ];
+    check("journal", "A change", &bytes[64..72], &fields);
+    assert_eq!(&bytes[72..80], b"keyvalue");
+    assert!(bytes[91..].iter().all(|byte| *byte == 0));
 }
 
 fn check_group_state() {

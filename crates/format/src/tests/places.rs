@@ -5,9 +5,9 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Re
 
 use crate::{
     AuRun, CHECKSUM_BLOCK_BYTES, ChecksumBlock, DISKS_MAX, DiskState, DiskStatus, FormatErrorKind,
-    GroupState, LABEL_PLACES, Label, LabelStatus, OPENER_PLACE, OpenerRecord, ParsedGroupState,
-    ParsedLabel, REPLICAS_MAX, RUNS_MAX, Replica, STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK,
-    block_sum, run_checksum_pairs, run_data_blocks,
+    GroupState, JOURNAL_PLACE, JournalChange, JournalRecord, LABEL_PLACES, Label, LabelStatus,
+    OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, REPLICAS_MAX, RUNS_MAX, Replica,
+    STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK, block_sum, run_checksum_pairs, run_data_blocks,
 };
 
 pub(super) fn label() -> Label {
@@ -39,6 +39,20 @@ pub(super) fn opener() -> OpenerRecord {
         heartbeats_count: 0x0a0b_0c0d,
         heartbeat_s: 0x6789_abce,
         opened_s: 0x6789_abcd,
+    }
+}
+
+pub(super) fn journal() -> JournalRecord {
+    let change = |table, key: &[u8], value: Option<&[u8]>| JournalChange {
+        table,
+        key: key.to_vec(),
+        value: value.map(<[u8]>::to_vec),
+    };
+    JournalRecord {
+        group_uuid: Uuid([0x11; 16]),
+        generation: 0x0a0b_0c0d_0e0f,
+        number: 0x0102_0304_0506_0708,
+        changes: vec![change(6, b"key", Some(b"value")), change(2, b"row", None)],
     }
 }
 
@@ -123,6 +137,17 @@ fn every_flipped_bit_of_a_label_is_noticed() {
 fn every_flipped_bit_of_an_opener_is_noticed() {
     every_flip_is_noticed(&opener().encode(OPENER_PLACE), |bytes| {
         OpenerRecord::parse(bytes, OPENER_PLACE).is_ok()
+    });
+}
+
+#[test]
+fn every_flipped_bit_of_a_journal_record_is_noticed() {
+    let bytes = journal().encode(JOURNAL_PLACE);
+    assert_eq!(JournalRecord::parse(&bytes, JOURNAL_PLACE), Ok(journal()));
+    assert_eq!(journal().blocks(), 1);
+    // The used bytes: what follows them to the end of the block is nobody's.
+    every_flip_is_noticed(&bytes[..91], |bytes| {
+        JournalRecord::parse(bytes, JOURNAL_PLACE).is_ok()
     });
 }
 

@@ -1,0 +1,86 @@
+//! The catalog's journal, on every disk that holds a replica: the same bytes on each, in AU 0.
+//!
+//! A write goes to all replicas in one batch of durable writes; a disk that fails it goes
+//! offline, durably, before the call returns, so a later start finds every acknowledged record on
+//! each replica that counts. What a record is, and which ones count, is the catalog's business.
+
+use spindle_base::DiskNumber;
+use spindle_catalog::CatalogError;
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
+
+use super::map::ReplicaMap;
+use super::{ReplicatedRegion, failed};
+
+impl ReplicatedRegion {
+    /// The journal as each replica holds it; nothing after a clean stop, which emptied it.
+    pub(super) fn journals(&self) -> Vec<Vec<u8>> {
+        if self.membership.was_clean() {
+            return Vec::new();
+        }
+        let map = self.map();
+        let read = |replica: &ReplicaMap| self.journal_of(replica.slot);
+        map.replicas.iter().map(read).collect()
+    }
+
+    fn journal_of(&self, slot: DiskSlot) -> Vec<u8> {
+        let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
+        if self.read_at(slot, JOURNAL_PLACE, &mut bytes).is_err() {
+            // One bad sector must not hide the records before it.
+            self.read_one_by_one(slot, JOURNAL_PLACE, &mut bytes);
+        }
+        bytes.to_vec()
+    }
+
+    /// Writes to every replica's journal; all have it durably, or went offline.
+    pub(super) fn write_journals(
+        &self,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<(), CatalogError> {
+        let _gate = self.gate.lock();
+        self.drop_offline();
+        let map = self.map();
+        if map.replicas.is_empty() {
+            return Err(failed("written", "no disk that holds it is online"));
+        }
+        let place = JOURNAL_PLACE + offset_bytes;
+        let mut batch: Vec<Request<'_>> = (map.replicas.iter())
+            .map(|replica| Request::new(replica.slot, place, Work::WriteDurable(bytes)))
+            .collect();
+        self.membership.disks().run(&mut batch);
+        let unable: Vec<(DiskNumber, String)> = (map.replicas.iter().zip(batch))
+            .filter_map(|(replica, request)| {
+                let error = request.result.err()?;
+                Some((replica.disk, error.to_string()))
+            })
+            .collect();
+        if unable.len() == map.replicas.len() {
+            return Err(failed("written", unable[0].1.clone()));
+        }
+        self.take_offline(&unable)
+    }
+
+    /// Gives a new replica the journal of an old one, before the group state names it; the gate
+    /// is held.
+    pub(super) fn copy_journal(&self, added: &ReplicaMap) -> Result<(), CatalogError> {
+        let map = self.map();
+        let good = map.replicas.iter().find_map(|replica| {
+            let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
+            let read = self.read_at(replica.slot, JOURNAL_PLACE, &mut bytes);
+            read.is_ok().then_some(bytes)
+        });
+        let Some(bytes) = good else {
+            return Err(failed("read", "its journal can be read on no disk"));
+        };
+        let unable = self.write_and_flush(&[(added.disk, added.slot, JOURNAL_PLACE, &bytes)]);
+        match unable.first() {
+            None => Ok(()),
+            Some((_, why)) => {
+                let why = why.clone();
+                self.take_offline(&unable)?;
+                Err(failed("written", why))
+            }
+        }
+    }
+}
