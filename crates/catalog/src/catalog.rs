@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use redb::ReadableTable;
 
 use crate::commit::Committer;
+use crate::journal;
 use crate::overlay::{Change, Overlay, Window};
 use crate::store::{Reader, Store};
 use crate::{CatalogError, Edit, Region, Sequence, Table};
@@ -42,6 +43,11 @@ impl Catalog {
     /// [`CatalogError`] where it cannot be read or is damaged.
     pub fn open(region: Arc<dyn Region>, cache_bytes: usize) -> Result<Self, CatalogError> {
         let store = Store::open(Arc::clone(&region), cache_bytes)?;
+        let generation = store.journal_generation()?;
+        let journaled = journal::replay(&*region, generation)?;
+        if !journaled.is_empty() {
+            store.write(&[&journaled], generation + 1)?;
+        }
         Self::over(region, cache_bytes, store)
     }
 
@@ -51,9 +57,10 @@ impl Catalog {
         store: Store,
     ) -> Result<Self, CatalogError> {
         let overlay = Overlay::new(store.reader()?);
+        let generation = store.journal_generation()?;
         Ok(Self {
             overlay: RwLock::new(overlay),
-            committer: Mutex::new(Committer::new(region, cache_bytes, store)),
+            committer: Mutex::new(Committer::new(region, cache_bytes, store, generation)),
         })
     }
 

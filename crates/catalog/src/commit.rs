@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::journal::Journal;
+use crate::overlay::Layer;
 use crate::store::{Reader, Store};
 use crate::{Catalog, CatalogError, Region, Sequence};
 
@@ -15,14 +17,21 @@ pub(crate) struct Committer {
     cache_bytes: usize,
     /// `None` after a failure that could not be got over yet, and after closing.
     store: Option<Store>,
+    journal: Journal,
     /// The store refused something; nothing it says later counts.
     broken: bool,
     closed: bool,
 }
 
 impl Committer {
-    pub(crate) const fn new(region: Arc<dyn Region>, cache_bytes: usize, store: Store) -> Self {
+    pub(crate) fn new(
+        region: Arc<dyn Region>,
+        cache_bytes: usize,
+        store: Store,
+        journal_generation: u64,
+    ) -> Self {
         Self {
+            journal: Journal::new(Arc::clone(&region), journal_generation),
             region,
             cache_bytes,
             store: Some(store),
@@ -45,8 +54,26 @@ impl Committer {
         }
         let store = Store::open(Arc::clone(&self.region), self.cache_bytes)?;
         let reader = store.reader()?;
+        // A transaction that failed may be there all the same, and the journal empty with it.
+        let generation = store.journal_generation()?;
+        if generation != self.journal.generation() {
+            self.journal = Journal::new(Arc::clone(&self.region), generation);
+        }
         self.store = Some(store);
         self.broken = false;
+        Ok(reader)
+    }
+
+    /// Takes the layers, the older first, into the region, and empties the journal.
+    fn write_region(&mut self, layers: &[&Layer]) -> Result<Arc<Reader>, CatalogError> {
+        let store = self.store.as_ref().expect("reopened where it was missing");
+        let generation = self.journal.generation() + 1;
+        let written = store
+            .write(layers, generation)
+            .and_then(|()| store.reader());
+        self.broken = written.is_err();
+        let reader = written?;
+        self.journal = Journal::new(Arc::clone(&self.region), generation);
         Ok(reader)
     }
 
@@ -101,35 +128,34 @@ impl Catalog {
         }
         seal();
         let (batch, last) = self.overlay.write().take_batch();
-        let result = before().and_then(|()| {
-            if batch.is_empty() {
-                return Ok(None);
-            }
-            if !committer.is_usable() {
-                let reader = committer.reopen()?;
-                let former = self.overlay.write().set_reader(reader);
-                drop(former);
-            }
-            let store = committer
-                .store
-                .as_ref()
-                .expect("reopened where it was missing");
-            let written = store.write(&batch).and_then(|()| store.reader());
-            committer.broken = written.is_err();
-            written.map(Some)
-        });
+        let result = before().and_then(|()| self.write_batch(&mut committer, &batch));
         drop(batch);
+        let mut overlay = self.overlay.write();
         match result {
-            Ok(reader) => {
-                let former = self.overlay.write().finish_batch(last, reader);
-                drop(former);
-                Ok(())
-            }
-            Err(error) => {
-                self.overlay.write().return_batch();
-                Err(error)
-            }
+            Ok(in_journal) => overlay.finish_batch(last, in_journal),
+            Err(_) => overlay.return_batch(),
         }
+        result.map(drop)
+    }
+
+    /// Makes the batch durable; whether it is in the journal and not in the committed state.
+    fn write_batch(&self, committer: &mut Committer, batch: &Layer) -> Result<bool, CatalogError> {
+        if batch.is_empty() {
+            return Ok(false);
+        }
+        if !committer.is_usable() {
+            let reader = committer.reopen()?;
+            let former = self.overlay.write().set_reader(reader);
+            drop(former);
+        }
+        if committer.journal.append(batch)? {
+            return Ok(true);
+        }
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        let reader = committer.write_region(&[&journaled, batch])?;
+        let former = self.overlay.write().empty_journal(reader);
+        drop(former);
+        Ok(false)
     }
 
     /// Marks the region as cleanly closed, so that the next opening has nothing to recover.
@@ -140,21 +166,26 @@ impl Catalog {
     /// crash, with every commit in it.
     pub fn close(&self) -> Result<(), CatalogError> {
         let mut committer = self.committer.lock();
-        committer.closed = true;
-        let usable = committer.is_usable();
-        let Some(store) = committer.store.take() else {
+        if std::mem::replace(&mut committer.closed, true) {
             return Ok(());
-        };
-        if usable {
-            store.close();
-            Ok(())
-        } else {
-            store.abandon();
-            Err(CatalogError::Region {
+        }
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        let mut answer = Ok(());
+        if !committer.is_usable() {
+            // What a failed transaction left open only another one could settle.
+            answer = Err(CatalogError::Region {
                 operation: "closed",
                 detail: "its last commit failed".to_owned(),
-            })
+            });
+        } else if !journaled.is_empty() {
+            answer = committer.write_region(&[&journaled]).map(drop);
         }
+        match committer.store.take() {
+            Some(store) if answer.is_ok() => store.close(),
+            Some(store) => store.abandon(),
+            None => {}
+        }
+        answer
     }
 }
 

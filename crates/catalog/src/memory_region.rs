@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use spindle_base::Uuid;
 
 use crate::{CatalogError, Region};
 
@@ -13,6 +14,10 @@ struct State {
     blocks: Contents,
     /// The newest durable write: each block's offset, contents, and contents before it.
     newest: Vec<(u64, Vec<u8>, Option<Vec<u8>>)>,
+    /// Two replicas of the journal.
+    journals: [Vec<u8>; 2],
+    /// The newest durable write, where it was one of the journal: where, and what was there.
+    newest_journal: Option<(usize, Vec<u8>)>,
     size_bytes: u64,
     writes_count: u64,
     written_blocks_count: u64,
@@ -30,13 +35,20 @@ pub(crate) struct MemoryRegion {
 
 impl MemoryRegion {
     pub(crate) fn new() -> Self {
-        Self::from_blocks(Contents::new(), 0)
+        Self::with_journal(0)
     }
 
-    fn from_blocks(blocks: Contents, size_bytes: u64) -> Self {
+    /// With a journal of so many blocks.
+    pub(crate) fn with_journal(blocks: usize) -> Self {
+        let journals = [vec![0; blocks * 4096], vec![0; blocks * 4096]];
+        Self::from_blocks(Contents::new(), journals, 0)
+    }
+
+    fn from_blocks(blocks: Contents, journals: [Vec<u8>; 2], size_bytes: u64) -> Self {
         Self {
             state: Mutex::new(State {
                 blocks,
+                journals,
                 size_bytes,
                 limit_bytes: u64::MAX,
                 ..State::default()
@@ -63,7 +75,27 @@ impl MemoryRegion {
                 }
             }
         }
-        Self::from_blocks(blocks, state.size_bytes)
+        let mut journals = state.journals.clone();
+        if let Some((offset, former)) = &state.newest_journal {
+            for journal in &mut journals {
+                // The first block is what counts: without it there is no record.
+                for (block, former) in (*offset..).step_by(4096).zip(former.chunks(4096)) {
+                    match arrived(block as u64) {
+                        Arrival::Whole => {}
+                        Arrival::Garbage => journal[block..block + 4096].fill(0xEE),
+                        Arrival::Lost => journal[block..block + 4096].copy_from_slice(former),
+                    }
+                }
+            }
+        }
+        Self::from_blocks(blocks, journals, state.size_bytes)
+    }
+
+    /// Spoils one block on every replica of the journal.
+    pub(crate) fn damage_journal(&self, block: usize) {
+        for journal in &mut self.state.lock().journals {
+            journal[block * 4096..(block + 1) * 4096].fill(0xEE);
+        }
     }
 
     pub(crate) fn writes_count(&self) -> u64 {
@@ -145,6 +177,7 @@ impl Region for MemoryRegion {
             });
         }
         state.newest.clear();
+        state.newest_journal = None;
         state.writes_count += 1;
         state.written_blocks_count += blocks.len() as u64;
         for (offset, contents) in blocks {
@@ -152,6 +185,39 @@ impl Region for MemoryRegion {
             assert!(offset + 4096 <= state.size_bytes);
             let former = state.blocks.insert(*offset, contents.to_vec());
             state.newest.push((*offset, contents.to_vec(), former));
+        }
+        Ok(())
+    }
+
+    fn group_uuid(&self) -> Uuid {
+        Uuid([7; 16])
+    }
+
+    fn journal_bytes(&self) -> usize {
+        self.state.lock().journals[0].len()
+    }
+
+    fn read_journals(&self) -> Vec<Vec<u8>> {
+        self.state.lock().journals.to_vec()
+    }
+
+    fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError> {
+        let mut state = self.state.lock();
+        if state.fail_write_at == Some(state.writes_count) {
+            return Err(CatalogError::Region {
+                operation: "written",
+                detail: "the test says so".to_owned(),
+            });
+        }
+        let offset = usize::try_from(offset_bytes).unwrap();
+        assert!(offset.is_multiple_of(4096) && bytes.len().is_multiple_of(4096));
+        let range = offset..offset + bytes.len();
+        state.newest.clear();
+        state.writes_count += 1;
+        state.written_blocks_count += bytes.len() as u64 / 4096;
+        state.newest_journal = Some((offset, state.journals[0][range.clone()].to_vec()));
+        for journal in &mut state.journals {
+            journal[range.clone()].copy_from_slice(bytes);
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Edits that are applied and not yet durable, readable at once.
 //!
-//! Two layers: `pending` takes new edits, `committing` is the batch that a commit is writing.
-//! Where a commit fails, its batch goes back under `pending`, so the order is kept. A crash
-//! loses both, which is what the callers were told: nothing is durable before its commit.
+//! Three layers: `pending` takes new edits, `committing` is the batch that a commit is writing,
+//! `journaled` is durable in the journal and not yet in the committed state below. Where a commit
+//! fails, its batch goes back under `pending`, so the order is kept. A crash loses the first
+//! two, which is what the callers were told: nothing is durable before its commit.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +16,7 @@ use crate::{Edit, Sequence, Table};
 pub(crate) type Change = Option<Vec<u8>>;
 
 /// The newest change of each key that a run of edits touched.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Layer {
     tables: [BTreeMap<Vec<u8>, Change>; Table::COUNT],
     bytes: usize,
@@ -29,7 +30,7 @@ impl Layer {
         Self::ROW_OVERHEAD_BYTES + key.len() + change.as_ref().map_or(0, Vec::len)
     }
 
-    fn set(&mut self, table: Table, key: Vec<u8>, change: Change) {
+    pub(crate) fn set(&mut self, table: Table, key: Vec<u8>, change: Change) {
         let key_bytes = key.len();
         self.bytes += Self::weight_bytes(&key, &change);
         if let Some(old) = self.tables[table.index()].insert(key, change) {
@@ -45,6 +46,23 @@ impl Layer {
     /// Every change of `table` in key order.
     pub(crate) fn changes(&self, table: Table) -> &BTreeMap<Vec<u8>, Change> {
         &self.tables[table.index()]
+    }
+
+    /// Every change, in the order of tables and keys.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
+        Table::ALL.into_iter().flat_map(|table| {
+            let changes = self.changes(table).iter();
+            changes.map(move |(key, change)| (table, key.as_slice(), change.as_deref()))
+        })
+    }
+
+    /// Puts the changes of a newer layer over this one's.
+    fn put_over(&mut self, newer: &Self) {
+        for table in Table::ALL {
+            for (key, change) in newer.changes(table) {
+                self.set(table, key.clone(), change.clone());
+            }
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -71,12 +89,13 @@ pub(crate) struct Window {
     pub(crate) last_key: Option<Vec<u8>>,
 }
 
-/// Both layers and the committed state below them. They change together, under one lock, so
+/// The layers and the committed state below them. They change together, under one lock, so
 /// that no reader sees a batch twice or not at all.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     pending: Layer,
     committing: Option<Arc<Layer>>,
+    journaled: Arc<Layer>,
     reader: Arc<Reader>,
     applied: Sequence,
     committed: Sequence,
@@ -91,6 +110,7 @@ impl Overlay {
         Self {
             pending: Layer::default(),
             committing: None,
+            journaled: Arc::default(),
             reader,
             applied: Sequence(0),
             committed: Sequence(0),
@@ -143,10 +163,9 @@ impl Overlay {
 
     /// The newest change of `key` that is not yet in the committed state.
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<&Change> {
-        self.pending.get(table, key).or_else(|| {
-            let committing = self.committing.as_ref()?;
-            committing.get(table, key)
-        })
+        let committing = || self.committing.as_ref()?.get(table, key);
+        let newer = self.pending.get(table, key).or_else(committing);
+        newer.or_else(|| self.journaled.get(table, key))
     }
 
     /// Changes from `from` on and before `to`, at most about `most` of each layer.
@@ -159,7 +178,11 @@ impl Overlay {
     ) -> Window {
         let mut changes = BTreeMap::new();
         let mut last_key: Option<Vec<u8>> = None;
-        let layers = [self.committing.as_deref(), Some(&self.pending)];
+        let layers = [
+            Some(&*self.journaled),
+            self.committing.as_deref(),
+            Some(&self.pending),
+        ];
         // The older layer first, so that the newer one's changes replace it.
         for layer in layers.into_iter().flatten() {
             let mut rows = layer
@@ -193,17 +216,27 @@ impl Overlay {
         (batch, self.applied)
     }
 
-    /// The batch is durable and `reader` shows it. The former reader is returned, to be dropped
-    /// without the lock.
-    pub(crate) fn finish_batch(
-        &mut self,
-        through: Sequence,
-        reader: Option<Arc<Reader>>,
-    ) -> Option<Arc<Reader>> {
-        assert!(self.committing.take().is_some(), "no commit is under way");
+    /// What is durable in the journal and not in the committed state.
+    pub(crate) const fn journaled(&self) -> &Arc<Layer> {
+        &self.journaled
+    }
+
+    /// The committed state has all that the journal held. The former reader is returned, to be
+    /// dropped without the lock.
+    pub(crate) fn empty_journal(&mut self, reader: Arc<Reader>) -> Arc<Reader> {
+        self.journaled = Arc::default();
+        self.set_reader(reader)
+    }
+
+    /// The batch is durable: in the journal, or in the committed state that [`Self::empty_journal`]
+    /// was told of.
+    pub(crate) fn finish_batch(&mut self, through: Sequence, in_journal: bool) {
+        let batch = self.committing.take().expect("a commit is under way");
+        if in_journal && !batch.is_empty() {
+            Arc::make_mut(&mut self.journaled).put_over(&batch);
+        }
         self.committed = through;
         self.newest_good_commit = self.begun_commits_count;
-        reader.map(|reader| self.set_reader(reader))
     }
 
     /// The commit failed: its batch is pending again, below what was applied meanwhile.

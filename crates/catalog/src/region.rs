@@ -1,5 +1,7 @@
 //! What the catalog stands on: a block-addressed store that the group replicates.
 
+use spindle_base::Uuid;
+
 use crate::CatalogError;
 
 /// The block-addressed store that the catalog stands on; the group gives it, replicated over
@@ -26,4 +28,16 @@ pub trait Region: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`CatalogError::Region`] where no replica took the write.
     fn write_durably(&self, blocks: &[(u64, &[u8])]) -> Result<(), CatalogError>;
+    /// Whose region it is.
+    fn group_uuid(&self) -> Uuid;
+    /// Bytes of the journal beside the region, whole blocks; 0 where there is none.
+    fn journal_bytes(&self) -> usize;
+    /// The journal as each replica holds it; one that cannot be read is left out.
+    fn read_journals(&self) -> Vec<Vec<u8>>;
+    /// Writes whole blocks at `offset_bytes` of every replica's journal, in aligned memory, and
+    /// makes them durable. After a crash any part of them may be there.
+    ///
+    /// # Errors
+    /// [`CatalogError::Region`] where no replica took the write.
+    fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError>;
 }

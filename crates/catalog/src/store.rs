@@ -6,11 +6,16 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
+use redb::{
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError,
+};
 
 use crate::backend::{Backend, Buffer};
 use crate::overlay::Layer;
 use crate::{CatalogError, Region, Table};
+
+/// The generation of the journal that counts, under key 0: written with what the one before held.
+const JOURNAL_TABLE: TableDefinition<'static, u8, u64> = TableDefinition::new("journal");
 
 type OpenTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
@@ -63,7 +68,7 @@ impl Store {
         cache_bytes: usize,
     ) -> Result<Self, CatalogError> {
         let store = Self::over(Buffer::create(region)?, cache_bytes)?;
-        store.write(&Layer::default())?;
+        store.write(&[], 0)?;
         Ok(store)
     }
 
@@ -115,27 +120,48 @@ impl Store {
         }))
     }
 
-    /// Writes the batch in one transaction. Two phases: the pages are durable before the header
+    /// The generation of the journal that counts.
+    pub(crate) fn journal_generation(&self) -> Result<u64, CatalogError> {
+        let transaction = self
+            .database
+            .begin_read()
+            .map_err(CatalogError::from_library)?;
+        match transaction.open_table(JOURNAL_TABLE) {
+            Ok(table) => {
+                let found = ReadableTable::get(&table, 0).map_err(CatalogError::from_library)?;
+                Ok(found.map_or(0, |value| value.value()))
+            }
+            // Made before there was a journal.
+            Err(TableError::TableDoesNotExist(_)) => Ok(0),
+            Err(error) => Err(CatalogError::from_library(error)),
+        }
+    }
+
+    /// Writes the layers, the older first, in one transaction, and which generation of the
+    /// journal counts from then on. Two phases: the pages are durable before the header
     /// names them, so a crash finds the last commit's pages as they were, whatever became of
     /// the blocks in flight. The allocator's state is saved along, so that opening after a
     /// crash walks no tree.
-    pub(crate) fn write(&self, batch: &Layer) -> Result<(), CatalogError> {
+    pub(crate) fn write(
+        &self,
+        layers: &[&Layer],
+        journal_generation: u64,
+    ) -> Result<(), CatalogError> {
         let mut transaction = self
             .database
             .begin_write()
             .map_err(CatalogError::from_library)?;
         transaction.set_two_phase_commit(true);
         transaction.set_quick_repair(true);
-        let creating = batch.is_empty();
+        let creating = layers.is_empty();
         for table in Table::ALL {
-            let changes = batch.changes(table);
-            if changes.is_empty() && !creating {
+            if !creating && layers.iter().all(|layer| layer.changes(table).is_empty()) {
                 continue;
             }
             let mut open = transaction
                 .open_table(table.definition())
                 .map_err(CatalogError::from_library)?;
-            for (key, change) in changes {
+            for (key, change) in layers.iter().flat_map(|layer| layer.changes(table)) {
                 match change {
                     Some(value) => open.insert(key.as_slice(), value.as_slice()),
                     None => open.remove(key.as_slice()),
@@ -143,6 +169,11 @@ impl Store {
                 .map_err(CatalogError::from_library)?;
             }
         }
+        transaction
+            .open_table(JOURNAL_TABLE)
+            .map_err(CatalogError::from_library)?
+            .insert(0, journal_generation)
+            .map_err(CatalogError::from_library)?;
         transaction.commit().map_err(CatalogError::from_library)
     }
 

@@ -57,6 +57,17 @@ impl Table {
         self as usize
     }
 
+    /// Its number in the journal, part of the on-disk format: never to be changed.
+    #[expect(clippy::cast_possible_truncation, reason = "there are eleven tables")]
+    pub(crate) const fn number(self) -> u8 {
+        self.index() as u8
+    }
+
+    /// The table with that number in the journal.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// Its name inside `redb`, part of the on-disk format: never to be changed.
     pub(crate) const fn definition(self) -> Definition {
         TableDefinition::new(match self {

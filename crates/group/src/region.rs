@@ -35,6 +35,7 @@
 //! the catalog may have to grow while it is opened, when nobody knows yet what is free.
 
 mod ahead;
+mod journal;
 mod map;
 mod recovery;
 
@@ -45,7 +46,7 @@ use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{CatalogError, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
-use spindle_format::{AuRun, RUNS_MAX, Replica, SUMS_PER_BLOCK, block_sum};
+use spindle_format::{AuRun, JOURNAL_BYTES, RUNS_MAX, Replica, SUMS_PER_BLOCK, block_sum};
 
 use crate::event::EventKind;
 use crate::membership::Membership;
@@ -330,7 +331,10 @@ impl ReplicatedRegion {
             }
         }
         let mut added = map.replica(&replica, slot, uuid);
-        let answer = self.copy_everything(&map, &mut added).and_then(|()| {
+        let copied = self
+            .copy_everything(&map, &mut added)
+            .and_then(|()| self.copy_journal(&added));
+        let answer = copied.and_then(|()| {
             (self.membership.record_replica(Some(&replica), instead_of))
                 .map_err(|error| failed("written", error.message))
         });
@@ -763,6 +767,22 @@ impl Region for ReplicatedRegion {
             map.groups[number] = Arc::new(group);
         }
         Ok(())
+    }
+
+    fn group_uuid(&self) -> Uuid {
+        self.membership.uuid()
+    }
+
+    fn journal_bytes(&self) -> usize {
+        JOURNAL_BYTES
+    }
+
+    fn read_journals(&self) -> Vec<Vec<u8>> {
+        self.journals()
+    }
+
+    fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError> {
+        self.write_journals(offset_bytes, bytes)
     }
 }
 

@@ -224,3 +224,88 @@ fn a_crash_in_either_phase_of_a_commit_leaves_the_one_before_or_it_whole() {
         }
     }
 }
+
+fn journaled_catalog() -> (Arc<MemoryRegion>, Catalog) {
+    let region = Arc::new(MemoryRegion::with_journal(4));
+    let catalog = Catalog::create(region.clone(), CACHE_BYTES).unwrap();
+    (region, catalog)
+}
+
+fn commit_row(catalog: &Catalog, key: &[u8], value: &[u8]) {
+    let through = catalog.apply(put(key, value));
+    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+}
+
+#[test]
+fn with_a_journal_a_commit_is_one_durable_write_of_one_block() {
+    let (region, catalog) = journaled_catalog();
+    let (writes, blocks) = (region.writes_count(), region.written_blocks_count());
+    commit_row(&catalog, b"a", &[1; 200]);
+    assert_eq!(region.writes_count() - writes, 1);
+    assert_eq!(region.written_blocks_count() - blocks, 1);
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    assert_eq!(again.get(Table::Inode, b"a").unwrap().unwrap(), [1; 200]);
+}
+
+#[test]
+fn a_full_journal_goes_into_the_region_and_its_old_records_count_no_more() {
+    let (region, catalog) = journaled_catalog();
+    for value in 0..23_u8 {
+        commit_row(&catalog, &[value % 3], &[value]);
+    }
+    let expected: Vec<_> = catalog.range(Table::Inode, &[], &[9], 9).unwrap();
+    drop(catalog);
+    let again = Catalog::open(region.clone(), CACHE_BYTES).unwrap();
+    assert_eq!(again.range(Table::Inode, &[], &[9], 9).unwrap(), expected);
+    assert_eq!(again.get(Table::Inode, &[22 % 3]).unwrap().unwrap(), [22]);
+    again.close().unwrap();
+    let closed = Catalog::open(region, CACHE_BYTES).unwrap();
+    assert_eq!(closed.range(Table::Inode, &[], &[9], 9).unwrap(), expected);
+}
+
+#[test]
+fn a_batch_larger_than_the_journal_goes_into_the_region_with_what_the_journal_holds() {
+    let (region, catalog) = journaled_catalog();
+    commit_row(&catalog, b"small", b"1");
+    commit_row(&catalog, b"large", &[7; 40_000]);
+    commit_row(&catalog, b"after", b"2");
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    let length = |key: &[u8]| again.get(Table::Inode, key).unwrap().map(|row| row.len());
+    assert_eq!(length(b"small"), Some(1));
+    assert_eq!(length(b"large"), Some(40_000));
+    assert_eq!(length(b"after"), Some(1));
+}
+
+#[test]
+fn a_journal_that_lost_a_record_before_others_is_refused_and_a_lost_end_is_not() {
+    for (damaged, opens) in [(0, false), (1, false), (2, true)] {
+        let (region, catalog) = journaled_catalog();
+        for value in 0..3_u8 {
+            commit_row(&catalog, &[value], &[value]);
+        }
+        drop(catalog);
+        region.damage_journal(damaged);
+        let answer = Catalog::open(region, CACHE_BYTES);
+        assert_eq!(answer.is_ok(), opens, "record {damaged}: {answer:?}");
+        assert!(opens || matches!(answer, Err(CatalogError::Damaged(_))));
+    }
+}
+
+#[test]
+fn after_a_journal_write_that_failed_the_next_commit_goes_into_the_region() {
+    let (region, catalog) = journaled_catalog();
+    commit_row(&catalog, b"a", b"1");
+    let through = catalog.apply(put(b"b", b"2"));
+    region.fail_write_after(Some(0));
+    assert!(catalog.commit(through, &mut || {}, &mut || Ok(())).is_err());
+    region.fail_write_after(None);
+    let writes = region.writes_count();
+    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+    assert_eq!(region.writes_count() - writes, 2, "two phases");
+    commit_row(&catalog, b"c", b"3");
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    assert_eq!(again.range(Table::Inode, &[], &[255], 9).unwrap().len(), 3);
+}

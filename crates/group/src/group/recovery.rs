@@ -139,6 +139,38 @@ impl Group {
         Ok(readable.then_some(equalised_count))
     }
 
+    /// Makes the initialised blocks of a range equal on their online copies, after a write that
+    /// some took and others did not; the caller holds the range. Blocks that can be read nowhere
+    /// stay as they are, to be compared at the next opening.
+    pub(crate) fn make_equal(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
+        let mut segments: Vec<Segment> = Vec::new();
+        // A range that goes beyond every extent was refused before anything was written.
+        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            segments.push(*segment);
+            Ok(())
+        });
+        for segment in segments {
+            let blocks = segment.initialised_blocks();
+            let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
+                continue;
+            };
+            let at = segment.at_block;
+            let stale = self.dirty.stale_disks(file, at, at + blocks);
+            let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = extent
+                .present()
+                .filter(|copy| !stale.contains(&copy.disk()))
+                .filter_map(|copy| Some((copy, self.disks.slot_of(copy)?)))
+                .collect();
+            let mut done = 0;
+            while copies.len() > 1 && done < blocks {
+                let part = (blocks - done).min(COMPARED_BLOCKS);
+                self.equalise(file, &copies, segment.inside_blocks + done, part)?;
+                done += part;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes one run of blocks equal on all its copies; how many had to be written, `None` where
     /// no copy can be read.
     fn equalise(

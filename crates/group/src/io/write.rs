@@ -374,8 +374,9 @@ impl Group {
     }
 
     /// Disks that failed go offline, durably, where every extent still has a copy; where one has
-    /// none the write failed, and no disk is given up for it. The last of `ranges` is what was to
-    /// be written, the others are gaps.
+    /// none the write failed, and no disk is given up for it: what the copies hold now is made
+    /// equal, so that two reads never see two answers. The last of `ranges` is what was to be
+    /// written, the others are gaps.
     fn settle_failed_writes(
         &self,
         file: &File,
@@ -407,6 +408,7 @@ impl Group {
                 let apply = &mut |edit| self.catalog.apply(edit);
                 self.dirty.doubt(file.id, ranges, apply);
             }
+            self.make_equal(file, first, end)?;
             return Err(self.write_failed(
                 file,
                 &format!(

@@ -95,7 +95,7 @@ impl ReplicatedRegion {
 
     /// One bad sector must not hide the blocks beside it; what cannot be read stays zero, which
     /// is no checksum block.
-    fn read_one_by_one(&self, slot: DiskSlot, start: u64, bytes: &mut [u8]) {
+    pub(super) fn read_one_by_one(&self, slot: DiskSlot, start: u64, bytes: &mut [u8]) {
         for (place, out) in (start..)
             .step_by(BLOCK_LENGTH)
             .zip(bytes.chunks_exact_mut(BLOCK_LENGTH))
