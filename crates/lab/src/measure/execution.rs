@@ -327,8 +327,15 @@ impl OneRun<'_> {
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
         let (unit, each) = load.unit();
-        measured.unit = unit.to_owned();
-        measured.rate = driven.rate() * each;
+        if self.asked.rate.is_some() {
+            // An open load gets the rate that it arrives at; what differs is how long each waits.
+            let mean_us = mean_us(&driven.latency).context("there were operations")?;
+            measured.unit = "1/s (1 / mean latency)".to_owned();
+            measured.rate = 1e6 / mean_us.max(1.0);
+        } else {
+            measured.unit = unit.to_owned();
+            measured.rate = driven.rate() * each;
+        }
         measured.operations = driven.operations;
         measured.duration_s = driven.duration_s;
         measured.processor.harness_s = driven.harness_s;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::analyse::summary::{ContenderSummary, Summary, Told};
+use crate::analyse::summary::{ContenderSummary, Summary, Told, WorkloadSummary};
 use crate::quantity::{show_microseconds, show_number};
 
 /// Everything of a summary that fits a terminal.
@@ -18,11 +18,7 @@ pub fn table(summary: &Summary) -> String {
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
         rows.extend(workload.contenders.iter().map(row));
         text.push_str(&aligned(&rows));
-        let _ = writeln!(
-            text,
-            "noise: the baseline against itself lies within {:.1} %",
-            workload.noise_floor * 100.0
-        );
+        let _ = writeln!(text, "{}", noise(workload));
         for (whose, doubt) in workload.all_doubts() {
             told(&mut text, &whose, doubt);
         }
@@ -39,13 +35,28 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
+fn noise(workload: &WorkloadSummary) -> String {
+    match workload.noise {
+        Some(noise) if noise.low.is_some() => format!(
+            "noise: the baseline against itself lies within {:.1} %",
+            workload.noise_floor * 100.0
+        ),
+        _ => "noise: unknown, too few blocks".to_owned(),
+    }
+}
+
+/// A doubt, with the advice where it was not given before.
 fn told(text: &mut String, whose: &str, told: &Told) {
     let whose = if whose.is_empty() {
         String::new()
     } else {
         format!("{whose}: ")
     };
-    let _ = writeln!(text, "  ! {whose}{} {}", told.what, told.what_to_do);
+    let _ = write!(text, "  ! {whose}{}", told.what);
+    if !text.contains(&told.what_to_do) {
+        let _ = write!(text, " {}", told.what_to_do);
+    }
+    text.push('\n');
 }
 
 fn row(contender: &ContenderSummary) -> Vec<String> {

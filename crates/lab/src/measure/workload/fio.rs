@@ -91,7 +91,8 @@ pub fn job(
     job.args(["--name=lab", "--output-format=json+", "--group_reporting"]);
     job.arg(format!("--filename={}", path.display()));
     job.arg(format!("--size={}", workload.size_bytes));
-    job.arg(format!("--randseed={seed}"));
+    // fio takes no more than 31 bits.
+    job.arg(format!("--randseed={}", seed >> 33));
     job.arg("--percentile_list=50:90:99:99.9").current_dir("/");
     if workload.kind == Kind::Validate {
         job.args([
@@ -178,18 +179,23 @@ fn read(output: &str, workload: &Workload) -> Result<Reached> {
         rate,
         operations: whole(operations).unwrap_or(0),
         duration_s,
-        latency: latency(&[read, write]),
+        // What a log waits for is the flush, not the write before it.
+        latency: if workload.pattern == Pattern::Log && workload.kind == Kind::Block {
+            latency(&[&job["sync"]["lat_ns"]])
+        } else {
+            latency(&[&read["clat_ns"], &write["clat_ns"]])
+        },
         read_bytes: bytes[0],
         written_bytes: bytes[1],
         harness_s: share * duration_s * as_float(u64::from(workload.users)),
     })
 }
 
-/// fio's bins of completion latencies, in nanoseconds, together.
-fn latency(directions: &[&Value]) -> Latency {
+/// fio's bins of latencies, in nanoseconds, together.
+fn latency(kinds: &[&Value]) -> Latency {
     let mut counts = std::collections::BTreeMap::new();
-    for direction in directions {
-        let bins = direction["clat_ns"]["bins"].as_object();
+    for kind in kinds {
+        let bins = kind["bins"].as_object();
         for (nanoseconds, count) in bins.into_iter().flatten() {
             let us = nanoseconds.parse::<u64>().unwrap_or(0).div_ceil(1000);
             *counts.entry(us).or_insert(0) += count.as_u64().unwrap_or(0);

@@ -36,7 +36,7 @@ impl Load for Growth {
     fn clients(&self, server: &Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
         let mut client = server.connect()?;
         let insert = client.prepare(
-            "INSERT INTO grown VALUES ($1, $1 % 97, $1 * 7919 % 1000003, $1,
+            "INSERT INTO grown VALUES ($1::int8, $1::int8 % 97, $1::int8 * 7919 % 1000003, $1::int8,
                  repeat('one wide text ', 15), repeat('another wide text ', 12))",
         )?;
         Ok(vec![Box::new(Inserter {

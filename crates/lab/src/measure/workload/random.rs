@@ -55,10 +55,11 @@ impl Load for Random {
              ALTER TABLE block ALTER COLUMN filler SET STORAGE PLAIN;
              INSERT INTO block SELECT id, 0, rpad(md5(id::text), 600, 'x')
                  FROM generate_series(1, {}) AS id;
-             ALTER TABLE block ADD PRIMARY KEY (id);
-             VACUUM ANALYZE block;",
+             ALTER TABLE block ADD PRIMARY KEY (id);",
             self.rows
         ))?;
+        // Several statements at once would be one transaction, in which nothing can be vacuumed.
+        client.batch_execute("VACUUM ANALYZE block")?;
         Ok(())
     }
 

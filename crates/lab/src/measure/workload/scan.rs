@@ -37,15 +37,16 @@ impl Load for Scan {
     }
 
     fn fill(&self, server: &Server) -> Result<()> {
-        // Vacuumed with its hint bits set, so that the scan reads and does not write.
-        server.connect()?.batch_execute(&format!(
+        let mut client = server.connect()?;
+        client.batch_execute(&format!(
             "CREATE TABLE wide (id int8 NOT NULL, filler text NOT NULL);
              ALTER TABLE wide ALTER COLUMN filler SET STORAGE PLAIN;
              INSERT INTO wide SELECT id, rpad(md5(id::text), 1100, 'x')
-                 FROM generate_series(1, {}) AS id;
-             VACUUM (FREEZE, ANALYZE) wide;",
+                 FROM generate_series(1, {}) AS id;",
             self.rows
         ))?;
+        // Its hint bits are set, so that the scan reads and does not write.
+        client.batch_execute("VACUUM (FREEZE, ANALYZE) wide")?;
         Ok(())
     }
 
