@@ -10,7 +10,7 @@ RELEASE = target/release
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build demo test lint sim cuts soak fuzz bench
+.PHONY: help setup build demo test lint sim cuts soak fuzz bench lab
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -24,6 +24,7 @@ build: setup ## the binary `spindle`, optimised
 demo: build ## PostgreSQL on a mirrored group: a disk dies, the power goes, nothing is lost
 	$(CARGO) build --release --locked -p spindle-demo $(SQLITE)
 	$(RELEASE)/spindle-demo $(DEMO)
+	@$(MAKE) --no-print-directory lab
 
 test: ## everything that CI runs
 	@tools/setup test
@@ -50,3 +51,8 @@ bench: build ## every figure side by side with its rival: make bench BENCH='--on
 	$(CARGO) build --release --locked -p spindle-proof -p spindle-device --examples
 	$(CARGO) build --release --locked -p spindle-proof
 	$(RELEASE)/spindle-proof bench $(BENCH)
+
+lab: build ## which storage is faster for a database here: two minutes on loop devices (as root)
+	$(CARGO) build --release --locked -p spindle-lab
+	@if [ "$$(id -u)" = 0 ]; then $(RELEASE)/spindle-lab quick $(LAB); \
+	else echo "the lab makes devices and mounts: sudo $(RELEASE)/spindle-lab quick"; fi

@@ -119,6 +119,29 @@ pub fn show_number(value: f64) -> String {
     }
 }
 
+/// A round number of an axis: no digits that say nothing.
+#[must_use]
+pub fn show_tick(value: f64) -> String {
+    let shown = show_number(value);
+    if shown.contains('.') {
+        let short = shown.trim_end_matches('0').trim_end_matches('.');
+        return short.to_owned();
+    }
+    shown
+}
+
+/// Microseconds of an axis.
+#[must_use]
+pub fn show_microseconds_tick(value: f64) -> String {
+    if value >= 1e6 {
+        format!("{} s", show_tick(value / 1e6))
+    } else if value >= 1e3 {
+        format!("{} ms", show_tick(value / 1e3))
+    } else {
+        format!("{} µs", show_tick(value))
+    }
+}
+
 /// Microseconds for a person.
 #[must_use]
 pub fn show_microseconds(value: f64) -> String {
@@ -151,6 +174,10 @@ mod tests {
     fn figures_show_as_many_digits_as_tell_something() {
         assert_eq!(show_number(1_234_567.8), "1,234,568");
         assert_eq!(show_number(12.345), "12.3");
+        assert_eq!(show_tick(2.0), "2");
+        assert_eq!(show_tick(2.5), "2.5");
+        assert_eq!(show_tick(1000.0), "1,000");
+        assert_eq!(show_microseconds_tick(10_000.0), "10 ms");
         assert_eq!(show_size(3.0 * 1024.0 * 1024.0), "3.00 MiB");
         assert_eq!(show_microseconds(1_500.0), "1.50 ms");
     }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 
@@ -16,9 +17,9 @@ use crate::measure::program::lacking;
 /// What `quick` takes.
 #[derive(Debug, clap::Args)]
 pub struct QuickArguments {
-    /// The folder of the results
-    #[arg(long, value_name = "DIR", default_value = "spindle-lab-quick")]
-    output: PathBuf,
+    /// The folder of the results; a new one where it is not given
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
     /// Even shorter runs: to see whether all of it works
     #[arg(long)]
     smoke: bool,
@@ -35,7 +36,14 @@ pub(super) fn run(arguments: &QuickArguments) -> Result<ExitCode> {
         "neither PostgreSQL nor fio is installed; on Debian: apt-get install postgresql-15 fio"
     );
     let text = text(&contenders, has_database, arguments.smoke);
-    run_text(&text, Path::new("quick"), &arguments.output, &[])
+    let folder = match &arguments.output {
+        Some(folder) => folder.clone(),
+        None => {
+            let second = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+            PathBuf::from(format!("spindle-lab-quick-{second}"))
+        }
+    };
+    run_text(&text, Path::new("quick"), &folder, &[])
 }
 
 fn text(contenders: &[String], has_database: bool, smoke: bool) -> String {

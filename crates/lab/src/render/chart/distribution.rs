@@ -5,7 +5,7 @@ use super::{Anchor, Canvas, Scale, Width, colour};
 use crate::analyse::folder::Folder;
 use crate::analyse::latency::{merged, quantile_us};
 use crate::analyse::summary::WorkloadSummary;
-use crate::quantity::{as_float, show_microseconds};
+use crate::quantity::{as_float, show_microseconds_tick};
 
 /// Draws the load with this index; empty where there are too few operations for a distribution.
 #[must_use]
@@ -51,7 +51,7 @@ pub fn distribution(
     let x = Scale::logarithmic(1.0, furthest, left, right);
     let y = Scale::logarithmic(low * 0.9, high * 1.1, bottom, top);
     let mut canvas = Canvas::new(width, bottom + 38.0);
-    canvas.left_axis(&y, left, right, show_microseconds);
+    canvas.left_axis(&y, left, right, show_microseconds_tick);
     for (one_of, name) in [
         (2.0, "p50"),
         (10.0, "p90"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{Anchor, Canvas, Scale, Width, colour};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::WorkloadSummary;
-use crate::quantity::{as_float, show_number};
+use crate::quantity::{as_float, show_number, show_tick};
 use crate::record::AGAIN;
 
 /// Draws the runs of the load with this index.
@@ -30,7 +30,7 @@ pub fn rates(folder: &Folder, index: usize, workload: &WorkloadSummary, width: W
     let y = Scale::linear(0.0, most * 1.08, bottom, top);
     let blocks = folder.experiment.blocks;
     let mut canvas = Canvas::new(width, bottom + 38.0);
-    canvas.left_axis(&y, left, right, show_number);
+    canvas.left_axis(&y, left, right, show_tick);
     let column = (right - left) / f64::from(blocks.max(1));
     // Thin out the numbers where there are many blocks.
     let every = blocks

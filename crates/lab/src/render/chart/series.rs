@@ -7,8 +7,7 @@ use super::{Anchor, Canvas, Scale, Width, colour};
 use crate::analyse::folder::Folder;
 use crate::analyse::series::{mean, moving_average};
 use crate::analyse::summary::WorkloadSummary;
-use crate::quantity::show_number;
-use crate::quantity::whole;
+use crate::quantity::{as_float, show_tick, whole};
 
 /// Seconds of the moving average; long runs take a sixtieth of themselves.
 #[must_use]
@@ -48,7 +47,7 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
         }
         let middle: Vec<(f64, f64)> = by_second
             .into_iter()
-            .filter_map(|(second, paces)| Some((crate::quantity::as_float(second), mean(&paces)?)))
+            .filter_map(|(second, paces)| Some((as_float(second), mean(&paces)?)))
             .collect();
         let smooth = moving_average(&middle, window(longest));
         lines.push((place, contender, "average", smooth));
@@ -65,8 +64,8 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
         (x.at(warm_up) - left, bottom - top),
         "warm-up",
     );
-    canvas.left_axis(&y, left, right, show_number);
-    canvas.bottom_axis(&x, bottom, bottom + 4.0, show_number);
+    canvas.left_axis(&y, left, right, show_tick);
+    canvas.bottom_axis(&x, bottom, bottom + 4.0, show_tick);
     canvas.text(
         "label",
         (f64::midpoint(left, right), bottom + 33.0),

@@ -44,9 +44,9 @@ pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> Stri
         }
     };
     let noise = format!(
-        "Rate against {}, with the interval over the blocks. Shaded: equivalent. The baseline against itself lies within {:.1} %: no smaller difference is claimed.",
+        "Rate against {}, with the interval over the blocks. Shaded: equivalent. {}",
         escaped(&summary.baseline),
-        workload.noise_floor * 100.0
+        noise(workload)
     );
     part(
         "Ratio",
@@ -87,6 +87,16 @@ pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> Stri
     text.push_str(&doubts(&workload.all_doubts()));
     text.push_str("</section>");
     text
+}
+
+fn noise(workload: &WorkloadSummary) -> String {
+    match workload.noise {
+        Some(noise) if noise.low.is_some() => format!(
+            "The baseline against itself lies within {:.1} %: no smaller difference is claimed.",
+            workload.noise_floor * 100.0
+        ),
+        _ => "There are too few blocks to know the noise.".to_owned(),
+    }
 }
 
 fn legend(workload: &WorkloadSummary) -> String {

@@ -62,7 +62,7 @@ svg path{fill:none}
 svg .c1{stroke:var(--c1)}svg .c2{stroke:var(--c2)}svg .c3{stroke:var(--c3)}svg .c4{stroke:var(--c4)}
 svg .c5{stroke:var(--c5)}svg .c6{stroke:var(--c6)}svg .c7{stroke:var(--c7)}svg .c8{stroke:var(--c8)}
 svg .interval{stroke-width:2.5}
-svg .raw{stroke-width:1;opacity:.28}
+svg .raw{stroke-width:1;opacity:.4}
 svg .average{stroke-width:2.4;stroke-linejoin:round}
 svg .average.again{stroke-dasharray:6 4}
 svg .interval.again{stroke-dasharray:5 3}
