@@ -209,9 +209,15 @@ impl Group {
         let mut done = 0;
         while done < u64::from(extent.mark_blocks) {
             let blocks = Self::whole_piece(place, done, u64::from(extent.mark_blocks));
-            // Where this fails the new place stays used until the next opening: it may be as bad
-            // as the old one, and the disk is given up now in any case.
-            self.copy_piece(place, extent, moved, done, blocks)?;
+            if let Err(reason) = self.copy_piece(place, extent, moved, done, blocks) {
+                // No map ever named it; the disk is given up now in any case.
+                self.space.give_back(Run {
+                    disk,
+                    start_block,
+                    class,
+                });
+                return Err(reason);
+            }
             done += blocks;
         }
         Ok(moved)
@@ -275,6 +281,8 @@ impl Group {
         {
             let _change = self.change_inside();
             file.map.write().set_copy(place.index, number, moved);
+            // Who copies this extent elsewhere began with the copy that is gone.
+            file.moving.cancel(place.index);
             self.note_dirty_map(file);
             let edit = self.bad_runs.note(Run {
                 disk: place.copy.disk(),
