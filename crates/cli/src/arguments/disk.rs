@@ -96,8 +96,9 @@ Examples:
   spindle disk resize data DATA_0003               all that the device has now
   spindle disk resize data DATA_0003 --size 200G
 
-What lies behind a smaller end is moved away first; cut the device only when `spindle disk scan`
-shows the label's new size. Refused where the group could not hold its data then.")]
+What lies behind a smaller end is moved away first; cut the device only when the label that
+`spindle dump --disk PATH` shows has the new size. Refused where the group could not hold its
+data then.")]
     Resize {
         /// The group
         group: String,

@@ -165,3 +165,26 @@ fn a_block_device_is_owned_exclusively_and_its_holder_is_named() {
     let by = Some(format!("mounted on {point_text}"));
     assert_eq!(found, OpenErrorKind::InUse { by });
 }
+
+#[test]
+fn a_released_disk_is_anybodys_while_its_slot_refuses_every_request() {
+    let folder = Folder::new("release");
+    let path = file_disk(&folder);
+    let disks = crate::PlainDisks::new();
+    let slot = disks.attach(OpenDisk::open(&path).unwrap());
+    assert!(matches!(kind(&path), OpenErrorKind::InUse { .. }));
+    disks.release(slot).unwrap();
+    let other = OpenDisk::open(&path).unwrap();
+    let mut memory = [0; 4096];
+    let works = [
+        crate::Work::Read(&mut memory),
+        crate::Work::Write(&[1; 4096]),
+        crate::Work::Flush,
+    ];
+    for work in works {
+        let mut batch = [crate::Request::new(slot, 0, work)];
+        crate::Disks::run(&disks, &mut batch);
+        assert!(batch[0].result.is_err());
+    }
+    drop(other);
+}
