@@ -5,6 +5,7 @@
 //! data; the membership says so only when it is durable.
 
 mod flush;
+mod slow;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,6 +20,10 @@ use crate::map::Extent;
 use crate::membership::Membership;
 
 pub use flush::{Flushes, Target};
+pub use slow::{ReadTotals, SlowDisks, Verdict};
+
+/// Added to what a slow disk has under way, so that its copies are chosen last.
+const SLOW_COUNT: u32 = 1 << 20;
 
 /// In place of a slot or a failure group: there is none.
 const NONE: u32 = u32::MAX;
@@ -64,6 +69,10 @@ pub struct DiskState {
     name: RwLock<DiskName>,
     slot: AtomicU32,
     total_bytes: AtomicU64,
+    /// It answers much slower than its peers: its copies are read last.
+    pub is_slow: AtomicBool,
+    /// Reads in a row that it did not answer at all.
+    pub unanswered_count: AtomicU32,
     /// The group has forgotten it; no map names it.
     forgotten: AtomicBool,
     membership: Arc<Membership>,
@@ -80,6 +89,8 @@ impl DiskState {
             name: RwLock::new(new.name),
             slot: AtomicU32::new(new.slot.map_or(NONE, |slot| u32::from(slot.0))),
             total_bytes: AtomicU64::new(new.total_bytes),
+            is_slow: AtomicBool::new(false),
+            unanswered_count: AtomicU32::new(0),
             forgotten: AtomicBool::new(false),
             membership,
         }
@@ -284,6 +295,11 @@ impl DiskTable {
                 } else {
                     self.backend.in_flight_count(slot).saturating_add(1)
                 };
+            let busy_count = if disk.is_slow.load(Ordering::Relaxed) {
+                busy_count.saturating_add(SLOW_COUNT)
+            } else {
+                busy_count
+            };
             if best.is_none_or(|(least, ..)| busy_count < least) {
                 best = Some((busy_count, number, *copy, slot));
             }
@@ -319,6 +335,9 @@ impl DiskTable {
             } else {
                 count.fetch_add(1, Ordering::Relaxed);
                 bytes.fetch_add(length as u64, Ordering::Relaxed);
+                if disk.unanswered_count.load(Ordering::Relaxed) > 0 {
+                    disk.unanswered_count.store(0, Ordering::Relaxed);
+                }
             }
         }
     }

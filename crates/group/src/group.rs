@@ -8,6 +8,7 @@ mod open;
 mod outage;
 mod recovery;
 mod returning;
+mod slow;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,7 @@ use spindle_catalog::{Catalog, Row, Table};
 
 use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
-use crate::disks::DiskTable;
+use crate::disks::{DiskTable, SlowDisks};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::Event;
 use crate::event_log::EventLog;
@@ -38,6 +39,7 @@ pub use changes::DiskChanges;
 pub use create::{NewDisk, NewGroup};
 pub use open::Opener;
 pub use outage::RepairTime;
+pub(crate) use slow::is_unanswered;
 
 /// An open disk group.
 #[derive(Debug)]
@@ -72,6 +74,7 @@ pub struct Group {
     pub(crate) resync: Mutex<Resync>,
     returns: Mutex<returning::Returns>,
     away_clock: Mutex<outage::AwayClock>,
+    slow_disks: Mutex<SlowDisks>,
     /// Seconds since 1970 when last told.
     pub(crate) now_s: AtomicU64,
     lazy: Mutex<step::Lazy>,

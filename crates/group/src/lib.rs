@@ -30,6 +30,7 @@ mod space;
 mod view;
 
 pub use commit::Change;
+pub use disks::ReadTotals;
 pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
 pub use event_log::KeptEvent;

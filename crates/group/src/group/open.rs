@@ -136,6 +136,7 @@ impl Group {
             resync: Mutex::default(),
             returns: Mutex::default(),
             away_clock: Mutex::default(),
+            slow_disks: Mutex::default(),
             now_s: AtomicU64::new(opener.now_s),
             background,
             lazy: Mutex::new(step::Lazy::default()),

@@ -124,7 +124,7 @@ impl Group {
     }
 
     /// Whether the first and the last block of the disk can be read.
-    fn answers(&self, slot: DiskSlot) -> bool {
+    pub(super) fn answers(&self, slot: DiskSlot) -> bool {
         let backend = self.membership.disks();
         let last = backend.size_bytes(slot).saturating_sub(BLOCK_SIZE_BYTES);
         let block = usize::try_from(BLOCK_SIZE_BYTES).expect("4096");

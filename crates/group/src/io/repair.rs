@@ -14,7 +14,7 @@ use super::{BadBlocks, BadPlace, bytes_of};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
-use crate::group::Group;
+use crate::group::{Group, is_unanswered};
 use crate::map::Extent;
 use crate::plan::{self, ReadRefusal, Segment};
 
@@ -97,15 +97,18 @@ impl Group {
         } = *failure;
         let inside_bytes = segment.inside_blocks * BLOCK_SIZE_BYTES;
         let mut avoid = failure.stale;
-        let mut bad: Vec<ExtentCopy> = Vec::new();
+        let mut bad: Vec<(ExtentCopy, DeviceError)> = Vec::new();
         for (number, copy) in extent.copies().iter().enumerate() {
             if copy.is_present() && Some(copy.disk()) == bad_disk {
                 avoid |= 1 << number;
-                bad.push(*copy);
+                bad.push((*copy, error.clone()));
             }
         }
         let source = loop {
             let Some((number, copy, slot)) = self.disks.choose(extent, avoid) else {
+                if self.read_again(&bad, inside_bytes, memory) {
+                    return Ok(());
+                }
                 return Err(GroupError::new(
                     GroupErrorKind::Io,
                     format!(
@@ -118,17 +121,39 @@ impl Group {
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
             self.disks.run(&mut batch);
             let [request] = batch;
-            if request.result.is_ok() {
+            let Err(error) = request.result else {
                 break copy;
-            }
+            };
             avoid |= 1 << number;
-            bad.push(copy);
+            bad.push((copy, error));
         };
-        for copy in bad {
+        for (copy, error) in bad {
+            if is_unanswered(&error) {
+                self.note_unanswered(copy.disk(), &error)?;
+                continue;
+            }
             let index = segment.index;
-            self.rewrite(file, index, copy, inside_bytes, memory, (source, error));
+            self.rewrite(file, index, copy, inside_bytes, memory, (source, &error));
         }
         Ok(())
+    }
+
+    /// No other copy is left: a path that blinked may answer now.
+    fn read_again(
+        &self,
+        bad: &[(ExtentCopy, DeviceError)],
+        inside_bytes: u64,
+        memory: &mut [u8],
+    ) -> bool {
+        bad.iter().any(|(copy, _)| {
+            let Some(slot) = self.disks.slot_of(*copy) else {
+                return false;
+            };
+            let at = copy.start_bytes() + inside_bytes;
+            let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
+            self.disks.run(&mut batch);
+            batch[0].result.is_ok()
+        })
     }
 
     /// Writes good bytes over a copy that could not be read. Where its place does not take them,

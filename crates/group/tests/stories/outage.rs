@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use spindle_base::{FileId, Redundancy};
-use spindle_device::DiskSlot;
-use spindle_group::{EventKind, File, Group, RepairTime};
+use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
+use spindle_group::{EventKind, File, Group, ReadTotals, RepairTime};
 
 use crate::scene::{FINE, NORMAL, Scene, assert_sound, create, pattern, read};
 
@@ -418,5 +418,85 @@ fn the_time_that_a_group_was_closed_does_not_count() {
     tick(&group, 2_000_000);
     let left = group.repair_time_left(disk).unwrap();
     assert!((240..=400).contains(&left), "{left}");
+    group.close().unwrap();
+}
+
+#[test]
+fn a_path_that_blinks_costs_neither_the_read_nor_the_disk() {
+    let scene = Scene::new(8, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let story = Story::new(&group, 10, 8 << 20);
+    for slot in 0..4 {
+        let gone = DeviceErrorKind::Gone;
+        let slot = DiskSlot(slot);
+        (scene.disks).fail(slot, FaultyOperation::Read, 1 << 20..64 << 20, 2, gone);
+    }
+    for _ in 0..6 {
+        story.assert_reads(&group, "blinking");
+    }
+    assert_eq!(group.view().offline_disks_count, 0);
+    let events = group.take_events();
+    assert!(
+        (events.iter()).any(|event| event.kind == EventKind::DiskBlinked),
+        "{events:?}"
+    );
+    assert!((events.iter()).all(|event| event.kind != EventKind::BlockRepaired));
+    // One that never answers is gone, whether anybody writes or not.
+    let gone = DeviceErrorKind::Gone;
+    (scene.disks).fail(
+        DiskSlot(1),
+        FaultyOperation::Read,
+        1 << 20..64 << 20,
+        u64::MAX,
+        gone,
+    );
+    for _ in 0..20 {
+        story.assert_reads(&group, "gone");
+    }
+    assert_eq!(group.view().disks[1].mode, "offline");
+    scene.disks.clear_faults(DiskSlot(1));
+    assert_eq!(group.return_answering().unwrap().len(), 1);
+    resync(&group);
+    story.assert_reads(&group, "back");
+    group.close().unwrap();
+}
+
+#[test]
+fn a_slow_disk_is_named_and_read_around_until_it_has_recovered() {
+    let scene = Scene::new(9, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let story = Story::new(&group, 10, 8 << 20);
+    let mut totals: Vec<ReadTotals> = (0..4)
+        .map(|number| ReadTotals {
+            disk: spindle_base::DiskNumber(number),
+            reads_count: 0,
+            read_bytes: 0,
+            read_time_us: 0,
+        })
+        .collect();
+    let mut windows = |latency_us: u64| {
+        for _ in 0..12 {
+            for (number, disk) in totals.iter_mut().enumerate() {
+                disk.reads_count += 10;
+                disk.read_bytes += 10 * 8192;
+                disk.read_time_us += 10 * if number == 2 { latency_us } else { 4000 };
+            }
+            group.note_read_totals(&totals);
+        }
+    };
+    let reads_of_it = || {
+        let before = group.view().disks[2].reads_count;
+        for _ in 0..20 {
+            story.assert_reads(&group, "slow or not");
+        }
+        group.view().disks[2].reads_count - before
+    };
+    assert!(reads_of_it() > 0);
+    windows(500_000);
+    assert_eq!(reads_of_it(), 0, "there is another copy of everything");
+    windows(4000);
+    assert!(reads_of_it() > 0);
+    let kinds: Vec<EventKind> = group.take_events().iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::DiskSlow) && kinds.contains(&EventKind::DiskFast));
     group.close().unwrap();
 }
