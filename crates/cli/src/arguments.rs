@@ -320,7 +320,8 @@ that holds something unless --force is given.")]
 Examples:
   spindle group set data
   spindle group set data scrub_interval=7d
-  spindle group set data scrub_interval=off")]
+  spindle group set data scrub_interval=off
+  spindle group set data disk_repair_time=3h failgroup_repair_time=1d")]
     Set {
         /// The group
         group: String,

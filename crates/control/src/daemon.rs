@@ -10,6 +10,7 @@
 
 mod background;
 mod ending;
+mod returning;
 mod scrubbing;
 mod server;
 

@@ -109,6 +109,8 @@ pub enum FailureGroupChange {
     },
     /// They go offline.
     Offline,
+    /// Those that are offline come back.
+    Online,
 }
 
 /// Makes changes, in the process that serves the group or here.
@@ -186,6 +188,7 @@ pub fn change_failure_groups(
                 && match change {
                     FailureGroupChange::Drop { .. } => disk.state == "normal",
                     FailureGroupChange::Undrop => disk.state == "dropping",
+                    FailureGroupChange::Online => disk.mode == "offline",
                     FailureGroupChange::Resize { .. } | FailureGroupChange::Offline => {
                         disk.mode == "online"
                     }
@@ -199,6 +202,9 @@ pub fn change_failure_groups(
     let mut request = DiskChangesRequest::default();
     match change {
         FailureGroupChange::Offline => return offline_disks(settings, group, &names),
+        FailureGroupChange::Online => {
+            return crate::disk_returns::online_disks(settings, group, &names);
+        }
         FailureGroupChange::Drop { force } => {
             request.drop = names;
             request.force = force;
@@ -226,7 +232,7 @@ fn no_failure_group(disks: &[DiskReport], group: &GroupName, name: &str) -> Cont
 }
 
 /// Asks the process that serves the group, or opens it, changes it and closes it again.
-fn in_group(
+pub(crate) fn in_group(
     settings: &Settings,
     group: &GroupName,
     path: &str,
@@ -390,7 +396,7 @@ impl Opened {
         }
     }
 
-    fn changes_report(&self, concerned: &[DiskNumber]) -> DiskChangesReport {
+    pub(crate) fn changes_report(&self, concerned: &[DiskNumber]) -> DiskChangesReport {
         let disks = self.group().view().disks;
         DiskChangesReport {
             group: self.group_name().to_owned(),
@@ -422,7 +428,7 @@ impl Opened {
         Ok(DiskNumber(self.report_of(name)?.number))
     }
 
-    fn numbers(&self, names: &[String]) -> ControlResult<Vec<DiskNumber>> {
+    pub(crate) fn numbers(&self, names: &[String]) -> ControlResult<Vec<DiskNumber>> {
         names.iter().map(|name| self.number(name)).collect()
     }
 

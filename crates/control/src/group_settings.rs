@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spindle_base::GroupName;
-use spindle_group::{Event, EventKind, Group};
+use spindle_group::{Event, EventKind, Group, RepairTime};
 use utoipa::ToSchema;
 
 use crate::administration::serving;
@@ -12,7 +12,11 @@ use crate::query::append;
 use crate::settings::Settings;
 
 /// The names of all settings.
-const NAMES: [&str; 1] = ["scrub_interval"];
+const NAMES: [&str; 3] = [
+    "scrub_interval",
+    "disk_repair_time",
+    "failgroup_repair_time",
+];
 
 /// The settings of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -21,6 +25,10 @@ pub struct GroupSettings {
     pub group: String,
     /// Seconds from one scrub of the whole group to the next; `null` where there is no schedule.
     pub scrub_interval_s: Option<u64>,
+    /// Seconds that a disk may be away before it is given up.
+    pub disk_repair_time_s: u64,
+    /// Seconds that a whole failure group may be away before its disks are given up.
+    pub failgroup_repair_time_s: u64,
 }
 
 /// The settings of an open group.
@@ -30,6 +38,8 @@ pub fn settings_of(group_name: &str, group: &Group) -> GroupSettings {
     GroupSettings {
         group: group_name.to_owned(),
         scrub_interval_s: (interval_s > 0).then_some(interval_s),
+        disk_repair_time_s: group.repair_time(RepairTime::Disk),
+        failgroup_repair_time_s: group.repair_time(RepairTime::FailureGroup),
     }
 }
 
@@ -45,6 +55,12 @@ pub fn change(
 ) -> ControlResult<GroupSettings> {
     match name {
         "scrub_interval" => group.set_scrub_interval_s(seconds(name, value)?),
+        "disk_repair_time" => {
+            group.set_repair_time(RepairTime::Disk, repair_seconds(name, value)?)?;
+        }
+        "failgroup_repair_time" => {
+            group.set_repair_time(RepairTime::FailureGroup, repair_seconds(name, value)?)?;
+        }
         _ => {
             let hint = suggestion(name, "setting", NAMES);
             return Err(ControlError::invalid(format!(
@@ -58,6 +74,16 @@ pub fn change(
     ));
     group.sync()?;
     Ok(settings_of(group_name, group))
+}
+
+/// As [`seconds`]; a disk that is away is given up at some time.
+fn repair_seconds(name: &str, text: &str) -> ControlResult<u64> {
+    match seconds(name, text)? {
+        0 => Err(ControlError::invalid(format!(
+            "{name} cannot be off: write a time such as 12h or 3d; `spindle disk drop --force` gives up a disk at once"
+        ))),
+        seconds => Ok(seconds),
+    }
 }
 
 /// `7d`, `12h`, `30m`, `90s`, or `off`.

@@ -17,6 +17,7 @@ mod copying;
 mod daemon;
 mod discovery;
 mod disk_changes;
+mod disk_returns;
 mod dump;
 mod dump_row;
 mod engine;
@@ -62,6 +63,7 @@ pub use disk_changes::{
     DiskChangesRequest, FailureGroupChange, NewDiskRequest, ReplacementRequest, ResizeRequest,
     change_disks, change_failure_groups, offline_disks, rename_disk,
 };
+pub use disk_returns::online_disks;
 pub use dump::{dump_disks, dump_group};
 pub use error::{ControlError, ControlErrorKind, ControlResult};
 pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};

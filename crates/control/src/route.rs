@@ -459,6 +459,23 @@ pub static ROUTES: &[Route] = &[
     ),
     route(
         Method::POST,
+        "/disks/online",
+        "Brings back disks that are offline; what they missed is copied to them.",
+        &[needed(
+            "disks",
+            "string",
+            "the disks' names, with commas; empty for all that can be brought back",
+        )],
+        "DiskChangesReport",
+        Handler::Json(|daemon, query| {
+            let text = query.text("disks").unwrap_or_default();
+            let names = text.split(',').filter(|name| !name.is_empty());
+            let disks: Vec<String> = names.map(str::to_owned).collect();
+            json(daemon.opened().online_disks(daemon.start_settings(), &disks)?)
+        }),
+    ),
+    route(
+        Method::POST,
         "/faults",
         "For tests: makes a disk answer as if its cable was pulled, or plugged in again.",
         &[

@@ -127,13 +127,33 @@ data then.")]
 Example:
   spindle disk offline data DATA_0003
 
-Refused where anything would lose its last good copy.")]
+Refused where anything would lose its last good copy. `spindle disk online` brings it back.")]
     Offline {
         /// The group
         group: String,
         /// Names of disks
         #[arg(required = true, value_name = "DISK")]
         names: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Bring disks back that are offline: they get what they missed, and no more
+    #[command(after_help = "\
+Examples:
+  spindle disk online data DATA_0003
+  spindle disk online data --all
+
+A disk that went by itself comes back by itself when it answers again, three times an hour at
+most. One that was dropped, set back, or used without the others does not come back.")]
+    Online {
+        /// The group
+        group: String,
+        /// Names of disks
+        #[arg(required_unless_present = "all", value_name = "DISK")]
+        names: Vec<String>,
+        /// Every disk that is offline and can be found
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
         #[command(flatten)]
         output: Output,
     },
@@ -216,6 +236,16 @@ Example:
 Example:
   spindle failgroup offline data shelf_b")]
     Offline {
+        /// The group
+        group: String,
+        /// Names of failure groups
+        #[arg(required = true, value_name = "FAILGROUP")]
+        names: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Bring back the disks of failure groups that are offline
+    Online {
         /// The group
         group: String,
         /// Names of failure groups

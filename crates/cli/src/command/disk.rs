@@ -36,6 +36,15 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::offline_disks(settings, &name_of(group)?, names)?;
             return print_changes(&report, *output);
         }
+        DiskCommand::Online {
+            group,
+            names,
+            all: _,
+            output,
+        } => {
+            let report = spindle_control::online_disks(settings, &name_of(group)?, names)?;
+            return print_changes(&report, *output);
+        }
         DiskCommand::Add(add) => {
             request = added(add)?;
             (&add.group, add.output)
@@ -124,6 +133,11 @@ pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand)
             names,
             output,
         } => (group, names, FailureGroupChange::Offline, output),
+        FailureGroupCommand::Online {
+            group,
+            names,
+            output,
+        } => (group, names, FailureGroupChange::Online, output),
     };
     let group = name_of(group)?;
     let report = spindle_control::change_failure_groups(settings, &group, names, change)?;

@@ -258,6 +258,8 @@ fn set(settings: &Settings, group: &str, changes: &[String], output: Output) -> 
         Some(seconds) => say!("scrub_interval  {seconds}s"),
         None => say!("scrub_interval  off"),
     }
+    say!("disk_repair_time  {}s", report.disk_repair_time_s);
+    say!("failgroup_repair_time  {}s", report.failgroup_repair_time_s);
     Ok(0)
 }
 

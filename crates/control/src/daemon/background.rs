@@ -94,6 +94,9 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             if let Err(error) = daemon.opened.group().heartbeat(now_s) {
                 outcome = Err(error.into());
             }
+            if let Err(error) = daemon.look_after_disks(now_s % 10 < 2) {
+                outcome = Err(error);
+            }
             if let Err(error) = daemon.scrub_on_schedule(now_s) {
                 outcome = Err(error);
             }

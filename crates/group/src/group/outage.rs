@@ -130,13 +130,7 @@ impl Group {
             let _change = self.change_inside();
             self.catalog.apply(edit)
         };
-        self.commit_through(sequence)?;
-        let what = String::from_utf8_lossy(of.key()).into_owned();
-        self.event(Event::new(
-            EventKind::SettingChanged,
-            format!("{what} is {seconds} seconds now"),
-        ));
-        Ok(())
+        self.commit_through(sequence)
     }
 
     /// Since when the disk is away, where that was noted.

@@ -110,8 +110,14 @@ impl Group {
         }
     }
 
-    /// Disks that went offline and may come back, by identity: for whoever looks for them
-    /// elsewhere.
+    /// Every disk that is open, online or not, and where.
+    pub fn open_disks(&self) -> Vec<(DiskNumber, DiskSlot)> {
+        (self.disks.iter())
+            .filter_map(|disk| Some((disk.number, disk.slot()?)))
+            .collect()
+    }
+
+    /// Disks that went offline and may come back.
     pub fn away_disks(&self) -> Vec<DiskNumber> {
         (self.disks.iter().map(|disk| disk.number))
             .filter(|disk| self.is_away(*disk))

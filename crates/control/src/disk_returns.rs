@@ -1,0 +1,154 @@
+//! Disks of a group come back, while a process serves it or here where none does.
+//!
+//! A disk that is open is asked at its place; one that was not there when the group was opened,
+//! or that has another path since, is looked for on the search path by its label.
+
+use std::path::PathBuf;
+
+use spindle_base::{DiskNumber, GroupName};
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+
+use crate::discovery::Discovery;
+use crate::disk_changes::in_group;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::opening::Opened;
+use crate::query::append;
+use crate::settings::Settings;
+use crate::view::DiskChangesReport;
+
+/// Brings disks back that are offline, in the process that serves the group or here; all that
+/// can be found where none is named.
+///
+/// # Errors
+/// Where there is no such group or disk, a disk is online, cannot be found, or may not come back;
+/// nothing has changed then.
+pub fn online_disks(
+    settings: &Settings,
+    group: &GroupName,
+    disks: &[String],
+) -> ControlResult<DiskChangesReport> {
+    let mut path = "/disks/online".to_owned();
+    append(&mut path, "disks", disks.join(",").as_bytes());
+    in_group(settings, group, &path, |opened| {
+        opened.online_disks(settings, disks)
+    })
+}
+
+impl Opened {
+    /// Brings disks back; see [`online_disks`].
+    ///
+    /// # Errors
+    /// As [`online_disks`].
+    pub fn online_disks(
+        &self,
+        settings: &Settings,
+        disks: &[String],
+    ) -> ControlResult<DiskChangesReport> {
+        let away = self.group().away_disks();
+        let wanted = if disks.is_empty() {
+            away.clone()
+        } else {
+            self.numbers(disks)?
+        };
+        let mut slots = Vec::new();
+        for (index, disk) in wanted.iter().enumerate() {
+            match self.slot_of_away(settings, *disk)? {
+                Some(slot) => slots.push(slot),
+                None if disks.is_empty() => {}
+                None => {
+                    return Err(ControlError::not_found(format!(
+                        "disk {} is not on the search path: {}",
+                        disks[index],
+                        settings.search_path()
+                    )));
+                }
+            }
+        }
+        self.group().return_disks(&slots)?;
+        let report = self.changes_report(&wanted);
+        match report.disks.iter().find(|disk| disk.mode == "offline") {
+            Some(failed) if !disks.is_empty() => Err(ControlError::new(
+                ControlErrorKind::Io,
+                format!("disk {} was found, but could not be written", failed.name),
+            )),
+            _ => Ok(report),
+        }
+    }
+
+    /// Takes back disks that went by themselves and are found elsewhere on the search path.
+    ///
+    /// # Errors
+    /// Where the group had to stop.
+    pub fn return_found(&self, settings: &Settings) -> ControlResult<()> {
+        for disk in self.group().away_disks() {
+            if self.answering_slot(disk).is_none()
+                && let Ok(Some(slot)) = self.find_elsewhere(settings, disk)
+            {
+                self.group().return_by_itself(disk, slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a disk is open that is away, or is opened now.
+    fn slot_of_away(
+        &self,
+        settings: &Settings,
+        disk: DiskNumber,
+    ) -> ControlResult<Option<DiskSlot>> {
+        match self.answering_slot(disk) {
+            Some(slot) => Ok(Some(slot)),
+            None => {
+                let found = self.find_elsewhere(settings, disk)?;
+                // One that does not answer where it is open tells why itself.
+                Ok(found.or_else(|| self.open_slot(disk)))
+            }
+        }
+    }
+
+    fn open_slot(&self, disk: DiskNumber) -> Option<DiskSlot> {
+        let open = self.group().open_disks();
+        let found = open.into_iter().find(|(number, _)| *number == disk);
+        found.map(|(_, slot)| slot)
+    }
+
+    fn answering_slot(&self, disk: DiskNumber) -> Option<DiskSlot> {
+        let slot = self.open_slot(disk)?;
+        let mut page = AlignedBuffer::zeroed(4096);
+        let mut batch = [Request::new(slot, 0, Work::Read(&mut page))];
+        self.engine().disks().run(&mut batch);
+        batch[0].result.is_ok().then_some(slot)
+    }
+
+    /// Opens a disk that bears the label of one that is away, where nobody else has it.
+    fn find_elsewhere(
+        &self,
+        settings: &Settings,
+        disk: DiskNumber,
+    ) -> ControlResult<Option<DiskSlot>> {
+        let discovery = Discovery::look(settings)?;
+        let held: Vec<PathBuf> = self.slots().into_iter().map(|(_, path)| path).collect();
+        let uuid = self.group().view().uuid;
+        let groups = discovery.groups();
+        let Some(found) = groups.iter().find(|found| found.uuid == uuid) else {
+            return Ok(None);
+        };
+        let probe = found.disks.iter().find(|probe| {
+            let is_it = (probe.label()).is_some_and(|label| {
+                label.number == disk
+                    && self.group().disk_of_uuid(label.disk_uuid) == Some(disk)
+            });
+            // A path that is held already and does not answer may have come back as another
+            // device; one that is held and in use has not.
+            is_it && !probe.in_use
+        });
+        let Some(probe) = probe else {
+            return Ok(None);
+        };
+        let slot = self.engine().attach_to_own(&probe.path)?;
+        if !held.contains(&probe.path) {
+            self.note_slot(slot, probe.path.clone());
+        }
+        Ok(Some(slot))
+    }
+}
