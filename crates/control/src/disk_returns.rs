@@ -135,8 +135,7 @@ impl Opened {
         };
         let probe = found.disks.iter().find(|probe| {
             let is_it = (probe.label()).is_some_and(|label| {
-                label.number == disk
-                    && self.group().disk_of_uuid(label.disk_uuid) == Some(disk)
+                label.number == disk && self.group().disk_of_uuid(label.disk_uuid) == Some(disk)
             });
             // A path that is held already and does not answer may have come back as another
             // device; one that is held and in use has not.

@@ -471,7 +471,11 @@ pub static ROUTES: &[Route] = &[
             let text = query.text("disks").unwrap_or_default();
             let names = text.split(',').filter(|name| !name.is_empty());
             let disks: Vec<String> = names.map(str::to_owned).collect();
-            json(daemon.opened().online_disks(daemon.start_settings(), &disks)?)
+            json(
+                daemon
+                    .opened()
+                    .online_disks(daemon.start_settings(), &disks)?,
+            )
         }),
     ),
     route(
