@@ -106,7 +106,11 @@ fn a_disk_that_a_person_took_offline_waits_for_a_person() {
     let set = place.ask(["group", "set", "data", "disk_repair_time=3h"]);
     assert_eq!(set["disk_repair_time_s"], 10_800);
     assert_eq!(set["failgroup_repair_time_s"], 86_400);
-    place.refuse(["group", "set", "data", "disk_repair_time=off"], 2, &["12h"]);
+    place.refuse(
+        ["group", "set", "data", "disk_repair_time=off"],
+        2,
+        &["12h"],
+    );
     place.umount();
 }
 

@@ -77,7 +77,8 @@ impl Group {
     }
 
     /// A disk left a read unanswered, which another copy answered. A path may blink; a disk that
-    /// does so time after time goes offline, as one that failed a write.
+    /// is still gone when it is asked again, or is silent time after time, goes offline, as one
+    /// that failed a write.
     pub(crate) fn note_unanswered(
         &self,
         disk: DiskNumber,
@@ -87,7 +88,10 @@ impl Group {
             return Ok(());
         };
         let count = state.unanswered_count.fetch_add(1, Ordering::Relaxed) + 1;
-        if count >= UNANSWERED_MOST {
+        // A disk that hangs would let everybody wait again; one that is gone says so at once.
+        let is_gone = error.kind == DeviceErrorKind::Gone
+            && !state.online_slot().is_some_and(|slot| self.answers(slot));
+        if is_gone || count >= UNANSWERED_MOST {
             return self.take_offline(&[disk], &error.to_string());
         }
         if count == 1 {

@@ -429,7 +429,7 @@ fn a_path_that_blinks_costs_neither_the_read_nor_the_disk() {
     for slot in 0..4 {
         let gone = DeviceErrorKind::Gone;
         let slot = DiskSlot(slot);
-        (scene.disks).fail(slot, FaultyOperation::Read, 1 << 20..64 << 20, 2, gone);
+        (scene.disks).fail(slot, FaultyOperation::Read, 1 << 20..64 << 20, 1, gone);
     }
     for _ in 0..6 {
         story.assert_reads(&group, "blinking");
