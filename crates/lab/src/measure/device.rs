@@ -199,6 +199,8 @@ impl DeviceSet {
         match devices.kind {
             DeviceKind::Block => {
                 for name in &devices.names {
+                    let made = journal.intend(Undo::Content(name.clone()))?;
+                    set._made.push(made);
                     set.leaves.push(Leaf::of(name)?);
                 }
             }

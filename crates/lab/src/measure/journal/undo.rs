@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub enum Undo {
     Zram(u32),
     /// What is mounted here, and whatever serves it.
     Mount(PathBuf),
+    /// What the lab's contenders left on a block device that a person named.
+    Content(PathBuf),
     /// A control group and every process in it.
     ControlGroup(PathBuf),
     /// A limit of a block device: the file of the limits, and `major:minor`.
@@ -55,6 +58,7 @@ impl fmt::Display for Undo {
             Self::LoopOver(path) => write!(formatter, "the loop device over {}", path.display()),
             Self::Zram(number) => write!(formatter, "/dev/zram{number}"),
             Self::Mount(path) => write!(formatter, "the mount at {}", path.display()),
+            Self::Content(path) => write!(formatter, "what was put on {}", path.display()),
             Self::ControlGroup(path) => write!(formatter, "the cgroup {}", path.display()),
             Self::Limit(_, device) => write!(formatter, "the limit of the device {device}"),
             Self::Process(identity) => write!(formatter, "the process {}", identity.id),
@@ -93,6 +97,7 @@ impl Undo {
             Self::LoopOver(file) => detach(file),
             Self::Zram(number) => remove_zram(*number),
             Self::Mount(path) => unmount(path),
+            Self::Content(device) => wipe(device),
             Self::ControlGroup(path) => remove_group(path),
             Self::Limit(file, device) => missing_is_fine(fs::write(file, lifted(file, device)))
                 .with_context(|| format!("cannot lift the limit of {device}")),
@@ -167,6 +172,20 @@ fn detach(file: &Path) -> Result<()> {
         run(command("losetup").arg("--detach").arg(device))?;
     }
     Ok(())
+}
+
+/// The signatures go, so that the device is as empty as it was given; the start is zeroed for what
+/// `wipefs` does not know.
+fn wipe(device: &Path) -> Result<()> {
+    run(command("wipefs").args(["--all", "--quiet"]).arg(device))?;
+    fs::OpenOptions::new()
+        .write(true)
+        .open(device)
+        .and_then(|file| {
+            file.write_all_at(&vec![0; 1 << 20], 0)?;
+            file.sync_all()
+        })
+        .with_context(|| format!("cannot clear {}", device.display()))
 }
 
 fn remove_zram(number: u32) -> Result<()> {

@@ -98,14 +98,14 @@ fn a_stall_counts_for_every_operation_that_should_have_begun_in_it() {
         .map(|(_, count)| count)
         .sum();
     assert!(
-        (60..=140).contains(&slow),
+        (60..=200).contains(&slow),
         "{slow} of {}",
         driven.operations
     );
     let tail = quantile_us(&driven.latency, 0.9).unwrap();
     assert!(tail > 150_000, "{tail}");
     let mean = mean_us(&driven.latency).unwrap();
-    assert!((30_000.0..120_000.0).contains(&mean), "{mean}");
+    assert!((30_000.0..200_000.0).contains(&mean), "{mean}");
     assert_eq!(driven.unserved, 0);
     let missing = driven.acknowledged.abs_diff(driven.operations);
     assert_eq!(missing, 0);
