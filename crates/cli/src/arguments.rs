@@ -2,6 +2,7 @@
 
 mod check;
 mod disk;
+mod rebalance;
 mod scrub;
 
 use std::ffi::OsString;
@@ -61,6 +62,7 @@ impl Arguments {
 }
 
 pub use check::CheckArguments;
+pub use rebalance::{OperationsArguments, RebalanceArguments};
 pub use scrub::ScrubArguments;
 
 /// What to do.
@@ -217,6 +219,20 @@ Examples:
 
 The log lies in the group itself, so it is shown whether the group is open or not.")]
     Events(EventsArguments),
+    /// Bring every disk to its fair share; usually it begins by itself when disks change
+    #[command(after_help = "\
+Examples:
+  spindle rebalance data --wait
+  spindle rebalance data --power 64            of the rebalance that runs, too
+  spindle rebalance data --power 0             pause it
+  spindle rebalance data --power 8 --default   the group's own power from now on")]
+    Rebalance(RebalanceArguments),
+    /// Show what background copying runs and waits: resync, restore, rebalance
+    #[command(after_help = "\
+Examples:
+  spindle operations
+  spindle operations data --watch")]
+    Operations(OperationsArguments),
     /// Read every copy, compare them, and judge pages of databases by their own checksums
     #[command(after_help = "\
 Examples:

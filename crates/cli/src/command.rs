@@ -8,6 +8,7 @@ mod file;
 mod group;
 mod health;
 mod iostat;
+mod rebalance;
 mod scrub;
 mod serve;
 
@@ -81,6 +82,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Events(arguments) => events::run(&settings, arguments),
         Command::Check(arguments) => group::check(&settings, arguments),
         Command::Scrub(arguments) => scrub::run(&settings, arguments),
+        Command::Rebalance(arguments) => rebalance::rebalance(&settings, arguments),
+        Command::Operations(arguments) => rebalance::operations(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),
         Command::Openapi | Command::Completions { .. } | Command::Man { .. } => Ok(0),
     }

@@ -5,14 +5,15 @@
 //! group that was not closed, a socket nobody listens at, a mount point nobody answers.
 //!
 //! Besides the mount's own threads there are these: the server's (this one), one for background
-//! work and heartbeats, one that waits for scrubs and has its workers while one runs, and
-//! short-lived ones that answer requests, because those wait for disks.
+//! work and heartbeats, one that waits for scrubs and has its workers while one runs, one
+//! that does so for resync, restore and rebalance, and short-lived ones that answer requests, because those wait for disks.
 
 mod background;
 mod ending;
 mod returning;
 mod scrubbing;
 mod server;
+mod working;
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -189,6 +190,7 @@ impl Daemon {
         let socket = socket_path(&settings.runtime_directory, self.group_name());
         let background = background::start(self.clone(), stopped.clone())?;
         let scrubbing = scrubbing::start(self.clone(), stopped.clone())?;
+        let working = working::start(self.clone(), stopped.clone())?;
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
             let listener = listen(&socket)?;
@@ -210,7 +212,8 @@ impl Daemon {
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
         let scrubbed = scrubbing.join();
-        if background.join().and(scrubbed).is_err() {
+        let worked = working.join();
+        if background.join().and(scrubbed).and(worked).is_err() {
             return Err(ControlError::new(
                 ControlErrorKind::Bug,
                 "a background thread ended by a panic; see the log",

@@ -39,6 +39,7 @@ mod mounting;
 mod nearness;
 mod openapi;
 mod opening;
+mod operations;
 mod probe;
 mod query;
 mod read_only_disks;
@@ -77,6 +78,9 @@ pub use making::{WantedDisk, WantedGroup, create_group};
 pub use mounting::MountRequest;
 pub use nearness::{near_names, suggestion};
 pub use openapi::document;
+pub use operations::{
+    OperationReport, OperationsReport, list_operations, rebalance_group, set_default_power,
+};
 pub use read_only_disks::ReadOnlyDisks;
 pub use scrubbing::{
     FindingReport, ScrubReport, ScrubRequest, set_scrub_power, show_scrub, start_scrub, stop_scrub,

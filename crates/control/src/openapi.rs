@@ -27,6 +27,7 @@ use crate::view;
     view::ScanReport,
     view::CopiedReport,
     view::DumpReport,
+    crate::operations::OperationsReport,
     crate::scrubbing::ScrubReport,
     crate::group_settings::GroupSettings,
     ControlError

@@ -197,6 +197,29 @@ pub static ROUTES: &[Route] = &[
     ),
     route(
         Method::GET,
+        "/operations",
+        "What background copying runs and waits.",
+        &[],
+        "OperationsReport",
+        Handler::Json(|daemon, _| json(daemon.operations())),
+    ),
+    route(
+        Method::POST,
+        "/rebalance",
+        "Asks for a rebalance, or changes the power of the one that runs.",
+        &[
+            optional("power", "integer", "0, which pauses, to 1024"),
+            optional(
+                "default",
+                "boolean",
+                "the power is the group's own from now on; nothing is asked for",
+            ),
+        ],
+        "OperationsReport",
+        Handler::Json(|daemon, query| json(daemon.rebalance(query)?)),
+    ),
+    route(
+        Method::GET,
         "/scrub",
         "The scrub that runs, or the last one since the group was opened.",
         &[],

@@ -1,0 +1,143 @@
+//! Background copying as commands ask for it, and what they show.
+
+use serde::{Deserialize, Serialize};
+use spindle_base::GroupName;
+use spindle_group::{Group, OperationState, OperationView, Pass};
+use utoipa::ToSchema;
+
+use crate::administration::serving;
+use crate::error::ControlResult;
+use crate::query::append;
+use crate::settings::Settings;
+use crate::sockets;
+
+/// One pass of background work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperationReport {
+    /// The group.
+    pub group: String,
+    /// `resync`, `restore`, `rebalance` or `scrub`.
+    pub pass: String,
+    /// `wait`, `run`, `paused`, `done` or `errors`.
+    pub state: String,
+    /// 0 to 1024.
+    pub power: u16,
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes left, as far as is known.
+    pub left_bytes: u64,
+    /// Bytes a second.
+    pub rate_bytes_per_s: u64,
+    /// Seconds until its end; `null` while nothing is known.
+    pub left_s: Option<u64>,
+    /// Why it cannot go on.
+    pub error: Option<String>,
+}
+
+/// What runs and what waits in a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperationsReport {
+    /// The group.
+    pub group: String,
+    /// The group's own power: what a rebalance has that is given no other.
+    pub default_power: u16,
+    /// The passes, in the order in which they run; empty where nothing is to do.
+    pub operations: Vec<OperationReport>,
+}
+
+impl OperationsReport {
+    /// Of an open group.
+    #[must_use]
+    pub fn new(name: &str, group: &Group) -> Self {
+        Self {
+            group: name.to_owned(),
+            default_power: group.default_power().number(),
+            operations: (group.operations().into_iter())
+                .map(|view| OperationReport::new(name, view))
+                .collect(),
+        }
+    }
+
+    /// Whether nothing is to be waited for any more: nothing runs, or what is left cannot go on.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        let is_stuck = |operation: &OperationReport| operation.state == "errors";
+        self.operations.iter().all(is_stuck)
+    }
+}
+
+impl OperationReport {
+    fn new(group: &str, view: OperationView) -> Self {
+        Self {
+            group: group.to_owned(),
+            pass: match view.pass {
+                Pass::Resync => "resync",
+                Pass::Restore => "restore",
+                Pass::Rebalance => "rebalance",
+                Pass::Scrub => "scrub",
+            }
+            .to_owned(),
+            state: match view.state {
+                OperationState::Wait => "wait",
+                OperationState::Run => "run",
+                OperationState::Paused => "paused",
+                OperationState::Done => "done",
+                OperationState::Errors => "errors",
+            }
+            .to_owned(),
+            power: view.power.number(),
+            done_bytes: view.done_bytes,
+            left_bytes: view.left_bytes,
+            rate_bytes_per_s: view.rate_bytes_per_s,
+            left_s: view.left_s,
+            error: view.error,
+        }
+    }
+}
+
+/// What runs and what waits in every group that is open, or in one of them.
+///
+/// # Errors
+/// Where the group that is asked for is not open.
+pub fn list_operations(
+    settings: &Settings,
+    group: Option<&GroupName>,
+) -> ControlResult<Vec<OperationsReport>> {
+    if let Some(group) = group {
+        return Ok(vec![serving(settings, group.as_str())?.get("/operations")?]);
+    }
+    (sockets::living(settings).iter())
+        .map(|client| client.get("/operations"))
+        .collect()
+}
+
+/// Asks for a rebalance, at a power of its own where one is given.
+///
+/// # Errors
+/// Where the group is not open or the power is out of range.
+pub fn rebalance_group(
+    settings: &Settings,
+    group: &GroupName,
+    power: Option<u16>,
+) -> ControlResult<OperationsReport> {
+    let mut path = "/rebalance".to_owned();
+    if let Some(power) = power {
+        append(&mut path, "power", power.to_string().as_bytes());
+    }
+    serving(settings, group.as_str())?.post(&path)
+}
+
+/// Changes the group's own power.
+///
+/// # Errors
+/// As [`rebalance_group`].
+pub fn set_default_power(
+    settings: &Settings,
+    group: &GroupName,
+    power: u16,
+) -> ControlResult<OperationsReport> {
+    let mut path = "/rebalance".to_owned();
+    append(&mut path, "power", power.to_string().as_bytes());
+    append(&mut path, "default", b"true");
+    serving(settings, group.as_str())?.post(&path)
+}
