@@ -332,6 +332,7 @@ impl Daemon {
             figures: self.opened.group().figures(),
             disks: self.opened.disk_counters(&group.disks),
             requests: self.mounts.requests(),
+            operations: self.opened.group().operations(),
             health: self.health(),
             events: Severity::ALL.map(count),
             group,

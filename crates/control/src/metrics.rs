@@ -5,7 +5,7 @@
 //! (`docs/operations.md` lists them): families are added, never renamed.
 
 use spindle_device::{DiskCounters, LatencyHistogram};
-use spindle_group::GroupFigures;
+use spindle_group::{GroupFigures, OperationView, Pass};
 
 use crate::exposition::{Exposition, MetricType};
 use crate::mounting::RequestSum;
@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub disks: Vec<(u16, DiskCounters)>,
     /// Requests of the mount, by kind.
     pub requests: Vec<RequestSum>,
+    /// Background work that runs or waits.
+    pub operations: Vec<OperationView>,
     /// What `spindle health` says.
     pub health: HealthReport,
     /// Events kept since the process began, by severity.
@@ -39,6 +41,7 @@ pub fn expose(snapshot: &Snapshot) -> String {
     let group = snapshot.group.name.as_str();
     build(&mut text);
     of_group(&mut text, group, snapshot);
+    of_operations(&mut text, group, &snapshot.operations);
     of_disks(&mut text, group, &snapshot.group.disks);
     of_engine(&mut text, group, snapshot);
     of_requests(&mut text, group, &snapshot.requests);
@@ -167,6 +170,49 @@ fn of_group(text: &mut Exposition, name: &str, snapshot: &Snapshot) {
     );
     for (severity, count) in snapshot.events {
         text.sample(&[("group", name), ("severity", severity)], count);
+    }
+}
+
+fn of_operations(text: &mut Exposition, group: &str, operations: &[OperationView]) {
+    type Figure = fn(&OperationView) -> u64;
+    let gauges: [(&'static str, Figure, &str); 5] = [
+        (
+            "spindle_operation_power",
+            |operation| u64::from(operation.power.number()),
+            "At which power a pass of background work runs; 0 is paused.",
+        ),
+        (
+            "spindle_operation_done_bytes",
+            |operation| operation.done_bytes,
+            "What a pass has done.",
+        ),
+        (
+            "spindle_operation_left_bytes",
+            |operation| operation.left_bytes,
+            "What is left of a pass, as far as is known.",
+        ),
+        (
+            "spindle_operation_rate_bytes_per_second",
+            |operation| operation.rate_bytes_per_s,
+            "How fast a pass is.",
+        ),
+        (
+            "spindle_operation_stopped",
+            |operation| u64::from(operation.error.is_some()),
+            "1 where a pass cannot go on.",
+        ),
+    ];
+    for (family, figure, help) in gauges {
+        text.family(family, Gauge, help);
+        for operation in operations {
+            let pass = match operation.pass {
+                Pass::Resync => "resync",
+                Pass::Restore => "restore",
+                Pass::Rebalance => "rebalance",
+                Pass::Scrub => "scrub",
+            };
+            text.sample(&[("group", group), ("pass", pass)], figure(operation));
+        }
     }
 }
 

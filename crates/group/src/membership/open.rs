@@ -276,7 +276,8 @@ fn elect_of<'a>(found: &GroupFound<'a>, force: bool) -> Result<&'a GroupState, G
         let message = match why {
             NotElected::NoState => format!(
                 "no disk of group {name} has a group state to go on from; the disks are of \
-                 different times or damaged"
+                 different times or damaged: leave the older ones out of the search path \
+                 (`spindle dump --disk` shows the epoch of each)"
             ),
             NotElected::NoMajority {
                 epoch,
