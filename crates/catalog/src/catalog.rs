@@ -10,7 +10,7 @@ use crate::commit::Committer;
 use crate::journal;
 use crate::overlay::{Change, Overlay, Window};
 use crate::store::{Reader, Store};
-use crate::{CatalogError, Edit, Region, Sequence, Table};
+use crate::{Bracket, CatalogError, Edit, KeptJournal, Region, Sequence, Table};
 
 /// The key and value of a row that a range read found.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -141,7 +141,23 @@ impl Catalog {
 
     /// Adds an edit to the batch; it is readable at once and durable after a later commit.
     pub fn apply(&self, edit: Edit) -> Sequence {
-        self.overlay.write().apply(edit)
+        self.overlay.write().apply(None, edit)
+    }
+
+    /// As [`Catalog::apply`], as a part of an operation that the journal counts only whole.
+    pub fn apply_within(&self, bracket: Bracket, edit: Edit) -> Sequence {
+        self.overlay.write().apply(Some(bracket), edit)
+    }
+
+    /// As [`Catalog::apply`], for rows that the journal has in another form: those of extents,
+    /// which it notes one by one.
+    pub fn apply_unnoted(&self, edit: Edit) -> Sequence {
+        self.overlay.write().apply_unnoted(edit)
+    }
+
+    /// Every edit from now on is noted in `journal`, and each commit cuts it.
+    pub fn set_journal(&self, journal: Arc<KeptJournal>) {
+        self.overlay.write().set_journal(journal);
     }
 
     /// The newest applied edit.

@@ -127,13 +127,25 @@ impl Catalog {
             overlay.begin_commit();
         }
         seal();
-        let (batch, last) = self.overlay.write().take_batch();
+        let (batch, last, noted) = {
+            let mut overlay = self.overlay.write();
+            let (batch, last) = overlay.take_batch();
+            // Under the lock that orders edits: the batch has every record before this place.
+            let noted = overlay
+                .journal()
+                .map(|journal| (Arc::clone(journal), journal.position()));
+            (batch, last, noted)
+        };
         let result = before().and_then(|()| self.write_batch(&mut committer, &batch));
         drop(batch);
         let mut overlay = self.overlay.write();
         match result {
             Ok(in_journal) => overlay.finish_batch(last, in_journal),
             Err(_) => overlay.return_batch(),
+        }
+        drop(overlay);
+        if let (Ok(_), Some((journal, position))) = (&result, noted) {
+            journal.cut(position);
         }
         result.map(drop)
     }
@@ -156,6 +168,21 @@ impl Catalog {
         let former = self.overlay.write().empty_journal(reader);
         drop(former);
         Ok(false)
+    }
+
+    /// Brings what the journal of commits holds into the region, so that a scan sees it.
+    ///
+    /// # Errors
+    /// [`CatalogError`] where the region cannot be written.
+    pub fn settle(&self) -> Result<(), CatalogError> {
+        let mut committer = self.committer.lock();
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        if !journaled.is_empty() {
+            let reader = committer.write_region(&[&journaled])?;
+            let former = self.overlay.write().empty_journal(reader);
+            drop(former);
+        }
+        Ok(())
     }
 
     /// Marks the region as cleanly closed, so that the next opening has nothing to recover.

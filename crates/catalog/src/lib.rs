@@ -17,6 +17,7 @@ mod commit;
 mod edit;
 mod error;
 mod journal;
+mod kept;
 #[cfg(test)]
 mod memory_region;
 mod overlay;
@@ -27,5 +28,9 @@ mod table;
 pub use catalog::{Catalog, Row, Visit};
 pub use edit::{Edit, Sequence};
 pub use error::CatalogError;
+pub use kept::{
+    Bracket, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch, TouchSlot,
+    WriteUnderWay,
+};
 pub use region::Region;
 pub use table::{Table, file_key};

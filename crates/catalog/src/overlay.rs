@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::store::Reader;
-use crate::{Edit, Sequence, Table};
+use crate::{Bracket, Edit, KeptJournal, Sequence, Table};
 
 /// A key's newest value, `None` where it was removed.
 pub(crate) type Change = Option<Vec<u8>>;
@@ -97,6 +97,8 @@ pub(crate) struct Overlay {
     committing: Option<Arc<Layer>>,
     journaled: Arc<Layer>,
     reader: Arc<Reader>,
+    /// Notes every edit before it is readable, once there is one.
+    journal: Option<Arc<KeptJournal>>,
     applied: Sequence,
     committed: Sequence,
     /// Commits are numbered as they begin; a caller that came before number n began is served
@@ -112,6 +114,7 @@ impl Overlay {
             committing: None,
             journaled: Arc::default(),
             reader,
+            journal: None,
             applied: Sequence(0),
             committed: Sequence(0),
             begun_commits_count: 0,
@@ -119,12 +122,29 @@ impl Overlay {
         }
     }
 
-    pub(crate) fn apply(&mut self, edit: Edit) -> Sequence {
+    /// Applies an edit, noted in the journal as a part of `bracket` where that says so.
+    pub(crate) fn apply(&mut self, bracket: Option<Bracket>, edit: Edit) -> Sequence {
+        if let Some(journal) = &self.journal {
+            journal.edit(bracket, &edit);
+        }
+        self.apply_unnoted(edit)
+    }
+
+    /// Applies what the journal has in another form.
+    pub(crate) fn apply_unnoted(&mut self, edit: Edit) -> Sequence {
         for (table, key, change) in edit.changes {
             self.pending.set(table, key, change);
         }
         self.applied.0 += 1;
         self.applied
+    }
+
+    pub(crate) fn set_journal(&mut self, journal: Arc<KeptJournal>) {
+        self.journal = Some(journal);
+    }
+
+    pub(crate) const fn journal(&self) -> Option<&Arc<KeptJournal>> {
+        self.journal.as_ref()
     }
 
     pub(crate) const fn applied(&self) -> Sequence {

@@ -54,8 +54,8 @@ impl Arguments {
     /// Whether this process is to serve a group itself.
     pub const fn serves(&self) -> bool {
         match &self.command {
-            Command::Mount(mount) => mount.serve.foreground || mount.serve.daemon,
-            Command::Group(GroupCommand::Mount { serve, .. }) => serve.foreground || serve.daemon,
+            Command::Mount(mount) => mount.serve.serves(),
+            Command::Group(GroupCommand::Mount { serve, .. }) => serve.serves(),
             _ => false,
         }
     }
@@ -94,6 +94,25 @@ Examples:
         #[arg(value_name = "DIR|GROUP")]
         target: OsString,
     },
+    /// Hand a mounted group over to another version of this program, while databases run
+    #[command(after_help = "\
+Examples:
+  spindle upgrade data                          to the program that this command is
+  spindle upgrade data --binary /opt/spindle/spindle
+
+Programs that use the mount wait for a moment and notice nothing else. A program that does not
+read what the running one writes is refused, and one that cannot serve is left: the running one
+goes on then.")]
+    Upgrade {
+        /// The group
+        group: String,
+        /// The program that is to serve from now on
+        #[arg(long, value_name = "PATH")]
+        binary: Option<PathBuf>,
+    },
+    /// Print what this program reads and writes, by number
+    #[command(hide = true)]
+    Formats,
     /// List a directory of a group, mounted or not
     #[command(after_help = "\
 Examples:
@@ -447,9 +466,28 @@ pub struct ServeArguments {
     /// disks cannot be seen: where the other half lives on, the two diverge for ever
     #[arg(long)]
     pub force: bool,
+    /// With --foreground: stay as the keeper, which starts the process that serves the group, and
+    /// the next one where that dies; without --foreground this is what happens anyway
+    #[arg(long, conflicts_with = "no_keeper", conflicts_with = "record")]
+    pub keeper: bool,
+    /// Without a keeper: the mount dies with the process that serves it
+    #[arg(long)]
+    pub no_keeper: bool,
     /// The process that the command started to serve the group
     #[arg(long, hide = true)]
     pub daemon: bool,
+}
+
+impl ServeArguments {
+    /// Whether this process is to serve or keep a group itself.
+    pub const fn serves(&self) -> bool {
+        self.foreground || self.daemon || self.keeper
+    }
+
+    /// Whether a process in the background is to have a keeper.
+    pub const fn wants_keeper(&self) -> bool {
+        !self.no_keeper && self.record.is_none()
+    }
 }
 
 /// `spindle mount`.

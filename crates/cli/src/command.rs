@@ -28,6 +28,10 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             print_json(&spindle_control::document())?;
             return Ok(0);
         }
+        Command::Formats => {
+            print_json(&spindle_control::Formats::own())?;
+            return Ok(0);
+        }
         Command::Completions { shell } => {
             page::completions(*shell);
             return Ok(0);
@@ -44,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Failgroup(command) => disk::run_on_failure_groups(&settings, command),
         Command::Group(command) => group::run(&settings, command),
         Command::Mount(mount) => serve::mount(&settings, mount),
+        Command::Upgrade { group, binary } => serve::upgrade(&settings, group, binary.as_deref()),
         Command::Umount { target } => serve::umount(&settings, target),
         Command::Ls {
             paths,
@@ -85,7 +90,9 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Rebalance(arguments) => rebalance::rebalance(&settings, arguments),
         Command::Operations(arguments) => rebalance::operations(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),
-        Command::Openapi | Command::Completions { .. } | Command::Man { .. } => Ok(0),
+        Command::Openapi | Command::Formats | Command::Completions { .. } | Command::Man { .. } => {
+            Ok(0)
+        }
     }
 }
 

@@ -14,7 +14,7 @@ fn what_was_fsynced_survives_a_kill_and_the_dead_mount_is_replaced() {
     }
     let place = Place::new();
     place.create_group();
-    place.mount();
+    place.mount_alone();
     let contents = bytes(5, 1_500_000);
     let mut file = std::fs::File::create(place.mount_point().join("file")).unwrap();
     file.write_all(&contents).unwrap();
@@ -44,13 +44,13 @@ fn a_dead_mount_is_taken_away_by_umount() {
     }
     let place = Place::new();
     place.create_group();
-    place.mount();
+    place.mount_alone();
     let process_id = place.process_id();
     signal(process_id, Signal::KILL);
     wait_for_end(process_id);
     place.umount();
     assert!(!place::is_mounted(&place.mount_point()));
-    place.mount();
+    place.mount_alone();
     place.umount();
 }
 

@@ -96,6 +96,7 @@ fn broken_report(found: &FoundGroup<'_>, note: String) -> GroupReport {
         catalog_replicas_wanted: 0,
         fenced: None,
         process_id: None,
+        keeper_process_id: None,
         mounts: Vec::new(),
         note: Some(note),
         disks: Vec::new(),

@@ -10,6 +10,7 @@
 
 mod background;
 mod ending;
+mod kept;
 mod returning;
 mod scrubbing;
 mod server;
@@ -18,7 +19,7 @@ mod working;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -33,10 +34,12 @@ use crate::files::OpenFiles;
 use crate::group_settings::{self, GroupSettings};
 use crate::health;
 use crate::hook::Hook;
+use crate::keeper::KeeperLink;
 use crate::metrics::{self, Snapshot};
 use crate::mounting::{MountRequest, Mounts};
 use crate::nearness::suggestion;
 use crate::opening::{Access, Opened};
+use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::sockets::{self, socket_path};
 use crate::view::{
@@ -55,6 +58,8 @@ pub struct ServeOptions {
     pub record: Option<PathBuf>,
     /// Serve on when the last mount is gone.
     pub stay: bool,
+    /// The keeper that started this process.
+    pub keeper: Option<Arc<KeeperLink>>,
     /// Take the group although another host seems to have it or a majority cannot be seen.
     pub force: bool,
     /// Where the metrics are also to be had over TCP, if anywhere.
@@ -112,6 +117,10 @@ pub struct Daemon {
     events_counts: [AtomicU64; 3],
     stay: bool,
     stop: watch::Sender<bool>,
+    keeper: Option<Arc<KeeperLink>>,
+    service: ServiceManager,
+    /// Another program is to take over.
+    handing_over: AtomicBool,
 }
 
 /// Serves a group until it is told to stop or, unless it is to stay, its last mount is gone.
@@ -124,7 +133,9 @@ pub fn serve(
     ready: impl FnOnce(&ReadyReport),
 ) -> ControlResult<()> {
     make_runtime_directory(&settings.runtime_directory)?;
-    refuse_if_served(settings, &options.group)?;
+    if options.keeper.is_none() {
+        refuse_if_served(settings, &options.group)?;
+    }
     let metrics = options.metrics.map(MetricsListen::bind).transpose()?;
     // Caught from here on: a stop that comes while the group opens must close it again.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -135,7 +146,8 @@ pub fn serve(
         record: options.record.clone(),
         force: options.force,
     };
-    let opened = Opened::open(settings, &options.group, &access)?;
+    let keeper = options.keeper.as_deref();
+    let opened = Opened::open_kept(settings, &options.group, &access, keeper)?;
     let group_name = opened.group_name().to_owned();
     let hook = start_hook(settings, &opened)?;
     let mounts = Arc::new(Mounts::default());
@@ -154,6 +166,9 @@ pub fn serve(
         mounts,
         stay: options.stay,
         stop,
+        keeper: options.keeper.clone(),
+        service: ServiceManager::from_environment(),
+        handing_over: AtomicBool::new(false),
     });
     if let Some(listener) = metrics {
         let answering = server::serve_metrics(daemon.clone(), listener, stopped.clone());
@@ -167,7 +182,7 @@ pub fn serve(
     // Its tasks hold the daemon.
     drop(runtime);
     // The background thread has ended by now; nobody else can begin anything.
-    let closed = daemon.close();
+    let closed = daemon.end(&served);
     served.and(closed)
 }
 
@@ -194,16 +209,14 @@ impl Daemon {
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
             let listener = listen(&socket)?;
-            if let Some(mount) = &options.mount {
-                self.mounts
-                    .add(self.opened.file_system(), self.group_name(), mount)?;
-            }
+            self.mount_at_start(options)?;
             ready(&ReadyReport {
                 group: self.group_name().to_owned(),
                 process_id: std::process::id(),
                 mounts: self.mounts.reports(),
                 notices,
             });
+            self.tell_ready();
             server::serve(self.clone(), listener, stopped).await
         });
         // However the server ended, the background thread must not outlive the group.
@@ -214,6 +227,7 @@ impl Daemon {
         let scrubbed = scrubbing.join();
         let worked = working.join();
         if background.join().and(scrubbed).and(worked).is_err() {
+            self.die_where_kept();
             return Err(ControlError::new(
                 ControlErrorKind::Bug,
                 "a background thread ended by a panic; see the log",
@@ -223,6 +237,7 @@ impl Daemon {
     }
 
     fn close(&self) -> ControlResult<()> {
+        self.service.tell("STOPPING=1");
         self.mounts.remove_all();
         // Kept by the close itself: the last words of a process are in the log, or it was not
         // closed.
@@ -266,6 +281,10 @@ impl Daemon {
         let mut report = GroupReport::new(self.opened.group().view(), GroupState::Mounted);
         report.process_id = Some(std::process::id());
         report.mounts = self.mounts.reports();
+        report.keeper_process_id = self
+            .keeper
+            .as_ref()
+            .and_then(|link| link.keeper_process_id());
         report
     }
 
@@ -397,8 +416,13 @@ impl Daemon {
             direct,
             workers_count,
         };
-        self.mounts
-            .add(self.opened.file_system(), self.group_name(), &request)
+        let keeper = self.keeper.as_deref();
+        self.mounts.add(
+            self.opened.file_system(),
+            self.group_name(),
+            &request,
+            keeper,
+        )
     }
 
     /// Takes one mount away; the last one ends the process unless it is to stay.
@@ -407,6 +431,7 @@ impl Daemon {
     /// Where there is no such mount or it is in use.
     pub fn unmount(&self, directory: &Path) -> ControlResult<EndingReport> {
         self.mounts.remove(directory)?;
+        self.tell_unmounted();
         let ending = !self.stay && self.mounts.is_empty();
         if ending {
             self.stop.send_replace(true);
@@ -421,6 +446,7 @@ impl Daemon {
     pub fn dismount(&self) -> ControlResult<EndingReport> {
         for mount in self.mounts.reports() {
             self.mounts.remove(Path::new(&mount.directory))?;
+            self.tell_unmounted();
         }
         self.stop.send_replace(true);
         Ok(self.ending(true))

@@ -25,12 +25,14 @@ mod error;
 mod event_log;
 mod exposition;
 mod files;
+mod formats;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod group_settings;
 mod health;
 mod hook;
 mod iostat;
+mod keeper;
 mod label_writing;
 mod location;
 mod making;
@@ -45,6 +47,7 @@ mod query;
 mod read_only_disks;
 mod route;
 mod scrubbing;
+mod service_manager;
 mod settings;
 mod sockets;
 mod starting;
@@ -69,10 +72,12 @@ pub use dump::{dump_disks, dump_group};
 pub use error::{ControlError, ControlErrorKind, ControlResult};
 pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};
 pub use files::{Files, KernelCache, NewEntry, OpenFiles};
+pub use formats::Formats;
 pub use group_settings::{GroupSettings, change_setting, show_settings};
 pub use health::{check_health, space_finding};
 pub use hook::HookSettings;
 pub use iostat::{Iostat, rates};
+pub use keeper::{KeeperClient, KeeperLink, KeeperPhase, KeeperStatus, keep};
 pub use location::Location;
 pub use making::{WantedDisk, WantedGroup, create_group};
 pub use mounting::MountRequest;
@@ -88,4 +93,6 @@ pub use scrubbing::{
 pub use settings::Settings;
 pub use spindle_device::FileDisk;
 pub use spindle_group::Severity;
-pub use starting::{Starter, absolute, dismount_group, mount_served, start_daemon, unmount};
+pub use starting::{
+    Starter, absolute, dismount_group, mount_served, start_daemon, unmount, upgrade,
+};

@@ -12,6 +12,7 @@ use spindle_fuse::{Mount, MountError, MountOptions};
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::files::KernelCache;
+use crate::keeper::{KeeperLink, KeptMount};
 use crate::view::MountReport;
 
 /// How much of written data the page cache holds for each disk: half a second of a spindle, so
@@ -46,6 +47,7 @@ impl Mounts {
         file_system: &Arc<FileSystem>,
         group_name: &str,
         request: &MountRequest,
+        keeper: Option<&KeeperLink>,
     ) -> ControlResult<MountReport> {
         let mut mounts = self.0.lock();
         mounts.retain(|(mount, _)| mount.is_alive());
@@ -61,7 +63,8 @@ impl Mounts {
             };
             return Err(ControlError::new(ControlErrorKind::Busy, message));
         }
-        remove_dead(&request.directory)?;
+        let directory = crate::starting::absolute(&request.directory)?;
+        remove_dead(&directory)?;
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
         let disks_count = file_system.group().view().disks.len() as u64;
@@ -71,13 +74,71 @@ impl Mounts {
         if let Some(count) = request.workers_count {
             options.workers_count = count;
         }
-        let mount = Mount::start(file_system.clone(), &request.directory, &options)?;
+        let mount = Mount::start(file_system.clone(), &directory, &options)?;
         let report = MountReport {
             directory: mount.directory().display().to_string(),
             direct: request.direct,
         };
+        if let Some(link) = keeper
+            && link.keep(&mount, request.direct)
+        {
+            mount.keep();
+        }
         mounts.push((mount, report.clone()));
         Ok(report)
+    }
+
+    /// Serves the mount that the keeper holds.
+    ///
+    /// # Errors
+    /// Where no worker can be started.
+    pub fn take_over(
+        &self,
+        file_system: &Arc<FileSystem>,
+        group_name: &str,
+        link: &KeeperLink,
+        kept: &KeptMount,
+    ) -> ControlResult<()> {
+        let mut options = MountOptions::new(group_name);
+        options.direct = kept.direct;
+        let (descriptors, negotiated) = link.take_descriptors();
+        let mount = Mount::take_over(
+            file_system.clone(),
+            &kept.directory,
+            descriptors,
+            negotiated,
+            &options,
+        )?;
+        let report = MountReport {
+            directory: mount.directory().display().to_string(),
+            direct: kept.direct,
+        };
+        self.0.lock().push((mount, report));
+        Ok(())
+    }
+
+    /// Serves nothing any more and leaves the mounts in the tree, for the next process.
+    pub fn suspend(&self) {
+        for (mount, _) in self.0.lock().iter() {
+            mount.suspend();
+        }
+    }
+
+    /// Nobody holds the mounts any more but this process.
+    pub fn own_again(&self) {
+        for (mount, _) in self.0.lock().iter() {
+            mount.own_again();
+        }
+    }
+
+    /// Whether the kernel has this file in its memory.
+    #[must_use]
+    pub fn is_known(&self, id: FileId) -> bool {
+        let mounts = self.0.lock();
+        // Where it cannot be asked, it may.
+        mounts
+            .iter()
+            .any(|(mount, _)| mount.is_alive() && mount.is_known(id).unwrap_or(true))
     }
 
     /// Unmounts one place.

@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
+use crate::keeper::KeeperLink;
 use crate::probe::Probe;
 use crate::settings::Settings;
 use crate::view::{DiskReport, EventReport, TemplateReport};
@@ -75,9 +76,22 @@ impl Opened {
     /// Where there is no such group, a disk is in use, two disks have one identity, a majority
     /// cannot be seen, or bytes are damaged on every copy.
     pub fn open(settings: &Settings, name: &GroupName, access: &Access) -> ControlResult<Self> {
+        Self::open_kept(settings, name, access, None)
+    }
+
+    /// As [`Opened::open`]; with `keeper` what a process left that was killed is taken over.
+    ///
+    /// # Errors
+    /// As for [`Opened::open`].
+    pub fn open_kept(
+        settings: &Settings,
+        name: &GroupName,
+        access: &Access,
+        keeper: Option<&KeeperLink>,
+    ) -> ControlResult<Self> {
         let discovery = Discovery::look(settings)?;
         let found = discovery.group(name.as_str())?;
-        Self::open_found(settings, &found, access)
+        Self::open_found_kept(settings, &found, access, keeper)
     }
 
     /// Opens a group that a discovery found.
@@ -88,6 +102,15 @@ impl Opened {
         settings: &Settings,
         found: &FoundGroup<'_>,
         access: &Access,
+    ) -> ControlResult<Self> {
+        Self::open_found_kept(settings, found, access, None)
+    }
+
+    fn open_found_kept(
+        settings: &Settings,
+        found: &FoundGroup<'_>,
+        access: &Access,
+        keeper: Option<&KeeperLink>,
     ) -> ControlResult<Self> {
         let name = GroupName::new(&found.name)?;
         let writable = !matches!(access, Access::Look { .. });
@@ -118,8 +141,17 @@ impl Opened {
         // Who holds the disks knows that no process of this machine has the group, whatever the
         // opener record says: a killed one leaves a number that another process may have now.
         let held = !writable && found.disks.iter().any(|probe| probe.in_use);
-        let group = Group::open_unless(engine.disks(), &only_slots, &name, &opener, &|_| held)?;
-        let file_system = FileSystem::open(Arc::new(group))?;
+        let group = Group::open_kept(
+            engine.disks(),
+            &only_slots,
+            &name,
+            &opener,
+            &|_| held,
+            keeper.map(|keeper| keeper.journal().clone()),
+        )?;
+        let inherits = keeper.is_some_and(|keeper| keeper.mount().is_some());
+        let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
+        file_system.group().begin_journal()?;
         Ok(Self {
             engine,
             slots: RwLock::new(slots),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::client::Client;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::keeper::{KeeperClient, KeeperPhase, KeeperStatus};
 use crate::settings::Settings;
 
 /// Where the process that serves `group` listens.
@@ -31,11 +32,50 @@ pub fn all(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// The process that serves `group`, `None` where there is none. Names of groups are unique
-/// whatever their case, so it does not matter here either.
+/// whatever their case, so it does not matter here either. Where a keeper is starting the next
+/// process, it is waited for: nobody else may open the group meanwhile.
 ///
 /// # Errors
-/// Where there is one that cannot be reached, such as another user's.
+/// Where there is one that cannot be reached, such as another user's, or the keeper gave up.
 pub fn find(settings: &Settings, group: &str) -> ControlResult<Option<Client>> {
+    loop {
+        if let Some(client) = find_daemon(settings, group)? {
+            return Ok(Some(client));
+        }
+        let Some(keeper) = KeeperClient::find(settings, group) else {
+            return Ok(None);
+        };
+        match keeper.wait_for_daemon() {
+            Ok(status) if status.phase == KeeperPhase::GaveUp => return Err(gave_up(&status)),
+            // One that served and died at once: the keeper is about to notice.
+            Ok(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+            // The keeper ended meanwhile.
+            Err(_) if KeeperClient::find(settings, group).is_none() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What a command is told while nobody serves a mount that is held.
+pub fn gave_up(status: &KeeperStatus) -> ControlError {
+    let place = status.directory.as_deref().unwrap_or(Path::new("DIR"));
+    ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "the processes that served {0} died {1} times, and its mount is held by the keeper {2}: `spindle mount {0} {3}` starts the next one, `spindle umount {3}` gives the mount up",
+            status.group,
+            status.deaths_count,
+            status.keeper_process_id,
+            place.display()
+        ),
+    )
+}
+
+/// As [`find`], without waiting.
+///
+/// # Errors
+/// Where there is one that cannot be reached.
+pub fn find_daemon(settings: &Settings, group: &str) -> ControlResult<Option<Client>> {
     for socket in all(settings) {
         let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
         if !stem.eq_ignore_ascii_case(group) {

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::administration::serving;
 use crate::daemon::ReadyReport;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::formats::Formats;
+use crate::keeper::{KeeperClient, KeeperPhase};
 use crate::mounting::{self, MountRequest};
 use crate::query::append;
 use crate::settings::Settings;
@@ -32,7 +34,8 @@ enum FirstWord {
     Failed(ControlError),
 }
 
-/// Starts the daemon: `arguments` are those of this process, to which `--daemon` is added.
+/// Starts the daemon, or with `keeper` the keeper that starts it: `arguments` are those of this
+/// process, to which `--daemon` or `--keeper` is added.
 ///
 /// # Errors
 /// What kept the daemon from serving.
@@ -40,6 +43,7 @@ pub fn start_daemon(
     settings: &Settings,
     group: &str,
     arguments: impl IntoIterator<Item = OsString>,
+    keeper: bool,
 ) -> ControlResult<ReadyReport> {
     let directory = &settings.runtime_directory;
     crate::daemon::make_runtime_directory(directory)?;
@@ -53,7 +57,7 @@ pub fn start_daemon(
         .map_err(|error| ControlError::io("find", "this program", &error))?;
     let mut child = Command::new(&program)
         .args(arguments)
-        .arg("--daemon")
+        .arg(if keeper { "--keeper" } else { "--daemon" })
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)
@@ -100,6 +104,12 @@ impl Starter {
         Ok(Self(()))
     }
 
+    /// The word of a keeper that could not begin.
+    #[must_use]
+    pub const fn of_keeper() -> Self {
+        Self(())
+    }
+
     /// Says that the group is served; the standard output is closed then.
     pub fn ready(self, report: &ReadyReport) {
         self.say(&FirstWord::Ready(report.clone()));
@@ -134,6 +144,9 @@ pub fn mount_served(
     group: &str,
     request: &MountRequest,
 ) -> ControlResult<Option<MountReport>> {
+    if let Some(report) = go_on_kept(settings, group, request)? {
+        return Ok(Some(report));
+    }
     let Some(client) = sockets::find(settings, group)? else {
         return Ok(None);
     };
@@ -144,6 +157,75 @@ pub fn mount_served(
         append(&mut path, "workers", count.to_string().as_bytes());
     }
     client.post(&path).map(Some)
+}
+
+/// Starts the next process of a mount that is held and that the last ones could not serve.
+fn go_on_kept(
+    settings: &Settings,
+    group: &str,
+    request: &MountRequest,
+) -> ControlResult<Option<MountReport>> {
+    let Some(keeper) = KeeperClient::find(settings, group) else {
+        return Ok(None);
+    };
+    let status = keeper.status()?;
+    if status.phase != KeeperPhase::GaveUp || status.directory.as_ref() != Some(&request.directory)
+    {
+        return Ok(None);
+    }
+    let status = keeper.go_on()?;
+    if status.phase == KeeperPhase::GaveUp {
+        return Err(sockets::gave_up(&status));
+    }
+    let Some(client) = sockets::find(settings, group)? else {
+        return Ok(None);
+    };
+    let report: GroupReport = client.get("/group")?;
+    Ok(report.mounts.into_iter().next())
+}
+
+/// Hands a served group over to the program at `binary`, or to this very program; its version.
+/// Programs that use the mount wait meanwhile and notice nothing else.
+///
+/// # Errors
+/// Where the group has no keeper, the program cannot serve what the running one does, or fails
+/// to: the running one goes on then.
+pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> ControlResult<String> {
+    let Some(keeper) = KeeperClient::find(settings, group) else {
+        let client = serving(settings, group)?;
+        let report: GroupReport = client.get("/group")?;
+        return Err(ControlError::invalid(format!(
+            "the group {} is served by process {} without a keeper: unmount it and mount it again",
+            report.name,
+            report.process_id.unwrap_or(0)
+        )));
+    };
+    let binary = match binary {
+        Some(path) => absolute(path)?,
+        None => std::env::current_exe()
+            .map_err(|error| ControlError::io("find", "this program", &error))?,
+    };
+    let next = formats_of(&binary)?;
+    let status = keeper.wait_for_daemon()?;
+    if let Some(running) = &status.formats {
+        running.check_successor(&next)?;
+    }
+    keeper.upgrade(&binary, &next.version)
+}
+
+/// Asks a program what it reads and writes.
+fn formats_of(binary: &Path) -> ControlResult<Formats> {
+    let output = Command::new(binary)
+        .arg("formats")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| ControlError::io("start", binary.display(), &error))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        ControlError::invalid(format!(
+            "{} is no program that can take a group over: it does not answer `formats`; the running one goes on",
+            binary.display()
+        ))
+    })
 }
 
 /// The directory as every process names it; what is wrong with it is told later by whoever
@@ -176,6 +258,10 @@ pub fn dismount_group(settings: &Settings, group: &str) -> ControlResult<()> {
 /// Where nothing is mounted there or it is in use.
 pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
     let directory = absolute(target)?;
+    // A mount that is held while nobody serves it must not be looked at: that would wait.
+    if give_up_kept(settings, target, &directory)? {
+        return Ok(true);
+    }
     // Asked before the processes are: a dead mount has none, and looking at it must not wait.
     if mounting::remove_dead(&directory)? {
         return Ok(false);
@@ -210,6 +296,24 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
         }
     }
     Ok(ended)
+}
+
+/// Waits for the process that serves a kept mount, or has the keeper give up one that nobody can
+/// serve. Whether it did.
+fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> ControlResult<bool> {
+    for keeper in KeeperClient::all(settings) {
+        let Ok(status) = keeper.wait_for_daemon() else {
+            continue;
+        };
+        let is_meant = status.directory.as_deref() == Some(directory)
+            || target.to_str() == Some(status.group.as_str());
+        if is_meant && status.phase == KeeperPhase::GaveUp {
+            keeper.give_up()?;
+            sockets::wait_for_end(status.keeper_process_id, CLOSING_MOST)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> ControlError {

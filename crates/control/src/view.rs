@@ -164,6 +164,8 @@ pub struct GroupReport {
     pub fenced: Option<String>,
     /// The process that serves it.
     pub process_id: Option<u32>,
+    /// The process that holds its mount beyond that one's death.
+    pub keeper_process_id: Option<u32>,
     /// Where it is mounted.
     pub mounts: Vec<MountReport>,
     /// Why it is broken, or what a person should know.
@@ -196,6 +198,7 @@ impl GroupReport {
             catalog_replicas_wanted: view.catalog_replicas_wanted,
             fenced: view.fenced,
             process_id: None,
+            keeper_process_id: None,
             mounts: Vec::new(),
             note: None,
             disks: view.disks.into_iter().map(DiskReport::from).collect(),

@@ -21,6 +21,7 @@ mod power_cut;
 mod random;
 mod recorder;
 mod request;
+mod shared_memory;
 mod simulated;
 mod table;
 mod uring;
@@ -39,6 +40,7 @@ pub use recorder::{
     Replayer,
 };
 pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
+pub use shared_memory::SharedMemory;
 pub use simulated::{FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
 pub use uring::{DEADLINE_DEFAULT, UringDisks};

@@ -92,7 +92,7 @@ impl Core {
         state.inode.modified = now;
         state.inode.changed = now;
         state.touch(size_bytes.is_some());
-        self.note_dirty(node, was_dirty);
+        self.note_dirty(node, &mut state, was_dirty);
         Ok(())
     }
 

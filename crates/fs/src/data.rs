@@ -152,7 +152,7 @@ impl Core {
         state.inode.modified = now;
         state.inode.changed = now;
         state.touch(grown);
-        self.note_dirty(node, was_dirty);
+        self.note_dirty(node, &mut state, was_dirty);
         Ok(())
     }
 

@@ -50,7 +50,7 @@ impl Drop for Handle {
                 "a handle was counted when it was made"
             );
             state.handles_count -= 1;
-            state.is_lost()
+            self.core.is_lost_or_doubtful(self.node.id, &state)
         };
         if lost {
             self.core.remove_lost(&self.node);
@@ -88,7 +88,7 @@ impl FileSystem {
         let lost = {
             let mut state = node.state.lock();
             state.kernel_count = state.kernel_count.saturating_sub(count);
-            state.is_lost()
+            self.core.is_lost_or_doubtful(id, &state)
         };
         if lost {
             self.core.remove_lost(&node);

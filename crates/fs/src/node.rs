@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
-use spindle_group::{File, Group};
+use spindle_group::{File, Group, Touch, TouchSlot};
 
 use crate::activity::Activity;
 use crate::attribute::Attributes;
@@ -34,6 +34,10 @@ pub(crate) struct State {
     pub(crate) kernel_count: u64,
     /// Open handles.
     pub(crate) handles_count: u64,
+    /// The kernel may hold references that it was given by a process before this one.
+    pub(crate) inherited: bool,
+    /// Where the journal has what the row lacks.
+    pub(crate) touched: Option<TouchSlot>,
     /// Its rows are gone; nothing may be done with it any more.
     pub(crate) removed: bool,
     /// It has an orphan row.
@@ -71,10 +75,26 @@ impl State {
 
     /// Whether nobody can reach it any more.
     pub(crate) const fn is_lost(&self) -> bool {
+        self.is_unused() && !self.inherited
+    }
+
+    /// Whether nobody is known who could reach it.
+    pub(crate) const fn is_unused(&self) -> bool {
         self.inode.links_count == 0
             && self.kernel_count == 0
             && self.handles_count == 0
             && !self.removed
+    }
+
+    /// What the row may lack, for the journal.
+    pub(crate) const fn touch_of(&self, id: FileId) -> Touch {
+        Touch {
+            id,
+            size_bytes: self.inode.size_bytes,
+            accessed: self.inode.accessed,
+            modified: self.inode.modified,
+            changed: self.inode.changed,
+        }
     }
 
     /// The rows that make the catalog agree with this state. The orphan row comes and goes with
@@ -114,13 +134,19 @@ pub(crate) struct Node {
 
 impl Node {
     /// A node as its row says; not dirty.
-    pub(crate) fn loaded(id: FileId, inode: Inode, file: Option<Arc<File>>) -> Self {
+    pub(crate) fn loaded(
+        id: FileId,
+        inode: Inode,
+        file: Option<Arc<File>>,
+        inherited: bool,
+    ) -> Self {
         let orphan = inode.links_count == 0;
         let node = Self::with_state(id, inode, file, orphan);
         {
             // Its rows are up to date, but the batch that has them may not be durable yet: it can
             // have been evicted meanwhile. So the first fsync asks for a commit.
             let mut state = node.state.lock();
+            state.inherited = inherited;
             state.touch(true);
             state.written_version = state.version;
         }
@@ -149,6 +175,8 @@ impl Node {
                 inode,
                 kernel_count: 0,
                 handles_count: 0,
+                inherited: false,
+                touched: None,
                 removed: false,
                 orphan,
                 clean_beyond_end: false,
@@ -240,8 +268,8 @@ impl Node {
         state.kernel_count > 0 || state.handles_count > 0 || state.is_dirty()
     }
 
-    /// Reads a node's rows.
-    pub(crate) fn load(group: &Group, id: FileId) -> FsResult<Self> {
+    /// Reads a node's rows; `inherited` where the kernel may know it from a process before.
+    pub(crate) fn load(group: &Group, id: FileId, inherited: bool) -> FsResult<Self> {
         let Some(inode) = crate::row::read_inode(group, id)? else {
             return Err(FsError::NotFound);
         };
@@ -253,6 +281,6 @@ impl Node {
                 if file.is_some() { "a" } else { "no" }
             )));
         }
-        Ok(Self::loaded(id, inode, file))
+        Ok(Self::loaded(id, inode, file, inherited))
     }
 }

@@ -6,9 +6,34 @@ use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 
 use crate::error::{FsError, FsResult};
-use crate::node::Node;
+use crate::node::{Node, State};
 use crate::row::{each_named, each_row, named_key, split_key};
-use crate::system::Core;
+use crate::system::{Core, FileSystem};
+
+impl FileSystem {
+    /// Files without a name and without a handle of this process; whether they are in use, only
+    /// the kernel knows.
+    #[must_use]
+    pub fn doubtful_orphans(&self) -> Vec<FileId> {
+        self.core.doubtful_orphans.lock().iter().copied().collect()
+    }
+
+    /// The kernel does not know this file: it is removed where it has no name.
+    pub fn disinherit(&self, id: FileId) {
+        self.core.doubtful_orphans.lock().remove(&id);
+        let Ok(node) = self.core.node(id) else {
+            return;
+        };
+        let lost = {
+            let mut state = node.state.lock();
+            state.inherited = false;
+            state.is_lost()
+        };
+        if lost {
+            self.core.remove_lost(&node);
+        }
+    }
+}
 
 impl Core {
     /// Removes a node that has no name, no handle and no reference, unless another did or
@@ -47,9 +72,30 @@ impl Core {
         Ok(())
     }
 
+    /// Whether nobody can reach the node any more. Where only the kernel knows, it is noted to be
+    /// asked. The caller holds the node's state.
+    pub(crate) fn is_lost_or_doubtful(&self, id: FileId, state: &State) -> bool {
+        if state.is_unused() && state.inherited {
+            self.doubtful_orphans.lock().insert(id);
+        }
+        state.is_lost()
+    }
+
+    /// Files without a name stay where the kernel may know them from an earlier process.
+    fn keep_orphans(&self) -> FsResult<()> {
+        let mut doubtful = self.doubtful_orphans.lock();
+        each_row(&self.group, Table::Orphan, &mut |key, _| {
+            doubtful.insert(split_key(key)?.0);
+            Ok(())
+        })
+    }
+
     /// Removes what a crash left without a name. A file that cannot be removed stays, with a
     /// warning: it costs space, refusing to open would cost everything.
     pub(crate) fn remove_orphans(&self) -> FsResult<()> {
+        if self.inherits {
+            return self.keep_orphans();
+        }
         let mut ids = Vec::new();
         each_row(&self.group, Table::Orphan, &mut |key, _| {
             ids.push(split_key(key)?.0);

@@ -80,7 +80,7 @@ impl Core {
 
     /// Removes the node where it has no name left and nobody has it open.
     pub(crate) fn remove_if_lost(&self, node: &Arc<Node>) {
-        let lost = node.state.lock().is_lost();
+        let lost = self.is_lost_or_doubtful(node.id, &node.state.lock());
         if lost {
             self.remove_lost(node);
         }

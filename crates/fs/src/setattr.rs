@@ -74,7 +74,7 @@ impl Core {
             let was_dirty = state.is_dirty();
             apply_fields(&mut state, change, stamps);
             state.touch(false);
-            self.note_dirty(node, was_dirty);
+            self.note_dirty(node, &mut state, was_dirty);
             return Ok(());
         }
         let operation = self.begin();

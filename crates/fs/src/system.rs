@@ -1,6 +1,6 @@
 //! The file system as a whole: making it, opening it, and what its operations share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -59,6 +59,10 @@ pub(crate) struct Core {
     pub(crate) templates: RwLock<Arc<Vec<Template>>>,
     /// When dirty nodes were last written, on the clock of `FileSystem::step`.
     pub(crate) aged_ms: Mutex<Option<u64>>,
+    /// The mount is older than this process: the kernel knows nodes that it was told of before.
+    pub(crate) inherits: bool,
+    /// Files without a name of which only the kernel knows whether they are in use.
+    pub(crate) doubtful_orphans: Mutex<BTreeSet<FileId>>,
 }
 
 /// The parts of one operation, which reach one commit together. Memory only: whoever holds it
@@ -103,6 +107,16 @@ impl FileSystem {
     /// # Errors
     /// What the group says, or that it has no root directory or damaged rows.
     pub fn open(group: Arc<Group>) -> FsResult<Self> {
+        Self::open_kept(group, false)
+    }
+
+    /// As [`FileSystem::open`]; with `inherits` the kernel has a mount that an earlier process
+    /// served. Files without a name stay then, until [`FileSystem::disinherit`] says that the
+    /// kernel does not know them.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`].
+    pub fn open_kept(group: Arc<Group>, inherits: bool) -> FsResult<Self> {
         let next = match group.get(Table::Attribute, NEXT_FILE_ID_KEY)? {
             Some(bytes) => match <[u8; 8]>::try_from(bytes) {
                 Ok(bytes) if u64::from_le_bytes(bytes) > FileId::ROOT.0 => {
@@ -132,6 +146,8 @@ impl FileSystem {
             listed: Mutex::default(),
             templates: RwLock::new(Arc::new(templates)),
             aged_ms: Mutex::new(None),
+            inherits,
+            doubtful_orphans: Mutex::default(),
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
         core.remove_orphans()?;
@@ -214,7 +230,8 @@ pub(crate) fn new_inode(
 impl Core {
     /// The node, from memory or from its rows.
     pub(crate) fn node(&self, id: FileId) -> FsResult<Arc<Node>> {
-        self.nodes.get_or_load(id, || Node::load(&self.group, id))
+        self.nodes
+            .get_or_load(id, || Node::load(&self.group, id, self.inherits))
     }
 
     /// The node that an entry leads to; that it is missing is then a contradiction.
@@ -247,7 +264,16 @@ impl Core {
 
     /// Notes that a node's rows lag behind. The caller holds its state's lock, so that the node
     /// cannot become clean between the change and the note.
-    pub(crate) fn note_dirty(&self, node: &Arc<Node>, was_dirty: bool) {
+    pub(crate) fn note_dirty(&self, node: &Arc<Node>, state: &mut State, was_dirty: bool) {
+        if self.group.notes_touches() && !state.removed {
+            let touch = state.touch_of(node.id);
+            if !self.group.touch(&mut state.touched, &touch) {
+                let edit = state.rows(node.id);
+                self.group.apply_alone(edit);
+                self.note_clean(node.id);
+                return;
+            }
+        }
         if !was_dirty {
             self.dirty.lock().insert(node.id, Arc::clone(node));
         }
@@ -301,6 +327,7 @@ impl Operation<'_> {
         state.touch(essential);
         let edit = state.rows(node.id);
         self.core.group.apply(&self.change, edit);
+        self.change.settle(&mut state.touched);
         if was_dirty {
             self.core.note_clean(node.id);
         }
@@ -313,6 +340,7 @@ impl Operation<'_> {
         if state.is_dirty() {
             let edit = state.rows(node.id);
             self.core.group.apply(&self.change, edit);
+            self.change.settle(&mut state.touched);
             self.core.note_clean(node.id);
         }
     }
@@ -324,6 +352,7 @@ impl Operation<'_> {
             self.core.group.remove_file(&self.change, file)?;
         }
         self.core.group.apply(&self.change, edit);
+        self.change.settle(&mut node.state.lock().touched);
         self.core.note_clean(node.id);
         Ok(())
     }

@@ -97,6 +97,9 @@ pub mod open_answer {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// In a request's number: it was sent before, to a process that did not answer.
+pub const UNIQUE_RESENT: u64 = 1 << 63;
+
 /// In the request of an open: clear set-user-id and set-group-id while truncating.
 pub const OPEN_KILL_PRIVILEGES: u32 = 1 << 0;
 /// In a `WRITE`: pages of the kernel's cache, the handle is a guess.

@@ -12,6 +12,7 @@ mod extended_attributes;
 mod files;
 mod handles;
 mod names;
+mod resent;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +24,7 @@ use spindle_base::FileId;
 use spindle_fs::{FileSystem, FsError, Owner, Time};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::abi::{InHeader, Opcode};
+use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
 use crate::errno::errno_of;
 use crate::session::Service;
 use crate::transport::Transport;
@@ -169,8 +170,26 @@ impl Bridge {
 }
 
 impl Service for Bridge {
-    fn serve<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Result<(), Errno> {
-        match self.dispatch(header, transport) {
+    fn serve<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &mut T,
+        worker: usize,
+    ) -> Result<(), Errno> {
+        let unique = header.unique & !UNIQUE_RESENT;
+        let group = self.file_system.group();
+        // Until it is answered: what is done for it is noted with its number.
+        let _request = group
+            .journal()
+            .map(|journal| journal.request(worker, unique));
+        let is_resent = header.unique & UNIQUE_RESENT != 0;
+        let served = if is_resent && group.is_done(unique) {
+            self.answer_again(header, transport)
+        } else {
+            self.make_room(header)
+                .and_then(|()| self.dispatch(header, transport))
+        };
+        match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
             Ok(Answer::Done) => transport.answer(0, &[]),
             Ok(Answer::Nothing) => Ok(()),

@@ -22,7 +22,8 @@ use crate::abi::{InHeader, OutHeader, WriteIn};
 use crate::transport::Transport;
 
 /// Where the data of a `WRITE` begins in the buffer, and the data of an answer.
-const PAYLOAD_START: usize = 4096;
+const PAYLOAD_START: usize = PAGE_BYTES;
+const PAGE_BYTES: usize = 4096;
 /// Where a request begins in the buffer.
 const REQUEST_START: usize = PAYLOAD_START - size_of::<InHeader>() - size_of::<WriteIn>();
 
@@ -71,9 +72,16 @@ impl DeviceTransport {
     /// A transport over `descriptor` for as much data per request as an answer buffer holds.
     #[must_use]
     pub fn new(descriptor: Arc<OwnedFd>, answer_buffers: Arc<AnswerBuffers>) -> Self {
+        let mut buffer = AlignedBuffer::zeroed(PAYLOAD_START + answer_buffers.length_bytes);
+        // Memory must be there before the kernel copies a request to it: where a process is
+        // killed while the kernel would have to make a page first, the kernel answers the request
+        // with EIO instead of keeping it for the next process.
+        for page in buffer.chunks_mut(PAGE_BYTES) {
+            std::hint::black_box(&mut page[0]).clone_from(&1);
+        }
         Self {
             descriptor,
-            buffer: AlignedBuffer::zeroed(PAYLOAD_START + answer_buffers.length_bytes),
+            buffer,
             answer_buffers,
             borrowed: None,
             request_length_bytes: 0,

@@ -12,7 +12,7 @@
 //!
 //! **Invariant.** Every worker is listening, serving, or in the list of the parked.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const WAITING_NS: u64 = 50_000;
 const MEAN_REQUESTS: u64 = 16;
 /// How long requests may find no listener where the guess was wrong.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// How often requests under way are looked at while they come to their end.
+const SUSPEND_INTERVAL: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 struct State {
@@ -33,6 +35,7 @@ struct State {
     parked: Vec<usize>,
     received_count: u64,
     closed: bool,
+    suspended: bool,
 }
 
 /// What one parked worker waits for.
@@ -51,6 +54,7 @@ pub(crate) struct Gate {
     mean_ns: AtomicU64,
     closed: AtomicBool,
     ended: Condvar,
+    serving_count: AtomicUsize,
 }
 
 impl Gate {
@@ -63,6 +67,7 @@ impl Gate {
             mean_ns: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             ended: Condvar::new(),
+            serving_count: AtomicUsize::new(0),
         }
     }
 
@@ -88,17 +93,37 @@ impl Gate {
         !self.closed.load(Ordering::Acquire)
     }
 
-    /// A listener took a request.
-    pub(crate) fn leave(&self, opcode: u32) {
+    /// A listener took a request. False where it must not be served any more; else
+    /// [`Gate::finish`] follows.
+    pub(crate) fn leave(&self, opcode: u32) -> bool {
         let waits = may_wait(opcode) || self.mean_ns.load(Ordering::Relaxed) > WAITING_NS;
         let next = {
             let mut state = self.state.lock();
+            if state.suspended {
+                return false;
+            }
+            self.serving_count.fetch_add(1, Ordering::Relaxed);
             state.listeners_count -= 1;
             state.received_count += 1;
             let alone = state.listeners_count == 0;
             (alone && waits).then(|| state.next()).flatten()
         };
         self.call(next);
+        true
+    }
+
+    /// A request has been served and answered.
+    pub(crate) fn finish(&self) {
+        self.serving_count.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Nothing is served any more; waits until what is under way is answered.
+    pub(crate) fn suspend(&self) {
+        self.state.lock().suspended = true;
+        self.close();
+        while self.serving_count.load(Ordering::Acquire) > 0 {
+            thread::sleep(SUSPEND_INTERVAL);
+        }
     }
 
     /// Notes how long a request took.
@@ -219,15 +244,35 @@ mod tests {
     const LONG: Duration = Duration::from_secs(10);
 
     #[test]
+    fn a_suspended_gate_lets_what_is_under_way_end_and_nothing_begin() {
+        let (gate, _) = full_gate();
+        assert!(gate.leave(Opcode::Read as u32));
+        let suspended = thread::spawn({
+            let gate = Arc::clone(&gate);
+            move || gate.suspend()
+        });
+        while gate.leave(Opcode::Read as u32) {
+            gate.finish();
+            if !gate.enter(0) {
+                break;
+            }
+        }
+        assert!(!suspended.is_finished());
+        gate.finish();
+        suspended.join().unwrap();
+        assert!(!gate.enter(0));
+    }
+
+    #[test]
     fn the_last_listener_calls_the_last_parked_for_a_request_that_waits_only() {
         let (gate, listeners) = full_gate();
         let entered = park(&gate, listeners..listeners + 2);
         for _ in 0..listeners {
-            gate.leave(Opcode::Read as u32);
+            assert!(gate.leave(Opcode::Read as u32));
         }
         assert!(entered.recv_timeout(SHORT).is_err());
         assert!(gate.enter(0));
-        gate.leave(Opcode::Fsync as u32);
+        assert!(gate.leave(Opcode::Fsync as u32));
         assert_eq!(entered.recv_timeout(LONG).unwrap(), (listeners + 1, true));
         gate.close();
         assert_eq!(entered.recv_timeout(LONG).unwrap(), (listeners, false));
@@ -242,7 +287,7 @@ mod tests {
         }
         let entered = park(&gate, listeners..listeners + 1);
         for _ in 0..listeners {
-            gate.leave(Opcode::Read as u32);
+            assert!(gate.leave(Opcode::Read as u32));
         }
         assert_eq!(entered.recv_timeout(LONG).unwrap(), (listeners, true));
     }
@@ -256,7 +301,7 @@ mod tests {
             move || gate.watch()
         });
         for _ in 0..listeners {
-            gate.leave(Opcode::Read as u32);
+            assert!(gate.leave(Opcode::Read as u32));
         }
         assert_eq!(entered.recv_timeout(LONG).unwrap(), (listeners, true));
         gate.close();

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,8 +73,13 @@ impl MountOptions {
 
 /// Answers requests; shared by all workers.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// Serves one request and answers it on `transport`.
-    fn serve<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Result<(), Errno>;
+    /// Serves one request as that worker and answers it on `transport`.
+    fn serve<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &mut T,
+        worker: usize,
+    ) -> Result<(), Errno>;
 }
 
 /// Workers that have not ended yet.
@@ -92,6 +98,9 @@ pub struct Mount {
     negotiated: Negotiated,
     counters: Counters,
     alive: Arc<Alive>,
+    gate: Arc<Gate>,
+    /// Somebody else keeps the mount: it outlives this process.
+    kept: AtomicBool,
 }
 
 impl Mount {
@@ -132,12 +141,22 @@ impl Mount {
         descriptors: Vec<Arc<OwnedFd>>,
         negotiated: Negotiated,
     ) -> Result<Self, MountError> {
-        let mount = Self::run(service, directory.to_path_buf(), descriptors, negotiated)?;
-        if negotiated.has_resend() {
-            send(&mount.descriptors[0], 0, notify::RESEND, &[])
+        // Before anybody listens: a request that a worker of this process had taken would be sent
+        // again as well, and be done twice.
+        if negotiated.has_resend()
+            && let Some(first) = descriptors.first()
+        {
+            send(first, 0, notify::RESEND, &[])
                 .map_err(|error| MountError::system("cannot resume", directory, error))?;
         }
-        Ok(mount)
+        // Whoever kept it until now goes on, also where this process cannot.
+        Self::run(
+            service,
+            directory.to_path_buf(),
+            descriptors,
+            negotiated,
+            true,
+        )
     }
 
     pub(crate) fn start_service<S: Service>(
@@ -147,7 +166,13 @@ impl Mount {
     ) -> Result<Self, MountError> {
         let point = MountPoint::make(directory, options)?;
         let started = agree(&point, options).and_then(|(descriptors, negotiated)| {
-            Self::run(service, point.directory.clone(), descriptors, negotiated)
+            Self::run(
+                service,
+                point.directory.clone(),
+                descriptors,
+                negotiated,
+                false,
+            )
         });
         if started.is_err() {
             // The error that is under way matters more than one of removing.
@@ -169,6 +194,7 @@ impl Mount {
         directory: PathBuf,
         descriptors: Vec<Arc<OwnedFd>>,
         negotiated: Negotiated,
+        kept: bool,
     ) -> Result<Self, MountError> {
         let workers_count = descriptors.len().saturating_sub(1);
         if workers_count == 0 {
@@ -180,9 +206,11 @@ impl Mount {
             negotiated,
             counters: Counters::new(workers_count),
             alive: Arc::default(),
+            gate: Arc::new(Gate::new(workers_count)),
+            kept: AtomicBool::new(kept),
         };
         let service = Arc::new(service);
-        let gate = Arc::new(Gate::new(workers_count));
+        let gate = Arc::clone(&mount.gate);
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
             let service = Arc::clone(&service);
@@ -257,6 +285,43 @@ impl Mount {
         self.descriptors.iter().map(|descriptor| descriptor.as_fd())
     }
 
+    /// From now on somebody holds copies of the descriptors: the end of this process leaves the
+    /// mount in the tree.
+    pub fn keep(&self) {
+        self.kept.store(true, Ordering::Release);
+    }
+
+    /// Nobody else holds the descriptors any more: the mount ends with this process.
+    pub fn own_again(&self) {
+        self.kept.store(false, Ordering::Release);
+    }
+
+    /// Serves no further request, and waits for those under way. What the kernel asks from now on
+    /// waits for whoever takes the mount over.
+    pub fn suspend(&self) {
+        self.keep();
+        self.gate.suspend();
+    }
+
+    /// Whether the kernel has this file in its memory. It never waits, so a worker may ask.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn is_known(&self, id: FileId) -> Result<bool, Errno> {
+        // Only attributes are forgotten, which it reads again when it needs them.
+        let notice = NotifyInodeOut {
+            node: id.0,
+            offset_bytes: -1,
+            length_bytes: 0,
+        };
+        let parts = [notice.as_bytes()];
+        match send(&self.descriptors[0], 0, notify::INVALIDATE_INODE, &parts) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// True until the mount has ended.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -329,7 +394,7 @@ impl Mount {
 impl Drop for Mount {
     /// A mount whose owner is gone must not hang its users.
     fn drop(&mut self) {
-        if self.is_alive() {
+        if self.is_alive() && !self.kept.load(Ordering::Acquire) {
             let _ = MountPoint::remove(&self.directory, true);
         }
     }
@@ -381,15 +446,22 @@ fn work<S: Service>(
             Err(error) => {
                 // None is known that would come here; whatever it is, it may pass.
                 tracing::error!(%error, "/dev/fuse gave no request");
-                gate.leave(0);
+                if gate.leave(0) {
+                    gate.finish();
+                }
                 thread::sleep(RETRY_AFTER);
                 continue;
             }
         };
-        gate.leave(header.opcode);
+        if !gate.leave(header.opcode) {
+            // Left unanswered for the process that takes the mount over, which has it sent again.
+            return;
+        }
         counters.count(header.opcode);
         let start = Instant::now();
-        let served = catch_unwind(AssertUnwindSafe(|| service.serve(&header, &mut transport)));
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            service.serve(&header, &mut transport, worker)
+        }));
         let answered = served.unwrap_or_else(|_| {
             counters.count_panic();
             tracing::error!(
@@ -402,6 +474,7 @@ fn work<S: Service>(
         let elapsed = start.elapsed();
         counters.add_time(header.opcode, elapsed);
         gate.note_time(header.opcode, elapsed);
+        gate.finish();
         match answered {
             Ok(()) => {}
             Err(Errno::NODEV | Errno::CONNABORTED) => return,

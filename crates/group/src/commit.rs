@@ -13,12 +13,13 @@
 //! ([`Group::remove_file`]); so whoever holds a range lock takes the change lock past those who
 //! wait to have it alone ([`Group::change_inside`]), else the three would wait in a circle.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_catalog::{CatalogError, Edit, Sequence, Table};
+use spindle_catalog::{Bracket, CatalogError, Edit, KeptJournal, Sequence, Table, TouchSlot};
 use spindle_format::ExtentCopy;
 
 use crate::disks::Flushes;
@@ -33,7 +34,39 @@ const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
 /// While it lives, no commit can take a half of what its holder changes.
 #[derive(Debug)]
 pub struct Change<'a> {
+    /// Ends before the change does, so that no commit comes between.
+    operation: Option<Operation<'a>>,
     _shared: RwLockReadGuard<'a, ()>,
+}
+
+/// What the journal counts only whole.
+#[derive(Debug)]
+struct Operation<'a> {
+    journal: &'a KeptJournal,
+    bracket: Bracket,
+    used: Cell<bool>,
+    settled: RefCell<SmallVec<[TouchSlot; 2]>>,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        if self.used.get() {
+            self.journal.end(self.bracket);
+        }
+        for slot in self.settled.get_mut().drain(..) {
+            self.journal.free_touch(slot);
+        }
+    }
+}
+
+impl Change<'_> {
+    /// The row of an inode is in this change: its touch is given up when all of it is.
+    pub fn settle(&self, touch: &mut Option<TouchSlot>) {
+        if let (Some(operation), Some(slot)) = (&self.operation, touch.take()) {
+            operation.settled.borrow_mut().push(slot);
+        }
+    }
 }
 
 fn region_failed(detail: &str) -> CatalogError {
@@ -48,20 +81,44 @@ impl Group {
     /// only: never hold it over data I/O. ([`Group::truncate`] and [`Group::punch`] take theirs
     /// inside.)
     pub fn change(&self) -> Change<'_> {
+        let shared = self.change.read();
+        let operation = self.kept.as_ref().map(|kept| Operation {
+            _alone: kept.operation.lock(),
+            bracket: kept.journal.bracket(),
+            used: Cell::new(false),
+            settled: RefCell::default(),
+            journal: &kept.journal,
+        });
         Change {
-            _shared: self.change.read(),
+            operation,
+            _shared: shared,
         }
     }
 
     /// A change for whoever may hold a range lock; see the order of locks above.
     pub(crate) fn change_inside(&self) -> Change<'_> {
         Change {
+            operation: None,
             _shared: self.change.read_recursive(),
         }
     }
 
     /// Adds the layer above's rows to the batch.
-    pub fn apply(&self, _change: &Change<'_>, edit: Edit) {
+    pub fn apply(&self, change: &Change<'_>, edit: Edit) {
+        match &change.operation {
+            Some(operation) => {
+                operation.used.set(true);
+                self.catalog.apply_within(operation.bracket, edit);
+            }
+            None => {
+                self.catalog.apply(edit);
+            }
+        }
+    }
+
+    /// Adds one inode's row to the batch outside of any operation, where no place is left for a
+    /// touch. The caller holds the inode's lock.
+    pub fn apply_alone(&self, edit: Edit) {
         self.catalog.apply(edit);
     }
 
@@ -95,7 +152,7 @@ impl Group {
                     None => edit.delete(Table::Extent, key),
                 }
             }
-            file.set_sealed(self.catalog.apply(edit));
+            file.set_sealed(self.catalog.apply_unnoted(edit));
         }
         self.space.seal(self.catalog.applied());
         alone

@@ -62,6 +62,8 @@ kinds! {
     GroupFenced = "group_fenced", Critical;
     /// Another process took over the mount and the disks.
     GroupTakenOver = "group_taken_over", Info;
+    /// The keeper of the mount died: nobody takes over any more.
+    KeeperLost = "keeper_lost", Warning;
     /// The mount was removed by somebody else.
     MountRemoved = "mount_removed", Warning;
     /// Lazy work failed and is tried again.

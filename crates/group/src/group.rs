@@ -10,6 +10,7 @@ mod recovery;
 mod returning;
 mod slow;
 mod step;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub use create::{NewDisk, NewGroup};
 pub use open::Opener;
 pub use outage::RepairTime;
 pub(crate) use slow::is_unanswered;
+pub(crate) use takeover::Kept;
 
 /// An open disk group.
 #[derive(Debug)]
@@ -77,6 +79,8 @@ pub struct Group {
     slow_disks: Mutex<SlowDisks>,
     /// Seconds since 1970 when last told.
     pub(crate) now_s: AtomicU64,
+    /// The journal, where a keeper holds the mount.
+    pub(crate) kept: Option<Kept>,
     lazy: Mutex<step::Lazy>,
     /// One change of the disks at a time.
     disk_changes: Mutex<()>,
@@ -172,6 +176,9 @@ impl Group {
         self.sync()?;
         self.catalog.close()?;
         self.membership.close()?;
+        if let Some(journal) = self.journal() {
+            journal.close();
+        }
         *self.fence.lock() = Some(GroupError::new(
             GroupErrorKind::Invalid,
             "the group is closed: open it again",

@@ -45,4 +45,5 @@ pub use scrub::{
     Finding, FindingKind, Known, PageJudge, ScrubPace, ScrubScope, ScrubState, ScrubStep,
     ScrubView, ScrubWish,
 };
+pub use spindle_catalog::{KeptJournal, RequestUnderWay, Touch, TouchSlot};
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};

@@ -9,8 +9,11 @@
 //! open, so that a seal sees no half of one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+use spindle_base::FileId;
+use spindle_catalog::KeptJournal;
 use spindle_format::{
     COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
@@ -72,6 +75,8 @@ pub struct Map {
     sealed_marks: BTreeMap<u32, u32>,
     allocated_blocks: u64,
     extents_count: u64,
+    /// Is told of every extent as it changes; the file's id is its name there.
+    journal: Option<(Arc<KeptJournal>, FileId)>,
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is 128")]
@@ -89,7 +94,28 @@ impl Map {
             sealed_marks: BTreeMap::new(),
             allocated_blocks: 0,
             extents_count: 0,
+            journal: None,
         }
+    }
+
+    /// Every change from now on is noted in `journal`.
+    pub fn set_journal(&mut self, journal: Arc<KeptJournal>, id: FileId) {
+        self.journal = Some((journal, id));
+    }
+
+    /// Notes an extent as it is now.
+    fn note(&self, index: u32) {
+        let Some((journal, id)) = &self.journal else {
+            return;
+        };
+        let stride = self.copies + 1;
+        let at = (index % ROW) as usize * stride;
+        let row = &self.rows[(index / ROW) as usize].words;
+        let (mark_blocks, copies) = match &row[at..at + stride] {
+            [_, 0, ..] | [] => (0, &[][..]),
+            [mark, copies @ ..] => (u32::try_from(*mark).expect("a mark has 32 bits"), copies),
+        };
+        journal.extent(*id, index, mark_blocks, copies);
     }
 
     /// The arithmetic that the map is indexed by.
@@ -186,6 +212,7 @@ impl Map {
         self.extents_count += 1;
         self.sealed_marks.insert(index, 0);
         self.dirty_rows.insert(index / ROW);
+        self.note(index);
     }
 
     /// Moves the mark of an extent, forward or back.
@@ -197,6 +224,7 @@ impl Map {
         words[0] = u64::from(mark_blocks);
         self.sealed_marks.entry(index).or_insert(before);
         self.dirty_rows.insert(index / ROW);
+        self.note(index);
     }
 
     /// Puts another copy in the place of copy `number` of an extent.
@@ -207,6 +235,7 @@ impl Map {
         assert!(words[1] != 0, "a hole has no copies");
         words[1 + number] = copy.to_bits();
         self.dirty_rows.insert(index / ROW);
+        self.note(index);
     }
 
     /// The mark of an extent as the newest seal took it: what a crash may come back to. Blocks
@@ -230,6 +259,7 @@ impl Map {
         self.allocated_blocks -= self.schedule.length_blocks(index);
         self.extents_count -= 1;
         self.dirty_rows.insert(index / ROW);
+        self.note(index);
         Some(extent)
     }
 

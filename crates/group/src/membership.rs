@@ -59,6 +59,8 @@ pub struct Membership {
     au_size: AuSize,
     redundancy: Redundancy,
     was_clean: bool,
+    /// The number of the opening or closing before this opening; 0 where there was none.
+    opening_before: u64,
     /// Where each member that was found is open.
     slots: RwLock<BTreeMap<DiskNumber, DiskSlot>>,
     /// Changed only by a published state.
@@ -146,6 +148,18 @@ impl Membership {
     #[must_use]
     pub const fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// The number of the opening or closing before this opening, by the group's own count.
+    #[must_use]
+    pub const fn opening_before(&self) -> u64 {
+        self.opening_before
+    }
+
+    /// The number of this opening.
+    #[must_use]
+    pub fn opening(&self) -> u64 {
+        self.inner.lock().opener.sequence
     }
 
     /// The group's name.

@@ -2,11 +2,13 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
+use spindle_base::GroupName;
 use spindle_control::{
-    ControlError, ControlResult, MetricsListen, MountRequest, ReadyReport, ServeOptions, Settings,
-    Starter,
+    ControlError, ControlResult, KeeperLink, MetricsListen, MountRequest, ReadyReport,
+    ServeOptions, Settings, Starter,
 };
 
 use super::group::{name_of, own_arguments};
@@ -16,17 +18,31 @@ use crate::line::say;
 
 pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
     let group = name_of(&mount.group)?;
+    // The process that takes a mount over must not look at it: nobody would answer.
+    let directory = if mount.serve.daemon {
+        std::path::absolute(&mount.directory)?
+    } else {
+        spindle_control::absolute(&mount.directory)?
+    };
     let request = MountRequest {
-        directory: spindle_control::absolute(&mount.directory)?,
+        directory,
         direct: mount.direct,
         workers_count: mount.workers,
     };
-    if !mount.serve.foreground && !mount.serve.daemon {
+    if let Some(code) = keep(settings, &group, &mount.serve)? {
+        return Ok(code);
+    }
+    if !mount.serve.serves() {
         if let Some(report) = spindle_control::mount_served(settings, group.as_str(), &request)? {
             say!("{group} is mounted on {}", report.directory);
             return Ok(0);
         }
-        let ready = spindle_control::start_daemon(settings, group.as_str(), own_arguments())?;
+        let ready = spindle_control::start_daemon(
+            settings,
+            group.as_str(),
+            own_arguments(),
+            mount.serve.wants_keeper(),
+        )?;
         tell_notices(&ready);
         say!(
             "{} is mounted on {}",
@@ -42,8 +58,9 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
         stay: false,
         force: mount.serve.force,
         metrics: metrics_of(&mount.serve),
+        keeper: None,
     };
-    serve(settings, &options, mount.serve.daemon)
+    serve(settings, options, &mount.serve)
 }
 
 pub fn group_mount(
@@ -53,9 +70,17 @@ pub fn group_mount(
     output: Output,
 ) -> Result<u8> {
     let group = name_of(group)?;
-    if !arguments.foreground && !arguments.daemon {
+    if let Some(code) = keep(settings, &group, arguments)? {
+        return Ok(code);
+    }
+    if !arguments.serves() {
         spindle_control::refuse_if_served(settings, &group)?;
-        let ready = spindle_control::start_daemon(settings, group.as_str(), own_arguments())?;
+        let ready = spindle_control::start_daemon(
+            settings,
+            group.as_str(),
+            own_arguments(),
+            arguments.wants_keeper(),
+        )?;
         if output.json {
             print_json(&ready)?;
         } else {
@@ -75,8 +100,26 @@ pub fn group_mount(
         stay: true,
         force: arguments.force,
         metrics: metrics_of(arguments),
+        keeper: None,
     };
-    serve(settings, &options, arguments.daemon)
+    serve(settings, options, arguments)
+}
+
+/// Where this process is to be the keeper, its exit code when all is over.
+fn keep(settings: &Settings, group: &GroupName, serve: &ServeArguments) -> Result<Option<u8>> {
+    if serve.daemon || !serve.keeper {
+        return Ok(None);
+    }
+    let arguments = own_arguments().collect();
+    let kept = spindle_control::keep(settings, group, arguments, !serve.foreground);
+    match kept {
+        Err(error) if !serve.foreground => {
+            // Whoever started this process waits for a word.
+            spindle_control::Starter::of_keeper().failed(&error);
+            Ok(Some(error.class.exit_code()))
+        }
+        kept => Ok(Some(kept?)),
+    }
 }
 
 fn metrics_of(arguments: &ServeArguments) -> Option<MetricsListen> {
@@ -87,9 +130,9 @@ fn metrics_of(arguments: &ServeArguments) -> Option<MetricsListen> {
 }
 
 /// Serves until told to stop: as a daemon, or in the foreground.
-fn serve(settings: &Settings, options: &ServeOptions, daemon: bool) -> Result<u8> {
-    if !daemon {
-        spindle_control::serve(settings, options, |ready| {
+fn serve(settings: &Settings, mut options: ServeOptions, arguments: &ServeArguments) -> Result<u8> {
+    if !arguments.daemon {
+        spindle_control::serve(settings, &options, |ready| {
             tell_notices(ready);
             say!(
                 "{} is open, served by this process; Ctrl-C closes it",
@@ -98,8 +141,18 @@ fn serve(settings: &Settings, options: &ServeOptions, daemon: bool) -> Result<u8
         })?;
         return Ok(0);
     }
+    if arguments.keeper {
+        options.keeper = Some(Arc::new(KeeperLink::take()?));
+        if arguments.foreground {
+            spindle_control::serve(settings, &options, |ready| {
+                tell_notices(ready);
+                say!("{} is open, kept and served; Ctrl-C closes it", ready.group);
+            })?;
+            return Ok(0);
+        }
+    }
     let mut starter = Some(Starter::detach()?);
-    let served: ControlResult<()> = spindle_control::serve(settings, options, |ready| {
+    let served: ControlResult<()> = spindle_control::serve(settings, &options, |ready| {
         if let Some(starter) = starter.take() {
             starter.ready(ready);
         }
@@ -118,6 +171,13 @@ fn tell_notices(ready: &ReadyReport) {
     for notice in &ready.notices {
         eprintln!("spindle: note: {notice}");
     }
+}
+
+/// Hands a group over to another program.
+pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> Result<u8> {
+    let version = spindle_control::upgrade(settings, group, binary)?;
+    say!("{group} is served by version {version} now");
+    Ok(0)
 }
 
 pub fn umount(settings: &Settings, target: &OsStr) -> Result<u8> {

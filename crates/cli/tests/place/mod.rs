@@ -117,6 +117,43 @@ impl Place {
         self.tell([OsStr::new("mount"), OsStr::new("data"), point.as_os_str()]);
     }
 
+    /// Mounts without a keeper: a kill takes the mount along.
+    #[track_caller]
+    pub fn mount_alone(&self) {
+        let point = self.mount_point();
+        let point = point.as_os_str();
+        self.tell([
+            OsStr::new("mount"),
+            OsStr::new("data"),
+            point,
+            OsStr::new("--no-keeper"),
+        ]);
+    }
+
+    /// The keeper of `data`.
+    #[track_caller]
+    pub fn keeper_process_id(&self) -> u32 {
+        let group = self.ask(["group", "show", "data"]);
+        u32::try_from(group["keeper_process_id"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Kills the process that serves `data` and waits for the next one; its number.
+    #[track_caller]
+    pub fn kill_daemon(&self) -> u32 {
+        let killed = self.process_id();
+        signal(killed, rustix::process::Signal::KILL);
+        wait_for_end(killed);
+        loop {
+            // One that came between finds the connection broken off.
+            let shown = self.run(["group", "show", "data", "--json"]);
+            let group: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
+            match group["process_id"].as_u64() {
+                Some(next) if next != u64::from(killed) => return u32::try_from(next).unwrap(),
+                _ => assert!(shown.code == 0 || shown.code == 3, "{shown:?}"),
+            }
+        }
+    }
+
     #[track_caller]
     pub fn umount(&self) {
         let point = self.mount_point();
@@ -154,6 +191,11 @@ impl Drop for Place {
         };
         for socket in sockets.filter_map(Result::ok) {
             let path = socket.path();
+            if path.extension() == Some(OsStr::new("keeper")) {
+                // Also where it gave up, and no daemon has a socket.
+                let point = self.mount_point();
+                let _ = self.run([OsStr::new("umount"), point.as_os_str()]);
+            }
             if path.extension() == Some(OsStr::new("sock")) {
                 let name = path.file_stem().unwrap_or_default().to_owned();
                 let _ = self.run([OsStr::new("group"), OsStr::new("dismount"), &name]);

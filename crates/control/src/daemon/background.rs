@@ -20,6 +20,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often the space is looked at.
 const SPACE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often a sign of life is given, and the kernel asked for files without a name.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the thread; it ends soon after `stopped` says so.
 pub(super) fn start(
@@ -79,6 +81,7 @@ impl SpaceWatch {
 fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let started = Instant::now();
     let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
+    let mut alive_at = started;
     let mut told = String::new();
     let mut space = SpaceWatch::default();
     while !*stopped.borrow() {
@@ -100,7 +103,11 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             if let Err(error) = daemon.scrub_on_schedule(now_s) {
                 outcome = Err(error);
             }
-            if daemon.mounts.reap() && !daemon.stay && daemon.mounts.is_empty() {
+            let reaped = daemon.mounts.reap();
+            if reaped {
+                daemon.tell_unmounted();
+            }
+            if reaped && !daemon.stay && daemon.mounts.is_empty() {
                 let message = "the mount was removed from outside";
                 daemon.tell(Event::new(EventKind::MountRemoved, message));
                 return;
@@ -108,6 +115,11 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
         }
         space.look(daemon);
         daemon.opened.release_forgotten();
+        if Instant::now() >= alive_at {
+            alive_at = Instant::now() + ALIVE_INTERVAL;
+            daemon.tell_alive();
+            daemon.sweep_orphans();
+        }
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {
             outcome = Err(ControlError::io("write", "the record of the disks", &error));

@@ -51,6 +51,7 @@ fn group(redundancy: Redundancy) -> GroupReport {
         catalog_replicas_wanted: 3,
         fenced: None,
         process_id: Some(1),
+        keeper_process_id: None,
         mounts: Vec::new(),
         note: None,
         disks,

@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
-use spindle_device::{DiskSlot, Disks, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, SharedMemory, SimulatedDisks};
 use spindle_fs::{Attributes, FileSystem, FsError, FsResult, Handle, Owner, Time};
-use spindle_group::{Group, NewDisk, NewGroup, Opener};
+use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 pub const ROOT: FileId = FileId::ROOT;
 pub const OWNER: Owner = Owner {
@@ -21,6 +21,8 @@ pub struct Fixture {
     pub disks: Arc<SimulatedDisks>,
     fs: Option<FileSystem>,
     clock_s: Cell<i64>,
+    /// The memory that a keeper would hold.
+    journal: Option<Arc<KeptJournal>>,
 }
 
 pub fn name(text: &str) -> &OsStr {
@@ -59,6 +61,7 @@ impl Fixture {
             disks,
             fs: None,
             clock_s: Cell::new(1000),
+            journal: None,
         };
         let group = fixture.open_group();
         FileSystem::create(&group, OWNER, fixture.now()).unwrap();
@@ -68,8 +71,34 @@ impl Fixture {
         }
     }
 
+    /// From now on a keeper holds a journal, so that this process may be killed.
+    pub fn keep(&mut self) {
+        self.journal = Some(Arc::new(KeptJournal::create().unwrap()));
+        self.reopen();
+    }
+
+    /// Ends this process as SIGKILL would, and starts the next one. Handles must be forgotten.
+    pub fn kill(&mut self) {
+        let journal = self.journal.take().expect("a keeper holds a journal");
+        let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+        // Nothing of a killed process runs any more, no drop either.
+        std::mem::forget(self.fs.take());
+        let memory = SharedMemory::from_descriptor(memory).unwrap();
+        self.journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+        self.open(true);
+    }
+
+    fn open(&mut self, inherits: bool) {
+        let fs = FileSystem::open_kept(self.open_group(), inherits).unwrap();
+        fs.group().begin_journal().unwrap();
+        self.fs = Some(fs);
+    }
+
     fn open_group(&self) -> Arc<Group> {
-        Self::open_on(Arc::clone(&self.disks) as Arc<dyn Disks>)
+        Self::open_with(
+            Arc::clone(&self.disks) as Arc<dyn Disks>,
+            self.journal.clone(),
+        )
     }
 
     /// The group as it would be opened if the power were cut now; the real one goes on.
@@ -81,6 +110,22 @@ impl Fixture {
     }
 
     fn open_on(disks: Arc<dyn Disks>) -> Arc<Group> {
+        Self::open_with(disks, None)
+    }
+
+    /// The group as the next process would open it: on a copy of the disks, with a copy of the
+    /// journal's memory.
+    pub fn open_copy(&self, journal: KeptJournal) -> FileSystem {
+        let disks = Arc::new(self.disks.fork(1));
+        let group = Self::open_with(disks, Some(Arc::new(journal)));
+        FileSystem::open_kept(group, true).unwrap()
+    }
+
+    pub fn journal(&self) -> &KeptJournal {
+        self.journal.as_ref().expect("a keeper holds a journal")
+    }
+
+    fn open_with(disks: Arc<dyn Disks>, journal: Option<Arc<KeptJournal>>) -> Arc<Group> {
         let slots: Vec<DiskSlot> = (0..DISKS_COUNT).map(DiskSlot).collect();
         let opener = Opener {
             host: "here".to_owned(),
@@ -91,7 +136,8 @@ impl Fixture {
             preferred_failure_group: None,
         };
         let name = GroupName::new("DATA").unwrap();
-        Arc::new(Group::open(disks, &slots, &name, &opener).unwrap())
+        let group = Group::open_kept(disks, &slots, &name, &opener, &|_| false, journal);
+        Arc::new(group.unwrap())
     }
 
     pub fn fs(&self) -> &FileSystem {
@@ -112,7 +158,7 @@ impl Fixture {
         let fs = self.fs.take().expect("open between calls");
         fs.close().unwrap();
         drop(fs);
-        self.fs = Some(FileSystem::open(self.open_group()).unwrap());
+        self.open(false);
     }
 
     /// Cuts the power without a word to the file system, then opens again.

@@ -9,7 +9,7 @@ use spindle_base::{FileId, Redundancy};
 use spindle_fs::{AttributeChange, Handle, Kind, RenameMode};
 
 use crate::fixture::{Fixture, OWNER, ROOT, class, name};
-use crate::operations::{Step, step};
+use crate::operations::{Step, step, step_or_kill};
 
 const PERMISSIONS: u16 = 0o644;
 
@@ -115,6 +115,12 @@ impl Run {
 
     /// Drops nodes that neither a name nor a handle leads to.
     fn sweep(&mut self) {
+        // What the kernel says of files without a name: it knows those that are open.
+        for id in self.fixture.fs().doubtful_orphans() {
+            if !self.handles.iter().any(|handle| handle.id() == id) {
+                self.fixture.fs().disinherit(id);
+            }
+        }
         let ids: Vec<FileId> = self.nodes.keys().copied().collect();
         for id in ids {
             let open = self.handles.iter().any(|handle| handle.id() == id);
@@ -272,9 +278,19 @@ impl Run {
                 self.sweep();
                 self.fixture.reopen();
             }
+            Step::Kill => self.kill(),
             _ => self.run_file(step),
         }
         self.sweep();
+    }
+
+    /// The kernel goes on with the files that it has open, by their ids.
+    fn kill(&mut self) {
+        let open: Vec<FileId> = self.handles.iter().map(|handle| handle.id()).collect();
+        std::mem::forget(std::mem::take(&mut self.handles));
+        self.fixture.kill();
+        let fs = self.fixture.fs();
+        self.handles = open.iter().map(|id| fs.open_file(*id).unwrap()).collect();
     }
 
     fn add_node(&mut self, id: FileId, kind: Kind) {
@@ -588,6 +604,26 @@ proptest! {
             run.run(step);
             run.compare(false);
         }
+        run.handles.clear();
+        run.sweep();
+        run.fixture.reopen();
+        run.compare(true);
+    }
+
+    #[test]
+    fn a_killed_process_loses_nothing_that_it_answered(
+        steps in prop::collection::vec(step_or_kill(), 1..100),
+        fine in any::<bool>(),
+    ) {
+        let redundancy = if fine { Redundancy::External } else { Redundancy::Normal };
+        let mut run = Run::new("plain", redundancy);
+        run.fixture.keep();
+        for step in &steps {
+            run.run(step);
+            run.compare(false);
+        }
+        run.run(&Step::Kill);
+        run.compare(true);
         run.handles.clear();
         run.sweep();
         run.fixture.reopen();

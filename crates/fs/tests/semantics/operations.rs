@@ -90,6 +90,13 @@ pub enum Step {
     Sync,
     Age,
     Reopen,
+    /// Only where a keeper holds a journal.
+    Kill,
+}
+
+/// As [`step`], with kills among them.
+pub fn step_or_kill() -> impl Strategy<Value = Step> {
+    prop_oneof![6 => step(), 1 => Just(Step::Kill)]
 }
 
 /// Around the borders of blocks, of runs in the first AU, and of the AU.

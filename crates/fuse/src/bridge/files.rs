@@ -149,7 +149,7 @@ impl Bridge {
         }
     }
 
-    fn created(&self, attributes: &Attributes, handle: Arc<Handle>) -> Served {
+    pub(super) fn created(&self, attributes: &Attributes, handle: Arc<Handle>) -> Served {
         let open = self.opened(handle)?;
         Ok(Answer::structure(&CreateOut {
             entry: self.entry(attributes),

@@ -31,7 +31,7 @@ impl Bridge {
         }
     }
 
-    fn answer_entry(&self, attributes: &Attributes) -> Answer {
+    pub(super) fn answer_entry(&self, attributes: &Attributes) -> Answer {
         Answer::structure(&self.entry(attributes))
     }
 

@@ -77,7 +77,12 @@ impl OneFile {
 }
 
 impl Service for OneFile {
-    fn serve<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Result<(), Errno> {
+    fn serve<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &mut T,
+        _worker: usize,
+    ) -> Result<(), Errno> {
         match Opcode::from_number(header.opcode) {
             Some(Opcode::Lookup) if transport.tail(0) == b"data\0" => transport.answer(
                 0,
@@ -332,7 +337,7 @@ fn a_request_that_a_dead_daemon_left_behind_is_answered_by_the_next_one() {
         if Opcode::from_number(header.opcode) == Some(Opcode::Read) {
             break;
         }
-        dying.serve(&header, &mut transport).unwrap();
+        dying.serve(&header, &mut transport, 0).unwrap();
     }
     drop(transport);
     assert!(!reader.is_finished());

@@ -20,7 +20,7 @@ impl Group {
     /// [`GroupErrorKind::Invalid`] where the id is taken.
     pub fn create_file(
         &self,
-        _change: &Change<'_>,
+        change: &Change<'_>,
         id: FileId,
         layout: Layout,
     ) -> Result<Arc<File>, GroupError> {
@@ -38,7 +38,10 @@ impl Group {
         };
         let mut edit = Edit::default();
         edit.put(Table::File, file_key(id), record.encode());
-        self.catalog.apply(edit);
+        self.apply(change, edit);
+        if let Some(journal) = self.journal() {
+            file.map.write().set_journal(Arc::clone(journal), id);
+        }
         files.insert(id, Arc::clone(&file));
         Ok(file)
     }
@@ -48,7 +51,7 @@ impl Group {
     ///
     /// # Errors
     /// [`GroupErrorKind::NotFound`] where it was removed before.
-    pub fn remove_file(&self, _change: &Change<'_>, file: &Arc<File>) -> Result<(), GroupError> {
+    pub fn remove_file(&self, change: &Change<'_>, file: &Arc<File>) -> Result<(), GroupError> {
         let _held = file.range_lock.exclusive(0, u64::MAX);
         if file.removed.swap(true, Ordering::AcqRel) {
             return Err(GroupError::new(
@@ -65,7 +68,7 @@ impl Group {
         map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
-        self.catalog.apply(edit);
+        self.apply(change, edit);
         self.dirty_maps.lock().remove(&file.id);
         self.files.write().remove(&file.id);
         Ok(())

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
-use spindle_catalog::{Catalog, CatalogError, Region, Table};
+use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
 
 use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
-use super::{Group, step};
+use super::{Group, Kept, step};
 use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
 use crate::disks::{DiskTable, NewDiskState};
@@ -82,6 +82,22 @@ impl Group {
         opener: &Opener,
         is_alive: &dyn Fn(u32) -> bool,
     ) -> Result<Self, GroupError> {
+        Self::open_kept(disks, slots, name, opener, is_alive, None)
+    }
+
+    /// As [`Group::open_unless`], with the journal that a keeper holds: what a process left in it
+    /// that was killed is taken over. [`Group::begin_journal`] ends the opening then.
+    ///
+    /// # Errors
+    /// As [`Group::open`].
+    pub fn open_kept(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+        is_alive: &dyn Fn(u32) -> bool,
+        journal: Option<Arc<KeptJournal>>,
+    ) -> Result<Self, GroupError> {
         let membership = Arc::new(Membership::open(
             Arc::clone(&disks),
             slots,
@@ -95,11 +111,22 @@ impl Group {
         region.finish_recovery();
         let au_size = membership.au_size();
         let table = disk_table(&membership, disks, &catalog, opener)?;
-        let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));
-        mark_catalog_runs(&membership, &space)?;
-        let files = load_files(&catalog, au_size)?;
-        load_maps(&catalog, &files, &space)?;
-        let bad_runs = BadRuns::load(&catalog, &space)?;
+        let load = || {
+            let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));
+            mark_catalog_runs(&membership, &space)?;
+            let files = load_files(&catalog, au_size)?;
+            load_maps(&catalog, &files, &space)?;
+            let bad_runs = BadRuns::load(&catalog, &space)?;
+            region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
+            Ok::<_, GroupError>((files, space, bad_runs))
+        };
+        let (mut files, mut space, mut bad_runs) = load()?;
+        let kept = journal.map(|journal| Kept::new(journal, membership.opening_before()));
+        if let Some(kept) = &kept
+            && kept.replay(&catalog, &table, &space, au_size)?
+        {
+            (files, space, bad_runs) = load()?;
+        }
         let scrubs = Scrubs::load(&catalog)?;
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &table, &dirty)?;
@@ -107,7 +134,6 @@ impl Group {
         note_stale(&dirty, &files, &table);
         let background = Background::open(&catalog)?;
         region.stop_reading_ahead();
-        region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
         let known_offline: BTreeSet<_> = table
             .iter()
             .filter(|disk| !disk.is_online())
@@ -142,6 +168,7 @@ impl Group {
             lazy: Mutex::new(step::Lazy::default()),
             disk_changes: Mutex::default(),
             free_slots: Mutex::default(),
+            kept,
         };
         group.bring_disk_records_up_to_date()?;
         group.recover()?;

@@ -32,6 +32,9 @@ impl Group {
             }
             self.flush_written()?;
         }
+        if self.recover_writes()? {
+            return Ok(());
+        }
         let doubtful = self.dirty.doubtful();
         let mut equalised_count = 0;
         let mut unreadable = Vec::new();
@@ -88,14 +91,24 @@ impl Group {
         region: &DoubtfulRegion,
     ) -> Result<Option<usize>, GroupError> {
         let first = u64::from(region.region) * REGION_BLOCKS;
+        let blocks = (first, first + REGION_BLOCKS);
+        self.recover_blocks(file, blocks, &region.stale_disks)
+    }
+
+    /// Compares blocks `[first, end)`, but for the copies on disks that are stale there.
+    pub(super) fn recover_blocks(
+        &self,
+        file: &Arc<File>,
+        (first, end): (u64, u64),
+        stale_disks: &[DiskNumber],
+    ) -> Result<Option<usize>, GroupError> {
         let mut segments: Vec<Segment> = Vec::new();
-        let walk =
-            plan::segments::<TooFar>(&file.map.read(), first, first + REGION_BLOCKS, |segment| {
-                if segment.initialised_blocks() > 0 {
-                    segments.push(*segment);
-                }
-                Ok(())
-            });
+        let walk = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            if segment.initialised_blocks() > 0 {
+                segments.push(*segment);
+            }
+            Ok(())
+        });
         // The last region may end beyond what extents can reach.
         let _ = walk;
         let mut absent: SmallVec<[DiskNumber; 2]> = SmallVec::new();
@@ -107,7 +120,7 @@ impl Group {
             };
             let mut copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = SmallVec::new();
             for copy in extent.present() {
-                if region.stale_disks.contains(&copy.disk()) {
+                if stale_disks.contains(&copy.disk()) {
                     continue;
                 }
                 match self.disks.slot_of(copy) {
@@ -133,8 +146,7 @@ impl Group {
         }
         if !absent.is_empty() {
             let apply = &mut |edit| self.catalog.apply(edit);
-            let whole = (first, first + REGION_BLOCKS);
-            self.dirty.missed_by(file, &[whole], &absent, apply);
+            self.dirty.missed_by(file, &[(first, end)], &absent, apply);
         }
         Ok(readable.then_some(equalised_count))
     }

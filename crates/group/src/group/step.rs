@@ -71,7 +71,8 @@ impl Group {
         let since_ms = *lazy.pending_since_ms.get_or_insert(now_ms);
         let due = lazy.urgent
             || now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS
-            || self.catalog.pending_bytes() >= COMMIT_BYTES;
+            || self.catalog.pending_bytes() >= COMMIT_BYTES
+            || self.journal().is_some_and(|journal| journal.is_long());
         if due {
             lazy.pending_since_ms = None;
             lazy.urgent = false;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
-use spindle_catalog::Sequence;
+use spindle_catalog::{Sequence, WriteUnderWay};
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
 
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
@@ -66,10 +66,13 @@ pub(crate) struct Announced<'a> {
     group: &'a Group,
     file: &'a File,
     writer: Writer,
+    /// In the journal: after a kill the copies are compared here.
+    under_way: Option<WriteUnderWay<'a>>,
 }
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
+        drop(self.under_way.take());
         self.group.dirty.end_write(self.file.id, &self.writer);
     }
 }
@@ -181,6 +184,7 @@ impl Group {
             group: self,
             file,
             writer: Writer::default(),
+            under_way: None,
         };
         if !file.is_mirrored() {
             return (announced, Sequence::default());
@@ -193,6 +197,13 @@ impl Group {
             &mut |edit| self.catalog.apply(edit),
         );
         announced.writer = writer;
+        if let Some(journal) = self.journal()
+            && intent.overwrites
+            && let Some(first) = ranges.iter().map(|(first, _)| *first).min()
+            && let Some(end) = ranges.iter().map(|(_, end)| *end).max()
+        {
+            announced.under_way = Some(journal.write(file.id, first, end));
+        }
         let needed = if intent.needs_durable_record || !intent.missed.is_empty() {
             recorded
         } else {
@@ -214,6 +225,7 @@ impl Group {
             group: self,
             file,
             writer,
+            under_way: None,
         }
     }
 
@@ -407,6 +419,9 @@ impl Group {
                 let _change = self.change_inside();
                 let apply = &mut |edit| self.catalog.apply(edit);
                 self.dirty.doubt(file.id, ranges, apply);
+                if let Some(journal) = self.journal() {
+                    journal.compare_everything();
+                }
             }
             self.make_equal(file, first, end)?;
             return Err(self.write_failed(

@@ -57,6 +57,7 @@ impl Membership {
             au_size: new.au_size,
             redundancy: new.redundancy,
             was_clean: true,
+            opening_before: 0,
             slots: RwLock::new(
                 (new.disks.iter().zip(&state.disks))
                     .map(|(disk, entry)| (entry.number, disk.slot))

@@ -67,6 +67,7 @@ impl Membership {
             au_size: state.au_size,
             redundancy: state.redundancy,
             was_clean: state.clean,
+            opening_before: opener_before.map_or(0, |record| record.sequence),
             slots: RwLock::new(
                 (members.iter())
                     .map(|(number, (look, _))| (*number, look.slot))

@@ -1,0 +1,309 @@
+//! What is applied and not yet committed, in memory that outlives this process.
+//!
+//! A killed process loses its memory while the machine, the kernel's mount and the programs that
+//! use it live on. They were answered; so the next process must find what no commit had taken
+//! yet. The keeper of a mount holds a [`SharedMemory`], and this module writes into it:
+//! - a **log** of edits and of extents as they change, cut off by each commit;
+//! - a **touch** for each inode whose size or times moved and whose row lags behind;
+//! - the **writes under way**, whose copies may differ;
+//! - the **requests** whose effect is in the log, so that none is done twice.
+//!
+//! **Invariants.** A record is whole or not there: its first word, which no other record ever
+//! had, is stored last. Records of one operation count only where its end is in the log too
+//! ([`Bracket`]), and one operation at a time writes some. Replaying a log over a catalog that
+//! has all or a part of it gives the same catalog, because every record says what is, not what
+//! changed. The log is cut only after the commit that has its records; a touch is given up only
+//! after the end of the operation that wrote the row.
+//!
+//! A power cut takes this memory; what a sync promised is on the disks. A kill at any point
+//! leaves it as it was, each word whole. `docs/decisions/0005-a-daemon-that-dies.md` has the
+//! whole.
+
+mod layout;
+mod log;
+mod recovered;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use spindle_base::FileId;
+use spindle_device::SharedMemory;
+
+use crate::Edit;
+use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
+use log::{Kind, Log};
+pub use recovered::{Recovered, RecoveredExtent, Touch};
+
+/// A log longer than this asks for a commit.
+const LONG_WORDS: u64 = 2 << 20;
+
+thread_local! {
+    /// The request that this thread serves: its number and its place in the table.
+    static REQUEST: Cell<Option<(u64, usize)>> = const { Cell::new(None) };
+}
+
+/// The journal of one group. All methods may be called from many threads.
+#[derive(Debug)]
+pub struct KeptJournal {
+    memory: SharedMemory,
+    log: Mutex<Log>,
+    free_touches: Mutex<Vec<u32>>,
+    next_bracket: AtomicU32,
+    next_write: AtomicU64,
+}
+
+/// Numbers the records of one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bracket(u32);
+
+/// A place for one inode's touch. Without [`KeptJournal::free_touch`] it stays taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TouchSlot(u32);
+
+/// A write under way; over when it is dropped.
+#[derive(Debug)]
+pub struct WriteUnderWay<'a> {
+    journal: &'a KeptJournal,
+    slot: Option<usize>,
+}
+
+/// While it lives, what this thread does is done for one request.
+#[derive(Debug)]
+pub struct RequestUnderWay(());
+
+impl Drop for RequestUnderWay {
+    fn drop(&mut self) {
+        REQUEST.set(None);
+    }
+}
+
+impl KeptJournal {
+    /// Bytes of memory that a journal needs; they cost nothing until they are used.
+    pub const LENGTH_BYTES: u64 = layout::LENGTH_WORDS * 8;
+    /// The layout's version. A process that finds another one cannot take over.
+    pub const VERSION: u64 = layout::VERSION;
+
+    /// The journal in `memory`, as an earlier process left it or empty.
+    ///
+    /// # Errors
+    /// A line that says why the memory holds no journal that this program can read.
+    pub fn new(memory: SharedMemory) -> Result<Self, String> {
+        Header::of(&memory).check()?;
+        let log = Log::open(&memory);
+        let taken = |slot: &u32| layout::touch(memory.words(), *slot).is_taken();
+        let free_touches = (0..TOUCHES_COUNT)
+            .rev()
+            .filter(|slot| !taken(slot))
+            .collect();
+        Ok(Self {
+            next_bracket: AtomicU32::new(log.last_bracket + 1),
+            log: Mutex::new(log),
+            free_touches: Mutex::new(free_touches),
+            next_write: AtomicU64::new(0),
+            memory,
+        })
+    }
+
+    /// A journal in memory of its own.
+    ///
+    /// # Errors
+    /// Where the kernel gives none.
+    pub fn create() -> std::io::Result<Self> {
+        let memory = SharedMemory::create("spindle-journal", Self::LENGTH_BYTES)?;
+        Self::new(memory).map_err(std::io::Error::other)
+    }
+
+    /// The memory, to be kept by another process.
+    #[must_use]
+    pub const fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    fn header(&self) -> Header<'_> {
+        Header::of(&self.memory)
+    }
+
+    /// Tries to take over what the process left that opened the group as number `opening`, by
+    /// the group's own count: what it left, where it is of that opening or of one that was
+    /// tried since.
+    pub fn recover(&self, opening: u64) -> Option<Recovered> {
+        let header = self.header();
+        let first = header.opening();
+        let last = first + header.note_attempt();
+        let is_ours = header.state() == State::Live && (first..=last).contains(&opening);
+        is_ours.then(|| recovered::read(self))
+    }
+
+    /// Everything applied until now is durable or in the log: from here on a kill loses nothing.
+    /// `opening` is the number of this process's own opening of the group; `done` are requests
+    /// that earlier processes had done; `compare_everything` where some copies were never
+    /// compared.
+    pub fn begin(&self, opening: u64, done: &BTreeSet<u64>, compare_everything: bool) {
+        layout::write_done(self.memory.words(), done);
+        // Nothing of an earlier process is under way any more, and all of its touches are rows.
+        for slot in 0..REQUESTS_COUNT {
+            layout::request(self.memory.words(), slot).clear();
+        }
+        for slot in 0..WRITES_COUNT {
+            layout::write(self.memory.words(), slot).clear();
+        }
+        self.header().begin(opening, compare_everything);
+    }
+
+    /// The touches of an earlier process are rows by now, durably.
+    pub fn forget_touches(&self) {
+        for slot in 0..TOUCHES_COUNT {
+            let touch = layout::touch(self.memory.words(), slot);
+            if touch.is_taken() {
+                touch.clear();
+            }
+        }
+        *self.free_touches.lock() = (0..TOUCHES_COUNT).rev().collect();
+    }
+
+    /// The group is closed: there is nothing to take over but the mount.
+    pub fn close(&self) {
+        self.header().close();
+    }
+
+    /// Whether the process before this one closed the group.
+    #[must_use]
+    pub fn was_closed(&self) -> bool {
+        self.header().state() == State::Closed
+    }
+
+    /// Whether so much is in the log that a commit should come soon.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.log.lock().length_words(&self.memory) > LONG_WORDS
+    }
+
+    /// Whether there is so much in the log that a commit must come before more does.
+    #[must_use]
+    pub fn is_nearly_full(&self) -> bool {
+        self.log.lock().length_words(&self.memory) > layout::LOG_WORDS / 2
+    }
+
+    /// Copies may differ in places that no write under way names: a takeover compares all.
+    pub fn compare_everything(&self) {
+        self.header().set_compare_everything();
+    }
+
+    /// Begins an operation. The caller sees to it that only one is open at a time.
+    #[must_use]
+    pub fn bracket(&self) -> Bracket {
+        let number = self.next_bracket.fetch_add(1, Ordering::Relaxed) & log::BRACKET_MASK;
+        // Zero is for records that belong to no operation.
+        Bracket(number.max(1))
+    }
+
+    /// Ends an operation: all of it counts now, and the request it was done for is done.
+    pub fn end(&self, bracket: Bracket) {
+        let request = REQUEST.get();
+        let unique = request.map_or(0, |(unique, _)| unique);
+        self.append(Kind::End, Some(bracket), &[unique]);
+        if let Some((_, slot)) = request {
+            layout::request(self.memory.words(), slot).set_done();
+        }
+    }
+
+    /// Until the answer is dropped, this thread serves the request `unique`, as worker `slot`.
+    #[must_use]
+    pub fn request(&self, slot: usize, unique: u64) -> RequestUnderWay {
+        let slot = slot % REQUESTS_COUNT;
+        layout::request(self.memory.words(), slot).begin(unique);
+        REQUEST.set(Some((unique, slot)));
+        RequestUnderWay(())
+    }
+
+    /// Notes an edit; the caller holds the lock that orders edits.
+    pub(crate) fn edit(&self, bracket: Option<Bracket>, edit: &Edit) {
+        self.append(Kind::Edit, bracket, &log::encode_edit(edit));
+    }
+
+    /// Notes an extent as it is now; no copies where it is a hole.
+    pub fn extent(&self, file: FileId, index: u32, mark_blocks: u32, copies: &[u64]) {
+        let mut words = [0_u64; 5];
+        words[0] = file.0;
+        words[1] = u64::from(index) | u64::from(mark_blocks) << 32;
+        words[2..2 + copies.len()].copy_from_slice(copies);
+        self.append(Kind::Extent, None, &words[..2 + copies.len()]);
+    }
+
+    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) {
+        let number = bracket.map_or(0, |bracket| bracket.0);
+        let appended = self.log.lock().append(&self.memory, kind, number, payload);
+        if !appended {
+            self.header().set_overflowed();
+        }
+    }
+
+    /// Where the next record will stand.
+    pub(crate) fn position(&self) -> u64 {
+        self.log.lock().end()
+    }
+
+    /// Every record is committed.
+    pub fn cut_all(&self) {
+        self.cut(self.position());
+    }
+
+    /// Every record before `position` is committed.
+    pub(crate) fn cut(&self, position: u64) {
+        self.log.lock().cut(&self.memory, position);
+        self.header().clear_overflowed();
+    }
+
+    /// Notes what an inode's row lacks. `slot` is the inode's place, taken where it has none.
+    /// False where there is no place left: the row itself must be written then. The caller holds
+    /// the inode's lock.
+    #[must_use]
+    pub fn touch(&self, slot: &mut Option<TouchSlot>, touch: &Touch) -> bool {
+        if slot.is_none() {
+            *slot = self.free_touches.lock().pop().map(TouchSlot);
+        }
+        let Some(TouchSlot(number)) = slot else {
+            return false;
+        };
+        layout::touch(self.memory.words(), *number).put(self.position(), touch);
+        true
+    }
+
+    /// Gives a touch up, after the end of the operation that wrote the row.
+    pub fn free_touch(&self, slot: TouchSlot) {
+        layout::touch(self.memory.words(), slot.0).clear();
+        self.free_touches.lock().push(slot.0);
+    }
+
+    /// Blocks `[first, end)` of a mirrored file are about to be written; until the answer is
+    /// dropped their copies may differ.
+    #[must_use]
+    pub fn write(&self, file: FileId, first: u64, end: u64) -> WriteUnderWay<'_> {
+        let start = self.next_write.fetch_add(1, Ordering::Relaxed);
+        let words = self.memory.words();
+        let slots = (0..WRITES_COUNT as u64).map(|step| (start + step) % WRITES_COUNT as u64);
+        let slot = slots
+            .filter_map(|slot| usize::try_from(slot).ok())
+            .find(|slot| layout::write(words, *slot).begin(file.0, first, end));
+        if slot.is_none() {
+            self.compare_everything();
+        }
+        WriteUnderWay {
+            journal: self,
+            slot,
+        }
+    }
+}
+
+impl Drop for WriteUnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            layout::write(self.journal.memory.words(), slot).clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

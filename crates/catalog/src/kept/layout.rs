@@ -1,0 +1,316 @@
+//! Where everything lies in the journal's memory, in words of 8 bytes.
+//!
+//! A header; a table of requests, one for each worker; the numbers of requests that earlier
+//! processes had done; the writes under way; the touches; then the log's ring. The memory dies
+//! with the machine, so that the byte order is the machine's.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spindle_base::FileId;
+use spindle_device::SharedMemory;
+use spindle_format::Timestamp;
+
+use super::recovered::Touch;
+
+/// Changes with every change of what lies where or means what.
+pub(super) const VERSION: u64 = 1;
+const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
+
+/// Workers whose requests are told apart; with more, two share a place, and a kill may have one
+/// of two requests done again.
+pub(super) const REQUESTS_COUNT: usize = 256;
+/// Requests of earlier processes that are remembered: as many as can be under way, four times.
+const DONE_COUNT: usize = 1024;
+/// Writes under way that are told apart; with more, a takeover compares all dirty regions.
+pub(super) const WRITES_COUNT: usize = 1024;
+/// Inodes whose rows may lag behind at a time; with more, rows are written at once.
+pub(super) const TOUCHES_COUNT: u32 = 1 << 16;
+
+const HEADER_WORDS: usize = 512;
+const REQUEST_WORDS: usize = 2;
+const WRITE_WORDS: usize = 4;
+const TOUCH_WORDS: usize = 8;
+
+const REQUESTS_START: usize = HEADER_WORDS;
+const DONE_START: usize = REQUESTS_START + REQUESTS_COUNT * REQUEST_WORDS;
+const WRITES_START: usize = DONE_START + DONE_COUNT;
+const TOUCH_CURRENT_START: usize = WRITES_START + WRITES_COUNT * WRITE_WORDS;
+const TOUCHES_START: usize = TOUCH_CURRENT_START + TOUCHES_COUNT as usize;
+/// The ring begins here, on a page.
+pub(super) const LOG_START: usize =
+    (TOUCHES_START + 2 * TOUCHES_COUNT as usize * TOUCH_WORDS).next_multiple_of(512);
+/// Words of the ring: 128 MiB.
+pub(super) const LOG_WORDS: u64 = 16 << 20;
+/// All of it.
+pub(super) const LENGTH_WORDS: u64 = LOG_START as u64 + LOG_WORDS;
+
+/// Whether there is something to take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// No process has begun.
+    Empty,
+    /// A process serves, or was killed while it did.
+    Live,
+    /// The last process closed the group.
+    Closed,
+}
+
+const LIVE: u64 = 1;
+const CLOSED: u64 = 2;
+
+/// The first words.
+pub(super) struct Header<'a>(&'a [AtomicU64]);
+
+impl<'a> Header<'a> {
+    pub(super) fn of(memory: &'a SharedMemory) -> Self {
+        Self(memory.words())
+    }
+
+    /// Makes an empty journal of zeros, and refuses what it cannot read.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.0.len() as u64 != LENGTH_WORDS {
+            return Err(format!("the journal has {} words", self.0.len()));
+        }
+        match (self.get(0), self.get(1)) {
+            (0, 0) => {
+                self.set(1, VERSION);
+                self.set(0, MAGIC);
+                Ok(())
+            }
+            (0 | MAGIC, VERSION) => {
+                self.set(0, MAGIC);
+                Ok(())
+            }
+            (MAGIC, version) => Err(format!(
+                "the journal has version {version}, and this program reads version {VERSION}"
+            )),
+            _ => Err("the kept memory holds no journal".to_owned()),
+        }
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        self.0[word].load(Ordering::Acquire)
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        self.0[word].store(value, Ordering::Release);
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.get(2) {
+            LIVE => State::Live,
+            CLOSED => State::Closed,
+            _ => State::Empty,
+        }
+    }
+
+    pub(super) fn opening(&self) -> u64 {
+        self.get(4)
+    }
+
+    /// Counts processes that tried to take over since the last one that did.
+    pub(super) fn note_attempt(&self) -> u64 {
+        self.0[5].fetch_add(1, Ordering::AcqRel)
+    }
+
+    pub(super) fn begin(&self, opening: u64, compare_everything: bool) {
+        self.set(6, u64::from(compare_everything));
+        self.set(4, opening);
+        self.set(5, 0);
+        self.set(2, LIVE);
+    }
+
+    pub(super) fn close(&self) {
+        self.set(2, CLOSED);
+    }
+
+    /// Where the log begins.
+    pub(super) fn log_start(&self) -> u64 {
+        self.get(3)
+    }
+
+    pub(super) fn set_log_start(&self, position: u64) {
+        self.set(3, position);
+    }
+
+    pub(super) fn set_compare_everything(&self) {
+        self.set(6, 1);
+    }
+
+    pub(super) fn compares_everything(&self) -> bool {
+        self.get(6) != 0
+    }
+
+    pub(super) fn set_overflowed(&self) {
+        self.set(7, 1);
+    }
+
+    pub(super) fn clear_overflowed(&self) {
+        if self.has_overflowed() {
+            self.set(7, 0);
+        }
+    }
+
+    pub(super) fn has_overflowed(&self) -> bool {
+        self.get(7) != 0
+    }
+}
+
+/// One worker's request.
+pub(super) struct Request<'a>(&'a [AtomicU64]);
+
+pub(super) fn request(words: &[AtomicU64], slot: usize) -> Request<'_> {
+    Request(&words[REQUESTS_START + slot * REQUEST_WORDS..][..REQUEST_WORDS])
+}
+
+impl Request<'_> {
+    pub(super) fn begin(&self, unique: u64) {
+        self.0[1].store(0, Ordering::Release);
+        self.0[0].store(unique, Ordering::Release);
+    }
+
+    pub(super) fn set_done(&self) {
+        self.0[1].store(1, Ordering::Release);
+    }
+
+    pub(super) fn clear(&self) {
+        self.0[1].store(0, Ordering::Release);
+    }
+
+    /// Its number, where its effect is in the log or committed.
+    pub(super) fn done(&self) -> Option<u64> {
+        let done = self.0[1].load(Ordering::Acquire) != 0;
+        done.then(|| self.0[0].load(Ordering::Acquire))
+    }
+}
+
+pub(super) fn write_done(words: &[AtomicU64], done: &BTreeSet<u64>) {
+    // Numbers rise over the life of a mount: the highest are those that may be asked again.
+    let mut newest = done.iter().rev();
+    for word in &words[DONE_START..][..DONE_COUNT] {
+        word.store(newest.next().copied().unwrap_or(0), Ordering::Release);
+    }
+}
+
+pub(super) fn read_done(words: &[AtomicU64]) -> impl Iterator<Item = u64> + '_ {
+    let done = words[DONE_START..][..DONE_COUNT].iter();
+    done.map(|word| word.load(Ordering::Acquire))
+        .filter(|unique| *unique != 0)
+}
+
+/// A write under way.
+pub(super) struct Write<'a>(&'a [AtomicU64]);
+
+pub(super) fn write(words: &[AtomicU64], slot: usize) -> Write<'_> {
+    Write(&words[WRITES_START + slot * WRITE_WORDS..][..WRITE_WORDS])
+}
+
+const WRITE_FREE: u64 = 0;
+const WRITE_TAKEN: u64 = 1;
+const WRITE_NAMED: u64 = 2;
+
+impl Write<'_> {
+    /// Takes the slot, where it is free.
+    pub(super) fn begin(&self, file: u64, first: u64, end: u64) -> bool {
+        let taken = self.0[0].compare_exchange(
+            WRITE_FREE,
+            WRITE_TAKEN,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if taken.is_err() {
+            return false;
+        }
+        self.0[1].store(file, Ordering::Relaxed);
+        self.0[2].store(first, Ordering::Relaxed);
+        self.0[3].store(end, Ordering::Relaxed);
+        // Before any data goes out.
+        self.0[0].store(WRITE_NAMED, Ordering::SeqCst);
+        true
+    }
+
+    pub(super) fn clear(&self) {
+        self.0[0].store(WRITE_FREE, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> Option<(FileId, u64, u64)> {
+        (self.0[0].load(Ordering::Acquire) == WRITE_NAMED).then(|| {
+            let word = |index: usize| self.0[index].load(Ordering::Relaxed);
+            (FileId(word(1)), word(2), word(3))
+        })
+    }
+}
+
+/// One inode's touch: two versions, and a word that says which one counts. So a process that is
+/// killed while it writes one leaves the other.
+pub(super) struct TouchPlace<'a> {
+    current: &'a AtomicU64,
+    versions: &'a [AtomicU64],
+}
+
+pub(super) fn touch(words: &[AtomicU64], slot: u32) -> TouchPlace<'_> {
+    let slot = slot as usize;
+    TouchPlace {
+        current: &words[TOUCH_CURRENT_START + slot],
+        versions: &words[TOUCHES_START + slot * 2 * TOUCH_WORDS..][..2 * TOUCH_WORDS],
+    }
+}
+
+impl TouchPlace<'_> {
+    pub(super) fn is_taken(&self) -> bool {
+        self.current.load(Ordering::Acquire) != 0
+    }
+
+    pub(super) fn clear(&self) {
+        self.current.store(0, Ordering::Release);
+    }
+
+    pub(super) fn put(&self, position: u64, touch: &Touch) {
+        // 1 and 2 name the first and second version.
+        let next = if self.current.load(Ordering::Acquire) == 1 {
+            2
+        } else {
+            1
+        };
+        let nanoseconds = |time: Timestamp| u64::from(time.nanoseconds);
+        let words = [
+            position,
+            touch.id.0,
+            touch.size_bytes,
+            touch.accessed.seconds.cast_unsigned(),
+            touch.modified.seconds.cast_unsigned(),
+            touch.changed.seconds.cast_unsigned(),
+            nanoseconds(touch.accessed) | nanoseconds(touch.modified) << 32,
+            nanoseconds(touch.changed),
+        ];
+        let version = &self.versions[(next - 1) * TOUCH_WORDS..][..TOUCH_WORDS];
+        for (place, word) in version.iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
+        self.current.store(next as u64, Ordering::Release);
+    }
+
+    /// The touch, and where the log ended when it was noted.
+    pub(super) fn get(&self) -> Option<(u64, Touch)> {
+        let start = match self.current.load(Ordering::Acquire) {
+            1 => 0,
+            2 => TOUCH_WORDS,
+            _ => return None,
+        };
+        let word = |index: usize| self.versions[start + index].load(Ordering::Relaxed);
+        let low = |index: usize| u32::try_from(word(index) & u64::from(u32::MAX)).unwrap_or(0);
+        let time = |index: usize, nanoseconds: u32| Timestamp {
+            seconds: word(index).cast_signed(),
+            nanoseconds,
+        };
+        let touch = Touch {
+            id: FileId(word(1)),
+            size_bytes: word(2),
+            accessed: time(3, low(6)),
+            modified: time(4, u32::try_from(word(6) >> 32).unwrap_or(0)),
+            changed: time(5, low(7)),
+        };
+        Some((word(0), touch))
+    }
+}

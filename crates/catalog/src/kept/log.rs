@@ -1,0 +1,207 @@
+//! The log: records in a ring, found again by their positions.
+//!
+//! Positions count words from the journal's first record on and never repeat; a record's first
+//! word is its own position plus one. Before a record gets that word, the word behind the record
+//! becomes zero; so whoever reads stops there, whatever an earlier round of the ring left.
+
+use std::sync::atomic::Ordering;
+
+use spindle_device::SharedMemory;
+
+use super::layout::{Header, LOG_START, LOG_WORDS};
+use crate::{Edit, Table};
+
+/// What a record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Rows set and removed.
+    Edit,
+    /// An extent as it is.
+    Extent,
+    /// The end of an operation, and the request that it was done for.
+    End,
+}
+
+const EDIT: u64 = 1;
+const EXTENT: u64 = 2;
+const END: u64 = 3;
+
+/// Bits of a bracket's number.
+pub(super) const BRACKET_MASK: u32 = (1 << 24) - 1;
+/// A record's position and its description.
+const HEAD_WORDS: u64 = 2;
+/// So much is cut off before its memory is given back to the machine.
+const RELEASED_WORDS: u64 = 32 << 10;
+
+/// A record as it was read.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) position: u64,
+    pub(super) kind: Kind,
+    pub(super) bracket: u32,
+    pub(super) payload: Vec<u64>,
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub(super) struct Log {
+    end: u64,
+    /// Memory before this position was given back.
+    released: u64,
+    /// The highest bracket that was found.
+    pub(super) last_bracket: u32,
+}
+
+fn place(position: u64) -> usize {
+    LOG_START + usize::try_from(position % LOG_WORDS).expect("the ring fits the address space")
+}
+
+impl Log {
+    /// Finds the end of what is there.
+    pub(super) fn open(memory: &SharedMemory) -> Self {
+        let start = Header::of(memory).log_start();
+        let mut log = Self {
+            end: start,
+            released: start,
+            last_bracket: 0,
+        };
+        while let Some(record) = read(memory, log.end) {
+            log.end += HEAD_WORDS + record.payload.len() as u64;
+            log.last_bracket = log.last_bracket.max(record.bracket);
+        }
+        log
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(super) fn length_words(&self, memory: &SharedMemory) -> u64 {
+        self.end - Header::of(memory).log_start()
+    }
+
+    /// Appends a record; false where the ring is full.
+    pub(super) fn append(
+        &mut self,
+        memory: &SharedMemory,
+        kind: Kind,
+        bracket: u32,
+        payload: &[u64],
+    ) -> bool {
+        let length = payload.len() as u64;
+        let next = self.end + HEAD_WORDS + length;
+        // One word more for the zero behind it.
+        if next + 1 - Header::of(memory).log_start() > LOG_WORDS || length > u64::from(u32::MAX) {
+            return false;
+        }
+        let words = memory.words();
+        let kind = match kind {
+            Kind::Edit => EDIT,
+            Kind::Extent => EXTENT,
+            Kind::End => END,
+        };
+        words[place(next)].store(0, Ordering::Relaxed);
+        let description = kind | u64::from(bracket) << 8 | length << 32;
+        words[place(self.end + 1)].store(description, Ordering::Relaxed);
+        for (position, word) in (self.end + HEAD_WORDS..).zip(payload) {
+            words[place(position)].store(*word, Ordering::Relaxed);
+        }
+        words[place(self.end)].store(self.end + 1, Ordering::Release);
+        self.end = next;
+        true
+    }
+
+    /// Gives up everything before `position`.
+    pub(super) fn cut(&mut self, memory: &SharedMemory, position: u64) {
+        let header = Header::of(memory);
+        if position <= header.log_start() {
+            return;
+        }
+        header.set_log_start(position);
+        if position - self.released < RELEASED_WORDS {
+            return;
+        }
+        let (from, to) = (place(self.released), place(position));
+        if from < to {
+            memory.release(from, to);
+        } else {
+            memory.release(from, memory.words().len());
+            memory.release(LOG_START, to);
+        }
+        self.released = position;
+    }
+}
+
+/// The record at `position`, if there is one.
+pub(super) fn read(memory: &SharedMemory, position: u64) -> Option<Record> {
+    let words = memory.words();
+    if words[place(position)].load(Ordering::Acquire) != position + 1 {
+        return None;
+    }
+    let description = words[place(position + 1)].load(Ordering::Relaxed);
+    let kind = match description & 0xff {
+        EDIT => Kind::Edit,
+        EXTENT => Kind::Extent,
+        END => Kind::End,
+        _ => return None,
+    };
+    let length = description >> 32;
+    if length > LOG_WORDS {
+        return None;
+    }
+    let first = position + HEAD_WORDS;
+    let payload = (first..first + length)
+        .map(|position| words[place(position)].load(Ordering::Relaxed))
+        .collect();
+    Some(Record {
+        position,
+        kind,
+        bracket: u32::try_from(description >> 8 & u64::from(BRACKET_MASK)).unwrap_or(0),
+        payload,
+    })
+}
+
+/// An edit as words: for each change a word with the table, whether there is a value, and the
+/// key's length, one with the value's length, then both, filled up to whole words.
+pub(super) fn encode_edit(edit: &Edit) -> Vec<u64> {
+    let mut words = Vec::with_capacity(edit.changes.len() * 16);
+    for (table, key, value) in &edit.changes {
+        let has_value = u64::from(value.is_some());
+        words.push(table.index() as u64 | has_value << 8 | (key.len() as u64) << 32);
+        words.push(value.as_ref().map_or(0, Vec::len) as u64);
+        push_bytes(&mut words, key);
+        push_bytes(&mut words, value.as_deref().unwrap_or_default());
+    }
+    words
+}
+
+fn push_bytes(words: &mut Vec<u64>, bytes: &[u8]) {
+    words.extend(bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    }));
+}
+
+/// The edit in a record; `None` where the words are none.
+pub(super) fn decode_edit(words: &[u64]) -> Option<Edit> {
+    let mut edit = Edit::default();
+    let mut rest = words;
+    while let [head, value_bytes, after @ ..] = rest {
+        let table = *Table::ALL.get(usize::try_from(head & 0xff).ok()?)?;
+        let (key, after) = take_bytes(after, head >> 32)?;
+        let (value, after) = take_bytes(after, *value_bytes)?;
+        let has_value = head >> 8 & 1 == 1;
+        edit.changes.push((table, key, has_value.then_some(value)));
+        rest = after;
+    }
+    rest.is_empty().then_some(edit)
+}
+
+fn take_bytes(words: &[u64], length_bytes: u64) -> Option<(Vec<u8>, &[u64])> {
+    let length = usize::try_from(length_bytes).ok()?;
+    let (taken, rest) = words.split_at_checked(length.div_ceil(8))?;
+    let mut bytes: Vec<u8> = taken.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.truncate(length);
+    Some((bytes, rest))
+}

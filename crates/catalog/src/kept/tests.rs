@@ -1,0 +1,185 @@
+use std::collections::BTreeSet;
+
+use spindle_base::FileId;
+use spindle_device::SharedMemory;
+use spindle_format::Timestamp;
+
+use super::{KeptJournal, Recovered, Touch};
+use crate::{Edit, Table, file_key};
+
+fn live() -> KeptJournal {
+    let journal = KeptJournal::create().unwrap();
+    journal.begin(1, &BTreeSet::new(), false);
+    journal
+}
+
+/// What the next process finds after this one was killed.
+fn next(journal: &KeptJournal) -> (KeptJournal, Recovered) {
+    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+    let next = KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap();
+    let recovered = next.recover(1).unwrap();
+    (next, recovered)
+}
+
+fn put(id: u64, value: &[u8]) -> Edit {
+    let mut edit = Edit::default();
+    edit.put(Table::Inode, file_key(FileId(id)), value.to_vec());
+    edit
+}
+
+fn touch_of(id: u64, size_bytes: u64) -> Touch {
+    let time = |seconds| Timestamp {
+        seconds,
+        nanoseconds: 999_999_999,
+    };
+    Touch {
+        id: FileId(id),
+        size_bytes,
+        accessed: time(-1),
+        modified: time(2),
+        changed: time(3),
+    }
+}
+
+#[test]
+fn what_no_commit_took_is_found_by_the_next_process() {
+    let journal = live();
+    let mut edit = put(5, b"an inode that fills more than one word");
+    edit.delete(Table::Name, b"gone".to_vec());
+    journal.edit(None, &edit);
+    journal.extent(FileId(9), 3, 77, &[1, 2, 3]);
+    journal.extent(FileId(9), 3, 78, &[1, 2, 3]);
+    let (_, recovered) = next(&journal);
+    assert_eq!(recovered.edits.len(), 1);
+    assert_eq!(recovered.edits[0].changes, edit.changes);
+    let extent = &recovered.extents[&(FileId(9), 3)];
+    assert_eq!(
+        (extent.mark_blocks, &extent.copies[..]),
+        (78, &[1, 2, 3][..])
+    );
+    journal.cut(journal.position());
+    assert!(next(&journal).1.is_empty());
+}
+
+#[test]
+fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
+    let journal = live();
+    let first = journal.bracket();
+    journal.edit(Some(first), &put(1, b"whole"));
+    let request = journal.request(0, 42);
+    journal.end(first);
+    drop(request);
+    let second = journal.bracket();
+    journal.edit(Some(second), &put(2, b"half"));
+    journal.edit(None, &put(3, b"of no operation"));
+    let (next_journal, recovered) = next(&journal);
+    assert_eq!(recovered.edits.len(), 2);
+    assert_eq!(recovered.done, BTreeSet::from([42]));
+    // A later process must not end it by chance.
+    next_journal.end(next_journal.bracket());
+    assert_eq!(next(&next_journal).1.edits.len(), 2);
+}
+
+#[test]
+fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes() {
+    let journal = live();
+    let _request = journal.request(3, 7);
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &put(1, b"row"));
+    journal.end(bracket);
+    journal.cut(journal.position());
+    let (second, recovered) = next(&journal);
+    assert_eq!(recovered.done, BTreeSet::from([7]));
+    second.begin(1, &recovered.done, false);
+    let _other = second.request(3, 8);
+    assert_eq!(next(&second).1.done, BTreeSet::from([7]));
+}
+
+#[test]
+fn the_newest_of_rows_and_touches_counts() {
+    let journal = live();
+    let mut early = None;
+    let mut late = None;
+    assert!(journal.touch(&mut early, &touch_of(1, 10)));
+    journal.edit(None, &put(1, b"a row with the size 20"));
+    journal.edit(None, &put(2, b"a row with the size 30"));
+    assert!(journal.touch(&mut late, &touch_of(2, 40)));
+    assert!(journal.touch(&mut late, &touch_of(2, 50)));
+    assert_eq!(next(&journal).1.touches, [touch_of(2, 50)]);
+    journal.free_touch(late.unwrap());
+    assert!(next(&journal).1.touches.is_empty());
+}
+
+#[test]
+fn extents_of_a_file_that_was_removed_are_not_found() {
+    let journal = live();
+    journal.extent(FileId(1), 0, 1, &[5]);
+    journal.extent(FileId(2), 0, 1, &[6]);
+    let mut edit = Edit::default();
+    edit.delete(Table::File, file_key(FileId(1)));
+    journal.edit(None, &edit);
+    let (_, recovered) = next(&journal);
+    assert_eq!(recovered.extents.len(), 1);
+}
+
+#[test]
+fn writes_under_way_are_named_until_they_end() {
+    let journal = live();
+    let one = journal.write(FileId(1), 8, 16);
+    drop(journal.write(FileId(2), 0, 1));
+    let (_, recovered) = next(&journal);
+    assert_eq!(recovered.writes, [(FileId(1), 8, 16)]);
+    drop(one);
+    let all: Vec<_> = (0..2000)
+        .map(|id| journal.write(FileId(id), 0, 1))
+        .collect();
+    let (_, recovered) = next(&journal);
+    assert!(recovered.compare_everything, "more than can be named");
+    assert_eq!(recovered.writes.len(), 1024);
+    drop(all);
+}
+
+#[test]
+fn the_ring_goes_round_many_times_and_keeps_what_was_not_cut() {
+    let journal = live();
+    let value = vec![0xff; 4000];
+    for round in 0..100_000_u64 {
+        let kept = journal.position();
+        journal.edit(None, &put(round, &value));
+        journal.cut(kept);
+        if round % 9973 == 0 {
+            let (_, recovered) = next(&journal);
+            assert_eq!(recovered.edits.len(), 1);
+            assert_eq!(recovered.edits[0].changes[0].1, file_key(FileId(round)));
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_full_says_so_until_a_commit_has_cut_it() {
+    let journal = live();
+    let value = vec![1; 1 << 20];
+    for id in 0..200 {
+        journal.edit(None, &put(id, &value));
+    }
+    assert!(next(&journal).1.overflowed);
+    journal.cut(journal.position());
+    journal.edit(None, &put(1, b"fits"));
+    let (_, recovered) = next(&journal);
+    assert!(!recovered.overflowed);
+    assert_eq!(recovered.edits.len(), 1);
+}
+
+#[test]
+fn what_another_opening_of_the_group_left_is_not_taken_over() {
+    let journal = live();
+    journal.begin(5, &BTreeSet::new(), false);
+    journal.edit(None, &put(1, b"row"));
+    assert!(journal.recover(4).is_none());
+    // The first try counted; a process that claimed the group as number 6 may have died since.
+    assert!(journal.recover(6).is_some());
+    assert!(journal.recover(9).is_none());
+    journal.close();
+    assert!(journal.recover(5).is_none());
+    assert!(journal.was_closed());
+}

@@ -1,0 +1,415 @@
+//! The process that serves a mount is killed, hangs or is replaced; whoever uses the mount waits
+//! for a moment and notices nothing else.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::ffi::OsStr;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use place::{Place, bytes, can_mount, is_mounted, signal, wait_for_end};
+use rustix::process::Signal;
+
+/// What a program that waits for the next process may have to wait.
+const PAUSE_MOST: Duration = Duration::from_secs(2);
+
+/// `SPINDLE_TEST_KILLS` kills, or a few.
+fn kills_count() -> usize {
+    let wanted = std::env::var("SPINDLE_TEST_KILLS").ok();
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(12)
+}
+
+fn no_contradictions(place: &Place) {
+    assert_eq!(
+        place.ask(["group", "check", "data"])["contradictions"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn what_was_written_and_never_synced_is_there_after_a_kill() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.tell([
+        OsStr::new("mount"),
+        OsStr::new("data"),
+        place.mount_point().as_os_str(),
+        OsStr::new("--direct"),
+    ]);
+    let point = place.mount_point();
+    let contents = bytes(5, 1_500_000);
+    std::fs::create_dir(point.join("directory")).unwrap();
+    let mut file = std::fs::File::create_new(point.join("directory/file")).unwrap();
+    file.write_all(&contents).unwrap();
+    std::fs::rename(point.join("directory/file"), point.join("directory/other")).unwrap();
+    let mut unlinked = std::fs::File::create_new(point.join("unlinked")).unwrap();
+    unlinked.write_all(b"only open").unwrap();
+    std::fs::remove_file(point.join("unlinked")).unwrap();
+
+    place.kill_daemon();
+    assert!(is_mounted(&point));
+    assert!(std::fs::read(point.join("directory/other")).unwrap() == contents);
+    assert!(!point.join("directory/file").exists());
+    // The file that was open goes on, with the same descriptor.
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.write_all(b"changed").unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1_500_000);
+    // So does one without a name, and over a further kill.
+    place.kill_daemon();
+    unlinked.write_all_at(b"ONLY", 0).unwrap();
+    let mut back = String::new();
+    unlinked.seek(SeekFrom::Start(0)).unwrap();
+    unlinked.read_to_string(&mut back).unwrap();
+    assert_eq!(back, "ONLY open");
+    let mut start = [0; 7];
+    file.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(&start, b"changed");
+    drop((file, unlinked));
+    no_contradictions(&place);
+    let events = place.tell(["events", "data"]);
+    assert!(events.contains("took over the mount"), "{events}");
+    place.umount();
+    assert!(!is_mounted(&point));
+}
+
+/// Makes, renames, links and removes names, and writes, until told to stop; every answer must be
+/// the one that a model gives.
+fn work(directory: &std::path::Path, seed: u64, stop: &AtomicBool) -> Duration {
+    std::fs::create_dir(directory).unwrap();
+    let mut longest = Duration::ZERO;
+    let mut model: std::collections::BTreeMap<u64, Vec<u8>> = std::collections::BTreeMap::new();
+    let mut round = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let begun = Instant::now();
+        let draw = bytes(seed.wrapping_mul(1_000_003) ^ round, 8);
+        let number = u64::from(draw[0] % 24);
+        let path = |number: u64| directory.join(format!("file{number}"));
+        match draw[1] % 8 {
+            0 => {
+                let made = std::fs::File::create_new(path(number));
+                assert_eq!(made.is_ok(), !model.contains_key(&number), "{made:?}");
+                model.entry(number).or_default();
+            }
+            1 => {
+                let removed = std::fs::remove_file(path(number));
+                let had = model.remove(&number).is_some();
+                assert_eq!(removed.is_ok(), had, "{removed:?}");
+            }
+            2 => {
+                let to = (number + 1) % 24;
+                let renamed = std::fs::rename(path(number), path(to));
+                assert_eq!(renamed.is_ok(), model.contains_key(&number), "{renamed:?}");
+                if let Some(contents) = model.remove(&number) {
+                    model.insert(to, contents);
+                }
+            }
+            3 => {
+                std::fs::create_dir(directory.join("below")).unwrap();
+                std::os::unix::fs::symlink("target", directory.join("below/link")).unwrap();
+                std::fs::remove_file(directory.join("below/link")).unwrap();
+                std::fs::remove_dir(directory.join("below")).unwrap();
+            }
+            4 => {
+                if let Some(contents) = model.get(&number) {
+                    let link = directory.join("second");
+                    std::fs::hard_link(path(number), &link).unwrap();
+                    assert_eq!(std::fs::metadata(&link).unwrap().nlink(), 2);
+                    assert!(std::fs::read(&link).unwrap() == *contents);
+                    std::fs::remove_file(&link).unwrap();
+                }
+            }
+            _ => {
+                if let Some(contents) = model.get_mut(&number) {
+                    let file = std::fs::OpenOptions::new()
+                        .write(true)
+                        .open(path(number))
+                        .unwrap();
+                    let offset = usize::from(draw[3]) * 512;
+                    let data = bytes(round, 1 + usize::from(draw[4]) * 60);
+                    file.write_all_at(&data, offset as u64).unwrap();
+                    if contents.len() < offset + data.len() {
+                        contents.resize(offset + data.len(), 0);
+                    }
+                    contents[offset..offset + data.len()].copy_from_slice(&data);
+                    if draw[2] % 16 == 0 {
+                        file.sync_all().unwrap();
+                    }
+                    assert!(std::fs::read(path(number)).unwrap() == *contents);
+                }
+            }
+        }
+        longest = longest.max(begun.elapsed());
+    }
+    for (number, contents) in &model {
+        let found = std::fs::read(directory.join(format!("file{number}"))).unwrap();
+        assert!(
+            found == *contents,
+            "file{number} of {}",
+            directory.display()
+        );
+    }
+    let names = std::fs::read_dir(directory).unwrap().count();
+    assert_eq!(names, model.len());
+    longest
+}
+
+fn kills_under_load(direct: bool) {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut words = vec![OsStr::new("mount"), OsStr::new("data"), point.as_os_str()];
+    if direct {
+        words.push(OsStr::new("--direct"));
+    }
+    place.tell(words);
+    let stop = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4_u64)
+            .map(|seed| {
+                let (stop, directory) = (&stop, point.join(format!("worker{seed}")));
+                scope.spawn(move || work(&directory, seed, stop))
+            })
+            .collect();
+        for kill in 0..kills_count() {
+            let pause = u64::from(bytes(kill as u64, 1)[0]);
+            std::thread::sleep(Duration::from_millis(150 + pause));
+            place.kill_daemon();
+        }
+        stop.store(true, Ordering::Relaxed);
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .max()
+    });
+    println!("the longest operation took {longest:?}");
+    no_contradictions(&place);
+    place.umount();
+    no_contradictions(&place);
+}
+
+#[test]
+fn kills_at_any_moment_give_no_program_a_wrong_answer() {
+    kills_under_load(true);
+}
+
+#[test]
+fn kills_at_any_moment_lose_nothing_of_what_the_page_cache_wrote_back() {
+    kills_under_load(false);
+}
+
+#[test]
+fn a_file_system_call_waits_at_most_two_seconds_for_the_next_process() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    let killed = place.process_id();
+    signal(killed, Signal::KILL);
+    let begun = Instant::now();
+    std::fs::create_dir(point.join("directory")).unwrap();
+    let pause = begun.elapsed();
+    assert!(pause < PAUSE_MOST, "{pause:?}");
+    place.umount();
+}
+
+#[test]
+fn an_upgrade_hands_the_mount_over_and_a_wrong_program_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    let mut file = std::fs::File::create_new(point.join("file")).unwrap();
+    file.write_all(b"before").unwrap();
+    let before = place.process_id();
+    let keeper = place.keeper_process_id();
+    place.refuse(
+        ["upgrade", "data", "--binary", "/bin/true"],
+        2,
+        &["/bin/true", "goes on"],
+    );
+    assert_eq!(place.process_id(), before);
+    // One that promises to read everything and then cannot serve.
+    let own = place.tell(["formats"]);
+    let liar = place.path("liar");
+    let script =
+        format!("#!/bin/sh\nif [ \"$1\" = formats ]; then\ncat <<'END'\n{own}\nEND\nfi\nexit 9\n");
+    std::fs::write(&liar, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&liar, mode).unwrap();
+    place.refuse(["upgrade", "data", "--binary", "liar"], 3, &["goes on"]);
+    std::fs::write(point.join("other"), b"still served").unwrap();
+    let between = place.process_id();
+
+    place.tell(["upgrade", "data"]);
+    let after = place.process_id();
+    assert!(after != before && after != between);
+    assert_eq!(place.keeper_process_id(), keeper);
+    file.write_all(b" and after").unwrap();
+    drop(file);
+    assert_eq!(
+        std::fs::read(point.join("file")).unwrap(),
+        b"before and after"
+    );
+    no_contradictions(&place);
+    place.umount();
+    wait_for_end(keeper);
+}
+
+#[test]
+fn a_mount_whose_processes_die_again_and_again_is_held_until_somebody_decides() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut command = place.command(["mount", "data"]);
+    command.arg(&point).env("SPINDLE_SHORT_LIFE_MS", "60000");
+    assert_eq!(place::outcome(&mut command).code, 0);
+    std::fs::write(point.join("file"), b"kept").unwrap();
+    let keeper = place.keeper_process_id();
+    let mut refused = false;
+    for _ in 0..20 {
+        let shown = place.run(["group", "show", "data", "--json"]);
+        if shown.code != 0 {
+            refused = shown.stderr.contains("held by the keeper");
+            assert!(refused || shown.code == 3, "{shown:?}");
+            if refused {
+                break;
+            }
+            continue;
+        }
+        let group: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+        let daemon = u32::try_from(group["process_id"].as_u64().unwrap()).unwrap();
+        signal(daemon, Signal::KILL);
+        wait_for_end(daemon);
+    }
+    assert!(refused, "the keeper gives up");
+    assert!(is_mounted(&point));
+    place.mount();
+    assert_eq!(std::fs::read(point.join("file")).unwrap(), b"kept");
+    place.umount();
+    wait_for_end(keeper);
+    assert!(!is_mounted(&point));
+}
+
+#[test]
+fn a_process_that_hangs_is_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut command = place.command(["mount", "data"]);
+    command.arg(&point).env("SPINDLE_WATCHDOG_S", "2");
+    assert_eq!(place::outcome(&mut command).code, 0);
+    std::fs::write(point.join("file"), b"kept").unwrap();
+    let hung = place.process_id();
+    signal(hung, Signal::STOP);
+    wait_for_end(hung);
+    assert_eq!(std::fs::read(point.join("file")).unwrap(), b"kept");
+    assert!(place.process_id() != hung);
+    let events = place.tell(["events", "data"]);
+    assert!(events.contains("no sign of life"), "{events}");
+    place.umount();
+}
+
+#[test]
+fn without_its_keeper_a_process_goes_on_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let keeper = place.keeper_process_id();
+    signal(keeper, Signal::KILL);
+    wait_for_end(keeper);
+    std::fs::write(place.mount_point().join("file"), b"alone").unwrap();
+    while !place.ask(["group", "show", "data"])["keeper_process_id"].is_null() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    place.umount();
+    assert!(!is_mounted(&place.mount_point()));
+}
+
+#[test]
+fn a_service_manager_is_told_when_the_group_is_served_and_that_it_lives() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    for keeper in [false, true] {
+        let mut command = place.command(["mount", "data"]);
+        command
+            .arg(place.mount_point())
+            .arg("--foreground")
+            .args(keeper.then_some("--keeper"))
+            .env("NOTIFY_SOCKET", place.path("notify"))
+            .stdout(std::process::Stdio::null());
+        let mut served = command.spawn().unwrap();
+        for wanted in ["READY=1", "WATCHDOG=1"] {
+            let mut word = [0; 256];
+            loop {
+                let length = socket.recv(&mut word).unwrap();
+                if word[..length].starts_with(wanted.as_bytes()) {
+                    break;
+                }
+            }
+        }
+        assert!(is_mounted(&place.mount_point()));
+        signal(served.id(), Signal::TERM);
+        assert_eq!(served.wait().unwrap().code(), Some(0));
+        assert!(!is_mounted(&place.mount_point()));
+    }
+}
+
+#[test]
+fn the_unit_for_systemd_is_one_that_systemd_understands() {
+    let unit =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/spindle@.service");
+    let text = std::fs::read_to_string(unit).unwrap();
+    let place = Place::new();
+    let copy = place.path("spindle@data.service");
+    // The program need not be installed to check its unit.
+    std::fs::write(
+        &copy,
+        text.replace("/usr/bin/spindle", env!("CARGO_BIN_EXE_spindle")),
+    )
+    .unwrap();
+    let verified = std::process::Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&copy)
+        .output();
+    match verified {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let about_it = said.lines().any(|line| line.contains("spindle@data"));
+            assert!(output.status.success() && !about_it, "{said}");
+        }
+        Err(error) => println!("skipped: no systemd-analyze ({error})"),
+    }
+}
