@@ -40,6 +40,8 @@ pub fn expose(snapshot: &Snapshot) -> String {
     let mut text = Exposition::default();
     let group = snapshot.group.name.as_str();
     build(&mut text);
+    identity(&mut text, &snapshot.group);
+    sizes(&mut text, &snapshot.group);
     of_group(&mut text, group, snapshot);
     of_operations(&mut text, group, &snapshot.operations);
     of_disks(&mut text, group, &snapshot.group.disks);
@@ -57,18 +59,59 @@ fn build(text: &mut Exposition) {
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
 
-fn of_group(text: &mut Exposition, name: &str, snapshot: &Snapshot) {
-    let (group, figures) = (&snapshot.group, &snapshot.figures);
-    let labels = [("group", name)];
+fn identity(text: &mut Exposition, group: &GroupReport) {
     text.family("spindle_group_info", Gauge, "What the group is; always 1.");
     let redundancy = group.redundancy.to_string();
     let info = [
-        ("group", name),
+        ("group", group.name.as_str()),
         ("uuid", group.uuid.as_str()),
         ("redundancy", &redundancy),
         ("profile", &group.profile),
     ];
     text.sample(&info, 1);
+}
+
+fn sizes(text: &mut Exposition, group: &GroupReport) {
+    let sizes: [(&'static str, i64, &str); 5] = [
+        (
+            "spindle_group_total_bytes",
+            signed(group.total_bytes),
+            "Size of all disks together.",
+        ),
+        (
+            "spindle_group_free_bytes",
+            signed(group.free_bytes),
+            "What no extent uses, all copies counted.",
+        ),
+        (
+            "spindle_group_required_mirror_free_bytes",
+            signed(group.required_mirror_free_bytes),
+            "What must stay free to restore redundancy after the largest failure.",
+        ),
+        (
+            "spindle_group_usable_bytes",
+            group.usable_bytes,
+            "What files can still take so that a failure can be repaired; negative where it could not.",
+        ),
+        (
+            "spindle_group_resync_left_bytes",
+            signed(group.resync_left_bytes),
+            "What disks that came back have not been given yet.",
+        ),
+    ];
+    for (family, value, help) in sizes {
+        text.family(family, Gauge, help);
+        text.sample(&[("group", group.name.as_str())], value);
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn of_group(text: &mut Exposition, name: &str, snapshot: &Snapshot) {
+    let (group, figures) = (&snapshot.group, &snapshot.figures);
+    let labels = [("group", name)];
     let status = match snapshot.health.status {
         HealthStatus::Ok => 0,
         HealthStatus::Warning => 1,
@@ -79,26 +122,11 @@ fn of_group(text: &mut Exposition, name: &str, snapshot: &Snapshot) {
     let replicas = (group.disks.iter())
         .filter(|disk| disk.catalog_replica)
         .count() as u64;
-    let gauges: [(&'static str, u64, &str); 12] = [
+    let gauges: [(&'static str, u64, &str); 9] = [
         (
             "spindle_health_status",
             status,
             "As `spindle health` exits: 0 ok, 1 warning, 2 critical.",
-        ),
-        (
-            "spindle_group_total_bytes",
-            group.total_bytes,
-            "Size of all disks together.",
-        ),
-        (
-            "spindle_group_free_bytes",
-            group.free_bytes,
-            "What no extent uses, all copies counted.",
-        ),
-        (
-            "spindle_group_required_mirror_free_bytes",
-            group.required_mirror_free_bytes,
-            "What must stay free to restore redundancy after the largest failure.",
         ),
         (
             "spindle_group_extents",
@@ -145,18 +173,6 @@ fn of_group(text: &mut Exposition, name: &str, snapshot: &Snapshot) {
         text.family(family, Gauge, help);
         text.sample(&labels, value);
     }
-    text.family(
-        "spindle_group_resync_left_bytes",
-        Gauge,
-        "What disks that came back have not been given yet.",
-    );
-    text.sample(&labels, group.resync_left_bytes);
-    text.family(
-        "spindle_group_usable_bytes",
-        Gauge,
-        "What files can still take so that a failure can be repaired; negative where it could not.",
-    );
-    text.sample(&labels, group.usable_bytes);
     text.family(
         "spindle_catalog_commits_total",
         Counter,
@@ -284,6 +300,11 @@ fn of_disks(text: &mut Exposition, group: &str, disks: &[DiskReport]) {
             text.sample(&[("group", group), ("disk", disk.name.as_str())], left_s);
         }
     }
+    disk_errors(text, group, disks);
+}
+
+fn disk_errors(text: &mut Exposition, group: &str, disks: &[DiskReport]) {
+    type Figure = fn(&DiskReport) -> u64;
     let counters: [(&'static str, Figure, &str); 2] = [
         (
             "spindle_disk_read_errors_total",
