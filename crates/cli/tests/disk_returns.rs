@@ -69,10 +69,9 @@ fn a_disk_that_is_plugged_in_again_under_load_comes_back_by_itself_and_carries_t
         let group = place.ask(["group", "show", "data"]);
         let disks = group["disks"].as_array().unwrap();
         let own = disks[1]["failure_group"].clone();
-        for disk in disks.iter().filter(|disk| disk["failure_group"] != own) {
-            place.tell(["fault", "pull", "data", disk["name"].as_str().unwrap()]);
-            break;
-        }
+        let other = disks.iter().find(|disk| disk["failure_group"] != own);
+        let other = other.unwrap()["name"].as_str().unwrap();
+        place.tell(["fault", "pull", "data", other]);
         let found = std::fs::read(place.mount_point().join("load")).unwrap();
         assert!(found == written);
         let found = std::fs::read(place.mount_point().join("before")).unwrap();

@@ -139,7 +139,7 @@ fn work(directory: &std::path::Path, seed: u64, stop: &AtomicBool) -> Duration {
                         contents.resize(offset + data.len(), 0);
                     }
                     contents[offset..offset + data.len()].copy_from_slice(&data);
-                    if draw[2] % 16 == 0 {
+                    if draw[2].is_multiple_of(16) {
                         file.sync_all().unwrap();
                     }
                     assert!(std::fs::read(path(number)).unwrap() == *contents);

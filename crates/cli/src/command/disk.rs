@@ -67,6 +67,18 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             request.undrop.clone_from(names);
             (group, *output)
         }
+        DiskCommand::Replace { .. } | DiskCommand::Resize { .. } => {
+            return change_one(settings, command);
+        }
+    };
+    let report = spindle_control::change_disks(settings, &name_of(group)?, &request)?;
+    print_changes(&report, output)
+}
+
+/// A replacement or a new size: one change of the disks named.
+fn change_one(settings: &Settings, command: &DiskCommand) -> Result<u8> {
+    let mut request = DiskChangesRequest::default();
+    let (group, output) = match command {
         DiskCommand::Replace {
             group,
             disk,
@@ -98,6 +110,7 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             request.resize = names.iter().map(resize).collect();
             (group, *output)
         }
+        _ => unreachable!("the caller knows which command it is"),
     };
     let report = spindle_control::change_disks(settings, &name_of(group)?, &request)?;
     print_changes(&report, output)

@@ -113,18 +113,6 @@ impl Fixture {
         Self::open_with(disks, None)
     }
 
-    /// The group as the next process would open it: on a copy of the disks, with a copy of the
-    /// journal's memory.
-    pub fn open_copy(&self, journal: KeptJournal) -> FileSystem {
-        let disks = Arc::new(self.disks.fork(1));
-        let group = Self::open_with(disks, Some(Arc::new(journal)));
-        FileSystem::open_kept(group, true).unwrap()
-    }
-
-    pub fn journal(&self) -> &KeptJournal {
-        self.journal.as_ref().expect("a keeper holds a journal")
-    }
-
     fn open_with(disks: Arc<dyn Disks>, journal: Option<Arc<KeptJournal>>) -> Arc<Group> {
         let slots: Vec<DiskSlot> = (0..DISKS_COUNT).map(DiskSlot).collect();
         let opener = Opener {

@@ -14,9 +14,6 @@ const COMMIT_BYTES: usize = 8 << 20;
 /// Time between two rounds of cleaning.
 const ROUND_MS: u64 = 5000;
 
-/// How much of what disks missed is copied in a step.
-const RESYNC_BYTES: u64 = 1 << 20;
-
 /// What the steps remember.
 #[derive(Debug, Default)]
 pub struct Lazy {
@@ -51,7 +48,7 @@ impl Group {
             // A disk whose files were removed is empty without a rebalance.
             self.forget_empty_disks()?;
         }
-        Ok(self.resync_unit(RESYNC_BYTES)?.is_some())
+        Ok(false)
     }
 
     /// The next step commits what is pending, however young it is.

@@ -64,11 +64,11 @@ pub struct Mover {
 /// What a call has in hand.
 enum Task {
     Plan(u8),
-    Copy(Relocation),
+    Copy(Box<Relocation>),
     Start(Move),
     Wait,
     Nothing,
-    Ended(Run),
+    Ended(Box<Run>),
 }
 
 impl Mover {
@@ -118,7 +118,7 @@ impl Mover {
         };
         if let Some(relocation) = run.parked.pop_front() {
             run.in_flight_count += 1;
-            return Task::Copy(relocation);
+            return Task::Copy(Box::new(relocation));
         }
         if run.queue.is_empty() {
             run.queue
@@ -136,7 +136,10 @@ impl Mover {
             run.replan(effort, looked_at);
             return Task::Plan(effort);
         }
-        state.run.take().map_or(Task::Nothing, Task::Ended)
+        match state.run.take() {
+            Some(run) => Task::Ended(Box::new(run)),
+            None => Task::Nothing,
+        }
     }
 
     fn plan(&self, group: &Group, effort: u8) {
@@ -276,7 +279,7 @@ impl BackgroundPass for Mover {
                 self.plan(group, effort);
                 Ok(PassStep::Did(0))
             }
-            Task::Copy(relocation) => (self.copy(group, relocation, now_ms)).map(PassStep::Did),
+            Task::Copy(relocation) => (self.copy(group, *relocation, now_ms)).map(PassStep::Did),
             Task::Start(moved) => self.start(group, &moved, now_ms).map(PassStep::Did),
             Task::Ended(run) => {
                 self.end(group, &run)?;

@@ -16,6 +16,11 @@ fn resync(group: &Group) {
     for _ in 0..8 {
         let now_ms = CLOCK_MS.fetch_add(6000, std::sync::atomic::Ordering::Relaxed);
         while group.step(now_ms).unwrap() {}
+        for tick in 0..100_000 {
+            if !group.work(now_ms + tick).unwrap().did_something {
+                break;
+            }
+        }
     }
 }
 

@@ -154,7 +154,7 @@ fn copies_of_a_disk_that_was_given_up_are_made_from_the_others() {
     let data = write_file(&group, 1, NORMAL, 30);
     scene.disks.vanish(DiskSlot(2));
     let file = group.file(FileId(1)).unwrap();
-    group.write(&file, 0, &data[..MIB as usize * 4]).unwrap();
+    group.write(&file, 0, &data[..4 << 20]).unwrap();
     group.sync().unwrap();
     group.drop_disks(&[DiskNumber(2)], true).unwrap();
     work(&group).unwrap();
