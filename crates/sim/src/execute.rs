@@ -1,9 +1,11 @@
 //! Carrying out one operation on the file system and on the model, and comparing the answers.
 
 mod bytes;
+mod disks;
 mod names;
 
 use spindle_base::FileId;
+use spindle_fs::FsError;
 
 use crate::fault::pick;
 use crate::operation::{Operation, Place};
@@ -54,6 +56,7 @@ impl Run {
                 Ok(())
             }
             Operation::Fault { disk, fault } => self.put_fault(disk, fault),
+            Operation::Disks(operation) => self.execute_on_disks(operation),
         }
     }
 
@@ -66,7 +69,13 @@ impl Run {
         Ok(())
     }
 
-    fn background(&mut self, steps: u64) -> Step<()> {
+    pub(crate) fn background(&mut self, steps: u64) -> Step<()> {
+        let now_s = self.model.clock * 60;
+        let heartbeat = self.system().group().heartbeat(now_s);
+        let heartbeat = heartbeat.map_err(FsError::Group);
+        if !matches!(self.judge("a heartbeat", heartbeat)?, Answer::Done(())) {
+            return Ok(());
+        }
         for step in 0..steps {
             let now_ms = self.model.clock * 1000 + step;
             let result = self.system().step(now_ms);

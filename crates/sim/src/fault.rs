@@ -29,7 +29,7 @@ impl Run {
         }
         self.faults_count += 1;
         self.coverage.faults += 1;
-        let size_bytes = self.plan.disks[usize::from(slot.0)].size_bytes;
+        let size_bytes = self.shelf_disk(slot).size_bytes;
         match fault {
             Fault::Vanish => self.disks.vanish(slot),
             Fault::VanishAfter(requests) => self.disks.vanish_after(slot, requests),
@@ -60,6 +60,8 @@ impl Run {
             2 => return Some(128 * KIB..132 * KIB),
             3 => return Some(256 * KIB..260 * KIB),
             4 => return Some(64 * KIB..68 * KIB),
+            // A copy on its way lies where no map names it yet.
+            _ if !self.system().group().operations().is_empty() => return None,
             _ => {}
         }
         let taken = self.file_ranges(slot);
@@ -78,6 +80,7 @@ impl Run {
 
     fn file_ranges(&self, slot: DiskSlot) -> Vec<Range<u64>> {
         let group = self.system().group();
+        let number = self.number_of(slot);
         self.model
             .contents
             .keys()
@@ -91,7 +94,7 @@ impl Run {
                     .flatten()
                     .map(move |(disk, start)| (disk, start..start + length))
             })
-            .filter(|(disk, _)| disk.0 == slot.0)
+            .filter(|(disk, _)| Some(*disk) == number)
             .map(|(_, range)| range)
             .collect()
     }

@@ -2,7 +2,9 @@
 //!
 //! From one seed follow the disks, the operations, the faults (as many as the redundancy
 //! bears), the power cuts and what they leave. After each operation the answer is compared; after
-//! each power cut the whole file system is. What must hold:
+//! each power cut the whole file system is. In two of three runs disks join, leave, are replaced,
+//! resized, taken offline and come back meanwhile, units of background work are done between the
+//! operations, and copies are scrubbed. What must hold:
 //! - names and attributes are those after some prefix of the operations, no shorter than what
 //!   was acknowledged as synced;
 //! - a size is one that the file had, no older than its last sync or truncation;
@@ -15,6 +17,7 @@
 
 mod broken_disks;
 mod content;
+mod disk_operation;
 mod execute;
 mod fault;
 mod model;
@@ -23,6 +26,7 @@ mod outcome;
 mod plan;
 mod recovery;
 mod run;
+mod shelf;
 mod shrink;
 
 pub use broken_disks::{Breakage, BrokenDisks};

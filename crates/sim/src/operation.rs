@@ -3,6 +3,8 @@
 
 use spindle_device::SeededRandom;
 
+use crate::disk_operation::DiskOperation;
+
 /// Where a write, read or punch goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
@@ -75,6 +77,7 @@ pub(crate) enum Operation {
         disk: u64,
         fault: Fault,
     },
+    Disks(DiskOperation),
 }
 
 /// On names and attributes.
@@ -349,7 +352,7 @@ fn fault(random: &mut SeededRandom) -> Fault {
 }
 
 /// Below `bound`, small numbers more often than large ones.
-fn skewed(random: &mut SeededRandom, bound: u64) -> u64 {
+pub(crate) fn skewed(random: &mut SeededRandom, bound: u64) -> u64 {
     let widest = 64 - bound.leading_zeros();
     let bits = random.below(u64::from(widest)) + 1;
     random.below(1 << bits).min(bound - 1)

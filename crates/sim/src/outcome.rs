@@ -58,6 +58,42 @@ pub struct Coverage {
     pub full: u64,
     /// Runs ended early by more faults than the redundancy bears.
     pub lost_groups: u64,
+    /// Changes of the disks that were made.
+    pub disk_changes: u64,
+    /// Changes of the disks that were refused, with nothing changed.
+    pub refused_changes: u64,
+    /// Disks that joined.
+    pub disks_added: u64,
+    /// Disks that were emptied or made anew elsewhere, and forgotten.
+    pub disks_dropped: u64,
+    /// Disks that were kept after all.
+    pub undrops: u64,
+    /// Disks that others took the place of.
+    pub replacements: u64,
+    /// Disks that got another size.
+    pub resizes: u64,
+    /// Disks that were taken offline.
+    pub offlines: u64,
+    /// Disks that came back to an open group.
+    pub returns: u64,
+    /// Disks whose repair time was over.
+    pub given_up: u64,
+    /// Units of background work.
+    pub work_units: u64,
+    /// Units that failed with a disk.
+    pub failed_units: u64,
+    /// Bytes that they copied.
+    pub copied_bytes: u64,
+    /// Returned disks that were given what they missed.
+    pub resyncs: u64,
+    /// Runs of the making of missing copies.
+    pub restores: u64,
+    /// Rebalances that came to their end.
+    pub rebalances: u64,
+    /// Scrubs that came to their end.
+    pub scrubs: u64,
+    /// Bits of single copies that were flipped and found.
+    pub flipped_copies: u64,
 }
 
 impl Coverage {
@@ -72,6 +108,24 @@ impl Coverage {
         self.lost_majorities += other.lost_majorities;
         self.full += other.full;
         self.lost_groups += other.lost_groups;
+        self.disk_changes += other.disk_changes;
+        self.refused_changes += other.refused_changes;
+        self.disks_added += other.disks_added;
+        self.disks_dropped += other.disks_dropped;
+        self.undrops += other.undrops;
+        self.replacements += other.replacements;
+        self.resizes += other.resizes;
+        self.offlines += other.offlines;
+        self.returns += other.returns;
+        self.given_up += other.given_up;
+        self.work_units += other.work_units;
+        self.failed_units += other.failed_units;
+        self.copied_bytes += other.copied_bytes;
+        self.resyncs += other.resyncs;
+        self.restores += other.restores;
+        self.rebalances += other.rebalances;
+        self.scrubs += other.scrubs;
+        self.flipped_copies += other.flipped_copies;
     }
 }
 
@@ -89,6 +143,34 @@ impl fmt::Display for Coverage {
             self.lost_majorities,
             self.full,
             self.lost_groups
+        )?;
+        write!(
+            f,
+            "; disks: {} changes, {} refused, {} added, {} dropped, {} undropped, {} replaced, \
+             {} resized, {} taken offline, {} returned, {} given up",
+            self.disk_changes,
+            self.refused_changes,
+            self.disks_added,
+            self.disks_dropped,
+            self.undrops,
+            self.replacements,
+            self.resizes,
+            self.offlines,
+            self.returns,
+            self.given_up
+        )?;
+        write!(
+            f,
+            "; background: {} units ({} failed with a disk), {} MiB copied, {} resyncs, {} restores, {} rebalances, \
+             {} scrubs, {} flipped copies found",
+            self.work_units,
+            self.failed_units,
+            self.copied_bytes >> 20,
+            self.resyncs,
+            self.restores,
+            self.rebalances,
+            self.scrubs,
+            self.flipped_copies
         )
     }
 }

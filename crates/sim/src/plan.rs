@@ -6,6 +6,7 @@ use spindle_base::{Redundancy, Striping};
 use spindle_device::SeededRandom;
 use spindle_fs::{Template, TemplateCaching};
 
+use crate::disk_operation::DiskOperation;
 use crate::operation::Operation;
 
 const MIB: u64 = 1 << 20;
@@ -30,6 +31,8 @@ pub struct Plan {
     /// More failure groups may fail than the redundancy bears: then errors are no violation,
     /// wrong bytes still are.
     pub(crate) is_beyond_redundancy: bool,
+    /// Disks come and go, and what is on them moves.
+    pub(crate) disks_change: bool,
     pub(crate) operations: Vec<Operation>,
 }
 
@@ -73,8 +76,15 @@ impl Plan {
             .collect();
         let profile = ["plain", "postgresql", "mariadb", "sqlite"][random.index(4)];
         let operation_count = 30 + random.below(31);
+        let disks_change = random.chance(2, 3);
         let operations = (0..operation_count)
-            .map(|_| Operation::random(&mut random, failing > 0))
+            .map(|_| {
+                if disks_change && random.chance(1, 4) {
+                    Operation::Disks(DiskOperation::random(&mut random))
+                } else {
+                    Operation::random(&mut random, failing > 0)
+                }
+            })
             .collect();
         Self {
             seed,
@@ -82,6 +92,7 @@ impl Plan {
             profile,
             disks,
             is_beyond_redundancy,
+            disks_change,
             operations,
         }
     }
@@ -96,7 +107,7 @@ impl Plan {
                 .collect();
             groups.len()
         };
-        count(|disk| disk.may_fail) >= 2 && count(|_| true) < 5
+        count(|disk| disk.may_fail) >= 2 && (self.disks_change || count(|_| true) < 5)
     }
 
     /// Half of the names are striped finely, and one has a copy more where that can be.

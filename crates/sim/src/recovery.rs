@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use spindle_base::FileId;
-use spindle_device::DiskSlot;
 use spindle_fs::{FileSystem, FsError, Kind};
 use spindle_group::{Group, GroupErrorKind};
 
@@ -136,21 +135,11 @@ impl Run {
         }
     }
 
-    fn repair_disks(&self) {
+    pub(crate) fn repair_disks(&self) {
         for slot in self.failing_slots() {
             self.disks.bring_back(slot);
             self.disks.clear_faults(slot);
         }
-    }
-
-    pub(crate) fn failing_slots(&self) -> Vec<DiskSlot> {
-        self.plan
-            .disks
-            .iter()
-            .zip(0_u16..)
-            .filter(|(disk, _)| disk.may_fail)
-            .map(|(_, number)| DiskSlot(number))
-            .collect()
     }
 
     /// Everything that is found must be what one of the candidate states allows.
@@ -224,9 +213,7 @@ impl Run {
     /// The group's own check of its maps, space and records.
     pub(crate) fn check_group(&mut self) -> Step<()> {
         let group: Arc<Group> = Arc::clone(self.system().group());
-        for event in group.take_events() {
-            self.note(format!("event: {event}"));
-        }
+        self.take_events();
         let result = group.check().map_err(FsError::Group);
         match self.judge("the check", result)? {
             Answer::Done(lines) if !lines.is_empty() && !self.may_be_lost() => Err(

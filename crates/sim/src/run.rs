@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
-use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
+use spindle_base::{AuSize, FileId, GroupName, Uuid};
+use spindle_device::{Disks, SeededRandom, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Handle, Owner, Time};
-use spindle_group::{Group, GroupError, GroupErrorKind, NewDisk, NewGroup, Opener};
+use spindle_group::{Group, GroupError, GroupErrorKind, NewGroup, Opener};
 
 use crate::broken_disks::{Breakage, BrokenDisks};
 use crate::model::{Model, Names};
 use crate::outcome::{Coverage, Violation};
 use crate::plan::Plan;
+use crate::shelf::ShelfDisk;
 
 /// Why a run ends before its last operation.
 #[derive(Debug)]
@@ -43,6 +44,10 @@ pub(crate) enum Answer<T> {
 pub(crate) struct Run {
     pub(crate) plan: Plan,
     pub(crate) disks: Arc<SimulatedDisks>,
+    /// By slot.
+    pub(crate) shelf: Vec<ShelfDisk>,
+    /// The newest identity that a disk was added with.
+    pub(crate) next_identity: u8,
     access: Arc<dyn Disks>,
     breakage: Option<Breakage>,
     pub(crate) random: SeededRandom,
@@ -58,6 +63,8 @@ pub(crate) struct Run {
     /// The disks that failed are repaired before the next opening.
     pub(crate) disks_return: bool,
     openings_count: u8,
+    /// The clock of the background's work; it goes faster than the operations'.
+    pub(crate) work_ms: u64,
     pub(crate) trace: Vec<String>,
     pub(crate) coverage: Coverage,
 }
@@ -124,6 +131,10 @@ impl Run {
         )];
         Self {
             random: SeededRandom::new(!plan.seed),
+            next_identity: u8::try_from(plan.disks.len()).unwrap_or(u8::MAX),
+            shelf: (plan.disks.iter().zip(1..))
+                .map(|(disk, identity)| ShelfDisk::planned(disk, identity))
+                .collect(),
             plan,
             disks,
             access,
@@ -137,6 +148,7 @@ impl Run {
             cut_in_recovery: None,
             disks_return: false,
             openings_count: 0,
+            work_ms: 0,
             trace,
             coverage: Coverage::default(),
         }
@@ -164,17 +176,8 @@ impl Run {
     }
 
     fn create(&mut self) -> Step<()> {
-        let disks = self
-            .plan
-            .disks
-            .iter()
-            .zip(0_u16..)
-            .map(|(disk, number)| NewDisk {
-                slot: DiskSlot(number),
-                name: valid(DiskName::new(format!("d{number}"))),
-                failure_group: valid(FailureGroupName::new(format!("f{}", disk.failure_group))),
-                uuid: Uuid([u8::try_from(number).unwrap_or(0) + 1; 16]),
-            })
+        let disks = (self.slots().into_iter())
+            .map(|slot| self.shelf_disk(slot).joining(slot))
             .collect();
         let new = NewGroup {
             name: group_name(),
@@ -208,15 +211,12 @@ impl Run {
 
     pub(crate) fn open_group(&mut self, force: bool) -> Result<Arc<Group>, GroupError> {
         self.openings_count = self.openings_count.wrapping_add(1);
-        let slots: Vec<DiskSlot> = (0_u16..)
-            .take(self.plan.disks.len())
-            .map(DiskSlot)
-            .collect();
+        let slots = self.slots();
         let opener = Opener {
             host: "simulated".to_owned(),
             boot: Uuid([self.openings_count; 16]),
             process_id: u32::from(self.openings_count),
-            now_s: self.model.clock * 1000,
+            now_s: self.model.clock * 60,
             force,
             preferred_failure_group: None,
         };
@@ -332,7 +332,7 @@ fn group_name() -> GroupName {
     valid(GroupName::new("SIM"))
 }
 
-fn valid<T>(name: Result<T, spindle_base::NameError>) -> T {
+pub(crate) fn valid<T>(name: Result<T, spindle_base::NameError>) -> T {
     name.expect("the simulator's own names are valid")
 }
 
