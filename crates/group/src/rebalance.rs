@@ -27,6 +27,7 @@ use spindle_format::DiskStatus;
 
 use crate::error::GroupError;
 use crate::group::Group;
+use crate::space::Run;
 
 use mover::Mover;
 use planner::Goal;
@@ -103,6 +104,8 @@ pub struct Background {
     restore: Mover,
     rebalance: Mover,
     buffers: Mutex<Vec<AlignedBuffer>>,
+    /// Runs on targets that no map names yet.
+    underway: Mutex<Vec<Run>>,
     /// Requests of this work, which are not the foreground's.
     own_count: AtomicU64,
     /// All requests and our own, when the foreground was last looked at.
@@ -132,6 +135,7 @@ impl Background {
             restore: Mover::new(Goal::Restore),
             rebalance: Mover::new(Goal::Rebalance),
             buffers: Mutex::default(),
+            underway: Mutex::default(),
             own_count: AtomicU64::new(0),
             seen: Mutex::default(),
         })
@@ -151,6 +155,11 @@ impl Background {
     fn looked_at(&self, group: &Group) -> (u64, u64) {
         let wishes = self.wishes_count.load(Ordering::Acquire);
         (group.membership.epoch(), wishes)
+    }
+
+    /// Runs that are taken though no map names them: copies on their way.
+    pub fn runs_underway(&self) -> Vec<Run> {
+        self.underway.lock().clone()
     }
 
     fn buffer(&self, power: Power) -> AlignedBuffer {

@@ -66,6 +66,14 @@ impl Group {
                 ));
             }
         }
+        for run in self.background.runs_underway() {
+            if let Err(conflict) = rebuilt.mark_used(run) {
+                lines.push(format!(
+                    "a copy on its way to block {} of disk {} {conflict}",
+                    run.start_block, run.disk
+                ));
+            }
+        }
         let files = self.all_files();
         let mut shared: Vec<(String, Run)> = Vec::new();
         for file in &files {

@@ -88,8 +88,8 @@ impl Group {
     }
 
     /// Copies the catalog to another disk where a replica was lost with its disk. A disk that
-    /// cannot take it is told of once, and asked again at every round.
-    pub(super) fn replace_replica(&self) {
+    /// cannot take it is told of once, and asked again at every round. Whether a replica was made.
+    pub(super) fn replace_replica(&self) -> bool {
         let candidate = self.membership.replica_candidate();
         let answer = candidate.map(|disk| (disk, self.region.add_replica(disk)));
         let mut lazy = self.lazy.lock();
@@ -102,16 +102,21 @@ impl Group {
                     "the catalog has lost a replica, and disk {title} cannot hold another: {error}"
                 );
                 self.event(Event::new(EventKind::CatalogReplicaLost, message).disk(disk));
+                false
             }
-            Some((_, Err(_))) => {}
+            Some((_, Err(_))) => false,
             Some((disk, Ok(()))) => {
                 lazy.lacks_replica = false;
                 drop(lazy);
                 let title = self.membership.disk_title(disk);
                 let message = format!("disk {title} holds a replica of the catalog now");
                 self.event(Event::new(EventKind::CatalogReplicaAdded, message).disk(disk));
+                true
             }
-            None => lazy.lacks_replica = false,
+            None => {
+                lazy.lacks_replica = false;
+                false
+            }
         }
     }
 

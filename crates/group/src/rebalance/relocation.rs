@@ -79,15 +79,7 @@ impl Group {
             return Err(Refusal::Outdated);
         }
         let class = file.map.read().schedule().class(moved.index);
-        let start_block = self
-            .space
-            .allocate(moved.to, class, self.reserve_aus(moved.to))
-            .ok_or(Refusal::NoRoom)?;
-        let run = Run {
-            disk: moved.to,
-            start_block,
-            class,
-        };
+        let run = self.take_run(moved.to, class).ok_or(Refusal::NoRoom)?;
         let (first, end) = file.map.read().schedule().envelope(moved.index);
         let ticket = {
             // Whoever writes to the extent was answered before this, or sees the record.
@@ -99,7 +91,7 @@ impl Group {
             }
         };
         let Some(ticket) = ticket else {
-            self.space.give_back(run);
+            self.give_run_back(run);
             return Err(Refusal::Outdated);
         };
         Ok(Relocation {
@@ -138,7 +130,33 @@ impl Group {
     pub(crate) fn abandon_relocation(&self, relocation: &Relocation) {
         let index = relocation.moved.index;
         relocation.file.moving.end(index, relocation.ticket);
-        self.space.give_back(relocation.run);
+        self.give_run_back(relocation.run);
+    }
+
+    /// Takes a run that no map names yet. A check sees it both taken and under way, or neither.
+    fn take_run(&self, disk: DiskNumber, class: u8) -> Option<Run> {
+        let _change = self.change_inside();
+        let start_block = (self.space).allocate(disk, class, self.reserve_aus(disk))?;
+        let run = Run {
+            disk,
+            start_block,
+            class,
+        };
+        self.background.underway.lock().push(run);
+        Some(run)
+    }
+
+    fn give_run_back(&self, run: Run) {
+        let _change = self.change_inside();
+        self.forget_underway(run);
+        self.space.give_back(run);
+    }
+
+    fn forget_underway(&self, run: Run) {
+        self.background
+            .underway
+            .lock()
+            .retain(|other| *other != run);
     }
 
     /// Copies at most `piece_blocks`, or ends the relocation where all is copied. After
@@ -262,6 +280,7 @@ impl Group {
                     class: moved.from.class(),
                 });
             }
+            self.forget_underway(run);
             file.moving.end(moved.index, relocation.ticket);
         }
         is_online

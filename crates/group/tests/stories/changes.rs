@@ -6,7 +6,9 @@ use std::sync::Arc;
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::LabelStatus;
-use spindle_group::{DiskChanges, Group, GroupError, GroupErrorKind, LabelFound, NewDisk, look};
+use spindle_group::{
+    DiskChanges, Group, GroupError, GroupErrorKind, LabelFound, Layout, NewDisk, look,
+};
 
 use crate::scene::{MIB, NORMAL, Scene, assert_sound, create, pattern, read};
 
@@ -631,4 +633,44 @@ fn writers_go_on_while_disks_come_and_go() {
     assert_sound(&group);
     group.close().unwrap();
     assert_eq!(numbers(&scene.open()), [3, 4, 5]);
+}
+
+#[test]
+fn lost_replicas_of_the_catalog_are_made_again_before_a_disk_with_one_is_forgotten() {
+    let sizes = [(0, 64), (1, 64), (2, 64), (3, 64), (4, 64)];
+    let scene = Scene::new(31, Redundancy::Normal, &sizes);
+    let group = scene.open();
+    let with_replica = |group: &Group| -> Vec<DiskNumber> {
+        (group.view().disks.iter())
+            .filter(|disk| disk.catalog_replica && disk.mode == "online")
+            .map(|disk| disk.number)
+            .collect()
+    };
+    let before = with_replica(&group);
+    assert_eq!(before.len(), 3);
+    group.offline_disks(&[before[0]]).unwrap();
+    write_file(&group, 1, 2);
+    group.drop_disks(&[before[1]], false).unwrap();
+    let mut now_ms = 0;
+    while group.work(now_ms).unwrap().did_something {
+        now_ms += 10;
+    }
+    assert!(!numbers(&group).contains(&before[1].0));
+    assert_eq!(with_replica(&group).len(), 3);
+    assert_sound(&group);
+}
+
+#[test]
+fn a_file_that_is_empty_still_keeps_its_failure_groups() {
+    let scene = Scene::new(32, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let high = Layout {
+        redundancy: Redundancy::High,
+        ..NORMAL
+    };
+    let file = create(&group, 1, high);
+    let error = group.drop_disks(&[DiskNumber(0)], false).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NotEnough, "{error}");
+    group.remove_file(&group.change(), &file).unwrap();
+    group.drop_disks(&[DiskNumber(0)], false).unwrap();
 }

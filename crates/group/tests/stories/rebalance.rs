@@ -449,3 +449,20 @@ fn a_disk_that_gets_smaller_has_what_lies_behind_its_end_moved_first() {
     let group = scene.open();
     assert_eq!(group.view().disks[1].total_bytes, 40 * MIB);
 }
+
+#[test]
+fn a_check_in_the_midst_of_a_move_finds_nothing() {
+    let scene = Scene::new(21, Redundancy::Normal, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    write_file(&group, 1, NORMAL, 8);
+    let joining = [spare(&scene.disks, 0, 64), spare(&scene.disks, 1, 64)];
+    group.add_disks(&joining).unwrap();
+    let mut now_ms = 0;
+    while group.work(now_ms).unwrap().did_something {
+        now_ms += 10;
+        if now_ms % 70 == 0 {
+            assert_sound(&group);
+        }
+    }
+    assert_sound(&group);
+}

@@ -47,6 +47,9 @@ impl Group {
                 continue;
             }
             if self.catalog_blocks(disk) > 0 {
+                // Replicas that were lost with other disks come first: this may be the last one,
+                // and the disk that gets it the next to fail.
+                while self.replace_replica() {}
                 let to = (self.membership.replica_to_move())
                     .filter(|(from, _)| *from == disk)
                     .and_then(|(_, to)| to);

@@ -416,9 +416,8 @@ impl Group {
         let mut demands: BTreeMap<usize, u64> = BTreeMap::new();
         for file in self.all_files() {
             let map = file.map.read();
-            if map.allocated_blocks() > 0 {
-                *demands.entry(map.copies()).or_default() += map.allocated_blocks();
-            }
+            // One that is empty still will have its copies in different failure groups.
+            *demands.entry(map.copies()).or_default() += map.allocated_blocks();
         }
         demands.into_iter().collect()
     }
