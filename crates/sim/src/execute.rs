@@ -97,7 +97,7 @@ impl Run {
         .min(SIZE_BYTES_MAX)
     }
 
-    fn wrong(what: &str) -> Stop {
+    pub(crate) fn wrong(what: &str) -> Stop {
         Stop::Violation(what.to_owned())
     }
 }

@@ -44,6 +44,7 @@ impl Run {
             Fault::FlipBit { place } => {
                 if let Some(range) = self.metadata_place(slot, place) {
                     self.note(format!("flips a bit of disk {} in {range:?}", slot.0));
+                    self.flipped.insert(slot);
                     self.disks.flip_bits(slot, range, 1);
                 }
             }
@@ -65,7 +66,8 @@ impl Run {
             _ => {}
         }
         let taken = self.file_ranges(slot);
-        let blocks = METADATA_SEARCH_BYTES / BLOCK_SIZE_BYTES;
+        let search_bytes = METADATA_SEARCH_BYTES.min(self.shelf_disk(slot).size_bytes - (1 << 20));
+        let blocks = search_bytes / BLOCK_SIZE_BYTES;
         (0..METADATA_TRIES).find_map(|attempt| {
             let block = (place / 8).wrapping_add(attempt.wrapping_mul(7919)) % blocks;
             let start = (1 << 20) + block * BLOCK_SIZE_BYTES;

@@ -10,7 +10,9 @@
 //! - a size is one that the file had, no older than its last sync or truncation;
 //! - each 512-byte sector has what that prefix gave it or what a later write put over it, never
 //!   anything else; all data say which file, place and write they are of;
-//! - `Group::check` finds nothing.
+//! - `Group::check` finds nothing;
+//! - when all disks are back and the background work is done, every copy is there and the same,
+//!   each disk has its share, and no more was moved than had to be.
 //!
 //! Nothing here is shipped. A seed and a commit reproduce a run; a failed run is repeated with
 //! fewer operations until none can be left out.
@@ -25,6 +27,7 @@ mod operation;
 mod outcome;
 mod plan;
 mod recovery;
+mod rest;
 mod run;
 mod shelf;
 mod shrink;

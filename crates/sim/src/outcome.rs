@@ -92,6 +92,8 @@ pub struct Coverage {
     pub rebalances: u64,
     /// Scrubs that came to their end.
     pub scrubs: u64,
+    /// Runs that came to rest: all work done, every copy whole and where it belongs.
+    pub rests: u64,
     /// Bits of single copies that were flipped and found.
     pub flipped_copies: u64,
 }
@@ -125,6 +127,7 @@ impl Coverage {
         self.restores += other.restores;
         self.rebalances += other.rebalances;
         self.scrubs += other.scrubs;
+        self.rests += other.rests;
         self.flipped_copies += other.flipped_copies;
     }
 }
@@ -162,7 +165,7 @@ impl fmt::Display for Coverage {
         write!(
             f,
             "; background: {} units ({} failed with a disk), {} MiB copied, {} resyncs, {} restores, {} rebalances, \
-             {} scrubs, {} flipped copies found",
+             {} scrubs, {} flipped copies found; {} runs came to rest",
             self.work_units,
             self.failed_units,
             self.copied_bytes >> 20,
@@ -170,7 +173,8 @@ impl fmt::Display for Coverage {
             self.restores,
             self.rebalances,
             self.scrubs,
-            self.flipped_copies
+            self.flipped_copies,
+            self.rests
         )
     }
 }

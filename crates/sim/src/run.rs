@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
 use spindle_base::{AuSize, FileId, GroupName, Uuid};
-use spindle_device::{Disks, SeededRandom, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Handle, Owner, Time};
 use spindle_group::{Group, GroupError, GroupErrorKind, NewGroup, Opener};
 
@@ -58,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) next_tag: u16,
     pub(crate) next_version: u16,
     pub(crate) faults_count: u64,
+    /// Disks of which metadata bits were flipped.
+    pub(crate) flipped: BTreeSet<DiskSlot>,
     /// The power cut that waits for its request will be followed by one in the recovery.
     pub(crate) cut_in_recovery: Option<u64>,
     /// The disks that failed are repaired before the next opening.
@@ -145,6 +147,7 @@ impl Run {
             next_tag: 1,
             next_version: 1,
             faults_count: 0,
+            flipped: BTreeSet::new(),
             cut_in_recovery: None,
             disks_return: false,
             openings_count: 0,
@@ -172,7 +175,11 @@ impl Run {
         self.model.clock += 1;
         self.disks.power_stays();
         self.note("the end: close and reopen");
-        self.close_and_reopen()
+        self.close_and_reopen()?;
+        if !self.disks.is_powered() {
+            self.recover_from_power_cut()?;
+        }
+        self.come_to_rest()
     }
 
     fn create(&mut self) -> Step<()> {

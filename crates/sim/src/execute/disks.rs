@@ -104,7 +104,9 @@ impl Run {
                 self.note(format!("{what} refused: {error}"));
                 self.coverage.refused_changes += 1;
                 let after = self.standings();
-                if before != after {
+                // A smaller disk is smaller before its label says so: the error says to ask again.
+                let is_made = error.message.contains("do it again when the disk is back");
+                if before != after && !is_made {
                     return Err(Self::wrong(&format!(
                         "{what} was refused ({error}), and the disks were {before:?} and are \
                          {after:?}"

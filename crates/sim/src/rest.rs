@@ -1,0 +1,366 @@
+//! The end of a run: every disk comes back, the background work is done until nothing is left,
+//! and the group must be as if nothing had ever happened to it.
+//!
+//! Then: every extent has all its copies, in different failure groups, with the same bytes; no
+//! disk is on its way out, unless the group says that the rest has no room; each disk has its
+//! share; no more was moved than had to be; and a further rebalance moves next to nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spindle_base::{DiskNumber, FileId};
+use spindle_fs::FsError;
+use spindle_group::{ExtentView, OperationState, Power};
+
+use crate::content::index;
+use crate::run::{Answer, Run, Step};
+
+const MIB: u64 = 1 << 20;
+/// Units after which the work on these small disks must have ended.
+const UNITS_MAX: u64 = 100_000;
+/// Steps of lazy work that bring a group to rest: rounds of cleaning are 5 s apart.
+const STEPS: u64 = 8;
+const STEP_MS: u64 = 6000;
+/// What a disk may differ from its share: a few extents, and one in a hundred.
+const SHARE_SLACK_BYTES: u64 = 3 * MIB;
+/// What may be moved beyond the least: where little lies on the disks, a copy that makes room for
+/// another one in its failure group weighs much.
+const MOVED_SLACK_BYTES: u64 = 2 * MIB;
+/// Room that is certainly enough, beyond what is to move.
+const PLENTY_BYTES: u64 = 24 * MIB;
+
+/// By file: its extents.
+type Maps = BTreeMap<FileId, Vec<ExtentView>>;
+
+impl Run {
+    /// See the module. Nothing is asked of a group that lost more than it bears.
+    pub(crate) fn come_to_rest(&mut self) -> Step<()> {
+        if self.may_be_lost() {
+            return Ok(());
+        }
+        self.repair_disks();
+        self.return_all()?;
+        let power = self.group().set_power(Power::MAX).map_err(FsError::Group);
+        self.judge("setting the power", power)?;
+        self.step_to_rest()?;
+        let before = self.maps();
+        self.work_to_rest()?;
+        self.step_to_rest()?;
+        self.work_to_rest()?;
+        let after = self.maps();
+        self.check_group()?;
+        let stopped = self.stopped_for();
+        self.check_disks(stopped.as_deref(), &after)?;
+        self.check_copies(stopped.as_deref(), &after)?;
+        if stopped.is_none() {
+            self.check_moved(&before, &after)?;
+            // One that was not asked for may be long ago.
+            self.rebalance_once_more()?;
+        }
+        if self.stopped_for().is_none() {
+            self.check_shares(&self.maps())?;
+            self.rebalance_once_more()?;
+            self.coverage.rests += 1;
+        }
+        self.model.clock += 1;
+        self.close_and_reopen()?;
+        if stopped.is_none() {
+            self.rebalance_once_more()?;
+        }
+        Ok(())
+    }
+
+    /// Every disk that is away and was not given up.
+    fn return_all(&mut self) -> Step<()> {
+        for slot in self.away_slots() {
+            self.note(format!("slot {} comes back at the end", slot.0));
+            match self.group().return_disks(&[slot]) {
+                Ok(back) => self.coverage.returns += back.len() as u64,
+                // What says who it is was flipped, once in each of its places perhaps.
+                Err(error) if self.flipped.contains(&slot) => {
+                    self.note(format!("it does not: {error}"));
+                }
+                Err(error) => {
+                    return Err(Self::wrong(&format!(
+                        "disk in slot {} that is whole again does not come back: {error}",
+                        slot.0
+                    )));
+                }
+            }
+        }
+        self.take_events();
+        Ok(())
+    }
+
+    /// A disk could not say any more who it is.
+    fn is_one_away(&self) -> bool {
+        !self.flipped.is_empty() && !self.away_slots().is_empty()
+    }
+
+    /// Lazy work until copies are clean.
+    fn step_to_rest(&mut self) -> Step<()> {
+        let begun_ms = self.model.clock * 1000;
+        for step in 0..STEPS {
+            let result = self.system().step(begun_ms + step * STEP_MS);
+            self.judge("a background step", result)?;
+        }
+        self.model.clock += STEPS * STEP_MS / 1000;
+        self.take_events();
+        Ok(())
+    }
+
+    fn work_to_rest(&mut self) -> Step<()> {
+        for _ in 0..UNITS_MAX {
+            if self.work_once()?.is_none() {
+                self.take_events();
+                return Ok(());
+            }
+        }
+        self.take_events();
+        Err(Self::wrong("the background work does not end"))
+    }
+
+    fn maps(&self) -> Maps {
+        let group = self.group();
+        (self.model.contents.keys())
+            .filter_map(|id| Some((*id, group.map(&*group.file(*id)?))))
+            .collect()
+    }
+
+    /// Why the background work cannot go on, in the group's own words.
+    fn stopped_for(&self) -> Option<String> {
+        (self.group().operations().into_iter())
+            .filter(|operation| operation.state == OperationState::Errors)
+            .find_map(|operation| operation.error)
+    }
+
+    /// What one more file could get with the most copies that any file has.
+    fn has_plenty(&self, wanted_bytes: u64) -> bool {
+        let group = self.group();
+        let layouts = (self.model.contents.keys())
+            .filter_map(|id| group.file(*id))
+            .map(|file| group.layout(&file));
+        let widest = layouts.max_by_key(|layout| layout.redundancy.copies());
+        let failure_groups: BTreeSet<String> = (group.view().disks.into_iter())
+            .filter(|disk| disk.state == "normal" && disk.mode == "online")
+            .map(|disk| disk.failure_group.to_string())
+            .collect();
+        widest.is_some_and(|layout| {
+            layout.redundancy.copies() <= failure_groups.len()
+                && group.usable_bytes(layout) > wanted_bytes + PLENTY_BYTES
+        })
+    }
+
+    /// Nothing is left of disks that were to leave.
+    fn check_disks(&self, stopped: Option<&str>, maps: &Maps) -> Step<()> {
+        for disk in self.group().view().disks {
+            if disk.state == "normal" && disk.mode == "online" {
+                continue;
+            }
+            if disk.mode == "offline" && disk.state == "normal" && self.is_one_away() {
+                continue;
+            }
+            let held_bytes = held(maps).get(&disk.number).copied().unwrap_or(0);
+            let excuse = stopped.filter(|_| !self.has_plenty(held_bytes));
+            if excuse.is_none() {
+                return Err(Self::wrong(&format!(
+                    "disk {} is {} and {} when all work is done, with {held_bytes} bytes on it; \
+                     the group says: {stopped:?}",
+                    disk.name, disk.mode, disk.state
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each extent has its copies, and they are the same.
+    fn check_copies(&self, stopped: Option<&str>, maps: &Maps) -> Step<()> {
+        let slots: BTreeMap<DiskNumber, _> = (self.members().into_iter())
+            .map(|(slot, number)| (number, slot))
+            .collect();
+        for (id, extents) in maps {
+            for extent in extents {
+                let place = format!("extent {} of file {id}", extent.index);
+                if extent.copies.contains(&None)
+                    && (stopped.is_none() || self.has_plenty(extent.length_bytes))
+                    && !self.is_one_away()
+                {
+                    return Err(Self::wrong(&format!(
+                        "{place} lacks a copy when all work is done; the group says: {stopped:?}"
+                    )));
+                }
+                let copies: Vec<(DiskNumber, Vec<u8>)> = (extent.copies.iter().flatten())
+                    .filter_map(|(disk, at_bytes)| {
+                        let slot = slots.get(disk)?;
+                        let length = index(extent.initialised_bytes);
+                        Some((*disk, self.disks.bytes(*slot, *at_bytes, length)))
+                    })
+                    .collect();
+                let Some(((first, bytes), others)) = copies.split_first() else {
+                    continue;
+                };
+                if let Some((other, _)) = others.iter().find(|(_, other)| other != bytes)
+                    && !self.is_one_away()
+                {
+                    return Err(Self::wrong(&format!(
+                        "the copies of {place} on disks {first} and {other} differ"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The least that any way from the one distribution to the other moves is what the disks
+    /// have more in the end.
+    fn check_moved(&self, before: &Maps, after: &Maps) -> Step<()> {
+        let is_whole = |extent: &ExtentView| !extent.copies.contains(&None);
+        if before.values().flatten().any(|extent| !is_whole(extent)) {
+            return Ok(());
+        }
+        let (held_before, held_after) = (held(before), held(after));
+        let least_bytes: u64 = (held_after.iter())
+            .map(|(disk, bytes)| bytes.saturating_sub(held_before.get(disk).copied().unwrap_or(0)))
+            .sum();
+        let disks = |extent: &ExtentView| -> BTreeSet<DiskNumber> {
+            extent
+                .copies
+                .iter()
+                .flatten()
+                .map(|(disk, _)| *disk)
+                .collect()
+        };
+        let mut moved_bytes = 0;
+        let mut allowed_bytes = least_bytes + least_bytes / 50 + MOVED_SLACK_BYTES;
+        for (id, extents) in after {
+            let Some(former) = before.get(id) else {
+                continue;
+            };
+            allowed_bytes += extents
+                .iter()
+                .map(|extent| extent.length_bytes)
+                .max()
+                .unwrap_or(0);
+            for (old, new) in former.iter().zip(extents) {
+                let copies = disks(new).difference(&disks(old)).count() as u64;
+                moved_bytes += copies * new.length_bytes;
+            }
+        }
+        if moved_bytes > allowed_bytes {
+            return Err(Self::wrong(&format!(
+                "{moved_bytes} bytes were moved where {least_bytes} had to be; by disk {} before, \
+                 {} after",
+                text(&held_before),
+                text(&held_after)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Each disk has its share in proportion to its size, no failure group more than one copy of
+    /// everything. Told only of groups whose files all have as many copies, and room.
+    fn check_shares(&self, maps: &Maps) -> Step<()> {
+        let widths: BTreeSet<usize> = (maps.values().flatten())
+            .map(|extent| extent.copies.len())
+            .collect();
+        let (Some(copies), 1, false) = (widths.first().copied(), widths.len(), self.is_one_away())
+        else {
+            return Ok(());
+        };
+        let disks = self.group().view().disks;
+        let one_copy_bytes: u64 = (maps.values().flatten())
+            .map(|extent| extent.length_bytes)
+            .sum();
+        let mut groups: BTreeMap<String, u64> = BTreeMap::new();
+        for disk in &disks {
+            let weight = disk.total_bytes - MIB;
+            *groups.entry(disk.failure_group.to_string()).or_default() += weight;
+        }
+        let shares = group_shares(&groups, one_copy_bytes, copies as u64);
+        let held = held(maps);
+        for disk in &disks {
+            let group = disk.failure_group.to_string();
+            let share_bytes = of(shares[&group], disk.total_bytes - MIB, groups[&group]);
+            if share_bytes > disk.total_bytes * 3 / 4 {
+                // What is kept for the catalog counts there.
+                return Ok(());
+            }
+            let held_bytes = held.get(&disk.number).copied().unwrap_or(0);
+            if held_bytes.abs_diff(share_bytes) > SHARE_SLACK_BYTES + share_bytes / 100 {
+                return Err(Self::wrong(&format!(
+                    "disk {} of {} bytes holds {held_bytes} where its share is {share_bytes}; \
+                     all: {}",
+                    disk.name,
+                    disk.total_bytes,
+                    text(&held)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A rebalance of a group at rest; where all is even already it moves next to nothing.
+    fn rebalance_once_more(&mut self) -> Step<()> {
+        let before = self.maps();
+        let result = self.group().rebalance().map_err(FsError::Group);
+        if !matches!(self.judge("a further rebalance", result)?, Answer::Done(())) {
+            return Ok(());
+        }
+        self.work_to_rest()?;
+        self.check_moved(&before, &self.maps())
+    }
+}
+
+/// Bytes of extents on each disk.
+fn held(maps: &Maps) -> BTreeMap<DiskNumber, u64> {
+    let mut held = BTreeMap::new();
+    for extent in maps.values().flatten() {
+        for (disk, _) in extent.copies.iter().flatten() {
+            *held.entry(*disk).or_default() += extent.length_bytes;
+        }
+    }
+    held
+}
+
+/// What each failure group should have: in proportion, at most one copy, the rest to the others.
+fn group_shares(
+    groups: &BTreeMap<String, u64>,
+    one_copy_bytes: u64,
+    copies: u64,
+) -> BTreeMap<String, u64> {
+    let mut shares = BTreeMap::new();
+    loop {
+        let open: BTreeMap<&String, u64> = (groups.iter())
+            .filter(|(name, _)| !shares.contains_key(*name))
+            .map(|(name, weight)| (name, *weight))
+            .collect();
+        let weight: u64 = open.values().sum();
+        let left_bytes = (copies * one_copy_bytes).saturating_sub(shares.values().sum());
+        let full: Vec<&String> = (open.iter())
+            .filter(|(_, own)| of(left_bytes, **own, weight) >= one_copy_bytes)
+            .map(|(name, _)| *name)
+            .collect();
+        if full.is_empty() {
+            for (name, own) in open {
+                shares.insert(name.clone(), of(left_bytes, own, weight));
+            }
+            return shares;
+        }
+        for name in full {
+            shares.insert(name.clone(), one_copy_bytes);
+        }
+    }
+}
+
+/// `part` in `whole` of `bytes`.
+fn of(bytes: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(product).unwrap_or(u64::MAX)
+}
+
+fn text(held: &BTreeMap<DiskNumber, u64>) -> String {
+    let disks: Vec<String> = held
+        .iter()
+        .map(|(disk, bytes)| format!("{disk}: {}", bytes / 1024))
+        .collect();
+    format!("[{}] KiB", disks.join(", "))
+}
