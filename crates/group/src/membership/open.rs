@@ -100,7 +100,7 @@ impl Membership {
         membership.set_standings(state);
         membership.claim(missing, opener.force)?;
         membership.repair_labels(&members);
-        membership.bring_labels_up_to_date()?;
+        membership.bring_labels_up_to_date();
         Ok(membership)
     }
 
@@ -149,7 +149,7 @@ impl Membership {
     /// A crash in the middle of a renaming left labels with the former name; one in the middle
     /// of a resize left a label with a size that the state does not have, and would refuse a
     /// disk that was cut to what the state says.
-    fn bring_labels_up_to_date(&self) -> Result<(), GroupError> {
+    fn bring_labels_up_to_date(&self) {
         let mut inner = self.inner.lock();
         let au_bytes = self.au_size.bytes();
         let too_long: Vec<(DiskNumber, u64)> = (inner.state.disks.iter())
@@ -162,22 +162,36 @@ impl Membership {
             })
             .collect();
         for (number, size_bytes) in too_long {
-            self.write_labels(
+            let answer = self.write_labels(
                 &mut inner,
                 |other| other == number,
                 |label| label.size_bytes = size_bytes,
-            )?;
+            );
+            self.tell_of_label(number, answer);
         }
         let name = inner.state.group_name.clone();
         let former: BTreeSet<DiskNumber> = (inner.members.iter())
             .filter(|(number, member)| self.is_online(**number) && member.label.group_name != name)
             .map(|(number, _)| *number)
             .collect();
-        self.write_labels(
-            &mut inner,
-            |number| former.contains(&number),
-            |label| label.group_name = name.clone(),
-        )
+        for number in former {
+            let answer = self.write_labels(
+                &mut inner,
+                |other| other == number,
+                |label| label.group_name = name.clone(),
+            );
+            self.tell_of_label(number, answer);
+        }
+    }
+
+    /// A disk that cannot take its label is no reason to refuse the group: the state counts, and
+    /// the next opening writes the label again.
+    fn tell_of_label(&self, number: DiskNumber, answer: Result<(), GroupError>) {
+        if let Err(error) = answer {
+            let title = self.disk_title(number);
+            let message = format!("disk {title}: its label is older than the group state: {error}");
+            self.disk_event(EventKind::LabelRepaired, number, message);
+        }
     }
 }
 
@@ -190,8 +204,25 @@ pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Me
         path: look.path.clone(),
         label: label.clone(),
         held_slot,
-        held_epoch: look.newest_state().map_or(0, |state| state.epoch),
+        held_epoch: surely_held(look, label, elected),
     }
+}
+
+/// The epoch of the newest state that the disk cannot lose any more. A disk that is offline may
+/// have gone in the midst of taking one, which it shows and which was never durable there.
+fn surely_held(look: &DiskLook, label: &Label, elected: &GroupState) -> u64 {
+    let mut epochs: Vec<u64> = (look.states.iter())
+        .filter_map(SlotFound::state)
+        .map(|state| state.epoch)
+        .collect();
+    epochs.sort_unstable();
+    let serves = (elected.disk(label.number)).is_some_and(|disk| disk.status.is_served());
+    let surely = if serves {
+        epochs.last()
+    } else {
+        epochs.first()
+    };
+    surely.copied().unwrap_or(0)
 }
 
 /// The one group of that name.

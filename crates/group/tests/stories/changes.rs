@@ -674,3 +674,25 @@ fn a_file_that_is_empty_still_keeps_its_failure_groups() {
     group.remove_file(&group.change(), &file).unwrap();
     group.drop_disks(&[DiskNumber(0)], false).unwrap();
 }
+
+#[test]
+fn a_label_that_cannot_be_made_smaller_does_not_keep_the_group_closed() {
+    let scene = Scene::new(33, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let data = write_file(&group, 1, 4);
+    let places = [0..4096, 512 << 10..516 << 10];
+    for place in &places {
+        scene.disks.fail_writes(DiskSlot(1), place.clone(), 1);
+    }
+    let error = group.resize_disk(DiskNumber(1), 40 * MIB).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Io, "{error}");
+    drop(group);
+    scene.crash();
+    for place in places {
+        scene.disks.fail_writes(DiskSlot(1), place, u64::MAX);
+    }
+    let group = scene.open();
+    let file = group.file(FileId(1)).unwrap();
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_sound(&group);
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spindle_base::{FileId, Redundancy};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
 use spindle_group::{EventKind, File, Group, ReadTotals, RepairTime};
 
@@ -504,4 +504,26 @@ fn a_slow_disk_is_named_and_read_around_until_it_has_recovered() {
     let kinds: Vec<EventKind> = group.take_events().iter().map(|event| event.kind).collect();
     assert!(kinds.contains(&EventKind::DiskSlow) && kinds.contains(&EventKind::DiskFast));
     group.close().unwrap();
+}
+
+#[test]
+fn a_state_that_a_disk_showed_and_lost_again_does_not_keep_it_away() {
+    for seed in 0..16 {
+        let sizes = [(0, 64), (1, 64), (2, 64), (3, 64)];
+        let scene = Scene::new(seed, Redundancy::Normal, &sizes);
+        let group = scene.open();
+        let states = 128 << 10..512 << 10;
+        scene.disks.fail_writes(DiskSlot(3), states, 1);
+        group.offline_disks(&[DiskNumber(2)]).unwrap();
+        // The process dies, and the next one sees what the failed write left in the disk's cache.
+        drop(group);
+        let group = scene.open();
+        for round in 0..4 {
+            group.step(round * 6000).unwrap();
+        }
+        scene.disks.vanish(DiskSlot(3));
+        scene.disks.bring_back(DiskSlot(3));
+        let back = group.return_disks(&[DiskSlot(3)]).unwrap();
+        assert_eq!(back, [DiskNumber(3)], "seed {seed}");
+    }
 }
