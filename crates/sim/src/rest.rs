@@ -37,6 +37,15 @@ impl Run {
         if self.may_be_lost() {
             return Ok(());
         }
+        let away = self.away_slots();
+        let mut slots = self.slots().into_iter();
+        if slots.any(|slot| self.disks.is_vanished(slot) && !away.contains(&slot)) {
+            // Back before anybody noticed, it would have lied about what it took.
+            self.disks_return = true;
+            self.disks.crash();
+            self.recover_from_power_cut()?;
+        }
+        self.full_before_rest = self.coverage.full;
         self.repair_disks();
         self.return_all()?;
         let power = self.group().set_power(Power::MAX).map_err(FsError::Group);
@@ -128,6 +137,9 @@ impl Run {
 
     /// Why the background work cannot go on, in the group's own words.
     fn stopped_for(&self) -> Option<String> {
+        if self.coverage.full > self.full_before_rest {
+            return Some("there is no room".to_owned());
+        }
         (self.group().operations().into_iter())
             .filter(|operation| operation.state == OperationState::Errors)
             .find_map(|operation| operation.error)
@@ -160,6 +172,11 @@ impl Run {
                 continue;
             }
             let held_bytes = held(maps).get(&disk.number).copied().unwrap_or(0);
+            if held_bytes == 0 && self.coverage.full > self.full_before_rest {
+                // Its replica of the catalog goes to the disk that suits best and to no other:
+                // where that one is full the disk stays.
+                continue;
+            }
             let excuse = stopped.filter(|_| !self.has_plenty(held_bytes));
             if excuse.is_none() {
                 return Err(Self::wrong(&format!(
@@ -215,6 +232,11 @@ impl Run {
     fn check_moved(&self, before: &Maps, after: &Maps) -> Step<()> {
         let is_whole = |extent: &ExtentView| !extent.copies.contains(&None);
         if before.values().flatten().any(|extent| !is_whole(extent)) {
+            return Ok(());
+        }
+        let disks = self.group().view().disks;
+        if (disks.iter()).any(|disk| disk.free_bytes < disk.total_bytes / 4) {
+            // A full disk takes what there is room for, and not always what should be there.
             return Ok(());
         }
         let (held_before, held_after) = (held(before), held(after));

@@ -259,6 +259,10 @@ impl Run {
         let Some(slot) = pick(&away, disk).or_else(|| pick(&all, disk)) else {
             return Ok(());
         };
+        if self.disks.is_vanished(slot) && !away.contains(&slot) {
+            // Its cache went with its power: back before anybody noticed, it would have lied.
+            return Ok(());
+        }
         self.disks.bring_back(slot);
         self.disks.clear_faults(slot);
         self.note(format!("slot {} comes back", slot.0));
@@ -296,18 +300,12 @@ impl Run {
         }
         self.work_ms += 10;
         let result = self.group().work(self.work_ms);
+        let result = result.map_err(FsError::Group);
         if let Err(error) = &result
-            && self.disks.is_powered()
-            && error.kind == GroupErrorKind::Io
-            && self.is_refusal(error)
+            && self.failed_with_a_disk(error)
         {
-            // A step of it failed with a disk and is taken again by the next call; a group that
-            // stopped shows itself at the next operation.
-            self.note(format!("background work answered: {error}"));
-            self.coverage.failed_units += 1;
             return Ok(None);
         }
-        let result = result.map_err(FsError::Group);
         match self.judge("background work", result)? {
             Answer::Done(worked) if worked.did_something => {
                 self.coverage.work_units += 1;
@@ -316,6 +314,21 @@ impl Run {
             }
             _ => Ok(None),
         }
+    }
+
+    /// A step of the background's work failed with a disk and is taken again by the next call; a
+    /// group that stopped shows itself at the next operation.
+    pub(crate) fn failed_with_a_disk(&mut self, error: &FsError) -> bool {
+        let FsError::Group(error) = error else {
+            return false;
+        };
+        let is_so =
+            self.disks.is_powered() && error.kind == GroupErrorKind::Io && self.is_refusal(error);
+        if is_so {
+            self.note(format!("background work answered: {error}"));
+            self.coverage.failed_units += 1;
+        }
+        is_so
     }
 
     fn scrub(&mut self, units: u64, repair: bool) -> Step<()> {
@@ -393,7 +406,8 @@ impl Run {
             return Ok(());
         }
         self.sync()?;
-        while self.disks.is_powered() && self.scrub_view_runs() && self.scrub_once()? {}
+        // One that runs, or that a power cut interrupted, would only look at what is left of it.
+        while self.disks.is_powered() && self.scrub_once()? {}
         let Some((id, slot, at_bytes)) = self.place_of_copy(file, place) else {
             return Ok(());
         };
@@ -421,11 +435,6 @@ impl Run {
         Err(Self::wrong(&format!(
             "a scrub did not find that the copies of file {id} differ"
         )))
-    }
-
-    fn scrub_view_runs(&self) -> bool {
-        (self.group().scrub_view())
-            .is_some_and(|view| !matches!(view.state, ScrubState::Done | ScrubState::Stopped))
     }
 
     /// A scrub of everything: what it found.
