@@ -50,6 +50,13 @@ fn the_document_tells_of_every_route_and_every_route_answers() {
         {
             assert_eq!(status, 400, "{path}: {body}");
             assert_eq!(body["class"], "caller", "{path}");
+        } else if path == "/scrub" {
+            // None has run yet, and the answer says how one begins.
+            assert_eq!(
+                (status, &body["kind"]),
+                (404, &Value::from("not_found")),
+                "{body}"
+            );
         } else {
             assert_eq!(status, 200, "{path}: {body}");
         }

@@ -126,15 +126,18 @@ fn disks_come_and_go_under_a_mount_and_a_dropped_one_is_let_go() {
     // An empty one goes, and is nobody's: another group takes it while this one is mounted.
     place.tell(["disk", "drop", "data", "data_0005"]);
     wait_for(|| state(&place, "data_0005") == "gone");
-    place.tell([
+    // The process lets go of it at its next look, a moment after the group has forgotten it.
+    let disk = place.disk("f");
+    let words = [
         "group",
         "create",
         "other",
         "--redundancy",
         "external",
         "--disk",
-        &place.disk("f"),
-    ]);
+        &disk,
+    ];
+    wait_for(|| place.run(words).code == 0);
     assert!(std::fs::read(&file).unwrap() == contents);
     place.umount();
     place.tell(["cp", "data:/file", "out"]);

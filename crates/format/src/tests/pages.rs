@@ -378,7 +378,10 @@ fn check_event() {
 fn every_row_of_the_start_up_page_names_a_test_that_exists() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sources = String::new();
-    let mut folders = vec![root.join("crates/group/src")];
+    let mut folders = vec![
+        root.join("crates/group/src"),
+        root.join("crates/group/tests"),
+    ];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
