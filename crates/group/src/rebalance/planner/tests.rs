@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use proptest::prelude::*;
 use spindle_base::{DiskNumber, FileId};
 use spindle_format::ExtentCopy;
 
