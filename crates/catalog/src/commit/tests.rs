@@ -32,9 +32,10 @@ fn callers_that_wait_for_a_running_commit_share_the_next_one() {
         scope.spawn(|| {
             let mut before = || {
                 commits_count.fetch_add(1, Ordering::Relaxed);
-                // Held open until every other caller is on its way into commit.
+                // Held open until every other caller is on its way into commit, also where the
+                // machine has much else to do.
                 begun.wait();
-                thread::sleep(std::time::Duration::from_millis(50));
+                thread::sleep(std::time::Duration::from_secs(1));
                 Ok(())
             };
             catalog.commit(first, &mut || {}, &mut before).unwrap();
