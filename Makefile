@@ -3,7 +3,7 @@
 
 CARGO ?= cargo
 SEED ?= 1
-SEEDS ?= 50000
+SEEDS ?= 20000
 CUTS ?= 50
 RELEASE = target/release
 
