@@ -15,9 +15,10 @@ use crate::files::KernelCache;
 use crate::keeper::{KeeperLink, KeptMount};
 use crate::view::MountReport;
 
-/// How much of written data the page cache holds for each disk: half a second of a spindle, so
-/// that writers and disks work side by side, and no sync has to wait for gigabytes.
-const DIRTY_BYTES_PER_DISK: u64 = 64 << 20;
+/// How much of written data the page cache holds for each disk: enough that writers and disks
+/// work side by side, little enough that the disks begin soon and no sync waits for gigabytes.
+/// Of 24, 32, 48 and 64 MiB the first two gave one writer most on four disks of 60 MB/s.
+const DIRTY_BYTES_PER_DISK: u64 = 32 << 20;
 
 /// Where to mount, and how.
 #[derive(Debug, Clone)]

@@ -66,7 +66,7 @@ impl MountOptions {
             allow_other: geteuid().is_root(),
             workers_count: 16,
             read_ahead_kib: 8192,
-            dirty_bytes_max: 256 << 20,
+            dirty_bytes_max: 128 << 20,
         }
     }
 }
