@@ -125,6 +125,8 @@ impl Group {
         if let Some(kept) = &kept
             && kept.replay(&catalog, &table, &space, au_size)?
         {
+            // The maps are most of a large group's memory: not twice at a time.
+            drop((files, space, bad_runs));
             (files, space, bad_runs) = load()?;
         }
         let scrubs = Scrubs::load(&catalog)?;
