@@ -16,8 +16,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use spindle_rig::interrupt;
 
-use crate::measure::{interrupt, journal};
+use crate::measure::journal;
 
 /// Which storage is faster for my database, and why.
 #[derive(Debug, Parser)]

@@ -11,7 +11,6 @@ pub mod device;
 pub mod durability;
 pub mod environment;
 pub mod execution;
-pub mod interrupt;
 pub mod journal;
 pub mod load;
 pub mod place;

@@ -33,17 +33,23 @@ pub fn listen() -> Result<()> {
     Ok(())
 }
 
+/// Whether we were asked to stop.
+#[must_use]
+pub fn is_asked() -> bool {
+    ASKED_TO_STOP
+        .get()
+        .is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
 /// An error once we were asked to stop.
 ///
 /// # Errors
 /// Then.
 pub fn check() -> Result<()> {
-    match ASKED_TO_STOP.get() {
-        Some(flag) if !CLEANS_UP.get() && flag.load(Ordering::Relaxed) => {
-            bail!("stopped on request")
-        }
-        _ => Ok(()),
+    if is_asked() && !CLEANS_UP.get() {
+        bail!("stopped on request");
     }
+    Ok(())
 }
 
 /// Runs what undoes things: inside of it nobody is asked to stop.

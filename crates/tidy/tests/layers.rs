@@ -15,7 +15,7 @@ use spindle_tidy::repository_root;
 const WITHIN_A_LAYER: [(&str, &str); 1] = [("control", "fuse")];
 
 /// What must see of Spindle only what a user sees, and what of the workspace it may import.
-const OUTSIDERS: [(&str, &[&str]); 3] = [("demo", &["rig"]), ("rig", &[]), ("lab", &[])];
+const OUTSIDERS: [(&str, &[&str]); 3] = [("demo", &["rig"]), ("rig", &[]), ("lab", &["rig"])];
 
 /// The layer of each crate as the architecture page tells it; `None` for what never ships.
 fn layers() -> BTreeMap<String, Option<u32>> {

@@ -18,6 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use spindle_rig::interrupt;
 
 use super::control_group::ControlGroup;
 use super::device::Leaf;
@@ -121,7 +122,7 @@ impl Standing {
     /// Where a part stays.
     pub fn remove(mut self) -> Result<()> {
         let farewell = self.farewell.take().map_or(Ok(()), |mut command| {
-            super::interrupt::shielded(|| run(&mut command).map(drop))
+            interrupt::clean_up(|| run(&mut command).map(drop))
         });
         if farewell.is_ok()
             && let Some(daemon) = &mut self.daemon
@@ -139,7 +140,7 @@ impl Drop for Standing {
     fn drop(&mut self) {
         if let Some(mut command) = self.farewell.take() {
             // The parts are taken away by force where this fails.
-            let _ = super::interrupt::shielded(|| run(&mut command));
+            let _ = interrupt::clean_up(|| run(&mut command));
         }
         drop(self.daemon.take());
         while let Some(part) = self.parts.pop() {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use spindle_rig::interrupt;
 
-use super::interrupt;
 use super::journal::{Journal, Made, Undo};
 use super::place::mounts;
 use super::program::{command, lacking, run, run_within};

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use spindle_rig::interrupt;
 
 use self::image::Images;
 use super::contender::{self, Place, Site, Standing};
@@ -22,7 +23,6 @@ use super::control_group::ControlGroup;
 use super::counters::processor_since;
 use super::device::DeviceSet;
 use super::durability;
-use super::interrupt;
 use super::journal::{Journal, Made, Undo};
 use super::load::{Driven, LoadPlan, Meter, Shape, drive};
 use super::postgresql::{Installation, Server, ServerPlan, Statistics};

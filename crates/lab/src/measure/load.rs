@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
+use spindle_rig::interrupt;
 
 use self::arrivals::Arrivals;
 use self::worker::{Report, Worker};
-use super::interrupt;
 use crate::quantity::as_float;
 use crate::record::Latency;
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use postgres::{Client, Config, NoTls};
 use rustix::process::Signal;
+use spindle_rig::interrupt;
 
 use super::control_group::ControlGroup;
-use super::interrupt;
 use super::journal::{Journal, Made, Undo};
 use super::process::Identity;
 use super::program::{Service, find, run, tail};

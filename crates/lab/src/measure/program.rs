@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
+use spindle_rig::interrupt;
 
-use super::interrupt;
 use super::process::Identity;
 
 /// Where Debian keeps what a plain user's search path does not show.

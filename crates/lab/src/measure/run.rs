@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use spindle_rig::interrupt;
 
 use super::device::DeviceSet;
 use super::environment;
 use super::execution::Bench;
-use super::interrupt;
 use super::journal::{self, Journal};
 use super::plan;
 use super::postgresql::Installation;

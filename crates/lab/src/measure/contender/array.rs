@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use spindle_rig::interrupt;
 
 use super::kernel_filesystem::KINDS;
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
-use crate::measure::interrupt;
 use crate::measure::journal::Undo;
 use crate::measure::program::{command, lacking};
 use crate::record::Layout;

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use spindle_rig::interrupt;
 
 use super::{Contender, Maker, Place, Site, Standing, lacks_root};
-use crate::measure::interrupt;
 use crate::measure::journal::Undo;
 use crate::measure::place::is_mounted;
 use crate::measure::program::{Service, as_typed, find};

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use spindle_rig::interrupt;
 
-use crate::measure::interrupt;
 use crate::measure::place::{mounts_below, unmount};
 use crate::measure::process::{self, Identity};
 use crate::measure::program::{command, run};
@@ -86,7 +86,7 @@ impl Undo {
     /// # Errors
     /// Where it is there and stays.
     pub fn carry_out(&self) -> Result<()> {
-        interrupt::shielded(|| self.take_away())
+        interrupt::clean_up(|| self.take_away())
     }
 
     fn take_away(&self) -> Result<()> {
