@@ -48,7 +48,7 @@ fuzz: setup ## build every fuzz target and run each for a short while
 
 bench: build ## every figure side by side with its rival: make bench BENCH='--only mount --quick'
 	@tools/setup bench
-	$(CARGO) build --release --locked -p spindle-proof -p spindle-device --examples
+	$(CARGO) build --release --locked -p spindle-proof -p spindle-device -p spindle-group --examples
 	$(CARGO) build --release --locked -p spindle-proof
 	$(RELEASE)/spindle-proof bench $(BENCH)
 

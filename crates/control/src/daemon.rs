@@ -204,7 +204,6 @@ impl Daemon {
         self.tell(Event::new(EventKind::GroupOpened, opened));
         let socket = socket_path(&settings.runtime_directory, self.group_name());
         let background = background::start(self.clone(), stopped.clone())?;
-        let scrubbing = scrubbing::start(self.clone(), stopped.clone())?;
         let working = working::start(self.clone(), stopped.clone())?;
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
@@ -224,9 +223,8 @@ impl Daemon {
         // Gone before the group is closed: who finds no socket opens the disks and finds them
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
-        let scrubbed = scrubbing.join();
         let worked = working.join();
-        if background.join().and(scrubbed).and(worked).is_err() {
+        if background.join().and(worked).is_err() {
             self.die_where_kept();
             return Err(ControlError::new(
                 ControlErrorKind::Bug,

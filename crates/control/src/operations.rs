@@ -61,12 +61,21 @@ impl OperationsReport {
     /// Whether nothing is to be waited for any more: nothing runs, or what is left cannot go on.
     #[must_use]
     pub fn is_ended(&self) -> bool {
-        let is_stuck = |operation: &OperationReport| operation.state == "errors";
-        self.operations.iter().all(is_stuck)
+        self.operations.iter().all(OperationReport::is_stuck)
+    }
+
+    /// Likewise of what copies: a scrub may go on.
+    #[must_use]
+    pub fn is_copied(&self) -> bool {
+        (self.operations.iter()).all(|operation| operation.is_stuck() || operation.pass == "scrub")
     }
 }
 
 impl OperationReport {
+    fn is_stuck(&self) -> bool {
+        self.state == "errors"
+    }
+
     fn new(group: &str, view: OperationView) -> Self {
         Self {
             group: group.to_owned(),

@@ -115,6 +115,8 @@ pub struct DirtyRegions {
     state: Mutex<State>,
     /// A disk that is online may be stale somewhere: readers have to look.
     returned: AtomicBool,
+    /// Nothing is recorded, so that what the record costs can be measured.
+    left_out: AtomicBool,
 }
 
 impl DirtyRegions {
@@ -122,6 +124,16 @@ impl DirtyRegions {
     pub fn load(&self, file: FileId, region: u32, record: &DirtyRecord) {
         let mut state = self.state.lock();
         state.regions.insert((file, region), Region::of(record));
+    }
+
+    /// Nothing is recorded from now on.
+    pub fn leave_out(&self) {
+        self.left_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is recorded.
+    pub fn is_left_out(&self) -> bool {
+        self.left_out.load(Ordering::Relaxed)
     }
 
     /// The regions found open at opening, in the order of files.

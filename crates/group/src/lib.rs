@@ -40,10 +40,11 @@ pub use membership::{
     DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
 };
 pub use rebalance::{OperationState, OperationView, Pass, Power, Worked, WorkersWanted};
+#[doc(hidden)]
+pub use rebalance::{Planned, PlanningScene};
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use scrub::{
-    Finding, FindingKind, Known, PageJudge, ScrubPace, ScrubScope, ScrubState, ScrubStep,
-    ScrubView, ScrubWish,
+    Finding, FindingKind, Known, PageJudge, ScrubScope, ScrubState, ScrubStep, ScrubView, ScrubWish,
 };
 pub use spindle_catalog::{KeptJournal, RequestUnderWay, Touch, TouchSlot};
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};

@@ -4,7 +4,8 @@
 //! [`Group::workers_wanted`] says. The passes run in order, one at a time: RESYNC (stale runs of
 //! disks that returned), RESTORE (missing copies), REBALANCE (leaving disks are emptied, then
 //! everybody comes to the fair share); another pass is one more implementation of
-//! [`BackgroundPass`] in [`Background::passes`].
+//! [`BackgroundPass`] in [`Background::passes`]. SCRUB comes after them and has a power of its own,
+//! so it goes on where copying is paused.
 //!
 //! Durable is only that a rebalance is wanted, and at which power. Everything else is computed
 //! from the disks' statuses and the maps, so that after a crash the work goes on by itself.
@@ -13,9 +14,11 @@ mod mover;
 mod moving;
 mod operations;
 mod planner;
+mod planning_scene;
 mod power;
 mod relocation;
 mod resync_pass;
+mod scrub_pass;
 mod shares;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -32,9 +35,11 @@ use crate::space::Run;
 use mover::Mover;
 use planner::Goal;
 use resync_pass::ResyncPass;
+use scrub_pass::ScrubPass;
 
 pub use moving::Moving;
 pub use operations::{OperationState, OperationView, Pass};
+pub use planning_scene::{Planned, PlanningScene};
 pub use power::Power;
 
 /// The attribute that says that a rebalance is wanted; its value is the power of the run, as a
@@ -45,7 +50,7 @@ const POWER_KEY: &[u8] = b"rebalance_power";
 /// In place of the power of a run: the group's own holds.
 const NONE: u16 = u16::MAX;
 /// How long a caller waits who found nothing to do.
-const IDLE_MS: u32 = 500;
+const IDLE_MS: u32 = 100;
 
 /// What a pass answers to a request for work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +108,9 @@ pub struct Background {
     resync: ResyncPass,
     restore: Mover,
     rebalance: Mover,
+    scrub: ScrubPass,
+    /// A pass that copies had something to do when last asked.
+    is_copying: AtomicBool,
     buffers: Mutex<Vec<AlignedBuffer>>,
     /// Runs on targets that no map names yet.
     underway: Mutex<Vec<Run>>,
@@ -134,6 +142,8 @@ impl Background {
             resync: ResyncPass::default(),
             restore: Mover::new(Goal::Restore),
             rebalance: Mover::new(Goal::Rebalance),
+            scrub: ScrubPass::default(),
+            is_copying: AtomicBool::new(false),
             buffers: Mutex::default(),
             underway: Mutex::default(),
             own_count: AtomicU64::new(0),
@@ -141,13 +151,13 @@ impl Background {
         })
     }
 
-    /// The passes in the order in which they run.
+    /// The passes that copy, in the order in which they run.
     fn passes(&self) -> [&dyn BackgroundPass; 3] {
         [&self.resync, &self.restore, &self.rebalance]
     }
 
     /// Requests that the work sent to disks.
-    fn count_own(&self, requests: u64) {
+    pub fn count_own(&self, requests: u64) {
         self.own_count.fetch_add(requests, Ordering::Relaxed);
     }
 
@@ -196,8 +206,9 @@ impl Background {
 }
 
 impl Group {
-    /// Does one unit of background copying: at most a piece of an extent. Several threads may
-    /// call it at once, each gets another unit. `now_ms` is any monotonic clock.
+    /// Does one unit of background work: at most a piece of an extent is copied, or a stretch
+    /// scrubbed. Several threads may call it at once, each gets another unit. `now_ms` is any
+    /// monotonic clock.
     ///
     /// # Errors
     /// Where the group has to stop, or a commit failed; the work goes on at the next call.
@@ -208,33 +219,53 @@ impl Group {
             copied_bytes: 0,
             pause_percent: 0,
         };
+        let background = &self.background;
         let power = self.power();
-        if power == Power::PAUSED {
-            return Ok(idle);
-        }
-        for pass in self.background.passes() {
-            match pass.work(self, now_ms)? {
-                PassStep::Nothing => {}
-                PassStep::Wait => return Ok(idle),
-                PassStep::Did(copied_bytes) => {
-                    let is_busy = self.background.is_foreground_busy(self);
-                    return Ok(Worked {
-                        did_something: true,
-                        copied_bytes,
-                        pause_percent: power.pause_percent(is_busy),
-                    });
+        if power != Power::PAUSED {
+            for pass in background.passes() {
+                match pass.work(self, now_ms)? {
+                    PassStep::Nothing => {}
+                    PassStep::Wait => return Ok(idle),
+                    PassStep::Did(copied_bytes) => {
+                        background.is_copying.store(true, Ordering::Relaxed);
+                        return Ok(self.worked(copied_bytes, power));
+                    }
                 }
             }
         }
-        Ok(idle)
+        background.is_copying.store(false, Ordering::Relaxed);
+        let power = self.scrub_power();
+        match background.scrub.work(self, now_ms)? {
+            PassStep::Did(copied_bytes) => Ok(self.worked(copied_bytes, power)),
+            PassStep::Nothing | PassStep::Wait => Ok(idle),
+        }
+    }
+
+    fn worked(&self, copied_bytes: u64, power: Power) -> Worked {
+        let is_busy = self.background.is_foreground_busy(self);
+        Worked {
+            did_something: true,
+            copied_bytes,
+            pause_percent: power.pause_percent(is_busy),
+        }
     }
 
     /// How many threads should call [`Group::work`].
     pub fn workers_wanted(&self) -> WorkersWanted {
+        let scrubbing_count = self.scrub_workers_count();
         WorkersWanted {
-            count: self.power().workers_count(),
+            count: if self.is_copying() || scrubbing_count == 0 {
+                self.power().workers_count()
+            } else {
+                scrubbing_count
+            },
             idle_ms: IDLE_MS,
         }
+    }
+
+    /// Whether passes before the scrub have something to do and may.
+    fn is_copying(&self) -> bool {
+        self.power() != Power::PAUSED && self.background.is_copying.load(Ordering::Relaxed)
     }
 
     /// The power that background work has now: that of the run, else the group's own.
@@ -298,6 +329,7 @@ impl Group {
         for pass in self.background.passes() {
             views.extend(pass.view(self, views.is_empty()));
         }
+        views.extend(self.background.scrub.view(self, !self.is_copying()));
         views
     }
 

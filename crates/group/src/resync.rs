@@ -274,6 +274,8 @@ impl Group {
             };
             let mut batch = [Request::new(slot, to_bytes, Work::Write(&buffer))];
             self.disks.run(&mut batch);
+            // The read and the write.
+            self.background.count_own(2);
             let [Request { result, .. }] = batch;
             self.disks.flushes.note_written(disk);
             if let Err(error) = result {

@@ -2,7 +2,7 @@
 //! judged by their own checksums.
 //!
 //! Callers bring the threads: [`Group::scrub_unit`] does one stretch of one file, several may be
-//! called at once. Which file is which database's, this layer does not know: a [`PageJudge`] of
+//! called at once; [`Group::work`] calls it where nothing is to be copied. Which file is which database's, this layer does not know: a [`PageJudge`] of
 //! the layer above tells it.
 //!
 //! Invariants:
@@ -32,6 +32,7 @@ use spindle_pages::PageFile;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::group::Group;
+use crate::rebalance::Power;
 use record::{INTERVAL_KEY, LAST_KEY, RUN_KEY, Saved};
 use run::Run;
 
@@ -182,13 +183,12 @@ pub enum ScrubStep {
     Waiting,
 }
 
-/// How hard the power asks callers to work.
+/// How far the scrub that runs is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubPace {
-    /// Threads that call at once.
-    pub workers_count: usize,
-    /// A worker rests so many times as long as its unit took.
-    pub rests: u32,
+pub(crate) struct ScrubProgress {
+    pub power: u16,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
 }
 
 /// The scrubs of a group.
@@ -341,15 +341,27 @@ impl Group {
         }
     }
 
-    /// How hard to work at the scrub that runs; `None` where there is nothing to do.
-    pub fn scrub_pace(&self) -> Option<ScrubPace> {
+    /// Threads that should work at the scrub that runs; 0 where there is nothing to do.
+    pub fn scrub_workers_count(&self) -> u32 {
         self.resume_scrub();
         let state = self.scrubs.state.lock();
-        let power = state.current.as_ref()?.power();
-        (power > 0).then(|| ScrubPace {
-            workers_count: usize::from(power / 64).clamp(1, 16),
-            rests: u32::from(10_u16.saturating_sub(power)),
-        })
+        match state.current.as_ref().map(|run| run.power()) {
+            None | Some(0) => 0,
+            Some(power) => u32::from(power / 64).clamp(1, 16),
+        }
+    }
+
+    /// The power of the scrub that runs.
+    pub(crate) fn scrub_power(&self) -> Power {
+        let state = self.scrubs.state.lock();
+        let power = state.current.as_ref().map_or(0, |run| run.power());
+        Power::new(power).unwrap_or(Power::DEFAULT)
+    }
+
+    /// How far the scrub that runs is.
+    pub(crate) fn scrub_progress(&self) -> Option<ScrubProgress> {
+        let state = self.scrubs.state.lock();
+        state.current.as_ref().map(|run| run.progress())
     }
 
     /// Looks at one stretch; `now_ms` is any monotonic clock.

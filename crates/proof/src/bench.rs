@@ -13,7 +13,14 @@ mod figure;
 mod files;
 mod fio;
 mod ground;
+mod load;
 mod mount;
+mod outage;
+mod planning;
+mod rebalance;
+mod record;
+mod scrub;
+mod stand;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +39,7 @@ use self::figure::{Figure, heads};
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Only the sections whose name holds this word: engine, spindles, memory, pgbench, files,
-    /// extents.
+    /// extents, rebalance, load, resync, record, planning, scrub.
     #[arg(long)]
     only: Option<String>,
 
@@ -69,13 +76,19 @@ impl Bench {
 
 type Section = (&'static str, fn(&Bench) -> Result<Vec<Figure>>);
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 12] = [
     ("engine", engine::measure),
     ("spindles", mount::spindles),
     ("memory", mount::memory),
     ("pgbench", databases::measure),
     ("files", files::measure),
     ("extents", extents::measure),
+    ("rebalance", rebalance::measure),
+    ("load", load::measure),
+    ("resync", outage::measure),
+    ("record", record::measure),
+    ("planning", planning::measure),
+    ("scrub", scrub::measure),
 ];
 
 /// Measures, prints the table, writes the results.

@@ -63,7 +63,7 @@ fn wait(
 ) -> Result<OperationsReport> {
     let mut report = first;
     let is_watched = std::io::stderr().is_terminal();
-    while !report.is_ended() {
+    while !report.is_copied() {
         if is_watched && let Some(line) = report.operations.first() {
             let mut out = std::io::stderr().lock();
             write!(out, "\r\x1b[K{}", progress(line))?;

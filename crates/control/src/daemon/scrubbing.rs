@@ -1,33 +1,16 @@
-//! Scrubs of a served group: begun, shown and stopped for who asks, and the threads that do
-//! their units while one runs.
-//!
-//! One thread waits for a scrub; while there is one it has as many workers beside it as the
-//! power asks for. A worker rests between units in proportion to the time that its unit took, so
-//! that at low power the database has the disks nearly for itself.
+//! Scrubs of a served group: begun, shown and stopped for who asks. The threads that do their
+//! units are those of all background work (`working.rs`).
 
 use std::path::Path;
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FileId};
-use spindle_group::{
-    Event, EventKind, GroupErrorKind, ScrubPace, ScrubScope, ScrubStep, ScrubWish,
-};
-use tokio::sync::watch;
+use spindle_group::{GroupErrorKind, ScrubScope, ScrubWish};
 
 use super::Daemon;
 use crate::error::{ControlError, ControlResult};
 use crate::nearness::suggestion;
 use crate::query::Query;
 use crate::scrubbing::{POWER_USUAL, ScrubReport};
-
-/// How often is looked whether a scrub has begun.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long what looked wrong is waited for at once.
-const WAIT_INTERVAL: Duration = Duration::from_millis(500);
-/// A rest is cut into pieces so that a change of power is felt.
-const REST_MOST: Duration = Duration::from_secs(1);
 
 impl Daemon {
     /// Begins a scrub of what the query names.
@@ -143,60 +126,6 @@ impl Daemon {
             // Somebody began one in the same moment.
             Err(error) if error.kind == GroupErrorKind::Busy => Ok(()),
             answer => Ok(answer?),
-        }
-    }
-}
-
-/// Starts the thread that has the workers; it ends soon after `stopped` says so.
-pub(super) fn start(
-    daemon: Arc<Daemon>,
-    stopped: watch::Receiver<bool>,
-) -> ControlResult<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name("scrub".to_owned())
-        .spawn(move || watch_for_scrubs(&daemon, &stopped))
-        .map_err(|error| ControlError::io("start", "the scrubbing thread", &error))
-}
-
-fn watch_for_scrubs(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
-    let clock = Instant::now();
-    while !*stopped.borrow() {
-        if let Some(pace) = daemon.opened.group().scrub_pace() {
-            std::thread::scope(|scope| {
-                for _ in 1..pace.workers_count {
-                    scope.spawn(|| scrub(daemon, stopped, pace, clock));
-                }
-                scrub(daemon, stopped, pace, clock);
-            });
-        }
-        std::thread::sleep(LOOK_INTERVAL);
-    }
-}
-
-/// Does units as long as the power stays and there are some.
-fn scrub(daemon: &Daemon, stopped: &watch::Receiver<bool>, pace: ScrubPace, clock: Instant) {
-    let group = daemon.opened.group();
-    let is_wanted = || !*stopped.borrow() && group.scrub_pace() == Some(pace);
-    while is_wanted() {
-        let began = Instant::now();
-        let now_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match group.scrub_unit(now_ms) {
-            Ok(ScrubStep::Did) => {
-                let mut rest = began.elapsed() * pace.rests;
-                while !rest.is_zero() && is_wanted() {
-                    let piece = rest.min(REST_MOST);
-                    std::thread::sleep(piece);
-                    rest -= piece;
-                }
-            }
-            Ok(ScrubStep::Waiting) => std::thread::sleep(WAIT_INTERVAL),
-            Ok(ScrubStep::Idle) => return,
-            Err(error) => {
-                let message = format!("the scrub failed: {error}");
-                daemon.tell(Event::new(EventKind::BackgroundFailed, message));
-                std::thread::sleep(REST_MOST);
-                return;
-            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The threads that do the units of background copying: resync, restore, rebalance.
+//! The threads that do the units of background work: resync, restore, rebalance, scrub.
 //!
 //! One thread is always there and asks now and then whether there is something to do; while
 //! there is, it has as many workers beside it as the power asks for. A worker rests between
@@ -113,7 +113,7 @@ fn work(daemon: &Daemon, clock: Instant) -> bool {
             worked.did_something
         }
         Err(error) => {
-            let message = format!("background copying failed: {error}");
+            let message = format!("background work failed: {error}");
             daemon.tell(Event::new(EventKind::BackgroundFailed, message));
             std::thread::sleep(FAILED_INTERVAL);
             false

@@ -137,7 +137,7 @@ impl Group {
 
     /// One round of cleaning; whether a further one could clean more. The disks are flushed
     /// first, and again by the commit that drops the rows.
-    fn clean_round(&self) -> Result<bool, GroupError> {
+    pub(super) fn clean_round(&self) -> Result<bool, GroupError> {
         if self.dirty.count() == 0 {
             return Ok(false);
         }

@@ -186,7 +186,7 @@ impl Group {
             writer: Writer::default(),
             under_way: None,
         };
-        if !file.is_mirrored() {
+        if !file.is_mirrored() || self.dirty.is_left_out() {
             return (announced, Sequence::default());
         }
         let (writer, recorded) = self.dirty.begin_write(

@@ -14,7 +14,7 @@ pub enum Pass {
     Restore,
     /// Leaving disks are emptied, and every disk comes to its share.
     Rebalance,
-    /// Every copy is read and compared.
+    /// Every copy is read and compared; it has a power of its own.
     Scrub,
 }
 
@@ -80,6 +80,16 @@ impl Meter {
         if now_ms > self.now_ms {
             self.now_ms = now_ms;
         }
+    }
+
+    /// So much is done of so much; the rate counts from the first call on.
+    pub const fn follow(&mut self, done_bytes: u64, planned_bytes: u64, now_ms: u64) {
+        if self.since_ms.is_none() {
+            self.since_bytes = done_bytes;
+        }
+        self.touch(now_ms);
+        self.done_bytes = done_bytes;
+        self.planned_bytes = planned_bytes;
     }
 
     /// The pace changes: what was measured so far tells nothing of what comes.

@@ -218,6 +218,7 @@ impl Group {
                 }
             }
         }
+        self.background.count_own(batch.len() as u64);
         self.disks.run(&mut batch);
         let failed: Vec<(usize, u64, u64)> = batch
             .into_iter()

@@ -9,8 +9,8 @@ use spindle_base::FileId;
 use super::cursor::Cursor;
 use super::record::Saved;
 use super::{
-    FINDINGS_MOST, Finding, FindingKind, Known, STRETCH_BYTES_PER_POWER, SUSPECT_MS, ScrubScope,
-    ScrubState, ScrubView, ScrubWish,
+    FINDINGS_MOST, Finding, FindingKind, Known, STRETCH_BYTES_PER_POWER, SUSPECT_MS, ScrubProgress,
+    ScrubScope, ScrubState, ScrubView, ScrubWish,
 };
 
 /// How often the position is saved.
@@ -195,6 +195,15 @@ impl Run {
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             findings_count: found.count,
             repaired_count: found.repaired_count,
+        }
+    }
+
+    pub fn progress(&self) -> ScrubProgress {
+        let done_bytes = self.done_bytes.load(Ordering::Relaxed);
+        ScrubProgress {
+            power: self.power(),
+            done_bytes,
+            total_bytes: self.total_bytes.max(done_bytes),
         }
     }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_group::{Group, GroupError, Layout, NewDisk, OperationState, Pass, Power};
+use spindle_group::{
+    Group, GroupError, Layout, NewDisk, OperationState, OperationView, Pass, Power, ScrubScope,
+    ScrubState, ScrubWish,
+};
 
 use crate::scene::{EXTERNAL, FINE, MIB, NORMAL, Scene, assert_sound, create, pattern, read};
 
@@ -465,4 +468,75 @@ fn a_check_in_the_midst_of_a_move_finds_nothing() {
         }
     }
     assert_sound(&group);
+}
+
+/// The line of a pass.
+fn operation(group: &Group, pass: Pass) -> Option<OperationView> {
+    (group.operations().into_iter()).find(|operation| operation.pass == pass)
+}
+
+#[test]
+fn a_scrub_waits_for_what_copies_and_shows_how_far_it_is() {
+    let scene = Scene::new(10, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    write_file(&group, 1, NORMAL, 24);
+    let wish = ScrubWish {
+        scope: ScrubScope::Group,
+        title: "DATA".to_owned(),
+        repair: false,
+        power: 4,
+    };
+    group.start_scrub(wish).unwrap();
+    assert_eq!(group.workers_wanted().count, 1);
+    group.set_power(Power::MAX).unwrap();
+    group.add_disks(&[spare(&scene.disks, 3, 64)]).unwrap();
+    let mut now_ms = 0;
+    while operation(&group, Pass::Rebalance).is_some() {
+        now_ms += 10;
+        assert!(group.work(now_ms).unwrap().did_something);
+        let scrub = operation(&group, Pass::Scrub).unwrap();
+        assert_eq!((scrub.state, scrub.done_bytes), (OperationState::Wait, 0));
+        assert!(group.workers_wanted().count > 1, "as many as copying wants");
+    }
+    let is_begun = || operation(&group, Pass::Scrub).is_some_and(|scrub| scrub.done_bytes > 0);
+    while !is_begun() {
+        now_ms += 10;
+        assert!(group.work(now_ms).unwrap().did_something);
+    }
+    assert_eq!(
+        group.workers_wanted().count,
+        1,
+        "as many as the scrub wants"
+    );
+    // Its power is its own: nothing is copied, and it goes on.
+    group.set_power(Power::PAUSED).unwrap();
+    let whole_bytes = 24 * MIB;
+    for step in 1..=4 {
+        now_ms += 10;
+        let worked = group.work(now_ms).unwrap();
+        assert!(worked.did_something && worked.pause_percent > 0);
+        let scrub = operation(&group, Pass::Scrub).unwrap();
+        assert_eq!(scrub.state, OperationState::Run);
+        assert_eq!(scrub.done_bytes + scrub.left_bytes, whole_bytes);
+        if step > 1 {
+            // Half a mebibyte every ten milliseconds.
+            let told_s = scrub.left_bytes as f64 / scrub.rate_bytes_per_s as f64;
+            let left_s = (scrub.left_bytes / (512 << 10)) as f64 / 100.0;
+            assert!(
+                (told_s - left_s).abs() <= left_s * 0.2,
+                "{told_s} s, {left_s} s"
+            );
+            assert_eq!(scrub.left_s, Some(1));
+        }
+    }
+    group.set_scrub_power(0).unwrap();
+    assert!(!group.work(now_ms).unwrap().did_something);
+    let paused = operation(&group, Pass::Scrub).unwrap();
+    assert_eq!(paused.state, OperationState::Paused);
+    group.set_scrub_power(1024).unwrap();
+    assert_eq!(group.workers_wanted().count, 16);
+    work(&group).unwrap();
+    assert_eq!(operation(&group, Pass::Scrub), None);
+    let view = group.scrub_view().unwrap();
+    assert_eq!((view.state, view.findings_count), (ScrubState::Done, 0));
 }

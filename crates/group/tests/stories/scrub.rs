@@ -380,7 +380,7 @@ fn after_a_crash_a_scrub_goes_on_from_where_it_was_saved() {
     group.set_page_judge(Arc::new(Judge));
     let refused = group.start_scrub(wish(ScrubScope::Group, true));
     assert_eq!(refused.unwrap_err().kind, GroupErrorKind::Busy);
-    assert_eq!(group.scrub_pace().unwrap().workers_count, 1);
+    assert_eq!(group.scrub_workers_count(), 1);
     let view = finish(&group);
     assert_eq!(view.state, ScrubState::Done);
     assert!(view.repair && view.power == 4);
@@ -393,7 +393,7 @@ fn after_a_crash_a_scrub_goes_on_from_where_it_was_saved() {
     group.sync().unwrap();
     drop(group);
     scene.crash();
-    assert_eq!(scene.open().scrub_pace(), None, "it had ended");
+    assert_eq!(scene.open().scrub_workers_count(), 0, "it had ended");
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_second_scrub_a_power_out_of_range_and_nothing_to_stop_are_refused() {
     let mut paused = wish(ScrubScope::Group, false);
     paused.power = 0;
     stage.group.start_scrub(paused).unwrap();
-    assert_eq!(stage.group.scrub_pace(), None);
+    assert_eq!(stage.group.scrub_workers_count(), 0);
     assert_eq!(stage.group.scrub_unit(1).unwrap(), ScrubStep::Idle);
     assert_eq!(stage.group.scrub_view().unwrap().state, ScrubState::Paused);
     let refused = stage.group.start_scrub(wish(ScrubScope::Group, false));
@@ -455,11 +455,11 @@ fn a_second_scrub_a_power_out_of_range_and_nothing_to_stop_are_refused() {
 fn a_schedule_begins_a_scrub_when_its_time_has_come_and_outlives_a_crash() {
     let stage = stage(15, 10, 10);
     stage.group.scrub_on_schedule(1_000_000).unwrap();
-    assert_eq!(stage.group.scrub_pace(), None);
+    assert_eq!(stage.group.scrub_workers_count(), 0);
     stage.group.set_scrub_interval_s(3600);
     stage.group.scrub_on_schedule(1_000_000).unwrap();
     stage.group.scrub_on_schedule(1_003_599).unwrap();
-    assert_eq!(stage.group.scrub_pace(), None);
+    assert_eq!(stage.group.scrub_workers_count(), 0);
     stage.group.sync().unwrap();
     let scene = stage.scene;
     drop(stage.group);
@@ -469,7 +469,7 @@ fn a_schedule_begins_a_scrub_when_its_time_has_come_and_outlives_a_crash() {
     group.scrub_on_schedule(1_003_600).unwrap();
     assert_eq!(finish(&group).state, ScrubState::Done);
     group.scrub_on_schedule(1_003_601).unwrap();
-    assert_eq!(group.scrub_pace(), None);
+    assert_eq!(group.scrub_workers_count(), 0);
 }
 
 /// Writers and scrubbing threads at once: whatever a scrub sees between two writes is whole.

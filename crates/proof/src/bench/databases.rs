@@ -149,6 +149,7 @@ fn spindle(scene: &Scene) -> Result<Ground> {
     let plan = GroupPlan {
         name: "pgbench",
         redundancy: "external",
+        two_sides: false,
         profile: "postgresql",
         options: &[],
     };

@@ -14,6 +14,8 @@ use spindle_rig::process::{family, run, run_well};
 
 const BLOCK_GROUPS: &str = "/sys/fs/cgroup/blkio";
 const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
+/// The unit of the kernel's counters, whatever a device's own sectors are.
+const SECTOR_BYTES: u64 = 512;
 
 /// A file of `size_bytes`, all hole.
 pub fn sparse_file(path: &Path, size_bytes: u64) -> Result<()> {
@@ -63,6 +65,54 @@ impl Loop {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         Ok(format!("{major}:{minor}"))
     }
+
+    /// What the kernel has counted of it since it was made.
+    pub fn traffic(&self) -> Result<Traffic> {
+        let name = self.device.file_name().context("a device has a name")?;
+        let path = Path::new("/sys/class/block").join(name).join("stat");
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let sectors = |field: usize| -> Result<u64> {
+            let word = text.split_whitespace().nth(field);
+            let word = word.with_context(|| format!("{} is short", path.display()))?;
+            Ok(word.parse::<u64>()?)
+        };
+        Ok(Traffic {
+            read_bytes: sectors(2)? * SECTOR_BYTES,
+            written_bytes: sectors(6)? * SECTOR_BYTES,
+        })
+    }
+}
+
+/// Bytes that went from a device and to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// From it.
+    pub read_bytes: u64,
+    /// To it.
+    pub written_bytes: u64,
+}
+
+impl Traffic {
+    /// Of all these devices together.
+    pub fn of(devices: &[Loop]) -> Result<Self> {
+        let mut sum = Self::default();
+        for device in devices {
+            let traffic = device.traffic()?;
+            sum.read_bytes += traffic.read_bytes;
+            sum.written_bytes += traffic.written_bytes;
+        }
+        Ok(sum)
+    }
+
+    /// What came since `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes - before.read_bytes,
+            written_bytes: self.written_bytes - before.written_bytes,
+        }
+    }
 }
 
 impl Drop for Loop {
@@ -78,7 +128,12 @@ impl Drop for Loop {
 
 /// Four loop devices over new files `NAME.0` to `NAME.3` in `directory`.
 pub fn four_loops(directory: &Path, name: &str, size_bytes: u64) -> Result<Vec<Loop>> {
-    (0..4)
+    loops(directory, name, 4, size_bytes)
+}
+
+/// So many loop devices over new files `NAME.0`, `NAME.1`, ... in `directory`.
+pub fn loops(directory: &Path, name: &str, count: usize, size_bytes: u64) -> Result<Vec<Loop>> {
+    (0..count)
         .map(|index| {
             let file = directory.join(format!("{name}.{index}"));
             filled_file(&file, size_bytes)?;
@@ -153,6 +208,48 @@ impl ControlGroup {
     }
 }
 
+/// Devices held to a speed for everybody who is in no control group of its own: programs, and
+/// the kernel's own threads, which write back and rebalance for file systems.
+#[derive(Debug)]
+pub struct SlowForAll {
+    numbers: Vec<String>,
+}
+
+impl SlowForAll {
+    /// Holds each of `devices` to `bytes_per_second`, for reads and for writes.
+    pub fn spindles(devices: &[&Loop], bytes_per_second: u64) -> Result<Self> {
+        let mut all = Self {
+            numbers: Vec::new(),
+        };
+        for device in devices {
+            let numbers = device.numbers()?;
+            all.numbers.push(numbers.clone());
+            Self::set(&numbers, bytes_per_second)?;
+        }
+        Ok(all)
+    }
+
+    fn set(numbers: &str, bytes_per_second: u64) -> Result<()> {
+        for direction in ["read", "write"] {
+            let name = format!("blkio.throttle.{direction}_bps_device");
+            let path = Path::new(BLOCK_GROUPS).join(name);
+            fs::write(&path, format!("{numbers} {bytes_per_second}"))
+                .with_context(|| format!("cannot set {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SlowForAll {
+    fn drop(&mut self) {
+        for numbers in &self.numbers {
+            if let Err(error) = Self::set(numbers, 0) {
+                eprintln!("device {numbers} stays slow: {error:#}");
+            }
+        }
+    }
+}
+
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         // The kernel lets go of a group a moment after its last process has ended.
@@ -171,7 +268,7 @@ impl Drop for ControlGroup {
 pub struct KernelMount {
     point: PathBuf,
     // Detached after the unmount: fields are dropped after the value's own drop.
-    _devices: Vec<Loop>,
+    devices: Vec<Loop>,
 }
 
 impl KernelMount {
@@ -213,7 +310,7 @@ impl KernelMount {
         )?;
         Ok(Self {
             point: point.to_owned(),
-            _devices: devices,
+            devices,
         })
     }
 
@@ -221,6 +318,12 @@ impl KernelMount {
     #[must_use]
     pub fn point(&self) -> &Path {
         &self.point
+    }
+
+    /// The devices that it was made over.
+    #[must_use]
+    pub fn devices(&self) -> &[Loop] {
+        &self.devices
     }
 }
 

@@ -88,6 +88,7 @@ fn take(bench: &Bench, extent_count: u64) -> Result<Taken> {
     let plan = GroupPlan {
         name: "extents",
         redundancy: "external",
+        two_sides: false,
         profile: "plain",
         options: &[],
     };

@@ -23,6 +23,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let plan = GroupPlan {
         name: "files",
         redundancy: "external",
+        two_sides: false,
         profile: "postgresql",
         options: &[],
     };

@@ -18,7 +18,7 @@ pub struct Group {
     name: String,
     point: PathBuf,
     mount: Option<Mount>,
-    _devices: Vec<Loop>,
+    devices: Vec<Loop>,
 }
 
 /// How a group is made.
@@ -26,8 +26,10 @@ pub struct Group {
 pub struct GroupPlan<'a> {
     /// Its name.
     pub name: &'a str,
-    /// `external` or `normal`; normal puts every second disk into the other failure group.
+    /// `external` or `normal`.
     pub redundancy: &'a str,
+    /// Every second disk is in the other of two failure groups; else each is one of its own.
+    pub two_sides: bool,
     /// The profile.
     pub profile: &'a str,
     /// What `spindle mount` gets besides.
@@ -37,40 +39,65 @@ pub struct GroupPlan<'a> {
 impl Group {
     /// Over block devices that are ours.
     pub fn over_devices(scene: &Scene, plan: GroupPlan<'_>, devices: Vec<Loop>) -> Result<Self> {
+        let members_count = devices.len();
+        Self::over_some_devices(scene, plan, devices, members_count)
+    }
+
+    /// Over the first of these devices; the others are found on the search path, to be added.
+    pub fn over_some_devices(
+        scene: &Scene,
+        plan: GroupPlan<'_>,
+        devices: Vec<Loop>,
+        members_count: usize,
+    ) -> Result<Self> {
         let disks: Vec<PathBuf> = devices.iter().map(|loop_| loop_.device.clone()).collect();
-        Self::make(scene, plan, &disks, devices)
+        Self::make(scene, plan, &disks, members_count, devices)
+    }
+
+    /// Over all these devices, beside one of somebody else's that is found on the search path.
+    pub fn with_spare(
+        scene: &Scene,
+        plan: GroupPlan<'_>,
+        devices: Vec<Loop>,
+        spare: &Loop,
+    ) -> Result<Self> {
+        let mut disks: Vec<PathBuf> = devices.iter().map(|loop_| loop_.device.clone()).collect();
+        disks.push(spare.device.clone());
+        Self::make(scene, plan, &disks, devices.len(), devices)
     }
 
     /// Over plain files that are there.
     pub fn over_files(scene: &Scene, plan: GroupPlan<'_>, files: &[PathBuf]) -> Result<Self> {
-        Self::make(scene, plan, files, Vec::new())
+        Self::make(scene, plan, files, files.len(), Vec::new())
     }
 
     fn make(
         scene: &Scene,
         plan: GroupPlan<'_>,
         disks: &[PathBuf],
+        members_count: usize,
         devices: Vec<Loop>,
     ) -> Result<Self> {
         let disks: Vec<String> = disks
             .iter()
             .map(|disk| disk.display().to_string())
             .collect();
+        let members = &disks[..members_count];
         let runtime = scene.join(&format!("{}-run", plan.name));
         let spindle = Spindle::find(&disks.join(","), &runtime)?;
         let mut words = ["group", "create", plan.name].map(str::to_owned).to_vec();
         words.extend(
             ["--redundancy", plan.redundancy, "--profile", plan.profile].map(str::to_owned),
         );
-        if plan.redundancy == "external" {
-            for disk in &disks {
-                words.extend(["--disk".to_owned(), disk.clone()]);
-            }
-        } else {
+        if plan.two_sides {
             for (index, side) in ["left", "right"].into_iter().enumerate() {
-                let members: Vec<String> = disks.iter().skip(index).step_by(2).cloned().collect();
+                let members: Vec<String> = members.iter().skip(index).step_by(2).cloned().collect();
                 let members = members.join(",");
                 words.extend(["--failgroup".to_owned(), format!("{side}={members}")]);
+            }
+        } else {
+            for disk in members {
+                words.extend(["--disk".to_owned(), disk.clone()]);
             }
         }
         spindle.tell(words.iter().map(String::as_str))?;
@@ -81,13 +108,33 @@ impl Group {
             name: plan.name.to_owned(),
             point,
             mount: Some(mount),
-            _devices: devices,
+            devices,
         })
     }
 
     /// Where it is mounted.
     pub fn point(&self) -> &Path {
         &self.point
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The devices that it was made with, those to be added included.
+    pub fn devices(&self) -> &[Loop] {
+        &self.devices
+    }
+
+    /// Runs a command that has to succeed.
+    pub fn tell(&self, words: &[&str]) -> Result<String> {
+        self.spindle.tell(words.iter().copied())
+    }
+
+    /// What a listing says with `--json`.
+    pub fn ask(&self, words: &[&str]) -> Result<Value> {
+        self.spindle.ask(words.iter().copied())
     }
 
     /// What `spindle group show --json` says.

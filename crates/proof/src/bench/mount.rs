@@ -16,7 +16,7 @@ const SPINDLES: &str = "spindles";
 const MEMORY: &str = "memory";
 
 /// What a spindle is held to.
-const SPINDLE_BYTES_PER_SECOND: u64 = 60_000_000;
+pub const SPINDLE_BYTES_PER_SECOND: u64 = 60_000_000;
 
 const MIB: u64 = 1 << 20;
 
@@ -45,6 +45,7 @@ fn streams(bench: &Bench, redundancy: &str, writing_disks: f64) -> Result<Vec<Fi
     let plan = GroupPlan {
         name: "streams",
         redundancy,
+        two_sides: redundancy == "normal",
         profile: "plain",
         options: &[],
     };
@@ -92,8 +93,8 @@ fn streams(bench: &Bench, redundancy: &str, writing_disks: f64) -> Result<Vec<Fi
     ])
 }
 
-/// What the four raw devices give together, each with a job of its own.
-fn raw_stream(devices: &[&Path], mode: &str, limits: &ControlGroup) -> Result<f64> {
+/// What raw devices give together, each with a job of its own.
+pub fn raw_stream(devices: &[&Path], mode: &str, limits: &ControlGroup) -> Result<f64> {
     let mut threads = Vec::new();
     for device in devices {
         let (device, mode, prefix) = (device.to_path_buf(), mode.to_owned(), limits.prefix());
@@ -134,6 +135,7 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
     let plan = GroupPlan {
         name: "memory",
         redundancy: "external",
+        two_sides: false,
         profile: "plain",
         options: &[],
     };

@@ -33,6 +33,11 @@ impl Group {
                 ));
             }
         }
+        // What is flushed now the disks do not lose: two rounds, because what is written lately is
+        // kept in two generations.
+        for _ in 0..2 {
+            self.clean_round()?;
+        }
         {
             // Alone, so that no extent comes to lie only there between the look and the state.
             let _alone = self.change.write();
