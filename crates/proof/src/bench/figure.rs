@@ -23,7 +23,7 @@ pub struct Figure {
     pub name: String,
     /// Each measurement of Spindle, in the order taken.
     pub ours: Vec<f64>,
-    /// Each measurement of the rival, interleaved with ours; empty where the target stands alone.
+    /// Each measurement of the rival, interleaved with ours; empty where there is none.
     pub rivals: Vec<f64>,
     /// Who the rival is.
     pub rival: String,
@@ -126,6 +126,14 @@ impl Figure {
             target,
             aim,
         })
+    }
+
+    /// What else was measured beside a value, to judge it by; the target stands alone still.
+    #[must_use]
+    pub fn beside(mut self, what: impl Into<String>, values: &[f64]) -> Self {
+        self.rival = what.into();
+        self.rivals = values.to_vec();
+        self
     }
 
     /// Whether the target is reached.

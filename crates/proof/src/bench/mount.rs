@@ -1,7 +1,8 @@
 //! Sections 2 and 3: streams through the mount on spindles, small reads through it on memory.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use spindle_rig::interrupt;
@@ -157,11 +158,13 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
     };
     let mut small_many = Vec::new();
     let mut small_one = Vec::new();
+    let mut exchanges = Vec::new();
     let mut large = Vec::new();
     for _ in 0..bench.rounds() {
         let many = ["--bs=8k", "--ioengine=io_uring", "--iodepth=16"];
         small_many.push(direct(&many)?.requests_per_second);
         small_one.push(direct(&["--bs=8k", "--ioengine=psync"])?.requests_per_second);
+        exchanges.push(pipe_exchanges(bench.seconds(3))?);
         let stream = ["--bs=1M", "--ioengine=io_uring", "--iodepth=4"];
         large.push(direct(&stream)?.bytes_per_second / 1e9);
     }
@@ -179,7 +182,8 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
             "/s",
             &small_one,
             (Aim::AtLeast, 40_000.0),
-        )?,
+        )?
+        .beside("exchanges by pipe", &exchanges),
         Figure::value(
             MEMORY,
             "1 MiB reads, direct",
@@ -188,6 +192,33 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
             (Aim::AtLeast, 4.0),
         )?,
     ])
+}
+
+/// How often a second two threads hand each other a byte through pipes. A synchronous read
+/// through the mount is such an exchange between a process and the daemon: where a processor
+/// that has gone idle is slow to wake, as on many virtual machines, this is what bounds it.
+fn pipe_exchanges(duration: Duration) -> Result<f64> {
+    let (mut asked, mut ask) = std::io::pipe()?;
+    let (mut answered, mut answer) = std::io::pipe()?;
+    let mut byte = [0];
+    let other = std::thread::spawn(move || -> std::io::Result<()> {
+        let mut byte = [0];
+        while asked.read(&mut byte)? > 0 {
+            answer.write_all(&byte)?;
+        }
+        Ok(())
+    });
+    let began = Instant::now();
+    let mut exchanges_count = 0_u32;
+    while began.elapsed() < duration {
+        ask.write_all(&byte)?;
+        answered.read_exact(&mut byte)?;
+        exchanges_count += 1;
+    }
+    let per_second = f64::from(exchanges_count) / began.elapsed().as_secs_f64();
+    drop(ask);
+    other.join().ok().context("the other thread panicked")??;
+    Ok(per_second)
 }
 
 impl Bench {
