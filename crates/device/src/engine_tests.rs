@@ -142,6 +142,68 @@ fn memory_of_any_alignment_is_served() {
     });
 }
 
+/// A zram device of root's, gone with its test.
+struct Zram(String);
+
+impl Zram {
+    fn make(size_bytes: usize) -> Option<Self> {
+        let number = std::fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        let device = Self(number.trim().to_owned());
+        let size = format!("/sys/block/zram{}/disksize", device.0);
+        std::fs::write(size, size_bytes.to_string()).ok()?;
+        Some(device)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = std::fs::write(format!("/sys/block/zram{}/reset", self.0), "1");
+        let _ = std::fs::write("/sys/class/zram-control/hot_remove", &self.0);
+    }
+}
+
+#[test]
+fn zram_never_gets_memory_from_the_middle_of_a_page() {
+    let Some(device) = Zram::make(16 * MIB) else {
+        println!("skipped: no zram device can be made in this kernel");
+        return;
+    };
+    let path = PathBuf::from(format!("/dev/zram{}", device.0));
+    let engines = [
+        Engine::Uring(UringDisks::new().unwrap()),
+        Engine::Plain(PlainDisks::new()),
+    ];
+    for engine in engines {
+        let slot = engine.attach(crate::OpenDisk::open(&path).unwrap());
+        let mut data = filled(0, 6 * 4096);
+        for (index, byte) in data.iter_mut().enumerate() {
+            *byte = u8::try_from(index % 251).unwrap();
+        }
+        for start in [16, 512, 2048] {
+            // Two requests, since a single one goes another way than through a ring.
+            let end = start + 2 * 4096;
+            let mut batch = [
+                Request::new(slot, 65_536, Work::Write(&data[start..end])),
+                Request::new(slot, 81_920, Work::Write(&data[end..end + 8192])),
+            ];
+            engine.run(&mut batch);
+            assert!(batch.iter().all(|request| request.result.is_ok()));
+            let mut memory = filled(9, 6 * 4096);
+            let (before, rest) = memory.split_at_mut(4096 + start);
+            let (first, rest) = rest.split_at_mut(8192);
+            let (second, after) = rest.split_at_mut(8192);
+            let mut batch = [
+                Request::new(slot, 65_536, Work::Read(first)),
+                Request::new(slot, 81_920, Work::Read(second)),
+            ];
+            engine.run(&mut batch);
+            assert!(batch.iter().all(|request| request.result.is_ok()));
+            assert!(*first == data[start..end] && *second == data[end..end + 8192]);
+            assert!(before.iter().chain(after.iter()).all(|byte| *byte == 9));
+        }
+    }
+}
+
 #[test]
 fn requests_off_the_blocks_or_the_disk_are_refused_and_their_neighbours_served() {
     with_each_engine("misaligned", |engine, slots, _| {

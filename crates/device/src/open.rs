@@ -269,7 +269,11 @@ impl OpenDisk {
             } else {
                 transfer_bytes_max(device)
             },
-            memory_alignment_bytes: memory_alignment_bytes(&descriptor, direct),
+            memory_alignment_bytes: if in_memory && kind == DiskKind::BlockDevice {
+                MEMORY_DEVICE_ALIGNMENT_BYTES
+            } else {
+                memory_alignment_bytes(&descriptor, direct)
+            },
             file: File::from(descriptor),
             path: path.display().to_string(),
             size_bytes: AtomicU64::new(size_bytes),
@@ -405,6 +409,13 @@ fn transfer_bytes_max(device: u64) -> usize {
     let bytes = (queue_kib << 10).min(segments * PAGE_BYTES);
     (bytes - bytes % PAGE_BYTES).max(PAGE_BYTES)
 }
+
+/// What memory a device in memory gets, whatever it says that it takes.
+///
+/// zram copies a whole page to the beginning of the page that a transfer's memory lies in. Given
+/// memory from the middle of a page it answers with success, has the wrong bytes there, and has
+/// written over what lies before and behind.
+const MEMORY_DEVICE_ALIGNMENT_BYTES: usize = 4096;
 
 /// Marks a file of tmpfs as non-blocking.
 ///
