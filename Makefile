@@ -21,7 +21,7 @@ setup: ## install what the build, the demo and the tests need
 build: setup ## the binary `spindle`, optimised
 	$(CARGO) build --release --locked -p spindle-cli
 
-demo: build ## PostgreSQL on a mirrored group: a disk dies, the power goes, nothing is lost
+demo: build ## PostgreSQL on a mirrored group: disks die, return and join, the power goes, nothing is lost
 	$(CARGO) build --release --locked -p spindle-demo $(SQLITE)
 	$(RELEASE)/spindle-demo $(DEMO)
 	@$(MAKE) --no-print-directory lab

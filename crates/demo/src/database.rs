@@ -29,6 +29,10 @@ pub trait Database {
     /// Begins the load number `run`, for `duration`.
     fn begin_load(&mut self, run: u32, duration: Duration) -> Result<Box<dyn Load>>;
 
+    /// Sends the clients of a load away and gives every acknowledged commit; the errors that
+    /// they see from here on are ours.
+    fn end_load(&mut self, load: Box<dyn Load>, limit: Duration) -> Result<Vec<Acknowledged>>;
+
     /// SIGKILL to everything of it.
     fn kill(&mut self);
 

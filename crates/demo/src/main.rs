@@ -1,11 +1,14 @@
-//! `make demo`: PostgreSQL on a mirrored group, a disk that dies under load, a power cut, and the
-//! proof that every acknowledged commit is there.
+//! `make demo`: PostgreSQL on a mirrored group, a disk that dies under load, a power cut, the disk
+//! that comes back, a new one, a daemon that is killed, and the proof that every acknowledged
+//! commit is there.
 //!
 //! It sees Spindle only through the binary `spindle`. Everything lies in one directory of its
 //! own, and is gone at the end, also after an error or Ctrl-C.
 
+mod changes;
 mod database;
 mod page;
+mod place;
 mod postgresql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -20,14 +23,15 @@ use spindle_rig::interrupt;
 use spindle_rig::scene::Scene;
 
 use crate::database::Database;
-use crate::story::{Place, Story};
+use crate::place::Place;
+use crate::story::Story;
 
-/// Runs a database on a group of four file disks, takes one disk away, cuts the power, and proves
-/// that nothing acknowledged was lost.
+/// Runs a database on a group of four file disks, takes one disk away, cuts the power, brings the
+/// disk back, adds another, kills the daemon, and proves that nothing acknowledged was lost.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Where the disks' files are made (8 GiB at most are used).
+    /// Where the disks' files are made (10 GiB at most are used).
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
 

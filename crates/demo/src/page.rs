@@ -1,10 +1,12 @@
 //! The last page: plain figures, and what survived.
 
-use spindle_rig::figures::thousands;
+use serde_json::Value;
+use spindle_rig::figures::{size, thousands};
 use spindle_rig::pgbench::Rate;
 
+use crate::changes::{Changes, Copied};
 use crate::database::CLIENT_COUNT;
-use crate::story::{Told, disk_lines};
+use crate::story::Told;
 
 /// Prints it.
 pub fn print(told: &Told) {
@@ -14,10 +16,11 @@ pub fn print(told: &Told) {
     );
     print_rates(&told.rates);
     if let Some(group) = &told.group {
-        println!();
-        for line in disk_lines(group) {
-            println!("{line}");
-        }
+        print_disks("just before the power cut", group);
+    }
+    if let Some((changes, group)) = &told.changes {
+        print_disks("at the end", group);
+        print_changes(changes);
     }
     println!("\nWhat survived");
     let [after_cut, at_end] = &told.proofs;
@@ -33,7 +36,10 @@ pub fn print(told: &Told) {
             thousands(at_end.acknowledged)
         );
         if told.group.is_some() {
-            println!("  the loss of a disk under load: no client saw an error");
+            println!(
+                "  the loss of a disk, its return, a new disk and a killed daemon, all under \
+                 load: no\n  client saw an error"
+            );
         }
     }
     for line in &at_end.held {
@@ -52,19 +58,52 @@ pub fn print(told: &Told) {
     }
 }
 
-fn print_rates(rates: &[(&str, Rate); 3]) {
+fn print_disks(when: &str, group: &Value) {
+    println!("\nThe disks {when}");
+    for line in disk_lines(group) {
+        println!("{line}");
+    }
+}
+
+fn print_changes(changes: &Changes) {
+    println!("\nWhat changed under load");
+    let copied = |copied: &Copied| {
+        format!(
+            "{} in {:.1} s",
+            size(copied.bytes),
+            copied.took.as_secs_f64()
+        )
+    };
+    println!(
+        "  the lost disk is back: it got what it had missed, {}",
+        copied(&changes.resync)
+    );
+    println!(
+        "  a fifth disk holds its share: moved to it were {}",
+        copied(&changes.rebalance)
+    );
+    match &changes.pause_us {
+        Ok(pause_us) => println!(
+            "  the storage daemon was killed: the longest that any client waited was {}",
+            milliseconds(*pause_us)
+        ),
+        Err(why) => println!("  the storage daemon was not killed: {why}"),
+    }
+}
+
+fn print_rates(rates: &[(&str, Rate)]) {
     let row = |name: &str, cell: &dyn Fn(&Rate) -> String| {
         let cells: String = rates
             .iter()
-            .map(|(_, rate)| format!("{:>16}", cell(rate)))
+            .map(|(_, rate)| format!("{:>15}", cell(rate)))
             .collect();
-        println!("  {name:26}{cells}");
+        println!("  {name:25}{cells}");
     };
     let heads: String = rates
         .iter()
-        .map(|(head, _)| format!("{head:>16}"))
+        .map(|(head, _)| format!("{head:>15}"))
         .collect();
-    println!("  {:26}{heads}", "");
+    println!("  {:25}{heads}", "");
     row("transactions a second", &|rate| {
         format!("{:.0}", rate.per_second)
     });
@@ -77,4 +116,34 @@ fn print_rates(rates: &[(&str, Rate); 3]) {
 
 fn milliseconds(latency_us: u64) -> String {
     format!("{}.{:02} ms", latency_us / 1000, latency_us % 1000 / 10)
+}
+
+/// The disks of the group's JSON, a line each.
+fn disk_lines(group: &Value) -> Vec<String> {
+    let text = |disk: &Value, key: &str| disk[key].as_str().unwrap_or("-").to_owned();
+    let used = |disk: &Value| {
+        let part = |key: &str| disk[key].as_u64();
+        let used = part("total_bytes").zip(part("free_bytes"));
+        used.map_or("-".to_owned(), |(total, free)| {
+            size(total.saturating_sub(free))
+        })
+    };
+    let bytes = |disk: &Value, key: &str| disk[key].as_u64().map_or("-".to_owned(), size);
+    let mut lines = vec![format!(
+        "  {:14} {:14} {:>10} {:>10} {:>10} {:>10}   mode",
+        "disk", "failure group", "size", "used", "read", "written"
+    )];
+    for disk in group["disks"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "  {:14} {:14} {:>10} {:>10} {:>10} {:>10}   {}",
+            text(disk, "name"),
+            text(disk, "failure_group"),
+            bytes(disk, "total_bytes"),
+            used(disk),
+            bytes(disk, "read_bytes"),
+            bytes(disk, "written_bytes"),
+            text(disk, "mode")
+        ));
+    }
+    lines
 }

@@ -117,6 +117,15 @@ impl Database for PostgreSql {
         Ok(Box::new(load))
     }
 
+    fn end_load(&mut self, load: Box<dyn Load>, limit: Duration) -> Result<Vec<Acknowledged>> {
+        // Asked to stop by a signal, pgbench would take the end of its log along.
+        self.server()?.connect("postgres")?.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE application_name = 'pgbench'",
+        )?;
+        load.finish(limit)
+    }
+
     fn kill(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill();

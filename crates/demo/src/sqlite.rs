@@ -203,6 +203,12 @@ impl Database for Sqlite {
         }))
     }
 
+    fn end_load(&mut self, load: Box<dyn Load>, limit: Duration) -> Result<Vec<Acknowledged>> {
+        // Each line of their logs is whole, or no acknowledgement.
+        self.kill();
+        load.finish(limit)
+    }
+
     fn kill(&mut self) {
         for mut writer in self.writers.drain(..) {
             writer.kill();

@@ -1,124 +1,38 @@
-//! The story, step by step: a load, a dead disk, a power cut, the proof, and the load again.
+//! The story, step by step: a load, a dead disk, a power cut, the proof, the load again under
+//! which the disks change and the daemon dies, and the proof at the end.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
-use spindle_rig::figures::{size, thousands};
+use spindle_rig::figures::thousands;
 use spindle_rig::interrupt;
 use spindle_rig::pgbench::{Acknowledged, Rate};
 use spindle_rig::progress::Step;
 use spindle_rig::scene::Scene;
-use spindle_rig::spindle::{Mount, Spindle};
 
+use crate::changes::{self, Changes};
 use crate::database::{Acknowledgements, CLIENT_COUNT, Database, Load, Proof};
-
-const GROUP: &str = "demo";
-const DISKS: [&str; 4] = ["east1", "east2", "west1", "west2"];
-const DISK_SIZE: &str = "2G";
-const LOST_DISK: &str = "west1";
+use crate::place::Place;
 
 /// The load ends by itself this long after the power should have been cut: a slow machine must
 /// still be under load when the cut comes.
 const LOAD_BEYOND_CUT: Duration = Duration::from_secs(60);
-const LOAD_END_AT_MOST: Duration = Duration::from_secs(120);
-
-/// Where the database lies.
-pub enum Place {
-    /// A group of four file disks, mounted.
-    Group(Box<GroupPlace>),
-    /// A plain directory: for working on the story itself.
-    Plain(PathBuf),
-}
-
-/// The group, its disks and its mount.
-pub struct GroupPlace {
-    spindle: Spindle,
-    disks: PathBuf,
-    point: PathBuf,
-    mount: Option<Mount>,
-}
-
-impl Place {
-    /// A directory that is there.
-    pub fn plain(directory: &Path) -> Result<Self> {
-        Ok(Self::Plain(std::fs::canonicalize(directory)?))
-    }
-
-    /// A group, not yet made.
-    pub fn group(scene: &Scene) -> Result<Self> {
-        let disks = scene.directory("disks")?;
-        let search = format!("{}/*", disks.display());
-        Ok(Self::Group(Box::new(GroupPlace {
-            spindle: Spindle::find(&search, &scene.join("run"))?,
-            disks,
-            point: scene.directory("mount")?,
-            mount: None,
-        })))
-    }
-
-    fn directory(&self) -> &Path {
-        match self {
-            Self::Group(group) => &group.point,
-            Self::Plain(directory) => directory,
-        }
-    }
-}
-
-impl GroupPlace {
-    fn create(&self) -> Result<()> {
-        let mut words = vec!["group".to_owned(), "create".to_owned(), GROUP.to_owned()];
-        for site in ["east", "west"] {
-            let members: Vec<String> = DISKS
-                .iter()
-                .filter(|disk| disk.starts_with(site))
-                .map(|disk| format!("{}:{DISK_SIZE}", self.disks.join(disk).display()))
-                .collect();
-            words.extend([
-                "--failgroup".to_owned(),
-                format!("{site}={}", members.join(",")),
-            ]);
-        }
-        let options = ["--redundancy", "normal", "--profile", "postgresql"];
-        words.extend(options.map(str::to_owned));
-        self.spindle.tell(words.iter().map(String::as_str))?;
-        Ok(())
-    }
-
-    fn mount(&mut self) -> Result<()> {
-        self.mount = Some(self.spindle.mount(GROUP, &self.point, &[])?);
-        Ok(())
-    }
-
-    /// The disk stops answering, and its file is no longer where it was. Gives its name.
-    fn lose_disk(&self) -> Result<String> {
-        let path = self.disks.join(LOST_DISK);
-        let name = self.spindle.pull(GROUP, &path)?;
-        let elsewhere = self.disks.with_file_name("lost-disk");
-        std::fs::rename(&path, elsewhere)
-            .with_context(|| format!("cannot move {} away", path.display()))?;
-        Ok(name)
-    }
-
-    fn kill(&mut self) -> Result<()> {
-        self.mount.take().map_or(Ok(()), Mount::kill)
-    }
-
-    fn show(&self) -> Result<Value> {
-        self.spindle.ask(["group", "show", GROUP])
-    }
-}
+/// What a load takes to end that was told to.
+pub const LOAD_END_AT_MOST: Duration = Duration::from_secs(120);
 
 /// What happened, for the page.
 pub struct Told {
     /// What ran.
     pub title: String,
-    /// The load with all disks, with one gone, and after the power cut.
-    pub rates: [(&'static str, Rate); 3],
+    /// The load in each part of the story.
+    pub rates: Vec<(&'static str, Rate)>,
     /// What `spindle group show --json` said just before the power cut; `None` on a plain
     /// directory.
     pub group: Option<Value>,
+    /// What happened to the disks and to the daemon after it, and what the group said then;
+    /// `None` on a plain directory.
+    pub changes: Option<(Changes, Value)>,
     /// What `spindle group check` says of the group after everything.
     pub checked: Option<String>,
     /// How long the mount took after the power cut.
@@ -136,6 +50,14 @@ pub struct Story {
     database: Box<dyn Database>,
     place: Place,
     _scene: Scene,
+}
+
+/// A load that has ended: what was acknowledged in it.
+pub struct Run {
+    /// Its number.
+    pub number: u32,
+    /// Every acknowledged commit.
+    pub log: Vec<Acknowledged>,
 }
 
 /// The load up to the power cut: what was acknowledged, and when things happened.
@@ -171,29 +93,33 @@ impl Story {
         count(&mut acknowledgements, 1, &cut.log);
         let after_cut = self.prove(&acknowledgements, "comparing with the clients' log")?;
 
-        let after = self.load_again(seconds.clamp(5, 10))?;
-        count(&mut acknowledgements, 2, &after.0);
+        let mut rates = vec![
+            (
+                "all disks",
+                Rate::between(&cut.log, cut.began_us, cut.lost_us)?,
+            ),
+            (
+                "one disk gone",
+                Rate::between(&cut.log, cut.lost_us, cut.cut_us)?,
+            ),
+        ];
+        let mut faults = cut.errors;
+        let (run, changes) = self.change_disks(seconds.clamp(5, 10), &mut rates)?;
+        count(&mut acknowledgements, run.number, &run.log);
+        if let Some((changes, _)) = &changes {
+            faults.extend(changes.errors.iter().cloned());
+        }
         let at_end = self.prove(&acknowledgements, "comparing once more")?;
         self.database.stop()?;
         let checked = self.end_group()?;
 
-        let mut faults = cut.errors;
         faults.extend(after_cut.faults.iter().cloned());
         faults.extend(at_end.faults.iter().cloned());
         Ok(Told {
             title: self.database.title(),
-            rates: [
-                (
-                    "all disks",
-                    Rate::between(&cut.log, cut.began_us, cut.lost_us)?,
-                ),
-                (
-                    "one disk gone",
-                    Rate::between(&cut.log, cut.lost_us, cut.cut_us)?,
-                ),
-                ("after the cut", after.1),
-            ],
+            rates,
             group: cut.group,
+            changes,
             checked,
             mounted_after,
             recovered_after,
@@ -291,13 +217,29 @@ impl Story {
             thousands(proof.acknowledged),
             proof.faults.len()
         ));
+        for fault in &proof.faults {
+            println!("  FAULT: {fault}");
+        }
         Ok(proof)
     }
 
-    fn load_again(&mut self, seconds: u64) -> Result<(Vec<Acknowledged>, Rate)> {
+    /// The load after the power cut, under which disks come and the daemon dies. On a plain
+    /// directory it is only the load, for `seconds`.
+    fn change_disks(
+        &mut self,
+        seconds: u64,
+        rates: &mut Vec<(&'static str, Rate)>,
+    ) -> Result<(Run, Option<(Changes, Value)>)> {
+        const RUN: u32 = 2;
+        if let Place::Group(group) = &self.place {
+            let (run, changes) = changes::happen(self.database.as_mut(), group, RUN)?;
+            rates.extend(changes.rates.iter().copied());
+            let shown = group.show()?;
+            return Ok((run, Some((changes, shown))));
+        }
         let began_us = now_us()?;
         let duration = Duration::from_secs(seconds);
-        let mut load = self.database.begin_load(2, duration)?;
+        let mut load = self.database.begin_load(RUN, duration)?;
         watch(load.as_mut(), "load after the cut", duration)?;
         let ended_us = now_us()?;
         let errors = load.errors();
@@ -305,23 +247,21 @@ impl Story {
             bail!("after the recovery a client saw: {line}");
         }
         let log = load.finish(LOAD_END_AT_MOST)?;
-        let rate = Rate::between(&log, began_us, ended_us)?;
-        Ok((log, rate))
+        rates.push(("after the cut", Rate::between(&log, began_us, ended_us)?));
+        Ok((Run { number: RUN, log }, None))
     }
 
     /// Unmounts, and lets Spindle compare its own books.
     fn end_group(&mut self) -> Result<Option<String>> {
-        let Place::Group(group) = &mut self.place else {
-            return Ok(None);
-        };
-        group.mount.take().map_or(Ok(()), Mount::unmount)?;
-        let said = group.spindle.tell(["group", "check", GROUP])?;
-        Ok(Some(said.lines().last().unwrap_or_default().to_owned()))
+        match &mut self.place {
+            Place::Group(group) => group.end().map(Some),
+            Place::Plain(_) => Ok(None),
+        }
     }
 }
 
 /// Looks on for `duration`; a load that ends earlier is an error.
-fn watch(load: &mut dyn Load, name: &str, duration: Duration) -> Result<()> {
+pub fn watch(load: &mut dyn Load, name: &str, duration: Duration) -> Result<()> {
     let length_ms = u64::try_from(duration.as_millis())?;
     let step = Step::begin(name, length_ms);
     let began = Instant::now();
@@ -344,7 +284,7 @@ fn count(acknowledgements: &mut Acknowledgements, run: u32, log: &[Acknowledged]
 }
 
 /// The clock of the load's own log.
-fn now_us() -> Result<u64> {
+pub fn now_us() -> Result<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(u64::try_from(since.as_micros())?)
 }
@@ -352,27 +292,4 @@ fn now_us() -> Result<u64> {
 fn mode_of<'a>(group: &'a Value, disk: &str) -> Option<&'a str> {
     let disks = group["disks"].as_array()?;
     disks.iter().find(|found| found["name"] == disk)?["mode"].as_str()
-}
-
-/// The disks of the group's JSON, as the page shows them.
-pub fn disk_lines(group: &Value) -> Vec<String> {
-    let text = |disk: &Value, key: &str| disk[key].as_str().unwrap_or("-").to_owned();
-    let bytes = |disk: &Value, key: &str| disk[key].as_u64().map_or("-".to_owned(), size);
-    let mut lines = vec![format!(
-        "  {:14} {:14} {:>10} {:>10} {:>10} {:>10}   mode",
-        "disk", "failure group", "size", "free", "read", "written"
-    )];
-    for disk in group["disks"].as_array().into_iter().flatten() {
-        lines.push(format!(
-            "  {:14} {:14} {:>10} {:>10} {:>10} {:>10}   {}",
-            text(disk, "name"),
-            text(disk, "failure_group"),
-            bytes(disk, "total_bytes"),
-            bytes(disk, "free_bytes"),
-            bytes(disk, "read_bytes"),
-            bytes(disk, "written_bytes"),
-            text(disk, "mode")
-        ));
-    }
-    lines
 }

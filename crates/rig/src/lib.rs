@@ -1,5 +1,5 @@
 //! What the demo and the proofs stand on: programs that are started and ended by process id, a
-//! PostgreSQL server on any directory, its load and its log, the binary `spindle`, and a scene
+//! PostgreSQL or MariaDB server on any directory, its load and its log, the binary `spindle`, and a scene
 //! that leaves nothing behind.
 //!
 //! Everything here sees Spindle as a user does. It is the shared half of two binaries, and so
@@ -11,10 +11,13 @@
 
 pub mod figures;
 pub mod interrupt;
+pub mod mariadb;
 pub mod pgbench;
 pub mod postgres;
 pub mod process;
 pub mod progress;
 pub mod scene;
 pub mod spindle;
+mod user;
 pub mod wire;
+pub mod work;

@@ -15,6 +15,7 @@ use rustix::process::Signal;
 
 use crate::interrupt;
 use crate::process::{Service, run, run_well};
+use crate::user::user_named;
 use crate::wire::Connection;
 
 /// Recovery of the small clusters here takes seconds; beyond this something is stuck.
@@ -111,15 +112,6 @@ fn debian_programs() -> Option<PathBuf> {
 fn programs_on_path() -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .find(|directory| directory.join("initdb").exists() && directory.join("postgres").exists())
-}
-
-fn user_named(name: &str) -> Option<(u32, u32)> {
-    let users = fs::read_to_string("/etc/passwd").ok()?;
-    users.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.first() == Some(&name)).then_some(())?;
-        Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
-    })
 }
 
 /// A database cluster: where its data lies, and how its server is run.

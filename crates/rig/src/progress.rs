@@ -48,6 +48,11 @@ impl Step {
         self.bar.set_message(message.to_owned());
     }
 
+    /// There is more to do than was known.
+    pub fn lengthen(&self, length: u64) {
+        self.bar.set_length(length.max(1));
+    }
+
     /// Ends it with its result.
     pub fn done(self, result: &str) {
         self.bar.finish_and_clear();

@@ -74,6 +74,17 @@ impl Spindle {
         serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))
     }
 
+    /// Runs a listing with `--json` whose exit code tells what it found: it is shown all the same.
+    ///
+    /// # Errors
+    /// Where what it printed is not JSON, with what it said instead.
+    pub fn ask_findings<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result<Value> {
+        let mut command = self.command(words);
+        let outcome = run(command.arg("--json"))?;
+        serde_json::from_str(&outcome.stdout)
+            .with_context(|| format!("{}: {}", outcome.status, outcome.stderr.trim()))
+    }
+
     /// Makes the disk at `path` of an open group answer nothing any more, and gives its name.
     ///
     /// # Errors
