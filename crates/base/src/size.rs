@@ -109,6 +109,17 @@ impl Redundancy {
             Self::High => 3,
         }
     }
+
+    /// The redundancy with so many copies, 1 to 3.
+    #[must_use]
+    pub const fn of_copies(copies: usize) -> Option<Self> {
+        match copies {
+            1 => Some(Self::External),
+            2 => Some(Self::Normal),
+            3 => Some(Self::High),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Redundancy {

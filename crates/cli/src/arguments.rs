@@ -2,6 +2,7 @@
 
 mod check;
 mod disk;
+mod file;
 mod rebalance;
 mod scrub;
 
@@ -13,7 +14,7 @@ use clap_complete::Shell;
 use spindle_base::{AuSize, Redundancy};
 use spindle_control::FileDisk;
 
-pub use disk::{AddArguments, DiskCommand, FailureGroupCommand};
+pub use disk::{AddArguments, DiskCommand, FailureGroupCommand, Preview};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -62,6 +63,7 @@ impl Arguments {
 }
 
 pub use check::CheckArguments;
+pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
 pub use scrub::ScrubArguments;
 
@@ -212,7 +214,10 @@ Examples:
         #[command(flatten)]
         output: Output,
     },
-    /// Look at templates: which files get which layout
+    /// Change how files are kept, while they are used
+    #[command(subcommand)]
+    File(FileCommand),
+    /// Look at templates and change them: which files get which layout
     #[command(subcommand)]
     Template(TemplateCommand),
     /// Judge groups for monitoring: a line for each finding, with what to do
@@ -244,7 +249,8 @@ Examples:
   spindle rebalance data --wait
   spindle rebalance data --power 64            of the rebalance that runs, too
   spindle rebalance data --power 0             pause it
-  spindle rebalance data --power 8 --default   the group's own power from now on")]
+  spindle rebalance data --power 8 --default   the group's own power from now on
+  spindle rebalance data --estimate            what it would move, and how long that takes")]
     Rebalance(RebalanceArguments),
     /// Show what background copying runs and waits: resync, restore, rebalance
     #[command(after_help = "\
@@ -363,6 +369,24 @@ Examples:
         /// What to change; nothing to show all
         #[arg(value_name = "NAME=VALUE")]
         changes: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Give a group another redundancy while it is used, and all files that are kept as the group
+    #[command(after_help = "\
+Examples:
+  spindle group convert data --redundancy high
+  spindle group convert data --redundancy normal
+
+Files whose template, directory or `spindle file set` says another redundancy keep it; without
+redundancy (external) all have one copy. Where there are to be more copies the group has its new
+redundancy when all are there; `spindle operations` shows how far that is.")]
+    Convert {
+        /// The group
+        group: String,
+        /// Copies of each extent: external (1), normal (2) or high (3)
+        #[arg(long, value_parser = parse_redundancy, value_name = "external|normal|high")]
+        redundancy: Redundancy,
         #[command(flatten)]
         output: Output,
     },
@@ -561,6 +585,35 @@ pub enum TemplateCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Give templates another redundancy, for files made from now on
+    #[command(after_help = "\
+Examples:
+  spindle template set data log --redundancy high
+  spindle template set data log --redundancy group      as the group has it
+
+Files that are there keep theirs: `spindle file set` changes it.")]
+    Set {
+        /// The group
+        group: String,
+        /// The templates' name, as `spindle template list` shows it
+        name: String,
+        /// Copies of each extent; group: as many as the group has
+        #[arg(long, value_parser = parse_template_redundancy, value_name = "external|normal|high|group")]
+        redundancy: TemplateRedundancy,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// What a template says of redundancy; `None` for "as the group".
+#[derive(Debug, Clone, Copy)]
+pub struct TemplateRedundancy(pub Option<Redundancy>);
+
+fn parse_template_redundancy(text: &str) -> Result<TemplateRedundancy, String> {
+    if text == "group" {
+        return Ok(TemplateRedundancy(None));
+    }
+    parse_redundancy(text).map(|redundancy| TemplateRedundancy(Some(redundancy)))
 }
 
 /// `spindle fault`.

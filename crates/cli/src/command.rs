@@ -1,8 +1,10 @@
 //! What each command asks of `spindle_control`, and how the answer is printed.
 
+mod conversion;
 mod copy;
 mod disk;
 mod dump;
+mod estimate;
 mod events;
 mod file;
 mod group;
@@ -80,9 +82,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             rows,
             output,
         } => dump::run(&settings, group.as_deref(), disk, *rows, *output),
-        Command::Template(TemplateCommand::List { group, output }) => {
-            group::templates(&settings, group, *output)
-        }
+        Command::File(command) => conversion::set_file(&settings, command),
+        Command::Template(command) => run_template(&settings, command),
         Command::Health { group, output } => health::run(&settings, group.as_deref(), *output),
         Command::Events(arguments) => events::run(&settings, arguments),
         Command::Check(arguments) => group::check(&settings, arguments),
@@ -93,6 +94,18 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Openapi | Command::Formats | Command::Completions { .. } | Command::Man { .. } => {
             Ok(0)
         }
+    }
+}
+
+fn run_template(settings: &Settings, command: &TemplateCommand) -> Result<u8> {
+    match command {
+        TemplateCommand::List { group, output } => group::templates(settings, group, *output),
+        TemplateCommand::Set {
+            group,
+            name,
+            redundancy,
+            output,
+        } => conversion::set_template(settings, group, name, redundancy.0, *output),
     }
 }
 

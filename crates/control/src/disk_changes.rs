@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use crate::daemon::Daemon;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::estimating::EstimateRequest;
 use crate::making::{MadeFiles, WantedDisk, disk_name, refuse_what_stands_there, wipe_marks};
 use crate::nearness::suggestion;
 use crate::opening::{Access, Opened, new_uuid};
@@ -169,16 +170,17 @@ pub fn offline_disks(
     in_group(settings, group, &path, |opened| opened.offline_disks(disks))
 }
 
-/// Does the same to all disks of failure groups.
+/// What the same change of all disks of failure groups is as a change of disks.
 ///
 /// # Errors
-/// As the same change of disks, and where there is no such failure group.
-pub fn change_failure_groups(
+/// Where there is no such group or failure group, or no disk of it is in a standing that this
+/// changes.
+pub fn of_failure_groups(
     settings: &Settings,
     group: &GroupName,
     failure_groups: &[String],
     change: FailureGroupChange,
-) -> ControlResult<DiskChangesReport> {
+) -> ControlResult<EstimateRequest> {
     let report = crate::administration::show_group(settings, group.as_str())?;
     let mut disks: Vec<&DiskReport> = Vec::new();
     for name in failure_groups {
@@ -199,24 +201,26 @@ pub fn change_failure_groups(
         }
     }
     let names: Vec<String> = disks.iter().map(|disk| disk.name.clone()).collect();
-    let mut request = DiskChangesRequest::default();
+    let mut request = EstimateRequest::default();
+    let mut changes = DiskChangesRequest::default();
     match change {
-        FailureGroupChange::Offline => return offline_disks(settings, group, &names),
-        FailureGroupChange::Online => {
-            return crate::disk_returns::online_disks(settings, group, &names);
-        }
+        FailureGroupChange::Offline => request.offline = Some(names),
+        FailureGroupChange::Online => request.online = Some(names),
         FailureGroupChange::Drop { force } => {
-            request.drop = names;
-            request.force = force;
+            changes.drop = names;
+            changes.force = force;
         }
-        FailureGroupChange::Undrop => request.undrop = names,
+        FailureGroupChange::Undrop => changes.undrop = names,
         FailureGroupChange::Resize { size_bytes } => {
-            request.resize = (names.into_iter())
+            changes.resize = (names.into_iter())
                 .map(|disk| ResizeRequest { disk, size_bytes })
                 .collect();
         }
     }
-    change_disks(settings, group, &request)
+    if request.offline.is_none() && request.online.is_none() {
+        request.disks = Some(changes);
+    }
+    Ok(request)
 }
 
 fn no_failure_group(disks: &[DiskReport], group: &GroupName, name: &str) -> ControlError {
@@ -256,7 +260,7 @@ pub(crate) fn in_group(
 }
 
 /// Disks that were opened for a change; let go again unless it was made.
-struct Borrowed<'a> {
+pub(crate) struct Borrowed<'a> {
     opened: &'a Opened,
     slots: Vec<(DiskSlot, PathBuf)>,
     /// What stands on those that were there.
@@ -291,6 +295,34 @@ impl Opened {
         settings: &Settings,
         request: &DiskChangesRequest,
     ) -> ControlResult<DiskChangesReport> {
+        let (changes, borrowed) = self.prepare_changes(request)?;
+        self.group().judge_disk_changes(&changes)?;
+        for (slot, probe) in &borrowed.marked {
+            wipe_marks(self.engine(), *slot, probe)?;
+        }
+        let joining = self.group().change_disks(&changes)?;
+        borrowed.keep();
+        // A disk on which nothing lies need not wait for a rebalance.
+        self.group().forget_empty_disks()?;
+        self.release_forgotten();
+        let resized = changes.resize.iter().map(|(number, _)| *number);
+        let replaced = changes.replace.iter().map(|(number, _)| *number);
+        let concerned: Vec<DiskNumber> = (joining.into_iter())
+            .chain(changes.drop.iter().copied())
+            .chain(replaced)
+            .chain(changes.undrop.iter().copied())
+            .chain(resized)
+            .collect();
+        let mut report = self.changes_report(&concerned);
+        report.note = outside_search_path(settings, request)?;
+        Ok(report)
+    }
+
+    /// What a request names, with the disks that join opened, and made where they are to be.
+    pub(crate) fn prepare_changes(
+        &self,
+        request: &DiskChangesRequest,
+    ) -> ControlResult<(DiskChanges, Borrowed<'_>)> {
         if request.add.is_empty()
             && request.drop.is_empty()
             && request.replace.is_empty()
@@ -346,26 +378,7 @@ impl Opened {
             let new = self.borrow(&mut borrowed, with, name, failure_group, request.overwrite)?;
             changes.replace.push((DiskNumber(old.number), new));
         }
-        self.group().judge_disk_changes(&changes)?;
-        for (slot, probe) in &borrowed.marked {
-            wipe_marks(self.engine(), *slot, probe)?;
-        }
-        let joining = self.group().change_disks(&changes)?;
-        borrowed.keep();
-        // A disk on which nothing lies need not wait for a rebalance.
-        self.group().forget_empty_disks()?;
-        self.release_forgotten();
-        let resized = changes.resize.iter().map(|(number, _)| *number);
-        let replaced = changes.replace.iter().map(|(number, _)| *number);
-        let concerned: Vec<DiskNumber> = (joining.into_iter())
-            .chain(changes.drop.iter().copied())
-            .chain(replaced)
-            .chain(changes.undrop.iter().copied())
-            .chain(resized)
-            .collect();
-        let mut report = self.changes_report(&concerned);
-        report.note = outside_search_path(settings, request)?;
-        Ok(report)
+        Ok((changes, borrowed))
     }
 
     /// Gives a disk another name.

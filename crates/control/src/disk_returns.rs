@@ -44,12 +44,36 @@ impl Opened {
         settings: &Settings,
         disks: &[String],
     ) -> ControlResult<DiskChangesReport> {
-        let away = self.group().away_disks();
-        let wanted = if disks.is_empty() {
-            away.clone()
-        } else {
-            self.numbers(disks)?
-        };
+        let slots = self.slots_of_away(settings, disks)?;
+        let wanted = self.wanted_back(disks)?;
+        self.group().return_disks(&slots)?;
+        let report = self.changes_report(&wanted);
+        match report.disks.iter().find(|disk| disk.mode == "offline") {
+            Some(failed) if !disks.is_empty() => Err(ControlError::new(
+                ControlErrorKind::Io,
+                format!("disk {} was found, but could not be written", failed.name),
+            )),
+            _ => Ok(report),
+        }
+    }
+
+    fn wanted_back(&self, disks: &[String]) -> ControlResult<Vec<DiskNumber>> {
+        if disks.is_empty() {
+            return Ok(self.group().away_disks());
+        }
+        self.numbers(disks)
+    }
+
+    /// Where disks are open that are to come back, or are opened now.
+    ///
+    /// # Errors
+    /// Where there is no such disk, or one that is named cannot be found.
+    pub(crate) fn slots_of_away(
+        &self,
+        settings: &Settings,
+        disks: &[String],
+    ) -> ControlResult<Vec<DiskSlot>> {
+        let wanted = self.wanted_back(disks)?;
         let mut slots = Vec::new();
         for (index, disk) in wanted.iter().enumerate() {
             match self.slot_of_away(settings, *disk)? {
@@ -64,15 +88,7 @@ impl Opened {
                 }
             }
         }
-        self.group().return_disks(&slots)?;
-        let report = self.changes_report(&wanted);
-        match report.disks.iter().find(|disk| disk.mode == "offline") {
-            Some(failed) if !disks.is_empty() => Err(ControlError::new(
-                ControlErrorKind::Io,
-                format!("disk {} was found, but could not be written", failed.name),
-            )),
-            _ => Ok(report),
-        }
+        Ok(slots)
     }
 
     /// Takes back disks that went by themselves and are found elsewhere on the search path.

@@ -45,6 +45,10 @@ impl Formats {
                 ),
                 ("extent_row", u64::from(spindle_format::EXTENT_ROW_VERSION)),
                 ("inode", u64::from(spindle_format::INODE_VERSION)),
+                (
+                    "file_record",
+                    u64::from(spindle_format::FILE_RECORD_VERSION),
+                ),
             ]),
         }
     }

@@ -13,6 +13,7 @@ mod activity;
 mod administration;
 mod channel_body;
 mod client;
+mod conversion;
 mod copying;
 mod daemon;
 mod discovery;
@@ -22,6 +23,7 @@ mod dump;
 mod dump_row;
 mod engine;
 mod error;
+mod estimating;
 mod event_log;
 mod exposition;
 mod files;
@@ -60,16 +62,22 @@ pub use administration::{
     serving, set_fault, show_group,
 };
 pub use client::Client;
+pub use conversion::{
+    ConversionReport, convert_group, set_file_redundancy, set_template_redundancy,
+};
 pub use copying::{CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer};
 pub use daemon::{MetricsListen, ReadyReport, ServeOptions, refuse_if_served, serve};
 pub use discovery::scan;
 pub use disk_changes::{
     DiskChangesRequest, FailureGroupChange, NewDiskRequest, ReplacementRequest, ResizeRequest,
-    change_disks, change_failure_groups, offline_disks, rename_disk,
+    change_disks, of_failure_groups, offline_disks, rename_disk,
 };
 pub use disk_returns::online_disks;
 pub use dump::{dump_disks, dump_group};
 pub use error::{ControlError, ControlErrorKind, ControlResult};
+pub use estimating::{
+    DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport, estimate,
+};
 pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};
 pub use files::{Files, KernelCache, NewEntry, OpenFiles};
 pub use formats::Formats;

@@ -223,6 +223,7 @@ fn of_operations(text: &mut Exposition, group: &str, operations: &[OperationView
         for operation in operations {
             let pass = match operation.pass {
                 Pass::Resync => "resync",
+                Pass::Convert => "convert",
                 Pass::Restore => "restore",
                 Pass::Rebalance => "rebalance",
                 Pass::Scrub => "scrub",

@@ -163,6 +163,12 @@ impl Opened {
         })
     }
 
+    /// Whether this process serves the group, and works on it.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.serves
+    }
+
     /// The group's name as its disks have it.
     #[must_use]
     pub fn group_name(&self) -> &str {

@@ -16,7 +16,7 @@ use crate::sockets;
 pub struct OperationReport {
     /// The group.
     pub group: String,
-    /// `resync`, `restore`, `rebalance` or `scrub`.
+    /// `resync`, `convert`, `restore`, `rebalance` or `scrub`.
     pub pass: String,
     /// `wait`, `run`, `paused`, `done` or `errors`.
     pub state: String,
@@ -81,6 +81,7 @@ impl OperationReport {
             group: group.to_owned(),
             pass: match view.pass {
                 Pass::Resync => "resync",
+                Pass::Convert => "convert",
                 Pass::Restore => "restore",
                 Pass::Rebalance => "rebalance",
                 Pass::Scrub => "scrub",

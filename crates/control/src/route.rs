@@ -5,6 +5,7 @@ use axum::http::Method;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::conversion::{own_redundancy_of, redundancy_of};
 use crate::daemon::Daemon;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
@@ -193,6 +194,52 @@ pub static ROUTES: &[Route] = &[
             let name = query.text("name").unwrap_or_default();
             let value = query.text("value").unwrap_or_default();
             json(daemon.change_setting(&name, &value)?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/group/convert",
+        "Gives the group another redundancy, and the files whose template says \"as the group\".",
+        &[needed("redundancy", "string", "external, normal or high")],
+        "ConversionReport",
+        Handler::Json(|daemon, query| {
+            json(daemon.opened().convert_group(own_redundancy_of(query)?)?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/files/redundancy",
+        "Gives a file another redundancy, or a directory for what is made below it.",
+        &[
+            PATH,
+            needed("redundancy", "string", "external, normal or high"),
+            optional(
+                "recursive",
+                "boolean",
+                "of a directory: what is there below it too",
+            ),
+        ],
+        "ConversionReport",
+        Handler::Json(|daemon, query| {
+            let redundancy = own_redundancy_of(query)?;
+            let recursive = query.value("recursive")?.unwrap_or(false);
+            let path = query.path("path")?;
+            json((daemon.opened()).set_file_redundancy(&path, redundancy, recursive)?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/templates/redundancy",
+        "Gives the templates of a name another redundancy, for files made from now on.",
+        &[
+            needed("name", "string", "the templates' name"),
+            needed("redundancy", "string", "external, normal, high or group"),
+        ],
+        "[TemplateReport]",
+        Handler::Json(|daemon, query| {
+            let name = query.text("name").unwrap_or_default();
+            let redundancy = redundancy_of(query)?;
+            json((daemon.opened()).set_template_redundancy(&name, redundancy)?)
         }),
     ),
     route(
@@ -451,6 +498,16 @@ pub static ROUTES: &[Route] = &[
         "DiskChangesReport",
         Handler::Json(|daemon, query| {
             json(daemon.change_disks(&query.text("changes").unwrap_or_default())?)
+        }),
+    ),
+    route(
+        Method::POST,
+        "/estimate",
+        "Tells what a change would cost; nothing is changed.",
+        &[needed("change", "string", "an EstimateRequest as JSON")],
+        "EstimateReport",
+        Handler::Json(|daemon, query| {
+            json(daemon.estimate(&query.text("change").unwrap_or_default())?)
         }),
     ),
     route(

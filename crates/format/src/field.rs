@@ -104,10 +104,18 @@ impl<'a> Reader<'a> {
 
     /// The one-byte version of a record; rows of the catalog need no magic, their table is one.
     pub(crate) fn record_version(&mut self, known: u8) -> Result<(), FormatError> {
+        self.record_versions(known..=known).map(drop)
+    }
+
+    /// As [`Self::record_version`], where several are read; which it is.
+    pub(crate) fn record_versions(
+        &mut self,
+        known: std::ops::RangeInclusive<u8>,
+    ) -> Result<u8, FormatError> {
         let at = self.offset_bytes;
         let version = self.u8()?;
-        if version == known {
-            Ok(())
+        if known.contains(&version) {
+            Ok(version)
         } else {
             Err(self.error_at(at, FormatErrorKind::Version(u32::from(version))))
         }

@@ -9,8 +9,10 @@ use spindle_base::{DiskName, DiskNumber, FailureGroupName, Redundancy, Striping,
 use crate::error::{FormatError, Structure};
 use crate::field::{Reader, Writer};
 
-/// The version of the file record that this program writes.
-pub const FILE_RECORD_VERSION: u8 = 1;
+/// The newest version of the file record: that of files whose redundancy was changed.
+pub const FILE_RECORD_VERSION: u8 = 2;
+/// The version of the record of a file whose rows all have as many copies as it says.
+const UNIFORM_FILE_RECORD_VERSION: u8 = 1;
 /// The bytes of a file record.
 pub const FILE_RECORD_BYTES: usize = 16;
 /// The version of the disk record that this program writes.
@@ -42,6 +44,9 @@ pub struct FileRecord {
     pub redundancy: Redundancy,
     /// How bytes go over extents.
     pub striping: Striping,
+    /// The redundancy was changed since the file was made: a row may have fewer copies of each
+    /// extent, those that lack are missing then, or more, of which the surplus is to go.
+    pub rows_vary: bool,
 }
 
 impl FileRecord {
@@ -51,7 +56,7 @@ impl FileRecord {
     /// [`FormatError`] where they are no file record.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(Structure::FileRecord, bytes);
-        reader.record_version(FILE_RECORD_VERSION)?;
+        let version = reader.record_versions(UNIFORM_FILE_RECORD_VERSION..=FILE_RECORD_VERSION)?;
         let redundancy = reader.judged("redundancy", Reader::u8, redundancy_of)?;
         let striping = reader.judged("striping", Reader::u8, |code| match code {
             1 => Some(Striping::Coarse),
@@ -63,6 +68,7 @@ impl FileRecord {
         Ok(Self {
             redundancy,
             striping,
+            rows_vary: version == FILE_RECORD_VERSION,
         })
     }
 
@@ -70,7 +76,11 @@ impl FileRecord {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::with_capacity(FILE_RECORD_BYTES);
-        writer.u8(FILE_RECORD_VERSION);
+        writer.u8(if self.rows_vary {
+            FILE_RECORD_VERSION
+        } else {
+            UNIFORM_FILE_RECORD_VERSION
+        });
         writer.u8(redundancy_code(self.redundancy));
         writer.u8(match self.striping {
             Striping::Coarse => 1,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use spindle_base::FileId;
+use spindle_base::{FileId, Redundancy};
 use spindle_format::InodeKind;
 use spindle_group::Layout;
 
@@ -157,7 +157,14 @@ impl Core {
     pub(crate) fn layout_at(&self, directory: &Arc<Node>, name: &[u8]) -> FsResult<Layout> {
         let templates = Arc::clone(&*self.templates.read());
         let path = self.path_at(directory, name)?;
-        Ok(layout_of(&templates, &path, self.redundancy))
+        let group = self.group.redundancy();
+        let mut layout = layout_of(&templates, &path, group);
+        if group != Redundancy::External
+            && let Some(redundancy) = self.mark_above(directory)?
+        {
+            layout.redundancy = redundancy;
+        }
+        Ok(layout)
     }
 
     /// The components of a path from the root. The caller holds the names.

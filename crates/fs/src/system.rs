@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use spindle_base::{FileId, Redundancy};
+use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout};
@@ -15,6 +15,7 @@ use crate::error::{FsError, FsResult, corrupt};
 use crate::node::{Node, State};
 use crate::node_table::NodeTable;
 use crate::page_judge::PathJudge;
+use crate::redundancy::{Marks, read_marks};
 use crate::row::{NEXT_FILE_ID_KEY, TEMPLATES_KEY};
 use crate::template::{Template, read_templates, templates_of_profile, write_templates};
 
@@ -45,8 +46,6 @@ struct Ids {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) group: Arc<Group>,
-    /// The group's own redundancy, which never changes.
-    pub(crate) redundancy: Redundancy,
     pub(crate) nodes: NodeTable,
     /// Held shared to look names up, alone to change them. All of an operation's checks and its
     /// change lie under it, so that what was checked still holds.
@@ -57,6 +56,8 @@ pub(crate) struct Core {
     /// Directories with a listing in memory and its length, the latest last.
     pub(crate) listed: Mutex<VecDeque<(FileId, usize)>>,
     pub(crate) templates: RwLock<Arc<Vec<Template>>>,
+    /// What people have said of the redundancy of files and directories.
+    pub(crate) marks: RwLock<Arc<Marks>>,
     /// When dirty nodes were last written, on the clock of `FileSystem::step`.
     pub(crate) aged_ms: Mutex<Option<u64>>,
     /// The mount is older than this process: the kernel knows nodes that it was told of before.
@@ -133,8 +134,8 @@ impl FileSystem {
             }
         };
         let templates = read_templates(&group)?;
+        let marks = read_marks(&group)?;
         let core = Arc::new(Core {
-            redundancy: group.view().redundancy,
             group,
             nodes: NodeTable::new(NODES_COUNT),
             names: RwLock::new(()),
@@ -145,6 +146,7 @@ impl FileSystem {
             dirty: Mutex::default(),
             listed: Mutex::default(),
             templates: RwLock::new(Arc::new(templates)),
+            marks: RwLock::new(Arc::new(marks)),
             aged_ms: Mutex::new(None),
             inherits,
             doubtful_orphans: Mutex::default(),

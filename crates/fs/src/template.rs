@@ -202,6 +202,16 @@ fn parse_templates(bytes: &[u8]) -> Option<Vec<Template>> {
     lines.map(parse_template).collect()
 }
 
+/// The redundancy of that name.
+pub(crate) fn redundancy_of(name: &str) -> Option<Redundancy> {
+    match name {
+        "external" => Some(Redundancy::External),
+        "normal" => Some(Redundancy::Normal),
+        "high" => Some(Redundancy::High),
+        _ => None,
+    }
+}
+
 fn parse_template(line: &str) -> Option<Template> {
     let mut fields = line.split('\t');
     let template = Template {
@@ -209,10 +219,7 @@ fn parse_template(line: &str) -> Option<Template> {
         pattern: fields.next()?.to_owned(),
         redundancy: match fields.next()? {
             "group" => None,
-            "external" => Some(Redundancy::External),
-            "normal" => Some(Redundancy::Normal),
-            "high" => Some(Redundancy::High),
-            _ => return None,
+            name => Some(redundancy_of(name)?),
         },
         striping: match fields.next()? {
             "coarse" => Striping::Coarse,

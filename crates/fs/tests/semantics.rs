@@ -22,6 +22,8 @@ mod model;
 mod names;
 #[path = "semantics/operations.rs"]
 mod operations;
+#[path = "semantics/redundancy.rs"]
+mod redundancy;
 #[path = "semantics/renaming.rs"]
 mod renaming;
 #[path = "semantics/templates.rs"]

@@ -88,6 +88,8 @@ kinds! {
     DiskReplaced = "disk_replaced", Info;
     /// A disk has another size.
     DiskResized = "disk_resized", Info;
+    /// Files, or the group, are to have another number of copies.
+    RedundancyChanged = "redundancy_changed", Info;
     /// A disk has another name.
     DiskRenamed = "disk_renamed", Info;
     /// A disk answers much slower than the others and is read around.

@@ -1,6 +1,6 @@
 //! A file of a group: its layout, its map, its locks, and what it still has to make durable.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
@@ -25,7 +25,12 @@ pub struct Layout {
 #[derive(Debug)]
 pub struct File {
     pub(crate) id: FileId,
-    pub(crate) layout: Layout,
+    /// How bytes go over extents.
+    pub(crate) striping: Striping,
+    /// Copies that each extent should have.
+    wanted_copies: AtomicU8,
+    /// Copies that an extent can have; more than wanted while surplus ones are given back.
+    copies: AtomicU8,
     pub(crate) range_lock: RangeLock,
     pub(crate) map: RwLock<Map>,
     /// Extents that are being copied elsewhere.
@@ -46,7 +51,9 @@ impl File {
         let schedule = Schedule::new(layout.striping, au_size);
         Self {
             id,
-            layout,
+            striping: layout.striping,
+            wanted_copies: AtomicU8::new(small(layout.redundancy.copies())),
+            copies: AtomicU8::new(small(layout.redundancy.copies())),
             range_lock: RangeLock::default(),
             map: RwLock::new(Map::new(schedule, layout.redundancy.copies())),
             moving: Moving::default(),
@@ -58,22 +65,38 @@ impl File {
         }
     }
 
-    /// Whether copies can differ at all.
-    pub(crate) const fn is_mirrored(&self) -> bool {
-        self.layout.redundancy.copies() > 1
+    /// Whether copies can differ at all. It can change while a range is not locked: whoever
+    /// relied on it looks again under the lock.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.copies.load(Ordering::Acquire) > 1
+    }
+
+    /// Its redundancy and striping.
+    pub(crate) fn layout(&self) -> Layout {
+        let copies = usize::from(self.wanted_copies.load(Ordering::Acquire));
+        Layout {
+            redundancy: Redundancy::of_copies(copies).expect("a file has 1 to 3 copies"),
+            striping: self.striping,
+        }
+    }
+
+    /// The map has another number of copies; the caller holds it.
+    pub(crate) fn follow(&self, map: &Map) {
+        self.wanted_copies
+            .store(small(map.wanted()), Ordering::Release);
+        self.copies.store(small(map.copies()), Ordering::Release);
     }
 
     pub(crate) fn is_removed(&self) -> bool {
-        self.removed.load(std::sync::atomic::Ordering::Acquire)
+        self.removed.load(Ordering::Acquire)
     }
 
     pub(crate) fn sealed(&self) -> Sequence {
-        Sequence(self.sealed.load(std::sync::atomic::Ordering::Acquire))
+        Sequence(self.sealed.load(Ordering::Acquire))
     }
 
     pub(crate) fn set_sealed(&self, sequence: Sequence) {
-        self.sealed
-            .store(sequence.0, std::sync::atomic::Ordering::Release);
+        self.sealed.store(sequence.0, Ordering::Release);
     }
 
     /// Remembers that a sync of this file must cover that write.
@@ -91,4 +114,8 @@ impl File {
         key.extend_from_slice(&number.to_be_bytes());
         key
     }
+}
+
+fn small(copies: usize) -> u8 {
+    u8::try_from(copies).expect("at most three copies")
 }

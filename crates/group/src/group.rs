@@ -7,6 +7,7 @@ mod files;
 mod open;
 mod outage;
 mod recovery;
+mod redundancy;
 mod returning;
 mod slow;
 mod step;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use spindle_base::{DiskNumber, FileId, GroupName};
+use spindle_base::{DiskNumber, FileId, GroupName, Redundancy};
 use spindle_catalog::{Catalog, Row, Table};
 
 use crate::bad_runs::BadRuns;
@@ -85,6 +86,8 @@ pub struct Group {
     /// One change of the disks at a time.
     disk_changes: Mutex<()>,
     pub(crate) background: Background,
+    /// The redundancy that the group is to have when every copy is there, where it is another.
+    wanted_redundancy: Mutex<Option<Redundancy>>,
     /// Where disks were open that the group has forgotten.
     free_slots: Mutex<Vec<spindle_device::DiskSlot>>,
 }
@@ -156,12 +159,14 @@ impl Group {
     /// record what is removed from it.
     pub(crate) fn reserve_aus(&self, disk: DiskNumber) -> u64 {
         match self.disks.get(disk) {
-            Some(disk) => {
-                let total_aus = disk.total_bytes() / self.membership.au_size().bytes();
-                (total_aus / 128).clamp(u64::from(total_aus > 32), 64)
-            }
+            Some(disk) => Self::reserve_of(disk.total_bytes() / self.membership.au_size().bytes()),
             None => 0,
         }
+    }
+
+    /// As [`Group::reserve_aus`], of a disk of so many AUs.
+    pub(crate) fn reserve_of(total_aus: u64) -> u64 {
+        (total_aus / 128).clamp(u64::from(total_aus > 32), 64)
     }
 
     /// No region is recorded as dirty from now on, until the group is opened anew: after an

@@ -39,7 +39,10 @@ pub use group::{DiskChanges, Group, NewDisk, NewGroup, Opener, RepairTime};
 pub use membership::{
     DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
 };
-pub use rebalance::{OperationState, OperationView, Pass, Power, Worked, WorkersWanted};
+pub use rebalance::{
+    DiskAfter, Estimate, Flow, OperationState, OperationView, Pass, PlannedChange, Power,
+    TimeAtPower, Worked, WorkersWanted,
+};
 #[doc(hidden)]
 pub use rebalance::{Planned, PlanningScene};
 pub use region::{RegionSpace, ReplicatedRegion};

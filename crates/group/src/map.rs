@@ -8,6 +8,8 @@
 //! in the dirty set, from which the next seal takes it. The map changes only while a change is
 //! open, so that a seal sees no half of one.
 
+mod width;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -68,7 +70,12 @@ struct Row {
 #[derive(Debug)]
 pub struct Map {
     schedule: Schedule,
+    /// Entries of each extent.
     copies: usize,
+    /// Copies that an extent should have; fewer than entries while surplus ones are given back.
+    wanted: usize,
+    /// Rows of the catalog may have fewer or more copies than the file should have.
+    rows_vary: bool,
     rows: Vec<Row>,
     dirty_rows: BTreeSet<u32>,
     /// The marks as the newest seal took them, of extents whose mark has changed since.
@@ -89,6 +96,8 @@ impl Map {
         Self {
             schedule,
             copies,
+            wanted: copies,
+            rows_vary: false,
             rows: Vec::new(),
             dirty_rows: BTreeSet::new(),
             sealed_marks: BTreeMap::new(),
@@ -124,10 +133,22 @@ impl Map {
         self.schedule
     }
 
-    /// Copies that an extent should have.
+    /// Entries that each extent has: copies that are there or missing.
     #[must_use]
     pub const fn copies(&self) -> usize {
         self.copies
+    }
+
+    /// Copies that an extent should have.
+    #[must_use]
+    pub const fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Whether extents may have copies that are to be given back.
+    #[must_use]
+    pub const fn has_surplus(&self) -> bool {
+        self.wanted < self.copies
     }
 
     /// Blocks of all extents, one copy counted.
@@ -199,12 +220,18 @@ impl Map {
 
     /// Puts an extent where a hole was.
     pub fn insert(&mut self, index: u32, extent: &Extent) {
+        assert!((self.wanted..=self.copies).contains(&extent.copies().len()));
+        self.put_back(index, extent);
+    }
+
+    /// As [`Self::insert`], of an extent that was put there before and may lack copies.
+    pub fn put_back(&mut self, index: u32, extent: &Extent) {
         let length_blocks = self.schedule.length_blocks(index);
         assert!(u64::from(extent.mark_blocks) <= length_blocks);
-        assert_eq!(extent.copies().len(), self.copies);
         let words = self.words_mut(index);
         assert!(words[1] == 0, "an extent is put only where a hole was");
         words[0] = u64::from(extent.mark_blocks);
+        words[1..].fill(ExtentCopy::MISSING.to_bits());
         for (word, copy) in words[1..].iter_mut().zip(extent.copies()) {
             *word = copy.to_bits();
         }
@@ -355,14 +382,30 @@ impl Map {
         taken
     }
 
-    /// The bytes of one row; `None` where it has no extent.
+    /// The bytes of one row; `None` where it has no extent. Where rows may vary it has no more
+    /// copies than it must.
     #[must_use]
     pub fn encode_row(&self, number: u32) -> Option<Vec<u8>> {
+        let copies = if self.rows_vary {
+            self.needed_copies(number)
+        } else {
+            self.copies
+        };
+        self.encode_row_of(number, copies)
+    }
+
+    fn encode_row_of(&self, number: u32, copies: usize) -> Option<Vec<u8>> {
         let words = &self.rows.get(number as usize)?.words;
         let mut entries: SmallVec<[ExtentCopy; EXTENTS_PER_ROW * 2]> = SmallVec::new();
         let mut marks: SmallVec<[InitialisedMark; 16]> = SmallVec::new();
         for (index, words) in (0_u32..).zip(words.chunks_exact(self.copies + 1)) {
-            entries.extend(words[1..].iter().map(|word| ExtentCopy::from_bits(*word)));
+            let lacking = if words[1] == 0 {
+                ExtentCopy::HOLE
+            } else {
+                ExtentCopy::MISSING
+            };
+            let of_extent = words[1..].iter().map(|word| ExtentCopy::from_bits(*word));
+            entries.extend(of_extent.chain(std::iter::repeat(lacking)).take(copies));
             let full = self.schedule.length_blocks(number * ROW + index);
             if words[1] != 0 && words[0] < full {
                 #[expect(clippy::cast_possible_truncation, reason = "below 128; below 2^18")]
@@ -372,7 +415,7 @@ impl Map {
                 });
             }
         }
-        encode_extent_row(self.copies, &entries, &marks)
+        encode_extent_row(copies, &entries, &marks)
     }
 
     /// Takes in a row of the catalog. `visit` is told of every copy that is there, and says what
@@ -386,7 +429,7 @@ impl Map {
         row: &ExtentRow<'_>,
         mut visit: impl FnMut(u32, ExtentCopy) -> Result<(), String>,
     ) -> Result<(), String> {
-        if row.copies() != self.copies {
+        if row.copies() != self.copies && !self.rows_vary {
             return Err(format!(
                 "row {number} has {} copies of each extent where the file has {}",
                 row.copies(),
@@ -396,6 +439,12 @@ impl Map {
         let first = number
             .checked_mul(ROW)
             .ok_or_else(|| format!("row {number} is beyond every file's end"))?;
+        // Surplus copies that are only missing are none.
+        let surplus = (row.entries().enumerate())
+            .any(|(at, copy)| at % row.copies() >= self.copies && copy.is_present());
+        if surplus {
+            self.set_stride(row.copies());
+        }
         let stride = self.copies + 1;
         if self.rows.len() <= number as usize {
             self.rows.resize_with(number as usize + 1, Row::default);
@@ -403,9 +452,17 @@ impl Map {
         let mut words = vec![0_u64; row.extents_count() * stride];
         let mut entries = row.entries();
         for (index, words) in (first..).zip(words.chunks_exact_mut(stride)) {
-            for word in &mut words[1..] {
-                let copy = entries.next().unwrap_or(ExtentCopy::HOLE);
-                *word = copy.to_bits();
+            for at in 0..self.copies.max(row.copies()) {
+                let copy = if at < row.copies() {
+                    entries.next().unwrap_or(ExtentCopy::HOLE)
+                } else if words[1] == 0 {
+                    ExtentCopy::HOLE
+                } else {
+                    ExtentCopy::MISSING
+                };
+                if at < self.copies {
+                    words[1 + at] = copy.to_bits();
+                }
                 if !copy.is_present() {
                     continue;
                 }

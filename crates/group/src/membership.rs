@@ -57,7 +57,7 @@ pub struct Membership {
     disks: Arc<dyn Disks>,
     uuid: Uuid,
     au_size: AuSize,
-    redundancy: Redundancy,
+    redundancy: RwLock<Redundancy>,
     was_clean: bool,
     /// The number of the opening or closing before this opening; 0 where there was none.
     opening_before: u64,
@@ -139,8 +139,24 @@ impl Membership {
 
     /// The group's redundancy.
     #[must_use]
-    pub const fn redundancy(&self) -> Redundancy {
-        self.redundancy
+    pub fn redundancy(&self) -> Redundancy {
+        *self.redundancy.read()
+    }
+
+    /// Gives the group another redundancy, durably: the group state first, which counts, then
+    /// the labels.
+    ///
+    /// # Errors
+    /// Where too few voters take it.
+    pub(crate) fn set_redundancy(&self, redundancy: Redundancy) -> Result<(), GroupError> {
+        self.change_state(|state| state.redundancy = redundancy)?;
+        *self.redundancy.write() = redundancy;
+        let mut inner = self.inner.lock();
+        self.write_labels(
+            &mut inner,
+            |number| self.is_online(number),
+            |label| label.redundancy = redundancy,
+        )
     }
 
     /// Whether the group was closed in order before it was opened now: then no copies can differ

@@ -2,14 +2,15 @@
 //!
 //! [`Group::work`] does one small unit; whoever has threads calls it, as many and as often as
 //! [`Group::workers_wanted`] says. The passes run in order, one at a time: RESYNC (stale runs of
-//! disks that returned), RESTORE (missing copies), REBALANCE (leaving disks are emptied, then
-//! everybody comes to the fair share); another pass is one more implementation of
-//! [`BackgroundPass`] in [`Background::passes`]. SCRUB comes after them and has a power of its own,
-//! so it goes on where copying is paused.
+//! disks that returned), CONVERT (surplus copies are given back), RESTORE (missing copies),
+//! REBALANCE (leaving disks are emptied, then everybody comes to the fair share); another pass is
+//! one more implementation of [`BackgroundPass`] in [`Background::passes`]. SCRUB comes after them
+//! and has a power of its own, so it goes on where copying is paused.
 //!
 //! Durable is only that a rebalance is wanted, and at which power. Everything else is computed
 //! from the disks' statuses and the maps, so that after a crash the work goes on by itself.
 
+mod estimate;
 mod mover;
 mod moving;
 mod operations;
@@ -20,10 +21,12 @@ mod relocation;
 mod resync_pass;
 mod scrub_pass;
 mod shares;
+mod surplus;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use spindle_base::FileId;
 use spindle_catalog::{Catalog, Edit, Table};
 use spindle_device::AlignedBuffer;
 use spindle_format::DiskStatus;
@@ -33,10 +36,13 @@ use crate::group::Group;
 use crate::space::Run;
 
 use mover::Mover;
-use planner::Goal;
+pub(crate) use planner::{Goal, PlanDisk, Role};
 use resync_pass::ResyncPass;
 use scrub_pass::ScrubPass;
+use surplus::SurplusPass;
 
+pub use estimate::{DiskAfter, Estimate, Flow, PlannedChange, TimeAtPower};
+pub(crate) use estimate::{DiskThen, Flows, Foreseen, foresee, stuck_blocks};
 pub use moving::Moving;
 pub use operations::{OperationState, OperationView, Pass};
 pub use planning_scene::{Planned, PlanningScene};
@@ -106,6 +112,7 @@ pub struct Background {
     power: AtomicU16,
     run_power: AtomicU16,
     resync: ResyncPass,
+    surplus: SurplusPass,
     restore: Mover,
     rebalance: Mover,
     scrub: ScrubPass,
@@ -140,6 +147,7 @@ impl Background {
             power: AtomicU16::new(power.unwrap_or(Power::DEFAULT.number())),
             run_power: AtomicU16::new(run_power),
             resync: ResyncPass::default(),
+            surplus: SurplusPass::default(),
             restore: Mover::new(Goal::Restore),
             rebalance: Mover::new(Goal::Rebalance),
             scrub: ScrubPass::default(),
@@ -152,8 +160,13 @@ impl Background {
     }
 
     /// The passes that copy, in the order in which they run.
-    fn passes(&self) -> [&dyn BackgroundPass; 3] {
-        [&self.resync, &self.restore, &self.rebalance]
+    fn passes(&self) -> [&dyn BackgroundPass; 4] {
+        [&self.resync, &self.surplus, &self.restore, &self.rebalance]
+    }
+
+    /// These files have copies that are to be given back, or may have.
+    pub fn give_back(&self, files: impl Iterator<Item = FileId>) {
+        self.surplus.add(files);
     }
 
     /// Requests that the work sent to disks.

@@ -168,7 +168,7 @@ impl Group {
         });
         let is_log = |stale: &StaleRegion| {
             let file = self.file(stale.file);
-            file.is_some_and(|file| file.layout.striping == Striping::Fine)
+            file.is_some_and(|file| file.striping == Striping::Fine)
         };
         stale.sort_by_cached_key(|stale| {
             let first_reads = std::cmp::Reverse(stale.wanted);

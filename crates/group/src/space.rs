@@ -126,6 +126,12 @@ impl Space {
         self.of_disk(disk, DiskSpace::is_used_behind_end)
     }
 
+    /// Whether anything lies at that block of the disk or behind it, quarantine included.
+    pub fn is_used_behind(&self, disk: DiskNumber, block: u64) -> bool {
+        let au = block >> self.au_size.class();
+        self.of_disk(disk, |space| space.is_used_from(au))
+    }
+
     /// Blocks of the disk that runs take, the catalog's and quarantined ones included.
     pub fn used_blocks(&self, disk: DiskNumber) -> u64 {
         self.of_disk(disk, DiskSpace::used_blocks)

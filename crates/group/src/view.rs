@@ -216,7 +216,7 @@ impl Group {
     }
 
     /// Free blocks of each disk; only those that a large file could get where `for_files`.
-    fn capacities(&self, for_files: bool) -> Vec<DiskCapacity> {
+    pub(crate) fn capacities(&self, for_files: bool) -> Vec<DiskCapacity> {
         let au_blocks = self.membership.au_size().blocks();
         self.disks
             .iter()

@@ -8,6 +8,14 @@ use spindle_control::FileDisk;
 
 use super::Output;
 
+/// Whether to tell only.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Preview {
+    /// Tell what would be moved, how long it takes and what is free then; nothing is changed
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 /// `spindle disk`.
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
@@ -53,6 +61,8 @@ being emptied, `spindle disk undrop` keeps it after all.")]
         #[arg(long)]
         force: bool,
         #[command(flatten)]
+        preview: Preview,
+        #[command(flatten)]
         output: Output,
     },
     /// Keep disks that are being dropped
@@ -62,6 +72,8 @@ being emptied, `spindle disk undrop` keeps it after all.")]
         /// Names of disks
         #[arg(required = true, value_name = "DISK")]
         names: Vec<String>,
+        #[command(flatten)]
+        preview: Preview,
         #[command(flatten)]
         output: Output,
     },
@@ -88,6 +100,8 @@ holds is moved, or copied from the other copies where it is offline; then the gr
         #[arg(long)]
         force: bool,
         #[command(flatten)]
+        preview: Preview,
+        #[command(flatten)]
         output: Output,
     },
     /// Use more of disks that have grown, or less of them
@@ -108,6 +122,8 @@ data then.")]
         /// What to use of each; all that it has where not given
         #[arg(long, value_parser = parse_size, value_name = "SIZE")]
         size: Option<u64>,
+        #[command(flatten)]
+        preview: Preview,
         #[command(flatten)]
         output: Output,
     },
@@ -135,6 +151,8 @@ Refused where anything would lose its last good copy. `spindle disk online` brin
         #[arg(required = true, value_name = "DISK")]
         names: Vec<String>,
         #[command(flatten)]
+        preview: Preview,
+        #[command(flatten)]
         output: Output,
     },
     /// Bring disks back that are offline: they get what they missed, and no more
@@ -154,6 +172,8 @@ most. One that was dropped, set back, or used without the others does not come b
         /// Every disk that is offline and can be found
         #[arg(long, conflicts_with = "names")]
         all: bool,
+        #[command(flatten)]
+        preview: Preview,
         #[command(flatten)]
         output: Output,
     },
@@ -186,6 +206,8 @@ pub struct AddArguments {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
+    pub preview: Preview,
+    #[command(flatten)]
     pub output: Output,
 }
 
@@ -206,6 +228,8 @@ Example:
         #[arg(long)]
         force: bool,
         #[command(flatten)]
+        preview: Preview,
+        #[command(flatten)]
         output: Output,
     },
     /// Keep the disks of failure groups that are being dropped
@@ -215,6 +239,8 @@ Example:
         /// Names of failure groups
         #[arg(required = true, value_name = "FAILGROUP")]
         names: Vec<String>,
+        #[command(flatten)]
+        preview: Preview,
         #[command(flatten)]
         output: Output,
     },
@@ -229,6 +255,8 @@ Example:
         #[arg(long, value_parser = parse_size, value_name = "SIZE")]
         size: Option<u64>,
         #[command(flatten)]
+        preview: Preview,
+        #[command(flatten)]
         output: Output,
     },
     /// Take all disks of failure groups offline, to work on them
@@ -242,6 +270,8 @@ Example:
         #[arg(required = true, value_name = "FAILGROUP")]
         names: Vec<String>,
         #[command(flatten)]
+        preview: Preview,
+        #[command(flatten)]
         output: Output,
     },
     /// Bring back the disks of failure groups that are offline
@@ -251,6 +281,8 @@ Example:
         /// Names of failure groups
         #[arg(required = true, value_name = "FAILGROUP")]
         names: Vec<String>,
+        #[command(flatten)]
+        preview: Preview,
         #[command(flatten)]
         output: Output,
     },

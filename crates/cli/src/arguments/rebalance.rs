@@ -7,7 +7,7 @@ use super::Output;
 /// What to rebalance, and how.
 #[derive(Debug, Args)]
 pub struct RebalanceArguments {
-    /// A group that is open
+    /// A group, open where it is not only --estimate
     pub group: String,
     /// From 0, which pauses it, to 1024; of a rebalance that runs it is changed
     #[arg(long, value_name = "0..1024")]
@@ -18,6 +18,10 @@ pub struct RebalanceArguments {
     /// Return when nothing is left to do; exit code 1 where something cannot be done
     #[arg(long)]
     pub wait: bool,
+    /// Tell what would be moved, how long it takes and what is free then; nothing is changed, and
+    /// the group need not be open
+    #[arg(long, conflicts_with_all = ["power", "default", "wait"])]
+    pub estimate: bool,
     #[command(flatten)]
     pub output: Output,
 }

@@ -5,19 +5,27 @@ use std::str::FromStr;
 use anyhow::Result;
 use spindle_control::view::DiskChangesReport;
 use spindle_control::{
-    ControlError, DiskChangesRequest, FailureGroupChange, FileDisk, NewDiskRequest,
-    ReplacementRequest, ResizeRequest, Settings, WantedDisk,
+    ControlError, DiskChangesRequest, EstimateRequest, FailureGroupChange, FileDisk,
+    NewDiskRequest, ReplacementRequest, ResizeRequest, Settings, WantedDisk,
 };
 
+use super::estimate::print_estimate;
 use super::group::{disk_table, name_of};
 use super::print_json;
-use crate::arguments::{AddArguments, DiskCommand, FailureGroupCommand, Output};
+use crate::arguments::{AddArguments, DiskCommand, FailureGroupCommand, Output, Preview};
 use crate::line::say;
 use crate::table::{Table, size};
 
+/// A command as a change that can be made or judged beforehand.
+struct Asked<'a> {
+    group: &'a str,
+    request: EstimateRequest,
+    preview: Preview,
+    output: Output,
+}
+
 pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
-    let mut request = DiskChangesRequest::default();
-    let (group, output) = match command {
+    let asked = match command {
         DiskCommand::Scan { output } => return scan(settings, *output),
         DiskCommand::Rename {
             group,
@@ -28,63 +36,80 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
             return print_changes(&report, *output);
         }
+        DiskCommand::Add(add) => Asked {
+            group: &add.group,
+            request: of_disks(added(add)?),
+            preview: add.preview,
+            output: add.output,
+        },
         DiskCommand::Offline {
             group,
             names,
+            preview,
             output,
-        } => {
-            let report = spindle_control::offline_disks(settings, &name_of(group)?, names)?;
-            return print_changes(&report, *output);
-        }
+        } => Asked {
+            group,
+            request: EstimateRequest {
+                offline: Some(names.clone()),
+                ..EstimateRequest::default()
+            },
+            preview: *preview,
+            output: *output,
+        },
         DiskCommand::Online {
             group,
             names,
             all: _,
+            preview,
             output,
-        } => {
-            let report = spindle_control::online_disks(settings, &name_of(group)?, names)?;
-            return print_changes(&report, *output);
-        }
-        DiskCommand::Add(add) => {
-            request = added(add)?;
-            (&add.group, add.output)
-        }
+        } => Asked {
+            group,
+            request: EstimateRequest {
+                online: Some(names.clone()),
+                ..EstimateRequest::default()
+            },
+            preview: *preview,
+            output: *output,
+        },
+        DiskCommand::Drop { .. }
+        | DiskCommand::Undrop { .. }
+        | DiskCommand::Replace { .. }
+        | DiskCommand::Resize { .. } => change_of_disks(command),
+    };
+    answer(settings, &asked)
+}
+
+/// Disks of the group that leave, stay, are replaced or get another size.
+fn change_of_disks(command: &DiskCommand) -> Asked<'_> {
+    let mut request = DiskChangesRequest::default();
+    let (group, preview, output) = match command {
         DiskCommand::Drop {
             group,
             names,
             force,
+            preview,
             output,
         } => {
             request.drop.clone_from(names);
             request.force = *force;
-            (group, *output)
+            (group, preview, output)
         }
         DiskCommand::Undrop {
             group,
             names,
+            preview,
             output,
         } => {
             request.undrop.clone_from(names);
-            (group, *output)
+            (group, preview, output)
         }
-        DiskCommand::Replace { .. } | DiskCommand::Resize { .. } => {
-            return change_one(settings, command);
-        }
-    };
-    let report = spindle_control::change_disks(settings, &name_of(group)?, &request)?;
-    print_changes(&report, output)
-}
-
-/// A replacement or a new size: one change of the disks named.
-fn change_one(settings: &Settings, command: &DiskCommand) -> Result<u8> {
-    let mut request = DiskChangesRequest::default();
-    let (group, output) = match command {
         DiskCommand::Replace {
             group,
             disk,
             with,
             name,
             force,
+            preview,
             output,
         } => {
             request.overwrite = *force;
@@ -95,12 +120,13 @@ fn change_one(settings: &Settings, command: &DiskCommand) -> Result<u8> {
                     ..new_disk(with)
                 },
             });
-            (group, *output)
+            (group, preview, output)
         }
         DiskCommand::Resize {
             group,
             names,
             size,
+            preview,
             output,
         } => {
             let resize = |disk: &String| ResizeRequest {
@@ -108,53 +134,93 @@ fn change_one(settings: &Settings, command: &DiskCommand) -> Result<u8> {
                 size_bytes: *size,
             };
             request.resize = names.iter().map(resize).collect();
-            (group, *output)
+            (group, preview, output)
         }
         _ => unreachable!("the caller knows which command it is"),
     };
-    let report = spindle_control::change_disks(settings, &name_of(group)?, &request)?;
-    print_changes(&report, output)
+    Asked {
+        group,
+        request: of_disks(request),
+        preview: *preview,
+        output: *output,
+    }
+}
+
+fn of_disks(request: DiskChangesRequest) -> EstimateRequest {
+    EstimateRequest {
+        disks: Some(request),
+        ..EstimateRequest::default()
+    }
+}
+
+/// Makes the change, or tells what it would cost.
+fn answer(settings: &Settings, asked: &Asked<'_>) -> Result<u8> {
+    let group = name_of(asked.group)?;
+    let request = &asked.request;
+    if asked.preview.dry_run {
+        let report = spindle_control::estimate(settings, &group, request)?;
+        return print_estimate(&report, asked.output);
+    }
+    let report = if let Some(names) = &request.offline {
+        spindle_control::offline_disks(settings, &group, names)?
+    } else if let Some(names) = &request.online {
+        spindle_control::online_disks(settings, &group, names)?
+    } else {
+        let disks = request.disks.clone().unwrap_or_default();
+        spindle_control::change_disks(settings, &group, &disks)?
+    };
+    print_changes(&report, asked.output)
 }
 
 pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand) -> Result<u8> {
-    let (group, names, change, output) = match command {
+    let (group, names, change, preview, output) = match command {
         FailureGroupCommand::Drop {
             group,
             names,
             force,
+            preview,
             output,
         } => {
             let change = FailureGroupChange::Drop { force: *force };
-            (group, names, change, output)
+            (group, names, change, preview, output)
         }
         FailureGroupCommand::Undrop {
             group,
             names,
+            preview,
             output,
-        } => (group, names, FailureGroupChange::Undrop, output),
+        } => (group, names, FailureGroupChange::Undrop, preview, output),
         FailureGroupCommand::Resize {
             group,
             names,
             size,
+            preview,
             output,
         } => {
             let change = FailureGroupChange::Resize { size_bytes: *size };
-            (group, names, change, output)
+            (group, names, change, preview, output)
         }
         FailureGroupCommand::Offline {
             group,
             names,
+            preview,
             output,
-        } => (group, names, FailureGroupChange::Offline, output),
+        } => (group, names, FailureGroupChange::Offline, preview, output),
         FailureGroupCommand::Online {
             group,
             names,
+            preview,
             output,
-        } => (group, names, FailureGroupChange::Online, output),
+        } => (group, names, FailureGroupChange::Online, preview, output),
     };
-    let group = name_of(group)?;
-    let report = spindle_control::change_failure_groups(settings, &group, names, change)?;
-    print_changes(&report, *output)
+    let request = spindle_control::of_failure_groups(settings, &name_of(group)?, names, change)?;
+    let asked = Asked {
+        group,
+        request,
+        preview: *preview,
+        output: *output,
+    };
+    answer(settings, &asked)
 }
 
 /// What `spindle disk add` asks for.

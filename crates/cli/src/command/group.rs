@@ -5,10 +5,10 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::Result;
 use spindle_base::GroupName;
-use spindle_control::view::{DiskReport, GroupReport};
+use spindle_control::view::{DiskReport, GroupReport, TemplateReport};
 use spindle_control::{ControlError, Settings, WantedDisk, WantedGroup};
 
-use super::{print_json, serve};
+use super::{conversion, print_json, serve};
 use crate::arguments::{CheckArguments, CreateArguments, FaultCommand, GroupCommand, Output};
 use crate::line::say;
 use crate::table::{Table, signed_size, size};
@@ -34,6 +34,11 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
             changes,
             output,
         } => set(settings, group, changes, *output),
+        GroupCommand::Convert {
+            group,
+            redundancy,
+            output,
+        } => conversion::convert_group(settings, group, *redundancy, *output),
         GroupCommand::Destroy { group, yes } => destroy(settings, group, *yes),
         GroupCommand::Rename { group, name } => {
             let (old, new) = (name_of(group)?, name_of(name)?);
@@ -290,6 +295,10 @@ fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {
 
 pub fn templates(settings: &Settings, group: &str, output: Output) -> Result<u8> {
     let templates = spindle_control::list_templates(settings, &name_of(group)?)?;
+    print_templates(templates, output)
+}
+
+pub fn print_templates(templates: Vec<TemplateReport>, output: Output) -> Result<u8> {
     if output.json {
         print_json(&templates)?;
         return Ok(0);

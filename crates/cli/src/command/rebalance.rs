@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use spindle_base::GroupName;
-use spindle_control::{OperationReport, OperationsReport, Settings};
+use spindle_control::{EstimateRequest, OperationReport, OperationsReport, Settings};
 
+use super::estimate::print_estimate;
 use super::print_json;
 use crate::arguments::{OperationsArguments, RebalanceArguments};
 use crate::line::say;
@@ -19,6 +20,11 @@ const BAR_CELLS: u64 = 30;
 
 pub fn rebalance(settings: &Settings, arguments: &RebalanceArguments) -> Result<u8> {
     let group = GroupName::new(&arguments.group)?;
+    if arguments.estimate {
+        let request = EstimateRequest::default();
+        let report = spindle_control::estimate(settings, &group, &request)?;
+        return print_estimate(&report, arguments.output);
+    }
     let mut report = match (arguments.power, arguments.default) {
         (Some(power), true) => spindle_control::set_default_power(settings, &group, power)?,
         (power, _) => spindle_control::rebalance_group(settings, &group, power)?,
@@ -99,13 +105,13 @@ fn progress(line: &OperationReport) -> String {
 }
 
 fn time_left(line: &OperationReport) -> String {
-    line.left_s.map_or_else(
-        || "-".to_owned(),
-        |seconds| {
-            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-            format!("{hours}:{minutes:02}:{:02}", seconds % 60)
-        },
-    )
+    line.left_s.map_or_else(|| "-".to_owned(), clock)
+}
+
+/// Hours, minutes and seconds.
+pub fn clock(seconds: u64) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours}:{minutes:02}:{:02}", seconds % 60)
 }
 
 fn print(reports: &[OperationsReport]) -> Result<()> {

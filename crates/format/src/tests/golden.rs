@@ -133,6 +133,7 @@ pub(super) fn images() -> Vec<Image> {
             FileRecord {
                 redundancy: Redundancy::Normal,
                 striping: Striping::Fine,
+                rows_vary: false,
             }
             .encode(),
         ),

@@ -182,11 +182,14 @@ fn a_disk_record_reads_back_as_it_was_written() {
 fn every_layout_of_a_file_reads_back_as_it_was_written() {
     for redundancy in [Redundancy::External, Redundancy::Normal, Redundancy::High] {
         for striping in [Striping::Coarse, Striping::Fine] {
-            let record = FileRecord {
-                redundancy,
-                striping,
-            };
-            assert_eq!(FileRecord::parse(&record.encode()), Ok(record));
+            for rows_vary in [false, true] {
+                let record = FileRecord {
+                    redundancy,
+                    striping,
+                    rows_vary,
+                };
+                assert_eq!(FileRecord::parse(&record.encode()), Ok(record));
+            }
         }
     }
 }

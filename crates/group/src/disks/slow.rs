@@ -22,6 +22,11 @@ const SLOW_LEAST_US: u64 = 30_000;
 /// Requests whose mean sizes differ by more than this factor are not compared.
 const SIZE_FACTOR: u64 = 4;
 
+/// Reads of which the mean size is at least this tell what a disk carries.
+const RATED_BYTES_LEAST: u64 = 128 << 10;
+/// So many of them at least.
+const RATED_READS_LEAST: u64 = 64;
+
 /// What a disk has read since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadTotals {
@@ -109,6 +114,22 @@ impl SlowDisks {
         (self.watched.iter())
             .filter(|(_, watched)| watched.is_slow)
             .map(|(disk, _)| *disk)
+    }
+
+    /// What disks carry, in bytes a second, as their large reads tell it. Reads that overlap
+    /// count their times twice, so it is rather too low than too high.
+    pub fn rates(&self) -> BTreeMap<DiskNumber, u64> {
+        let rate = |totals: &ReadTotals| {
+            let mean_bytes = totals.read_bytes.checked_div(totals.reads_count)?;
+            if totals.reads_count < RATED_READS_LEAST || mean_bytes < RATED_BYTES_LEAST {
+                return None;
+            }
+            let bytes = u128::from(totals.read_bytes) * 1_000_000;
+            u64::try_from(bytes.checked_div(u128::from(totals.read_time_us))?).ok()
+        };
+        (self.watched.iter())
+            .filter_map(|(disk, watched)| Some((*disk, rate(watched.totals.as_ref()?)?)))
+            .collect()
     }
 
     /// The disk went away: what it was says nothing of what it will be.

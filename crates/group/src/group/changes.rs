@@ -10,6 +10,7 @@
 //! Moving data is not done here: the rebalance empties disks that are being dropped or end
 //! earlier, and then calls [`Group::forget_empty_disks`].
 
+mod foresight;
 mod forgetting;
 mod judgement;
 mod offline;

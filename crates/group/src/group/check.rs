@@ -211,7 +211,7 @@ impl Group {
             };
             *rows.entry(id).or_default() += 1;
             let map = file.map.read();
-            if !map.is_dirty_row(number) && map.encode_row(number).as_deref() != Some(value) {
+            if !map.is_dirty_row(number) && !map.is_row(number, value) {
                 lines.push(format!(
                     "file {id}: row {number} differs from the catalog's"
                 ));

@@ -35,6 +35,7 @@ impl Group {
         let record = FileRecord {
             redundancy: layout.redundancy,
             striping: layout.striping,
+            rows_vary: false,
         };
         let mut edit = Edit::default();
         edit.put(Table::File, file_key(id), record.encode());
@@ -79,9 +80,9 @@ impl Group {
         file.map.read().allocated_blocks() * BLOCK_SIZE_BYTES
     }
 
-    /// The layout the file was made with.
+    /// The file's layout: what it was made with, or its redundancy was changed to.
     pub fn layout(&self, file: &File) -> Layout {
-        file.layout
+        file.layout()
     }
 
     /// Every extent, for `spindle map`.

@@ -12,7 +12,7 @@ use spindle_device::{DiskSlot, Disks};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
 
 use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
-use super::{Group, Kept, step};
+use super::{Group, Kept, redundancy, step};
 use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
 use crate::disks::{DiskTable, NewDiskState};
@@ -135,6 +135,9 @@ impl Group {
         let event_log = EventLog::open(&catalog)?;
         note_stale(&dirty, &files, &table);
         let background = Background::open(&catalog)?;
+        let with_surplus = files.values().filter(|file| file.map.read().has_surplus());
+        background.give_back(with_surplus.map(|file| file.id));
+        let wanted_redundancy = redundancy::wanted(&catalog)?;
         region.stop_reading_ahead();
         let known_offline: BTreeSet<_> = table
             .iter()
@@ -167,6 +170,7 @@ impl Group {
             slow_disks: Mutex::default(),
             now_s: AtomicU64::new(opener.now_s),
             background,
+            wanted_redundancy: Mutex::new(wanted_redundancy),
             lazy: Mutex::new(step::Lazy::default()),
             disk_changes: Mutex::default(),
             free_slots: Mutex::default(),
@@ -262,7 +266,11 @@ fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
             redundancy: record.redundancy,
             striping: record.striping,
         };
-        files.push((id, Arc::new(File::new(id, layout, au_size))));
+        let file = File::new(id, layout, au_size);
+        if record.rows_vary {
+            file.map.write().let_rows_vary();
+        }
+        files.push((id, Arc::new(file)));
         Ok(())
     })?;
     Ok(files.into_iter().collect())
@@ -316,6 +324,9 @@ fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), Grou
             })
             .map_err(|what| CatalogError::Damaged(format!("file {id}: {what}")))
     })?;
+    for file in files.values() {
+        file.follow(&file.map.read());
+    }
     Ok(())
 }
 

@@ -59,6 +59,11 @@ impl Group {
         }
     }
 
+    /// What disks carry, in bytes a second, where that was measured.
+    pub(crate) fn disk_rates(&self) -> std::collections::BTreeMap<DiskNumber, u64> {
+        self.slow_disks.lock().rates()
+    }
+
     /// Asks slow disks for something, because nobody reads from them while they are: only so can
     /// they be found to be fast again.
     pub fn probe_slow_disks(&self) {

@@ -19,7 +19,7 @@ use spindle_catalog::{
     Catalog, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch, TouchSlot,
     file_key,
 };
-use spindle_format::{EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
+use spindle_format::{COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
 
 use super::Group;
 use crate::disks::DiskTable;
@@ -136,6 +136,16 @@ fn apply_extents(
             FileRecord::parse(&bytes).map_err(|error| damaged(format!("file {file}: {error}")))?;
         let schedule = Schedule::new(record.striping, au_size);
         let mut map = Map::new(schedule, record.redundancy.copies());
+        if record.rows_vary {
+            map.let_rows_vary();
+            // The journal may know extents from before the redundancy was changed.
+            let copies = changed.iter().map(|(_, extent)| extent.copies.len());
+            let most = copies.max().unwrap_or(0).min(COPIES_MAX);
+            if most > map.wanted() {
+                map.set_wanted(most);
+                map.want_fewer(record.redundancy.copies());
+            }
+        }
         let mut key = file_key(file);
         key.extend_from_slice(&number.to_be_bytes());
         let stored = catalog.get(Table::Extent, &key)?;
@@ -167,15 +177,18 @@ fn put_extent(
     if extent.copies.is_empty() {
         return Ok(());
     }
-    if extent.copies.len() != map.copies()
-        || u64::from(extent.mark_blocks) > map.schedule().length_blocks(index)
-    {
+    let fits = if map.rows_vary() {
+        extent.copies.len() <= map.copies()
+    } else {
+        extent.copies.len() == map.copies()
+    };
+    if !fits || u64::from(extent.mark_blocks) > map.schedule().length_blocks(index) {
         return Err(format!("the journal's extent {index} cannot be"));
     }
     let copies: Vec<ExtentCopy> = (extent.copies.iter())
         .map(|bits| ExtentCopy::from_bits(*bits))
         .collect();
-    map.insert(index, &Extent::new(&copies, extent.mark_blocks));
+    map.put_back(index, &Extent::new(&copies, extent.mark_blocks));
     for copy in copies.iter().filter(|copy| copy.is_present()) {
         // Most are marked already, because the catalog's rows name them; whether two extents
         // claim one run is seen when the rows are loaded.

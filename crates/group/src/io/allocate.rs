@@ -57,7 +57,7 @@ impl Group {
                 &self.space,
                 file.id,
                 index,
-                map.copies(),
+                map.wanted(),
                 map.schedule().class(index),
                 &|disk| self.reserve_aus(disk),
             );

@@ -165,6 +165,7 @@ impl Group {
                 needs_durable_record: true,
                 missed: SmallVec::new(),
                 allocates: false,
+                mirrored: file.is_mirrored(),
                 gaps: Ranges::new(),
             };
             let (_marking, needed_of_marks) = self.announce(file, &marked, &intent);
@@ -181,7 +182,8 @@ impl Group {
                 (plan, marked)
             };
             let missed = self.offline_now();
-            if !lie_within(&plan.zeroed, &zeroed)
+            if (file.is_mirrored() && !intent.mirrored)
+                || !lie_within(&plan.zeroed, &zeroed)
                 || !lie_within(&now_marked, &marked)
                 || !missed.iter().all(|disk| intent.missed.contains(disk))
             {

@@ -32,6 +32,8 @@ pub(super) struct Intent {
     pub missed: SmallVec<[DiskNumber; 2]>,
     /// Whether extents must be allocated.
     pub allocates: bool,
+    /// Whether copies could differ: what is overwritten must be recorded then.
+    pub mirrored: bool,
     /// File blocks between marks and what is written, which are zeroed along with it.
     pub gaps: Ranges,
 }
@@ -42,6 +44,7 @@ impl Intent {
         self.lock.0 <= now.lock.0
             && self.lock.1 >= now.lock.1
             && (self.overwrites || !now.overwrites)
+            && (self.mirrored || !now.mirrored)
             && now.missed.iter().all(|disk| self.missed.contains(disk))
             && lie_within(&now.gaps, &self.gaps)
     }
@@ -186,7 +189,7 @@ impl Group {
             writer: Writer::default(),
             under_way: None,
         };
-        if !file.is_mirrored() || self.dirty.is_left_out() {
+        if !intent.mirrored || self.dirty.is_left_out() {
             return (announced, Sequence::default());
         }
         let (writer, recorded) = self.dirty.begin_write(
@@ -237,6 +240,7 @@ impl Group {
             needs_durable_record: false,
             missed: SmallVec::new(),
             allocates: false,
+            mirrored: file.is_mirrored(),
             gaps: Ranges::new(),
         };
         plan::segments::<TooFar>(&map, first, end, |segment| {

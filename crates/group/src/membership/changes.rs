@@ -148,7 +148,7 @@ impl Membership {
             failure_group: joining.disk.failure_group.clone(),
             number: joining.number,
             au_size: self.au_size,
-            redundancy: self.redundancy,
+            redundancy: inner.state.redundancy,
             status: LabelStatus::Member,
             size_bytes: self.disks.size_bytes(joining.disk.slot),
             created_s,
@@ -192,6 +192,21 @@ impl Membership {
             GroupErrorKind::Io,
             format!("{path} failed while it was added; nothing was changed"),
         ))
+    }
+
+    /// Refuses a change that [`Self::change_standings`] would refuse; writes nothing.
+    pub(crate) fn judge_standings(&self, change: &Standings) -> Result<(), GroupError> {
+        let inner = self.inner.lock();
+        let next = changed(&inner.state, change);
+        self.check_change(&inner, &next)
+    }
+
+    /// Refuses what [`Self::offline_by_wish`] would refuse; writes nothing.
+    pub(crate) fn judge_offline(&self, numbers: &[DiskNumber]) -> Result<(), GroupError> {
+        let inner = self.inner.lock();
+        let mut next = inner.state.clone();
+        set_offline(&mut next, &numbers.iter().copied().collect());
+        self.check_change(&inner, &next)
     }
 
     fn take_in(&self, inner: &mut Inner, joining: &Joining) {

@@ -55,7 +55,7 @@ impl Membership {
         let membership = Self {
             uuid: new.uuid,
             au_size: new.au_size,
-            redundancy: new.redundancy,
+            redundancy: RwLock::new(new.redundancy),
             was_clean: true,
             opening_before: 0,
             slots: RwLock::new(

@@ -65,7 +65,7 @@ impl Membership {
         let membership = Self {
             uuid: found.uuid,
             au_size: state.au_size,
-            redundancy: state.redundancy,
+            redundancy: RwLock::new(state.redundancy),
             was_clean: state.clean,
             opening_before: opener_before.map_or(0, |record| record.sequence),
             slots: RwLock::new(

@@ -24,7 +24,7 @@ use crate::group::Group;
 /// Moves that are taken from the plan in one go.
 const MOVES_MOST: usize = 64;
 /// Plans made until whatever is left is left.
-const EFFORT_MOST: u8 = 8;
+pub const EFFORT_MOST: u8 = 8;
 /// Extent numbers looked at while a file's map is held.
 const WALKED_MOST: u32 = 8192;
 
@@ -220,6 +220,9 @@ impl Mover {
         };
         // The copies that were moved are durable before anybody is told that it is over.
         group.commit_everything()?;
+        if self.goal == Goal::Restore && left == 0 {
+            group.finish_redundancy()?;
+        }
         if left > 0 {
             let what = match self.goal {
                 Goal::Restore => "copies are still missing",
@@ -327,7 +330,11 @@ pub struct GroupMaps<'a>(pub &'a Group);
 impl Maps for GroupMaps<'_> {
     fn files(&self) -> Vec<FileEntry> {
         let files = self.0.all_files();
-        let entries = files.iter().filter(|file| !file.is_removed()).map(|file| {
+        // Where surplus copies are given back nothing is moved before that is over.
+        let is_planned = |file: &&std::sync::Arc<crate::file::File>| {
+            !file.is_removed() && !file.map.read().has_surplus()
+        };
+        let entries = files.iter().filter(is_planned).map(|file| {
             let map = file.map.read();
             FileEntry {
                 id: file.id,
@@ -351,7 +358,13 @@ impl Maps for GroupMaps<'_> {
         while let Some(first) = from {
             let map = file.map.read();
             from = map.walk(first, WALKED_MOST, |index, extent| {
-                visit(index, extent.copies(), map.schedule().length_blocks(index))
+                let copies = extent.copies();
+                // Surplus entries that are given back already are none.
+                let surplus = copies[map.wanted()..]
+                    .iter()
+                    .rposition(|copy| copy.is_present());
+                let there = map.wanted() + surplus.map_or(0, |last| last + 1);
+                visit(index, &copies[..there], map.schedule().length_blocks(index))
             });
         }
     }

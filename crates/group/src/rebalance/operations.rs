@@ -10,7 +10,9 @@ use super::power::Power;
 pub enum Pass {
     /// What a returned disk missed is copied to it.
     Resync,
-    /// Missing copies are made.
+    /// Copies that files should not have any more are given back.
+    Convert,
+    /// Missing copies are made: after a loss, or because files should have more.
     Restore,
     /// Leaving disks are emptied, and every disk comes to its share.
     Rebalance,

@@ -117,6 +117,9 @@ impl Group {
         };
         let copies = extent.copies();
         let number = usize::from(moved.copy_number);
+        if !moved.from.is_present() && number >= file.map.read().wanted() {
+            return false;
+        }
         let is_elsewhere = |(other, copy): (usize, &ExtentCopy)| {
             other == number
                 || !copy.is_present()
@@ -223,7 +226,17 @@ impl Group {
         buffer: &mut AlignedBuffer,
     ) -> Result<Option<Step>, GroupError> {
         let (file, moved) = (&relocation.file, &relocation.moved);
-        if !file.is_mirrored() && !self.flush_target(moved.to)? {
+        // Where there is no other copy the old run is the only one until the new one is durable.
+        let is_alone = |extent: &Extent| {
+            let number = usize::from(moved.copy_number);
+            let mut others = extent.copies().iter().enumerate();
+            !others.any(|(other, copy)| other != number && copy.is_present())
+        };
+        let Some(extent) = file.map.read().extent(moved.index) else {
+            return Ok(None);
+        };
+        let was_alone = is_alone(&extent);
+        if was_alone && !self.flush_target(moved.to)? {
             return Ok(None);
         }
         let (first, end) = file.map.read().schedule().envelope(moved.index);
@@ -247,8 +260,7 @@ impl Group {
                 return Ok(None);
             }
         }
-        // Where there is no other copy the old run is the only one until this is durable.
-        if copied && !file.is_mirrored() && !self.flush_target(moved.to)? {
+        if is_alone(&extent) && (copied || !was_alone) && !self.flush_target(moved.to)? {
             return Ok(None);
         }
         Ok(self
@@ -256,7 +268,8 @@ impl Group {
             .then_some(Step::Finished))
     }
 
-    /// Puts the new copy into the map. False where the target went offline meanwhile.
+    /// Puts the new copy into the map. False where the target went offline meanwhile, or the copy
+    /// is not wanted any more.
     fn enter_copy(&self, relocation: &Relocation, first: u64, end: u64) -> bool {
         let (file, moved, run) = (&relocation.file, &relocation.moved, relocation.run);
         // Where the target goes offline before a flush has covered what was copied to it, these
@@ -266,12 +279,22 @@ impl Group {
             .disks
             .get(moved.to)
             .is_some_and(|disk| disk.is_online());
-        if is_online {
+        if !is_online {
+            return false;
+        }
+        {
             let _change = self.change_inside();
             let copy = ExtentCopy::new(run.disk, run.start_block, run.class);
-            file.map
-                .write()
-                .set_copy(moved.index, usize::from(moved.copy_number), copy);
+            let mut map = file.map.write();
+            let number = usize::from(moved.copy_number);
+            // Another redundancy asks for no lock of the range.
+            let held =
+                (map.extent(moved.index)).and_then(|extent| extent.copies().get(number).copied());
+            if held != Some(moved.from) || (!moved.from.is_present() && number >= map.wanted()) {
+                return false;
+            }
+            map.set_copy(moved.index, number, copy);
+            drop(map);
             self.note_dirty_map(file);
             if moved.from.is_present() {
                 self.space.quarantine(Run {
@@ -283,7 +306,7 @@ impl Group {
             self.forget_underway(run);
             file.moving.end(moved.index, relocation.ticket);
         }
-        is_online
+        true
     }
 
     /// Copies blocks `[from, to)` of the extent from a good copy to the target's run. False where

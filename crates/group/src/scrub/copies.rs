@@ -135,11 +135,8 @@ impl Group {
             let blocks = usize::try_from(piece.blocks).expect("within the stretch");
             cover[at..at + blocks].fill(Some(number));
         }
-        let lanes_count = if pieces.is_empty() {
-            0
-        } else {
-            file.layout.redundancy.copies()
-        };
+        let lanes = pieces.iter().flat_map(|piece| &piece.copies);
+        let lanes_count = lanes.map(|(lane, ..)| lane + 1).max().unwrap_or(0);
         let mut copies = Copies {
             first,
             pieces,

@@ -137,6 +137,11 @@ impl DiskSpace {
         self.au_count - self.end_au > self.free_behind_aus
     }
 
+    /// Whether anything lies in that AU or behind it.
+    pub fn is_used_from(&self, au: u64) -> bool {
+        (au..self.au_count).any(|au| self.used[bits::index(au / 64)] >> (au % 64) & 1 != 0)
+    }
+
     /// Blocks that runs take; AU 0 is not counted.
     pub const fn used_blocks(&self) -> u64 {
         let taken_aus = (self.au_count - self.free_aus - self.free_behind_aus).saturating_sub(1);

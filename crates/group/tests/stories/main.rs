@@ -7,7 +7,9 @@
 
 mod basics;
 mod changes;
+mod conversion;
 mod crash;
+mod estimate;
 mod events;
 mod faults;
 mod outage;

@@ -88,7 +88,7 @@ impl Group {
         }
     }
 
-    fn catalog_blocks(&self, disk: DiskNumber) -> u64 {
+    pub(super) fn catalog_blocks(&self, disk: DiskNumber) -> u64 {
         let aus: u64 = (self.membership.catalog_runs().iter())
             .filter(|replica| replica.disk == disk)
             .flat_map(|replica| &replica.runs)

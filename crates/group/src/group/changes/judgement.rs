@@ -2,14 +2,16 @@
 //! refused here, before anything is written, and with what is missing in figures.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy};
 use spindle_format::DiskStatus;
 
 use super::{DiskChanges, refusal};
 use crate::capacity;
 use crate::disks::DiskState;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::file::File;
 use crate::group::{Group, NewDisk};
 use crate::membership::{DISK_AUS_MIN, Joining};
 use crate::space::Space;
@@ -409,6 +411,23 @@ impl Group {
             .filter_map(|number| Some(self.disks.get(number)?.name().to_string()))
             .collect();
         names.join(", ")
+    }
+
+    /// Blocks of room that are missing where these files have other redundancies.
+    pub(in crate::group) fn lacking_after(&self, changes: &[(Arc<File>, Redundancy)]) -> u64 {
+        let mut demands: BTreeMap<usize, u64> = self.space_demands().into_iter().collect();
+        for (file, wanted) in changes {
+            let map = file.map.read();
+            let blocks = map.allocated_blocks();
+            if let Some(before) = demands.get_mut(&map.copies()) {
+                *before = before.saturating_sub(blocks);
+            }
+            *demands.entry(wanted.copies()).or_default() += blocks;
+        }
+        let demands: Vec<(usize, u64)> = demands.into_iter().collect();
+        let rooms = self.rooms_after(&Judged::default());
+        let blocks: Vec<u64> = rooms.values().map(|room| room.blocks).collect();
+        capacity::lacking_blocks(&blocks, &demands)
     }
 
     /// Copies, and the blocks of one copy, of all files.

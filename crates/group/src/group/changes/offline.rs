@@ -17,22 +17,7 @@ impl Group {
     /// [`GroupErrorKind::NotFound`]. Nothing has changed then.
     pub fn offline_disks(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
         let _one = self.disk_changes.lock();
-        self.check_fence()?;
-        for (index, disk) in disks.iter().enumerate() {
-            let name = self.known_disk(*disk)?.name();
-            if disks[..index].contains(disk) {
-                return Err(refusal(
-                    GroupErrorKind::Invalid,
-                    format!("disk {name} is named twice; name each disk once"),
-                ));
-            }
-            if !self.membership.is_online(*disk) {
-                return Err(refusal(
-                    GroupErrorKind::Invalid,
-                    format!("disk {name} is offline already"),
-                ));
-            }
-        }
+        self.judge_offline(disks)?;
         // What is flushed now the disks do not lose: two rounds, because what is written lately is
         // kept in two generations.
         for _ in 0..2 {
@@ -57,6 +42,27 @@ impl Group {
         }
         self.notice_offline();
         self.note_by_hand(disks);
+        Ok(())
+    }
+
+    /// Refuses disks that cannot be taken offline because of what they are.
+    pub(super) fn judge_offline(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
+        self.check_fence()?;
+        for (index, disk) in disks.iter().enumerate() {
+            let name = self.known_disk(*disk)?.name();
+            if disks[..index].contains(disk) {
+                return Err(refusal(
+                    GroupErrorKind::Invalid,
+                    format!("disk {name} is named twice; name each disk once"),
+                ));
+            }
+            if !self.membership.is_online(*disk) {
+                return Err(refusal(
+                    GroupErrorKind::Invalid,
+                    format!("disk {name} is offline already"),
+                ));
+            }
+        }
         Ok(())
     }
 
