@@ -47,6 +47,11 @@ pub(crate) enum DiskOperation {
         number: u16,
     },
     Rebalance,
+    /// A file, a directory or the group gets another redundancy.
+    Convert {
+        file: u64,
+        number: u64,
+    },
     /// Begins a scrub, or goes on with one.
     Scrub {
         units: u64,
@@ -91,8 +96,13 @@ impl DiskOperation {
                 disk,
                 by_itself: other.is_multiple_of(4),
             },
-            20..=32 => Self::Work {
-                units: 1 + skewed(random, 400),
+            // As many numbers are drawn as for work, so that the rest of a run is the same.
+            20..=32 => match skewed(random, 400) {
+                _ if other.is_multiple_of(5) => Self::Convert {
+                    file: disk,
+                    number: other / 5,
+                },
+                units => Self::Work { units: 1 + units },
             },
             33..=34 => Self::Power {
                 number: [0, 1, 1, 7, 11, 64, 300, 1024][random.index(8)],

@@ -3,6 +3,7 @@
 mod bytes;
 mod disks;
 mod names;
+mod redundancy;
 
 use spindle_base::FileId;
 use spindle_fs::FsError;

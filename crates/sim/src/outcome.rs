@@ -90,6 +90,8 @@ pub struct Coverage {
     pub restores: u64,
     /// Rebalances that came to their end.
     pub rebalances: u64,
+    /// Files that got another number of copies.
+    pub conversions: u64,
     /// Scrubs that came to their end.
     pub scrubs: u64,
     /// Runs that came to rest: all work done, every copy whole and where it belongs.
@@ -126,6 +128,7 @@ impl Coverage {
         self.resyncs += other.resyncs;
         self.restores += other.restores;
         self.rebalances += other.rebalances;
+        self.conversions += other.conversions;
         self.scrubs += other.scrubs;
         self.rests += other.rests;
         self.flipped_copies += other.flipped_copies;
@@ -165,13 +168,14 @@ impl fmt::Display for Coverage {
         write!(
             f,
             "; background: {} units ({} failed with a disk), {} MiB copied, {} resyncs, {} restores, {} rebalances, \
-             {} scrubs, {} flipped copies found; {} runs came to rest",
+             {} conversions, {} scrubs, {} flipped copies found; {} runs came to rest",
             self.work_units,
             self.failed_units,
             self.copied_bytes >> 20,
             self.resyncs,
             self.restores,
             self.rebalances,
+            self.conversions,
             self.scrubs,
             self.flipped_copies,
             self.rests

@@ -169,6 +169,7 @@ impl Run {
             )));
         };
         self.note(format!("opened as after operation {candidate}"));
+        self.check_redundancies()?;
         let unreadable = found.unreadable;
         let mut bytes = found.bytes;
         for id in &unreadable {

@@ -57,6 +57,7 @@ impl Run {
         self.work_to_rest()?;
         let after = self.maps();
         self.check_group()?;
+        self.check_redundancies()?;
         let stopped = self.stopped_for();
         self.check_disks(stopped.as_deref(), &after)?;
         self.check_copies(stopped.as_deref(), &after)?;
@@ -195,8 +196,16 @@ impl Run {
             .map(|(slot, number)| (number, slot))
             .collect();
         for (id, extents) in maps {
+            let wanted =
+                (self.group().file(*id)).map(|file| self.group().layout(&file).redundancy.copies());
             for extent in extents {
                 let place = format!("extent {} of file {id}", extent.index);
+                if wanted.is_some_and(|wanted| extent.copies.len() != wanted) {
+                    return Err(Self::wrong(&format!(
+                        "{place} has {} places for copies where its file has {wanted:?}",
+                        extent.copies.len()
+                    )));
+                }
                 if extent.copies.contains(&None)
                     && (stopped.is_none() || self.has_plenty(extent.length_bytes))
                     && !self.is_one_away()
@@ -262,6 +271,14 @@ impl Run {
                 .map(|extent| extent.length_bytes)
                 .max()
                 .unwrap_or(0);
+            if former
+                .iter()
+                .zip(extents)
+                .any(|(old, new)| old.copies.len() != new.copies.len())
+            {
+                // Surplus copies were given back.
+                return Ok(());
+            }
             for (old, new) in former.iter().zip(extents) {
                 let copies = disks(new).difference(&disks(old)).count() as u64;
                 moved_bytes += copies * new.length_bytes;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-use spindle_base::{AuSize, FileId, GroupName, Uuid};
+use spindle_base::{AuSize, FileId, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Handle, Owner, Time};
 use spindle_group::{Group, GroupError, GroupErrorKind, NewGroup, Opener};
@@ -46,6 +46,8 @@ pub(crate) struct Run {
     pub(crate) disks: Arc<SimulatedDisks>,
     /// By slot.
     pub(crate) shelf: Vec<ShelfDisk>,
+    /// Redundancies that files were given, and that must be found after every power cut.
+    pub(crate) redundancies: BTreeMap<FileId, Redundancy>,
     /// The newest identity that a disk was added with.
     pub(crate) next_identity: u8,
     access: Arc<dyn Disks>,
@@ -135,6 +137,7 @@ impl Run {
         )];
         Self {
             random: SeededRandom::new(!plan.seed),
+            redundancies: BTreeMap::new(),
             next_identity: u8::try_from(plan.disks.len()).unwrap_or(u8::MAX),
             shelf: (plan.disks.iter().zip(1..))
                 .map(|(disk, identity)| ShelfDisk::planned(disk, identity))

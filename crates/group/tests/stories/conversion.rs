@@ -3,6 +3,7 @@
 //! itself.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::DiskSlot;
@@ -391,5 +392,66 @@ fn copies_that_have_no_place_while_a_disk_is_away_are_made_when_it_returns() {
     work(&group).unwrap();
     assert_copies(&group, &scene, 1, 2, "at the end");
     assert!(read(&group, &file, 0, data.len()) == data);
+    assert_sound(&group);
+}
+
+#[test]
+fn many_threads_write_while_redundancy_goes_up_and_down() {
+    const WRITERS: usize = 4;
+    const PART: usize = 700_000;
+    let scene = Scene::new(9, Redundancy::Normal, &THREE);
+    let group = scene.open();
+    group.set_power(Power::MAX).unwrap();
+    write_file(&group, 1, NORMAL, (WRITERS * PART) as u64);
+    let is_over = AtomicBool::new(false);
+    let file = group.file(FileId(1)).unwrap();
+    let parts: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    if !group.work(0).unwrap().did_something {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (group, file, is_over) = (&group, &file, &is_over);
+                scope.spawn(move || {
+                    let mut part = vec![0; PART];
+                    group.write(file, (writer * PART) as u64, &part).unwrap();
+                    let mut round = 0_usize;
+                    while !is_over.load(Ordering::Acquire) {
+                        let at = round * 7919 % (PART - 6000);
+                        let bytes = pattern(round as u64, 6000);
+                        let offset = (writer * PART + at) as u64;
+                        group.write(file, offset, &bytes).unwrap();
+                        part[at..at + 6000].copy_from_slice(&bytes);
+                        if round.is_multiple_of(17) {
+                            group.sync_file(file, false).unwrap();
+                        }
+                        round += 1;
+                    }
+                    part
+                })
+            })
+            .collect();
+        let ways = [Redundancy::High, Redundancy::External, Redundancy::Normal];
+        for wanted in ways.into_iter().cycle().take(9) {
+            group.convert_files(&[(FileId(1), wanted)]).unwrap();
+            while !group.operations().is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        is_over.store(true, Ordering::Release);
+        writers.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    work(&group).unwrap();
+    for (writer, part) in parts.iter().enumerate() {
+        let found = read(&group, &file, (writer * PART) as u64, PART);
+        assert!(&found == part, "the bytes of writer {writer} differ");
+    }
+    assert_copies(&group, &scene, 1, 2, "at the end");
     assert_sound(&group);
 }

@@ -12,6 +12,7 @@ use crate::run::{Answer, Run, Step};
 
 /// A gap before a write, a stripe set, and what shared AUs hold in pieces.
 const PLENTY_BYTES: u64 = 20 << 20;
+const BLOCK_BYTES: usize = 4096;
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
@@ -129,11 +130,32 @@ impl Run {
         what: &str,
         result: FsResult<()>,
     ) -> Step<()> {
+        let length = data.len();
+        self.finish_pieces(id, offset, data, length, what, result)
+    }
+
+    /// As [`Self::finish_write`], of bytes that are written one piece after the other, each of
+    /// which a power cut may leave out: the first has `first_length` bytes, others a block.
+    fn finish_pieces(
+        &mut self,
+        id: FileId,
+        offset: u64,
+        data: Vec<u8>,
+        first_length: usize,
+        what: &str,
+        result: FsResult<()>,
+    ) -> Step<()> {
         let clock = self.model.clock;
         match self.judge(what, result)? {
             _ if data.is_empty() => Ok(()),
             Answer::Done(()) | Answer::PowerLost => {
-                self.content_mut(id).write(clock, offset, data);
+                let (first, others) = data.split_at(first_length.min(data.len()));
+                let content = self.content_mut(id);
+                let mut at = offset;
+                for piece in std::iter::once(first).chain(others.chunks(BLOCK_BYTES)) {
+                    content.write(clock, at, piece.to_vec());
+                    at += piece.len() as u64;
+                }
                 Ok(())
             }
             Answer::Full => {
@@ -391,7 +413,10 @@ impl Run {
             }
             return self.reconcile(target, offset, data);
         }
-        self.finish_write(target, offset, data, "copy", result.map(|_| ()))
+        // Data and holes of the source take turns.
+        let first_length = BLOCK_BYTES - index(from_offset) % BLOCK_BYTES;
+        let result = result.map(|_| ());
+        self.finish_pieces(target, offset, data, first_length, "copy", result)
     }
 
     /// Reserves space beyond the end of a file until little is left.

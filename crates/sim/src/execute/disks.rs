@@ -57,6 +57,7 @@ impl Run {
                 let result = self.group().rebalance().map_err(FsError::Group);
                 self.judge("asking for a rebalance", result).map(drop)
             }
+            Op::Convert { file, number } => self.convert(file, number),
             Op::Scrub { units, repair } => self.scrub(units, repair),
             Op::FlipCopy { file, place } => self.flip_copy(file, place),
             Op::RepairTime { seconds } => {
@@ -119,7 +120,7 @@ impl Run {
     }
 
     /// Whether the group may say no, and has done nothing then.
-    fn is_refusal(&self, error: &GroupError) -> bool {
+    pub(super) fn is_refusal(&self, error: &GroupError) -> bool {
         use GroupErrorKind as Kind;
         match error.kind {
             Kind::Invalid | Kind::NotFound | Kind::NotEnough | Kind::Busy => true,
