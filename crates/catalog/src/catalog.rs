@@ -195,10 +195,7 @@ impl Catalog {
         if !Arc::ptr_eq(&current, failed) {
             return Ok(current);
         }
-        let reader = committer.reopen()?;
-        let former = self.overlay.write().set_reader(Arc::clone(&reader));
-        drop(former);
-        Ok(reader)
+        self.reopen(&mut committer)
     }
 }
 

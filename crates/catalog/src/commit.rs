@@ -42,7 +42,7 @@ impl Committer {
 
     /// Opens the store anew over the same region, as a restart would. A commit that failed may
     /// be there or not; its batch is pending again and gives the same rows once more.
-    pub(crate) fn reopen(&mut self) -> Result<Arc<Reader>, CatalogError> {
+    fn reopen(&mut self) -> Result<Arc<Reader>, CatalogError> {
         if self.closed {
             return Err(CatalogError::Region {
                 operation: "used",
@@ -64,9 +64,10 @@ impl Committer {
         Ok(reader)
     }
 
-    /// Takes the layers, the older first, into the region, and empties the journal.
+    /// Takes the layers, the older first, into the region, and empties the journal. It must be
+    /// usable.
     fn write_region(&mut self, layers: &[&Layer]) -> Result<Arc<Reader>, CatalogError> {
-        let store = self.store.as_ref().expect("reopened where it was missing");
+        let store = self.store.as_ref().expect("made usable before");
         let generation = self.journal.generation() + 1;
         let written = store
             .write(layers, generation)
@@ -155,19 +156,41 @@ impl Catalog {
         if batch.is_empty() {
             return Ok(false);
         }
-        if !committer.is_usable() {
-            let reader = committer.reopen()?;
-            let former = self.overlay.write().set_reader(reader);
-            drop(former);
-        }
+        self.make_usable(committer)?;
         if committer.journal.append(batch)? {
             return Ok(true);
         }
         let journaled = Arc::clone(self.overlay.read().journaled());
-        let reader = committer.write_region(&[&journaled, batch])?;
+        self.write_region(committer, &[&journaled, batch])?;
+        Ok(false)
+    }
+
+    /// Opens the store anew where an earlier failure stands.
+    fn make_usable(&self, committer: &mut Committer) -> Result<(), CatalogError> {
+        if !committer.is_usable() {
+            self.reopen(committer)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the store anew, and reads from it.
+    pub(crate) fn reopen(&self, committer: &mut Committer) -> Result<Arc<Reader>, CatalogError> {
+        let reader = committer.reopen()?;
+        let former = self.overlay.write().set_reader(Arc::clone(&reader));
+        drop(former);
+        Ok(reader)
+    }
+
+    /// Takes the layers into the region, and reads them from there.
+    fn write_region(
+        &self,
+        committer: &mut Committer,
+        layers: &[&Layer],
+    ) -> Result<(), CatalogError> {
+        let reader = committer.write_region(layers)?;
         let former = self.overlay.write().empty_journal(reader);
         drop(former);
-        Ok(false)
+        Ok(())
     }
 
     /// Brings what the journal of commits holds into the region, so that a scan sees it.
@@ -177,12 +200,11 @@ impl Catalog {
     pub fn settle(&self) -> Result<(), CatalogError> {
         let mut committer = self.committer.lock();
         let journaled = Arc::clone(self.overlay.read().journaled());
-        if !journaled.is_empty() {
-            let reader = committer.write_region(&[&journaled])?;
-            let former = self.overlay.write().empty_journal(reader);
-            drop(former);
+        if journaled.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.make_usable(&mut committer)?;
+        self.write_region(&mut committer, &[&journaled])
     }
 
     /// Marks the region as cleanly closed, so that the next opening has nothing to recover.

@@ -310,3 +310,29 @@ fn after_a_journal_write_that_failed_the_next_commit_goes_into_the_region() {
     let again = Catalog::open(region, CACHE_BYTES).unwrap();
     assert_eq!(again.range(Table::Inode, &[], &[255], 9).unwrap().len(), 3);
 }
+
+#[test]
+fn settling_after_a_failed_commit_opens_the_store_anew_and_never_panics() {
+    let (region, catalog) = journaled_catalog();
+    commit_row(&catalog, b"small", b"1");
+    let large = catalog.apply(put(b"large", &[7; 40_000]));
+    region.fail_write_after(Some(0));
+    assert!(catalog.commit(large, &mut || {}, &mut || Ok(())).is_err());
+    // Opening anew may fail as well, and leaves no store at all then.
+    for _ in 0..3 {
+        assert!(catalog.settle().is_err());
+    }
+    region.fail_write_after(None);
+    catalog.settle().unwrap();
+    let mut keys = Vec::new();
+    let mut note = |key: &[u8], _: &[u8]| {
+        keys.push(key.to_vec());
+        Ok(())
+    };
+    catalog.scan(Table::Inode, &mut note).unwrap();
+    assert!(keys.contains(&b"small".to_vec()), "{keys:?}");
+    catalog.commit(large, &mut || {}, &mut || Ok(())).unwrap();
+    drop(catalog);
+    let again = Catalog::open(region, CACHE_BYTES).unwrap();
+    assert_eq!(again.range(Table::Inode, &[], &[255], 9).unwrap().len(), 2);
+}
