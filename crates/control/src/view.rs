@@ -50,6 +50,9 @@ pub struct DiskReport {
     pub mode: String,
     /// `normal`, later `adding`, `dropping`, ...
     pub state: String,
+    /// Whether its reads take far longer than those of its peers: other copies are read first.
+    #[serde(default)]
+    pub slow: bool,
     /// Seconds until it is given up and what it holds is restored elsewhere; `null` where it is
     /// not offline.
     #[serde(default)]
@@ -83,6 +86,7 @@ impl From<DiskView> for DiskReport {
             free_bytes: view.free_bytes,
             mode: view.mode,
             state: view.state,
+            slow: view.slow,
             repair_time_left_s: view.repair_time_left_s,
             voter: view.voter,
             catalog_replica: view.catalog_replica,

@@ -206,12 +206,17 @@ pub fn disk_table(disks: &[DiskReport]) -> Table {
             disk.failure_group.clone(),
             size(disk.total_bytes),
             size(disk.free_bytes),
-            disk.mode.clone(),
+            mode_of(disk),
             disk.state.clone(),
             disk.path.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
     table
+}
+
+fn mode_of(disk: &DiskReport) -> String {
+    let slow = if disk.slow { ", slow" } else { "" };
+    format!("{}{slow}", disk.mode)
 }
 
 pub fn check(settings: &Settings, arguments: &CheckArguments) -> Result<u8> {

@@ -17,6 +17,7 @@ fn disk(number: u16, failure_group: &str) -> DiskReport {
         free_bytes: 1 << 29,
         mode: "online".to_owned(),
         state: "normal".to_owned(),
+        slow: false,
         repair_time_left_s: None,
         voter: number < 3,
         catalog_replica: number < 3,
