@@ -47,6 +47,7 @@ pub const STATE_LENGTH_OFFSET: usize = 96;
 
 const FLAG_VOTER: u8 = 1;
 const FLAG_QUORUM_ONLY: u8 = 2;
+const FLAG_LEAVES: u8 = 4;
 
 const HEADER: Header = Header {
     structure: Structure::GroupState,
@@ -118,6 +119,8 @@ pub struct DiskState {
     pub voter: bool,
     /// Whether it holds the group state only, never data.
     pub quorum_only: bool,
+    /// Whether it was being dropped when it went offline: it leaves, back or not.
+    pub leaves: bool,
 }
 
 /// Successive AUs of one disk.
@@ -280,7 +283,7 @@ fn read_disks(reader: &mut Reader<'_>, count: usize) -> Result<Vec<DiskState>, F
         let status_epoch = reader.u64()?;
         let status = reader.judged("disk status", Reader::u8, DiskStatus::of)?;
         let flags = reader.judged("disk flags", Reader::u8, |flags| {
-            (flags & !(FLAG_VOTER | FLAG_QUORUM_ONLY) == 0).then_some(flags)
+            (flags & !(FLAG_VOTER | FLAG_QUORUM_ONLY | FLAG_LEAVES) == 0).then_some(flags)
         })?;
         reader.reserved(2)?;
         disks.push(DiskState {
@@ -292,6 +295,7 @@ fn read_disks(reader: &mut Reader<'_>, count: usize) -> Result<Vec<DiskState>, F
             status,
             voter: flags & FLAG_VOTER != 0,
             quorum_only: flags & FLAG_QUORUM_ONLY != 0,
+            leaves: flags & FLAG_LEAVES != 0,
         });
     }
     Ok(disks)
@@ -367,6 +371,9 @@ impl GroupState {
         }
         if (self.disks.iter()).any(|disk| disk.voter && disk.status != DiskStatus::Online) {
             return Some("a voter that is not online");
+        }
+        if (self.disks.iter()).any(|disk| disk.leaves && disk.status != DiskStatus::Offline) {
+            return Some("a disk that leaves and is not offline");
         }
         if (self.disks.last()).is_some_and(|disk| disk.number.0 >= self.next_disk_number) {
             return Some("the next disk number");
@@ -467,12 +474,9 @@ fn write_disk(writer: &mut Writer, disk: &DiskState) {
     writer.bytes(&disk.uuid_start);
     writer.u64(disk.status_epoch);
     writer.u8(disk.status.code());
-    let voter = if disk.voter { FLAG_VOTER } else { 0 };
-    let quorum_only = if disk.quorum_only {
-        FLAG_QUORUM_ONLY
-    } else {
-        0
-    };
-    writer.u8(voter | quorum_only);
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    writer.u8(flag(disk.voter, FLAG_VOTER)
+        | flag(disk.quorum_only, FLAG_QUORUM_ONLY)
+        | flag(disk.leaves, FLAG_LEAVES));
     writer.reserved(2);
 }

@@ -102,6 +102,8 @@ kinds! {
     DiskFaultInjected = "disk_fault_injected", Warning;
     /// A damaged or older copy of a label was written again from the good one.
     LabelRepaired = "label_repaired", Warning;
+    /// A label could not be written, and is written again by itself; the group state counts.
+    LabelLate = "label_late", Warning;
     /// A damaged or unreadable block was written again from a good copy.
     BlockRepaired = "block_repaired", Warning;
     /// A damaged block was given another place on its disk.

@@ -8,6 +8,7 @@ mod open;
 mod outage;
 mod recovery;
 mod redundancy;
+mod replicas;
 mod returning;
 mod slow;
 mod step;

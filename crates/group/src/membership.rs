@@ -14,6 +14,7 @@
 //! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
 //! | a disk smaller than its label says | refused, the path named | `a_truncated_image_is_refused_by_name` |
 //! | a disk that the group state does not know | passed over, an event | `a_disk_that_the_group_does_not_know_is_passed_over` |
+//! | a disk that was put back to an older image | passed over and named; it goes offline, see `set_back.rs` | `a_disk_put_back_to_an_older_image_is_left_out_and_the_others_mount` |
 //! | disks missing, within what the redundancy bears | they go offline, durably | `a_majority_of_voters_mounts` |
 //! | more disks missing than that | refused | `more_missing_failure_groups_than_the_redundancy_bears_are_refused` |
 //! | open in a living process of this boot | refused | `a_group_that_is_open_here_is_refused` |
@@ -24,10 +25,13 @@
 mod changes;
 mod create;
 mod election;
+mod labels;
 mod look;
 mod open;
 mod publish;
+mod replicas;
 mod returning;
+mod set_back;
 mod voters;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,8 +42,8 @@ use parking_lot::{Mutex, RwLock};
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    AuRun, DiskState, DiskStatus, GroupState, LABEL_PLACES, Label, LabelStatus, OPENER_BYTES,
-    OPENER_PLACE, OpenerRecord, Replica,
+    DiskState, DiskStatus, GroupState, Label, LabelStatus, OPENER_BYTES, OPENER_PLACE,
+    OpenerRecord, Replica,
 };
 
 pub(crate) use changes::{Joining, Standings};
@@ -82,7 +86,10 @@ struct Standing {
 #[derive(Debug)]
 struct Member {
     path: String,
+    /// What its label is to say.
     label: Label,
+    /// The label could not be written whole, and that was told.
+    label_is_late: bool,
     /// The slot that holds the last relied-on state.
     held_slot: usize,
     /// The epoch of the newest state that it is known to hold.
@@ -97,6 +104,8 @@ struct Inner {
     epoch_tried: u64,
     members: BTreeMap<DiskNumber, Member>,
     opener: OpenerRecord,
+    /// The epoch that disks held that were not there, or not to be trusted, at the opening.
+    away_held: BTreeMap<DiskNumber, u64>,
     /// Why nothing can be published any more.
     broken: Option<GroupError>,
 }
@@ -319,6 +328,17 @@ impl Membership {
         self.claim_new_voters(&mut inner)
     }
 
+    /// Whether states can still be published.
+    ///
+    /// # Errors
+    /// Why the group had to stop.
+    pub(crate) fn check(&self) -> Result<(), GroupError> {
+        match &self.inner.lock().broken {
+            Some(broken) => Err(broken.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// Publishes a change of the state that another part of the group decides on.
     pub(crate) fn change_state(
         &self,
@@ -426,19 +446,15 @@ impl Membership {
             })
     }
 
-    /// Gives the group another name: the group state first, which counts, then the labels.
+    /// Gives the group another name: the group state first, which counts, then the labels; one
+    /// that cannot be written now is written later.
     ///
     /// # Errors
     /// Where too few voters take it.
     pub fn rename(&self, name: &GroupName) -> Result<(), GroupError> {
         self.change_state(|state| state.group_name = name.clone())?;
-        let mut inner = self.inner.lock();
-        let name = inner.state.group_name.clone();
-        self.write_labels(
-            &mut inner,
-            |number| self.is_online(number),
-            |label| label.group_name = name.clone(),
-        )
+        self.bring_labels_up_to_date();
+        Ok(())
     }
 
     /// Gives the disks free: their labels say "former" from now on, and no mount finds the group.
@@ -460,124 +476,14 @@ impl Membership {
         Ok(())
     }
 
-    /// Writes the labels of the disks that `wanted` picks, one copy after the other, so that at
-    /// any moment one of them is whole. All are tried; the first failure is the answer.
-    fn write_labels(
-        &self,
-        inner: &mut Inner,
-        wanted: impl Fn(DiskNumber) -> bool,
-        change: impl Fn(&mut Label),
-    ) -> Result<(), GroupError> {
-        let mut labels: Vec<(DiskNumber, Label)> = Vec::new();
-        for (number, member) in &mut inner.members {
-            if wanted(*number) {
-                change(&mut member.label);
-                member.label.sequence += 1;
-                labels.push((*number, member.label.clone()));
-            }
-        }
-        let mut failed = Vec::new();
-        for place in LABEL_PLACES {
-            let pages: Vec<(DiskNumber, AlignedBuffer)> = (labels.iter())
-                .map(|(number, label)| (*number, whole_blocks(&label.encode(place))))
-                .collect();
-            let writes = (pages.iter()).map(|(number, page)| (*number, place, &page[..]));
-            failed.extend(self.write_durably(writes));
-        }
-        match failed.first() {
-            None => Ok(()),
-            Some((number, why)) => Err(refused(
-                GroupErrorKind::Io,
-                format!(
-                    "the label of disk {} cannot be written: {why}; do it again when the disk is \
-                     back",
-                    self.disk_title(*number)
-                ),
-            )),
-        }
-    }
-
-    /// How many disks should hold the catalog: no more than there are.
-    #[must_use]
-    pub fn replicas_wanted(&self) -> u32 {
+    /// Whether the disk is being dropped, though it may have gone offline since.
+    pub(crate) fn leaves(&self, number: DiskNumber) -> bool {
         let inner = self.inner.lock();
-        let holders = (inner.state.disks.iter())
-            .filter(|disk| !disk.quorum_only && disk.status != DiskStatus::Absent)
-            .count();
-        let wanted = voters::replicas_wanted(inner.state.disks.len()).min(holders);
-        u32::try_from(wanted).expect("at most five")
+        (inner.state.disk(number))
+            .is_some_and(|disk| disk.leaves || disk.status == DiskStatus::Dropping)
     }
 
-    /// The disk that should hold another replica of the catalog, where one is lacking.
-    #[must_use]
-    pub fn replica_candidate(&self) -> Option<DiskNumber> {
-        let inner = self.inner.lock();
-        let state = &inner.state;
-        if state.replicas.len() >= voters::replicas_wanted(state.disks.len()) {
-            return None;
-        }
-        let chosen: Vec<&DiskState> = (state.replicas.iter())
-            .filter_map(|replica| state.disk(replica.disk))
-            .collect();
-        voters::best_replica(&state.disks, &chosen).map(|disk| disk.number)
-    }
-
-    /// Records that the region has grown: `runs` gives the new run of each replica, in their
-    /// order, or none where the room was there already.
-    pub(crate) fn record_region(
-        &self,
-        size_bytes: u64,
-        runs: &[(DiskNumber, AuRun)],
-    ) -> Result<(), GroupError> {
-        self.change_state(|state| {
-            for replica in &mut state.replicas {
-                let run = runs.iter().find(|(disk, _)| *disk == replica.disk);
-                replica.runs.extend(run.map(|(_, run)| *run));
-            }
-            state.region_size_bytes = size_bytes;
-        })
-    }
-
-    /// Records a further replica, whose contents are already equal to the others', and in the
-    /// same state that another disk no longer holds one.
-    pub(crate) fn record_replica(
-        &self,
-        replica: Option<&Replica>,
-        instead_of: Option<DiskNumber>,
-    ) -> Result<(), GroupError> {
-        self.change_state(|state| {
-            state.replicas.extend(replica.cloned());
-            (state.replicas).retain(|replica| Some(replica.disk) != instead_of);
-        })
-    }
-
-    /// Whether the state names a replica of the catalog on the disk, and the disk serves.
-    pub(crate) fn holds_replica(&self, disk: DiskNumber) -> bool {
-        let inner = self.inner.lock();
-        let named = (inner.state.replicas.iter()).any(|replica| replica.disk == disk);
-        named && self.is_online(disk)
-    }
-
-    /// A disk on its way out that still holds a replica of the catalog, and the disk that should
-    /// have it instead.
-    #[must_use]
-    pub(crate) fn replica_to_move(&self) -> Option<(DiskNumber, Option<DiskNumber>)> {
-        let inner = self.inner.lock();
-        let state = &inner.state;
-        let disk_of = |replica: &Replica| state.disk(replica.disk);
-        let leaving = (state.replicas.iter())
-            .filter_map(disk_of)
-            .find(|disk| disk.status == DiskStatus::Dropping)?;
-        let staying: Vec<&DiskState> = (state.replicas.iter())
-            .filter_map(disk_of)
-            .filter(|disk| disk.status == DiskStatus::Online)
-            .collect();
-        let instead = voters::best_replica(&state.disks, &staying).map(|disk| disk.number);
-        let enough = staying.len() >= voters::replicas_wanted(state.disks.len());
-        Some((leaving.number, instead.filter(|_| !enough)))
-    }
-
-    /// Whether the disk's status is one that lets it hold data.
+    /// The disk's status.
     #[must_use]
     pub fn status(&self, number: DiskNumber) -> Option<DiskStatus> {
         let inner = self.inner.lock();

@@ -121,6 +121,8 @@ pub struct Background {
     buffers: Mutex<Vec<AlignedBuffer>>,
     /// Runs on targets that no map names yet.
     underway: Mutex<Vec<Run>>,
+    /// Why a disk that is empty cannot leave.
+    kept_for: Mutex<Option<String>>,
     /// Requests of this work, which are not the foreground's.
     own_count: AtomicU64,
     /// All requests and our own, when the foreground was last looked at.
@@ -154,6 +156,7 @@ impl Background {
             is_copying: AtomicBool::new(false),
             buffers: Mutex::default(),
             underway: Mutex::default(),
+            kept_for: Mutex::default(),
             own_count: AtomicU64::new(0),
             seen: Mutex::default(),
         })
@@ -183,6 +186,11 @@ impl Background {
     /// Runs that are taken though no map names them: copies on their way.
     pub fn runs_underway(&self) -> Vec<Run> {
         self.underway.lock().clone()
+    }
+
+    /// Notes why a disk that is empty cannot leave, or that none is kept; what was noted before.
+    pub fn set_kept_for(&self, why: Option<String>) -> Option<String> {
+        std::mem::replace(&mut *self.kept_for.lock(), why)
     }
 
     fn buffer(&self, power: Power) -> AlignedBuffer {

@@ -244,6 +244,11 @@ impl ReplicatedRegion {
         self.write_and_flush(&writes)
     }
 
+    /// The AUs of each replica.
+    pub fn replica_aus(&self) -> u64 {
+        self.map().runs.iter().map(|run| u64::from(run.aus)).sum()
+    }
+
     /// Adds a replica on `disk`: its room, a copy of everything, and only then the group state.
     ///
     /// # Errors
@@ -253,23 +258,21 @@ impl ReplicatedRegion {
         self.add_replica_instead(disk, None)
     }
 
-    /// Takes the replica off a disk that is on its way out. Another disk has one first, where
-    /// one can; `must` takes it off even where none can, as long as another disk has one.
+    /// As [`ReplicatedRegion::add_replica`]; in the same state the disk `from` has none any more.
     ///
     /// # Errors
     /// As [`ReplicatedRegion::add_replica`]; the replica stays then.
-    pub fn move_replica(
-        &self,
-        from: DiskNumber,
-        to: Option<DiskNumber>,
-        must: bool,
-    ) -> Result<(), CatalogError> {
-        if let Some(to) = to {
-            match self.add_replica_instead(to, Some(from)) {
-                Err(CatalogError::Full) if must => {}
-                answer => return answer,
-            }
-        }
+    pub fn move_replica(&self, from: DiskNumber, to: DiskNumber) -> Result<(), CatalogError> {
+        self.add_replica_instead(to, Some(from))
+    }
+
+    /// Takes the replica off a disk where no other can have it, as long as a disk that stays has
+    /// one.
+    ///
+    /// # Errors
+    /// [`CatalogError::Full`] where none has, [`CatalogError::Region`] where the group state
+    /// cannot be written; the replica stays then.
+    pub fn remove_replica(&self, from: DiskNumber) -> Result<(), CatalogError> {
         let _gate = self.gate.lock();
         self.drop_offline();
         let stays = |replica: &ReplicaMap| {
@@ -312,6 +315,14 @@ impl ReplicatedRegion {
         let _gate = self.gate.lock();
         self.drop_offline();
         let map = self.map();
+        let holds = |disk: DiskNumber| map.replicas.iter().any(|replica| replica.disk == disk);
+        if holds(disk) || instead_of.is_some_and(|from| !holds(from)) {
+            // Another thread was here first.
+            return Err(failed(
+                "written",
+                format!("disk {disk} is not asked any more"),
+            ));
+        }
         let member = (self.membership.members().into_iter())
             .find(|member| member.state.number == disk)
             .and_then(|member| Some((member.slot?, member.uuid?)));

@@ -45,6 +45,8 @@ pub struct DiskView {
     pub mode: String,
     /// `normal`, later `adding`, `dropping`, ...
     pub state: String,
+    /// Whether it is far slower than its peers and read last.
+    pub slow: bool,
     /// Seconds until it is given up, where it is offline and that was noted.
     pub repair_time_left_s: Option<u64>,
     /// Whether it votes on the group state.
@@ -197,10 +199,14 @@ impl Group {
                     state: match status {
                         Some(DiskStatus::Adding) => "adding",
                         Some(DiskStatus::Dropping) => "dropping",
+                        Some(DiskStatus::Offline) if self.membership.leaves(disk.number) => {
+                            "dropping"
+                        }
                         Some(DiskStatus::Absent) => "absent",
                         _ => "normal",
                     }
                     .to_owned(),
+                    slow: disk.is_slow.load(Ordering::Relaxed),
                     repair_time_left_s: self.repair_time_left(disk.number),
                     voter: member.is_some_and(|member| member.state.voter),
                     catalog_replica: member.is_some_and(|member| member.catalog_replica),

@@ -80,8 +80,6 @@ pub struct Coverage {
     pub given_up: u64,
     /// Units of background work.
     pub work_units: u64,
-    /// Units that failed with a disk.
-    pub failed_units: u64,
     /// Bytes that they copied.
     pub copied_bytes: u64,
     /// Returned disks that were given what they missed.
@@ -123,7 +121,6 @@ impl Coverage {
         self.returns += other.returns;
         self.given_up += other.given_up;
         self.work_units += other.work_units;
-        self.failed_units += other.failed_units;
         self.copied_bytes += other.copied_bytes;
         self.resyncs += other.resyncs;
         self.restores += other.restores;
@@ -167,10 +164,9 @@ impl fmt::Display for Coverage {
         )?;
         write!(
             f,
-            "; background: {} units ({} failed with a disk), {} MiB copied, {} resyncs, {} restores, {} rebalances, \
+            "; background: {} units, {} MiB copied, {} resyncs, {} restores, {} rebalances, \
              {} conversions, {} scrubs, {} flipped copies found; {} runs came to rest",
             self.work_units,
-            self.failed_units,
             self.copied_bytes >> 20,
             self.resyncs,
             self.restores,

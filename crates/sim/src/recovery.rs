@@ -215,6 +215,9 @@ impl Run {
     pub(crate) fn check_group(&mut self) -> Step<()> {
         let group: Arc<Group> = Arc::clone(self.system().group());
         self.take_events();
+        if let Some(message) = self.wrongly_left_out.take() {
+            return Err(Stop::Violation(message));
+        }
         let result = group.check().map_err(FsError::Group);
         match self.judge("the check", result)? {
             Answer::Done(lines) if !lines.is_empty() && !self.may_be_lost() => Err(

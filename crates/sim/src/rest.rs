@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_fs::FsError;
 use spindle_group::{ExtentView, OperationState, Power};
 
@@ -30,6 +30,16 @@ const PLENTY_BYTES: u64 = 24 * MIB;
 
 /// By file: its extents.
 type Maps = BTreeMap<FileId, Vec<ExtentView>>;
+/// By disk: where it ends or is about to end, in bytes.
+type Ends = BTreeMap<DiskNumber, u64>;
+/// A disk up to its end, or what lies behind.
+type Place = (DiskNumber, bool);
+
+/// What lies where.
+struct Held {
+    maps: Maps,
+    ends: Ends,
+}
 
 impl Run {
     /// See the module. Nothing is asked of a group that lost more than it bears.
@@ -45,29 +55,28 @@ impl Run {
             self.disks.crash();
             self.recover_from_power_cut()?;
         }
-        self.full_before_rest = self.coverage.full;
         self.repair_disks();
         self.return_all()?;
         let power = self.group().set_power(Power::MAX).map_err(FsError::Group);
         self.judge("setting the power", power)?;
         self.step_to_rest()?;
-        let before = self.maps();
+        let before = self.held();
         self.work_to_rest()?;
         self.step_to_rest()?;
         self.work_to_rest()?;
-        let after = self.maps();
+        let after = self.held();
         self.check_group()?;
         self.check_redundancies()?;
         let stopped = self.stopped_for();
         self.check_disks(stopped.as_deref(), &after)?;
-        self.check_copies(stopped.as_deref(), &after)?;
+        self.check_copies(stopped.as_deref(), &after.maps)?;
         if stopped.is_none() {
             self.check_moved(&before, &after)?;
             // One that was not asked for may be long ago.
             self.rebalance_once_more()?;
         }
         if self.stopped_for().is_none() {
-            self.check_shares(&self.maps())?;
+            self.check_shares(&self.held())?;
             self.rebalance_once_more()?;
             self.coverage.rests += 1;
         }
@@ -129,18 +138,21 @@ impl Run {
         Err(Self::wrong("the background work does not end"))
     }
 
-    fn maps(&self) -> Maps {
+    fn held(&self) -> Held {
         let group = self.group();
-        (self.model.contents.keys())
-            .filter_map(|id| Some((*id, group.map(&*group.file(*id)?))))
-            .collect()
+        let disks = group.view().disks.into_iter();
+        Held {
+            maps: (self.model.contents.keys())
+                .filter_map(|id| Some((*id, group.map(&*group.file(*id)?))))
+                .collect(),
+            ends: disks
+                .map(|disk| (disk.number, group.end_block(disk.number) * BLOCK_SIZE_BYTES))
+                .collect(),
+        }
     }
 
     /// Why the background work cannot go on, in the group's own words.
     fn stopped_for(&self) -> Option<String> {
-        if self.coverage.full > self.full_before_rest {
-            return Some("there is no room".to_owned());
-        }
         (self.group().operations().into_iter())
             .filter(|operation| operation.state == OperationState::Errors)
             .find_map(|operation| operation.error)
@@ -164,20 +176,16 @@ impl Run {
     }
 
     /// Nothing is left of disks that were to leave.
-    fn check_disks(&self, stopped: Option<&str>, maps: &Maps) -> Step<()> {
+    fn check_disks(&self, stopped: Option<&str>, after: &Held) -> Step<()> {
+        let held = after.by_disk();
         for disk in self.group().view().disks {
             if disk.state == "normal" && disk.mode == "online" {
                 continue;
             }
-            if disk.mode == "offline" && disk.state == "normal" && self.is_one_away() {
+            if disk.mode == "offline" && self.is_one_away() {
                 continue;
             }
-            let held_bytes = held(maps).get(&disk.number).copied().unwrap_or(0);
-            if held_bytes == 0 && self.coverage.full > self.full_before_rest {
-                // Its replica of the catalog goes to the disk that suits best and to no other:
-                // where that one is full the disk stays.
-                continue;
-            }
+            let held_bytes = held.get(&disk.number).copied().unwrap_or(0);
             let excuse = stopped.filter(|_| !self.has_plenty(held_bytes));
             if excuse.is_none() {
                 return Err(Self::wrong(&format!(
@@ -236,34 +244,31 @@ impl Run {
         Ok(())
     }
 
-    /// The least that any way from the one distribution to the other moves is what the disks
-    /// have more in the end.
-    fn check_moved(&self, before: &Maps, after: &Maps) -> Step<()> {
+    /// The least that any way from the one distribution to the other moves is what the places
+    /// have more in the end. What a disk that gets smaller holds behind its new end is a place of
+    /// its own: it must be copied, be it to the front of the same disk.
+    fn check_moved(&self, before: &Held, after: &Held) -> Step<()> {
         let is_whole = |extent: &ExtentView| !extent.copies.contains(&None);
-        if before.values().flatten().any(|extent| !is_whole(extent)) {
+        if before
+            .maps
+            .values()
+            .flatten()
+            .any(|extent| !is_whole(extent))
+        {
             return Ok(());
         }
-        let disks = self.group().view().disks;
-        if (disks.iter()).any(|disk| disk.free_bytes < disk.total_bytes / 4) {
-            // A full disk takes what there is room for, and not always what should be there.
-            return Ok(());
-        }
-        let (held_before, held_after) = (held(before), held(after));
+        let ends = &before.ends;
+        let (held_before, held_after) = (held(&before.maps, ends), held(&after.maps, ends));
         let least_bytes: u64 = (held_after.iter())
-            .map(|(disk, bytes)| bytes.saturating_sub(held_before.get(disk).copied().unwrap_or(0)))
+            .map(|(place, bytes)| {
+                bytes.saturating_sub(held_before.get(place).copied().unwrap_or(0))
+            })
             .sum();
-        let disks = |extent: &ExtentView| -> BTreeSet<DiskNumber> {
-            extent
-                .copies
-                .iter()
-                .flatten()
-                .map(|(disk, _)| *disk)
-                .collect()
-        };
+        let places = |extent: &ExtentView| -> BTreeSet<Place> { places(extent, ends).collect() };
         let mut moved_bytes = 0;
         let mut allowed_bytes = least_bytes + least_bytes / 50 + MOVED_SLACK_BYTES;
-        for (id, extents) in after {
-            let Some(former) = before.get(id) else {
+        for (id, extents) in &after.maps {
+            let Some(former) = before.maps.get(id) else {
                 continue;
             };
             allowed_bytes += extents
@@ -280,7 +285,7 @@ impl Run {
                 return Ok(());
             }
             for (old, new) in former.iter().zip(extents) {
-                let copies = disks(new).difference(&disks(old)).count() as u64;
+                let copies = places(new).difference(&places(old)).count() as u64;
                 moved_bytes += copies * new.length_bytes;
             }
         }
@@ -288,8 +293,8 @@ impl Run {
             return Err(Self::wrong(&format!(
                 "{moved_bytes} bytes were moved where {least_bytes} had to be; by disk {} before, \
                  {} after",
-                text(&held_before),
-                text(&held_after)
+                text(held_before.iter().map(|((disk, _), bytes)| (disk, bytes))),
+                text(held_after.iter().map(|((disk, _), bytes)| (disk, bytes)))
             )));
         }
         Ok(())
@@ -297,7 +302,8 @@ impl Run {
 
     /// Each disk has its share in proportion to its size, no failure group more than one copy of
     /// everything. Told only of groups whose files all have as many copies, and room.
-    fn check_shares(&self, maps: &Maps) -> Step<()> {
+    fn check_shares(&self, after: &Held) -> Step<()> {
+        let maps = &after.maps;
         let widths: BTreeSet<usize> = (maps.values().flatten())
             .map(|extent| extent.copies.len())
             .collect();
@@ -315,7 +321,7 @@ impl Run {
             *groups.entry(disk.failure_group.to_string()).or_default() += weight;
         }
         let shares = group_shares(&groups, one_copy_bytes, copies as u64);
-        let held = held(maps);
+        let held = after.by_disk();
         for disk in &disks {
             let group = disk.failure_group.to_string();
             let share_bytes = of(shares[&group], disk.total_bytes - MIB, groups[&group]);
@@ -330,7 +336,7 @@ impl Run {
                      all: {}",
                     disk.name,
                     disk.total_bytes,
-                    text(&held)
+                    text(held.iter())
                 )));
             }
         }
@@ -339,22 +345,40 @@ impl Run {
 
     /// A rebalance of a group at rest; where all is even already it moves next to nothing.
     fn rebalance_once_more(&mut self) -> Step<()> {
-        let before = self.maps();
+        let before = self.held();
         let result = self.group().rebalance().map_err(FsError::Group);
         if !matches!(self.judge("a further rebalance", result)?, Answer::Done(())) {
             return Ok(());
         }
         self.work_to_rest()?;
-        self.check_moved(&before, &self.maps())
+        self.check_moved(&before, &self.held())
     }
 }
 
-/// Bytes of extents on each disk.
-fn held(maps: &Maps) -> BTreeMap<DiskNumber, u64> {
+impl Held {
+    /// Bytes of extents on each disk.
+    fn by_disk(&self) -> BTreeMap<DiskNumber, u64> {
+        let mut by_disk = BTreeMap::new();
+        for ((disk, _), bytes) in held(&self.maps, &self.ends) {
+            *by_disk.entry(disk).or_default() += bytes;
+        }
+        by_disk
+    }
+}
+
+fn places<'a>(extent: &'a ExtentView, ends: &'a Ends) -> impl Iterator<Item = Place> + 'a {
+    (extent.copies.iter().flatten()).map(|(disk, at_bytes)| {
+        let end_bytes = ends.get(disk).copied().unwrap_or(u64::MAX);
+        (*disk, at_bytes + extent.length_bytes > end_bytes)
+    })
+}
+
+/// Bytes of extents in each place.
+fn held(maps: &Maps, ends: &Ends) -> BTreeMap<Place, u64> {
     let mut held = BTreeMap::new();
     for extent in maps.values().flatten() {
-        for (disk, _) in extent.copies.iter().flatten() {
-            *held.entry(*disk).or_default() += extent.length_bytes;
+        for place in places(extent, ends) {
+            *held.entry(place).or_default() += extent.length_bytes;
         }
     }
     held
@@ -396,9 +420,8 @@ fn of(bytes: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(product).unwrap_or(u64::MAX)
 }
 
-fn text(held: &BTreeMap<DiskNumber, u64>) -> String {
+fn text<'a>(held: impl Iterator<Item = (&'a DiskNumber, &'a u64)>) -> String {
     let disks: Vec<String> = held
-        .iter()
         .map(|(disk, bytes)| format!("{disk}: {}", bytes / 1024))
         .collect();
     format!("[{}] KiB", disks.join(", "))

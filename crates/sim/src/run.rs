@@ -69,8 +69,8 @@ pub(crate) struct Run {
     openings_count: u8,
     /// The clock of the background's work; it goes faster than the operations'.
     pub(crate) work_ms: u64,
-    /// How often there was no room before the run came to rest.
-    pub(crate) full_before_rest: u64,
+    /// A disk that the group took for an older image of itself; none is ever put back here.
+    pub(crate) wrongly_left_out: Option<String>,
     pub(crate) trace: Vec<String>,
     pub(crate) coverage: Coverage,
 }
@@ -157,7 +157,7 @@ impl Run {
             disks_return: false,
             openings_count: 0,
             work_ms: 0,
-            full_before_rest: 0,
+            wrongly_left_out: None,
             trace,
             coverage: Coverage::default(),
         }

@@ -66,6 +66,7 @@ pub(super) fn state() -> GroupState {
         status,
         voter,
         quorum_only: number == 9,
+        leaves: false,
     };
     let run = |start_au, aus| AuRun { start_au, aus };
     GroupState {
@@ -218,6 +219,7 @@ fn the_largest_group_fits_its_slot() {
             status: DiskStatus::Online,
             voter: number < 5,
             quorum_only: false,
+            leaves: false,
         })
         .collect();
     state.replicas = (0..REPLICAS_MAX)
@@ -387,6 +389,7 @@ proptest! {
                 ][status],
                 voter: false,
                 quorum_only: number % 3 == 0,
+                leaves: status == 1 && number % 2 == 0,
             });
         }
         let bytes = state.encode(STATE_PLACES[1], Uuid([7; 16]));

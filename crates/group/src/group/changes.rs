@@ -5,7 +5,8 @@
 //! come, in this order: labels of disks that join; the catalog (records of the disks, and that a
 //! rebalance is wanted); one group state; labels of disks that got smaller. A crash in between
 //! leaves the group as it was or as it was asked to be; what is ahead of the state by then is put
-//! right by the next opening ([`records`]), and asking again begins anew.
+//! right by the next opening ([`records`]), and asking again begins anew. A label that cannot be
+//! made smaller is told of and written again later: the state counts.
 //!
 //! Moving data is not done here: the rebalance empties disks that are being dropped or end
 //! earlier, and then calls [`Group::forget_empty_disks`].
@@ -86,9 +87,7 @@ impl Group {
         self.follow_changes(&judged, &standings);
         // Again, because a rebalance may have looked at the state before it was this one.
         self.rebalance()?;
-        for (disk, size_bytes) in judged.shrunk(&standings.sizes_aus) {
-            self.membership.label_size(disk, size_bytes)?;
-        }
+        self.membership.bring_labels_up_to_date();
         Ok(judged.joining.iter().map(|disk| disk.number).collect())
     }
 
@@ -266,8 +265,8 @@ impl Group {
             }
         }
         for (disk, status) in &judged.statuses {
-            if let (DiskStatus::Online, Some(known)) = (status, self.disks.get(*disk)) {
-                self.space.end_disk(*disk, known.total_bytes());
+            if matches!(status, DiskStatus::Online | DiskStatus::Offline) {
+                self.restore_end(*disk);
             }
         }
         self.rebuild_placement();

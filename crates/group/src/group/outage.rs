@@ -3,6 +3,7 @@
 //! Since when a disk is away, the last group state that it held, and whether a person took it
 //! offline stand in the catalog, an attribute for each such disk. Its repair time counts while
 //! the group is open: a group that was closed for a week gives its disks the time that was left.
+//! A disk that was being dropped when it went has a minute: long enough for a path that blinks.
 //! When it is over the disk is given up: the group state calls it absent, and what it held is
 //! copied from the other copies. The time is written back every ten minutes, so a crash gives a
 //! disk that much more at most.
@@ -16,8 +17,10 @@ use spindle_format::DiskStatus;
 
 use super::Group;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::event::{Event, EventKind};
+use crate::event::{Event, EventKind, Severity};
 
+/// The longest repair time of a disk that was being dropped when it went, in seconds.
+const LEAVING_REPAIR_S: u64 = 60;
 /// Repair time of a disk where nothing else was set, in seconds.
 const DISK_REPAIR_S: u64 = 12 * 3600;
 /// The same of a whole failure group.
@@ -155,11 +158,16 @@ impl Group {
         let is_alone = (self.disks.iter())
             .filter(|other| Some(other.group_index) == group && other.holds_data)
             .all(|other| !other.is_online());
-        self.repair_time(if is_alone {
+        let limit_s = self.repair_time(if is_alone {
             RepairTime::FailureGroup
         } else {
             RepairTime::Disk
-        })
+        });
+        if self.membership.leaves(disk) {
+            limit_s.min(LEAVING_REPAIR_S)
+        } else {
+            limit_s
+        }
     }
 
     /// A person took these disks offline: they do not come back by themselves.
@@ -213,8 +221,10 @@ impl Group {
                 (true, Some(mut away)) => {
                     let counted_s = clock.counted_s.entry(disk).or_insert(away.counted_s);
                     *counted_s += tick_s;
-                    if *counted_s >= away.counted_s + WRITE_BACK_S {
+                    let held_epoch = self.membership.held_epoch(disk).unwrap_or(0);
+                    if *counted_s >= away.counted_s + WRITE_BACK_S || held_epoch > away.held_epoch {
                         away.counted_s = *counted_s;
+                        away.held_epoch = away.held_epoch.max(held_epoch);
                         edit.put(Table::Attribute, Away::key(disk), away.encode());
                     }
                 }
@@ -240,11 +250,16 @@ impl Group {
                 continue;
             }
             let title = self.disks.describe(disk);
+            let (why, severity) = if self.membership.leaves(disk) {
+                ("was being dropped when it went away", Severity::Warning)
+            } else {
+                ("was away longer than its repair time", Severity::Critical)
+            };
             let answer = self.drop_disks(&[disk], true);
             let (kind, message) = match answer {
                 Ok(()) => (
                     EventKind::RepairTimeOver,
-                    format!("{title} was away longer than its repair time and is given up"),
+                    format!("{title} {why} and is given up"),
                 ),
                 Err(error) => {
                     self.check_fence()?;
@@ -255,14 +270,11 @@ impl Group {
                     }
                     (
                         EventKind::RestoreStopped,
-                        format!(
-                            "{title} was away longer than its repair time and cannot be given \
-                             up: {error}"
-                        ),
+                        format!("{title} {why} and cannot be given up: {error}"),
                     )
                 }
             };
-            self.event(Event::new(kind, message).disk(disk));
+            self.event(Event::new(kind, message).severity(severity).disk(disk));
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use spindle_catalog::Edit;
 
 use super::Group;
 use crate::error::GroupError;
-use crate::event::{Event, EventKind};
 
 /// A batch is committed when it is this old.
 const COMMIT_AGE_MS: u64 = 5000;
@@ -21,8 +20,8 @@ pub struct Lazy {
     /// Something is pending that must not wait for its age.
     urgent: bool,
     last_round_ms: Option<u64>,
-    /// A lost replica could not be replaced, and that was told.
-    lacks_replica: bool,
+    /// Why a lost replica could not be replaced, as told last.
+    pub(super) lacks_replica: Option<String>,
 }
 
 impl Group {
@@ -42,7 +41,7 @@ impl Group {
         if self.is_round_due(now_ms) {
             self.clean_round()?;
             self.replace_replica();
-            self.move_replica();
+            self.move_replicas();
             self.note_away();
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
@@ -85,54 +84,6 @@ impl Group {
             lazy.last_round_ms = Some(now_ms);
         }
         due
-    }
-
-    /// Copies the catalog to another disk where a replica was lost with its disk. A disk that
-    /// cannot take it is told of once, and asked again at every round. Whether a replica was made.
-    pub(super) fn replace_replica(&self) -> bool {
-        let candidate = self.membership.replica_candidate();
-        let answer = candidate.map(|disk| (disk, self.region.add_replica(disk)));
-        let mut lazy = self.lazy.lock();
-        match answer {
-            Some((disk, Err(error))) if !lazy.lacks_replica => {
-                lazy.lacks_replica = true;
-                drop(lazy);
-                let title = self.membership.disk_title(disk);
-                let message = format!(
-                    "the catalog has lost a replica, and disk {title} cannot hold another: {error}"
-                );
-                self.event(Event::new(EventKind::CatalogReplicaLost, message).disk(disk));
-                false
-            }
-            Some((_, Err(_))) => false,
-            Some((disk, Ok(()))) => {
-                lazy.lacks_replica = false;
-                drop(lazy);
-                let title = self.membership.disk_title(disk);
-                let message = format!("disk {title} holds a replica of the catalog now");
-                self.event(Event::new(EventKind::CatalogReplicaAdded, message).disk(disk));
-                true
-            }
-            None => {
-                lazy.lacks_replica = false;
-                false
-            }
-        }
-    }
-
-    /// Takes the catalog off a disk that is on its way out, as soon as another can have it.
-    fn move_replica(&self) {
-        let Some((from, Some(to))) = self.membership.replica_to_move() else {
-            return;
-        };
-        // Where it cannot be now, forgetting the disk asks again.
-        if self.region.move_replica(from, Some(to), false).is_ok() {
-            let (from, to) = (self.disks.describe(from), self.disks.describe(to));
-            self.event(Event::new(
-                EventKind::CatalogReplicaAdded,
-                format!("{to} holds a replica of the catalog now, in place of {from}"),
-            ));
-        }
     }
 
     /// One round of cleaning; whether a further one could clean more. The disks are flushed

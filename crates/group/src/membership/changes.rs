@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use spindle_base::{DiskName, DiskNumber};
+use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::{
     DISKS_MAX, DiskState, DiskStatus, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
@@ -215,6 +215,7 @@ impl Membership {
             held_epoch: 0,
             path: self.disks.path(joining.disk.slot),
             label,
+            label_is_late: false,
             held_slot: 1,
         };
         inner.members.insert(joining.number, member);
@@ -303,37 +304,6 @@ impl Membership {
         }
         Ok(())
     }
-
-    /// Gives a disk that is here another name: its label has it.
-    pub(crate) fn rename_disk(
-        &self,
-        number: DiskNumber,
-        name: &DiskName,
-    ) -> Result<(), GroupError> {
-        let mut inner = self.inner.lock();
-        self.write_labels(
-            &mut inner,
-            |other| other == number,
-            |label| label.disk_name = name.clone(),
-        )
-    }
-
-    /// Writes the disk's size into its label, where it is another one.
-    pub(crate) fn label_size(&self, number: DiskNumber, size_bytes: u64) -> Result<(), GroupError> {
-        let mut inner = self.inner.lock();
-        let labelled = inner
-            .members
-            .get(&number)
-            .map(|member| member.label.size_bytes);
-        if labelled.is_none_or(|labelled| labelled == size_bytes) {
-            return Ok(());
-        }
-        self.write_labels(
-            &mut inner,
-            |other| other == number,
-            |label| label.size_bytes = size_bytes,
-        )
-    }
 }
 
 fn changed(before: &GroupState, change: &Standings) -> GroupState {
@@ -341,6 +311,7 @@ fn changed(before: &GroupState, change: &Standings) -> GroupState {
     for (number, status) in &change.statuses {
         if let Some(disk) = next.disk_mut(*number) {
             disk.status = *status;
+            disk.leaves = false;
             disk.voter &= *status == DiskStatus::Online;
         }
     }
@@ -359,6 +330,7 @@ fn changed(before: &GroupState, change: &Standings) -> GroupState {
             status: DiskStatus::Online,
             voter: false,
             quorum_only: false,
+            leaves: false,
         };
         let place = (next.disks).partition_point(|disk| disk.number < joining.number);
         next.disks.insert(place, entry);

@@ -47,6 +47,7 @@ impl Membership {
             let member = Member {
                 path,
                 label,
+                label_is_late: false,
                 held_slot: 1,
                 held_epoch: 0,
             };
@@ -81,6 +82,7 @@ impl Membership {
                     heartbeat_s: new.created_s,
                     opened_s: new.created_s,
                 },
+                away_held: BTreeMap::new(),
                 broken: None,
                 state: state.clone(),
             }),
@@ -251,6 +253,7 @@ fn first_state(disks: &dyn Disks, new: &NewGroup) -> GroupState {
             status: DiskStatus::Online,
             voter: false,
             quorum_only: false,
+            leaves: false,
         })
         .collect();
     let region_aus = u32::try_from(REGION_START_BYTES.div_ceil(new.au_size.bytes()))

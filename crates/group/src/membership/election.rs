@@ -31,7 +31,7 @@
 use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
-use spindle_format::GroupState;
+use spindle_format::{GroupState, OpenerRecord};
 
 use super::look::SlotFound;
 
@@ -42,6 +42,8 @@ pub(super) struct Holder<'a> {
     /// Of its identity: a disk that a crash kept from joining may have the number of another.
     pub(super) uuid_start: [u8; 8],
     pub(super) states: &'a [SlotFound; 2],
+    /// Who had the group open, as the disk knows it.
+    pub(super) opener: Option<&'a OpenerRecord>,
 }
 
 impl Holder<'_> {

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, GroupName};
-use spindle_device::{DiskSlot, Disks};
-use spindle_format::{GroupState, LABEL_PLACES, Label, OpenerRecord};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks};
+use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 
 use super::create::{is_same_disk, uuid_start};
 use super::election::{Holder, NotElected, elect};
 use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use super::publish::{Quorum, set_offline};
+use super::set_back::{NEVER_AGAIN, Past};
 use super::{Inner, Member, Membership, refused, whole_blocks};
 use crate::by_number::ByNumber;
 use crate::event::{Event, EventKind};
@@ -40,9 +41,14 @@ impl Membership {
         let groups = groups(&looks);
         let found = choose(&groups, name, &looks)?;
         check_members(found)?;
-        let state = elect_of(found, opener.force)?;
+        let holders = holders_of(found);
+        let past = Past::of(&holders);
+        let (set_back, holders): (Vec<Holder<'_>>, Vec<Holder<'_>>) =
+            (holders.into_iter()).partition(|holder| past.is_set_back(holder));
+        let set_back: BTreeSet<DiskNumber> = set_back.iter().map(|holder| holder.number).collect();
+        let state = elect_of(found, &holders, &set_back, opener.force)?;
         let mut events = damaged_labels(&looks);
-        let members = known_members(found, state, &mut events);
+        let members = known_members(found, state, &set_back, &mut events);
         if !opener.force {
             check_owner(found, opener, is_alive)?;
         }
@@ -61,6 +67,16 @@ impl Membership {
             .filter_map(|(_, look)| look.newest_state())
             .map(|state| state.epoch)
             .max();
+        let away_held = (missing.iter())
+            .map(|number| match set_back.contains(number) {
+                true => (*number, NEVER_AGAIN),
+                false => (*number, past.held_epoch(*number)),
+            })
+            .collect();
+        let lacking: Vec<DiskNumber> = (members.iter())
+            .filter(|(_, (look, _))| look.states.iter().all(|slot| slot.state() != Some(state)))
+            .map(|(number, _)| *number)
+            .collect();
         let opener_before = newest_opener(found);
         let membership = Self {
             uuid: found.uuid,
@@ -92,22 +108,31 @@ impl Membership {
                     heartbeat_s: opener.now_s,
                     opened_s: opener.now_s,
                 },
+                away_held,
                 broken: None,
                 state: state.clone(),
             }),
             disks,
         };
         membership.set_standings(state);
-        membership.claim(missing, opener.force)?;
+        membership.claim(missing, &lacking, opener.force)?;
         membership.repair_labels(&members);
         membership.bring_labels_up_to_date();
         Ok(membership)
     }
 
     /// Writes who has the group, then the state that says so: not clean, the missing offline.
-    fn claim(&self, mut missing: BTreeSet<DiskNumber>, force: bool) -> Result<(), GroupError> {
+    /// Disks that a crash kept the elected state from are given it first: see `set_back.rs`.
+    fn claim(
+        &self,
+        mut missing: BTreeSet<DiskNumber>,
+        lacking: &[DiskNumber],
+        force: bool,
+    ) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
-        for (number, why) in self.write_opener(&inner) {
+        let mut unable = self.write_opener(&inner);
+        unable.extend(self.hand_on_state(&mut inner, lacking));
+        for (number, why) in unable {
             let title = self.disk_title(number);
             let message = format!("disk {title} goes offline: it cannot be written: {why}");
             self.disk_event(EventKind::DiskOffline, number, message);
@@ -121,77 +146,31 @@ impl Membership {
         self.claim_new_voters(&mut inner)
     }
 
-    /// Writes label copies again that are damaged or older, from the good one. A disk that
-    /// cannot take its label keeps the good copy; its next data write will tell what it is worth.
-    fn repair_labels(&self, members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>) {
-        for (number, (look, label)) in members {
-            let LabelFound::Good { repairs, .. } = &look.label else {
-                continue;
-            };
-            for (copy, why) in repairs {
-                if !self.is_online(*number) {
-                    continue;
-                }
-                let place = LABEL_PLACES[*copy];
-                let page = whole_blocks(&label.encode(place));
-                let failed = self.write_durably(std::iter::once((*number, place, &page[..])));
-                let what = match failed.first() {
-                    None => "was written again from the other copy".to_owned(),
-                    Some((_, failure)) => format!("could not be repaired: {failure}"),
-                };
-                let title = self.disk_title(*number);
-                let message = format!("disk {title}: the label at byte {place} {what} ({why})");
-                self.disk_event(EventKind::LabelRepaired, *number, message);
-            }
-        }
-    }
-
-    /// A crash in the middle of a renaming left labels with the former name; one in the middle
-    /// of a resize left a label with a size that the state does not have, and would refuse a
-    /// disk that was cut to what the state says.
-    fn bring_labels_up_to_date(&self) {
-        let mut inner = self.inner.lock();
-        let au_bytes = self.au_size.bytes();
-        let too_long: Vec<(DiskNumber, u64)> = (inner.state.disks.iter())
-            .filter(|disk| self.is_online(disk.number))
-            .filter_map(|disk| {
-                let labelled_bytes = inner.members.get(&disk.number)?.label.size_bytes;
-                let size_bytes = u64::from(disk.size_aus) * au_bytes;
-                (labelled_bytes / au_bytes > u64::from(disk.size_aus))
-                    .then_some((disk.number, size_bytes))
+    /// Writes the state that is relied on to disks that lack it; gives those that did not take it.
+    fn hand_on_state(
+        &self,
+        inner: &mut Inner,
+        lacking: &[DiskNumber],
+    ) -> Vec<(DiskNumber, String)> {
+        let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (inner.members.iter())
+            .filter(|(number, _)| lacking.contains(number) && self.serves(&inner.state, **number))
+            .map(|(number, member)| {
+                let place = STATE_PLACES[1 - member.held_slot];
+                let bytes = inner.state.encode(place, member.label.disk_uuid);
+                (*number, place, whole_blocks(&bytes))
             })
             .collect();
-        for (number, size_bytes) in too_long {
-            let answer = self.write_labels(
-                &mut inner,
-                |other| other == number,
-                |label| label.size_bytes = size_bytes,
-            );
-            self.tell_of_label(number, answer);
+        let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
+        let unable = self.write_durably(writes);
+        for (number, ..) in &pages {
+            if let Some(member) = inner.members.get_mut(number)
+                && unable.iter().all(|(other, _)| other != number)
+            {
+                member.held_slot = 1 - member.held_slot;
+                member.held_epoch = inner.state.epoch;
+            }
         }
-        let name = inner.state.group_name.clone();
-        let former: BTreeSet<DiskNumber> = (inner.members.iter())
-            .filter(|(number, member)| self.is_online(**number) && member.label.group_name != name)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in former {
-            let answer = self.write_labels(
-                &mut inner,
-                |other| other == number,
-                |label| label.group_name = name.clone(),
-            );
-            self.tell_of_label(number, answer);
-        }
-    }
-
-    /// A disk that cannot take its label is no reason to refuse the group: the state counts, and
-    /// the next opening writes the label again.
-    fn tell_of_label(&self, number: DiskNumber, answer: Result<(), GroupError>) {
-        if let Err(error) = answer {
-            let title = self.disk_title(number);
-            let message = format!("disk {title}: its label is older than the group state: {error}");
-            self.disk_event(EventKind::LabelRepaired, number, message);
-        }
+        unable
     }
 }
 
@@ -203,6 +182,7 @@ pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Me
     Member {
         path: look.path.clone(),
         label: label.clone(),
+        label_is_late: false,
         held_slot,
         held_epoch: surely_held(look, label, elected),
     }
@@ -293,19 +273,28 @@ fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
     Ok(())
 }
 
-fn elect_of<'a>(found: &GroupFound<'a>, force: bool) -> Result<&'a GroupState, GroupError> {
-    let holders: Vec<Holder<'a>> = (found.members.iter())
+fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
+    (found.members.iter())
         .filter_map(|(number, look)| {
             Some(Holder {
                 number: *number,
                 uuid_start: uuid_start(look.member()?.disk_uuid),
                 states: &look.states,
+                opener: look.opener.as_ref(),
             })
         })
-        .collect();
-    elect(&holders, force).map_err(|why| {
+        .collect()
+}
+
+fn elect_of<'a>(
+    found: &GroupFound<'a>,
+    holders: &[Holder<'a>],
+    set_back: &BTreeSet<DiskNumber>,
+    force: bool,
+) -> Result<&'a GroupState, GroupError> {
+    elect(holders, force).map_err(|why| {
         let name = &found.name;
-        let message = match why {
+        let mut message = match why {
             NotElected::NoState => format!(
                 "no disk of group {name} has a group state to go on from; the disks are of \
                  different times or damaged: leave the older ones out of the search path \
@@ -332,6 +321,14 @@ fn elect_of<'a>(found: &GroupFound<'a>, force: bool) -> Result<&'a GroupState, G
                  writes of one half"
             ),
         };
+        let paths: Vec<&str> = (found.members.iter())
+            .filter(|(number, _)| set_back.contains(number))
+            .map(|(_, look)| look.path.as_str())
+            .collect();
+        if !paths.is_empty() {
+            message.push_str("; put back to an older image, and not counted: ");
+            message.push_str(&paths.join(", "));
+        }
         refused(GroupErrorKind::NoMajority, message)
     })
 }
@@ -355,6 +352,7 @@ fn damaged_labels(looks: &[DiskLook]) -> Vec<Event> {
 fn known_members<'a>(
     found: &GroupFound<'a>,
     state: &GroupState,
+    set_back: &BTreeSet<DiskNumber>,
     events: &mut Vec<Event>,
 ) -> BTreeMap<DiskNumber, (&'a DiskLook, &'a Label)> {
     let mut members = BTreeMap::new();
@@ -363,6 +361,16 @@ fn known_members<'a>(
             continue;
         };
         match state.disk(*number) {
+            Some(entry) if is_same_disk(entry, label) && set_back.contains(number) => {
+                let message = format!(
+                    "{} is passed over: it is disk {number} of group {} and was put back to an \
+                     older image, of epoch {}; drop it with --force and add it as a new disk",
+                    look.path,
+                    found.name,
+                    look.newest_state().map_or(0, |state| state.epoch)
+                );
+                events.push(Event::new(EventKind::DiskPassedOver, message).disk(*number));
+            }
             Some(entry) if is_same_disk(entry, label) => {
                 members.insert(*number, (*look, label));
             }

@@ -95,7 +95,7 @@ impl Membership {
     }
 
     /// Whether the disk is here and the state lets it serve.
-    fn serves(&self, state: &GroupState, number: DiskNumber) -> bool {
+    pub(super) fn serves(&self, state: &GroupState, number: DiskNumber) -> bool {
         let listed = state.disk(number);
         listed.is_some_and(|disk| disk.status.is_served()) && self.slot(number).is_some()
     }
@@ -184,13 +184,15 @@ impl Membership {
     }
 }
 
-/// Takes the disks out of the state: offline, and holding no replica. Votes are given anew when
+/// Takes the disks out of the state: offline, and holding no replica. One that was being dropped
+/// still leaves. Votes are given anew when
 /// the state is published.
 pub(super) fn set_offline(state: &mut GroupState, numbers: &BTreeSet<DiskNumber>) {
     for number in numbers {
         if let Some(disk) = state.disk_mut(*number)
             && disk.status.is_served()
         {
+            disk.leaves = disk.status == DiskStatus::Dropping;
             disk.status = DiskStatus::Offline;
             disk.voter = false;
         }

@@ -22,6 +22,7 @@ use super::create::is_same_disk;
 use super::look::{DiskLook, LabelFound, look};
 use super::open::member;
 use super::publish::Quorum;
+use super::set_back::NEVER_AGAIN;
 use super::{Inner, Membership, refused};
 use crate::{GroupError, GroupErrorKind};
 
@@ -114,12 +115,16 @@ impl Membership {
                 newest.epoch, entry.status_epoch
             ));
         }
-        if let Some(held) = held_epoch(number)
+        if let Some(held) = held_epoch(number).max(inner.held_epoch(number))
             && newest.epoch < held
         {
+            let held = match held {
+                NEVER_AGAIN => "was newer when the group was opened".to_owned(),
+                held => format!("held {held} when it went away"),
+            };
             return Err(format!(
-                "was set back: it holds epoch {}, and held {held} when it went away; add it as a \
-                 new disk",
+                "was set back to an older image: it holds epoch {}, and {held}; drop disk \
+                 {number} with --force and add it as a new disk",
                 newest.epoch
             ));
         }
@@ -174,27 +179,18 @@ impl Membership {
             inner.members.insert(disk.number, found);
             self.slots.write().insert(disk.number, disk.slot);
             if let Some(entry) = next.disk_mut(disk.number) {
-                entry.status = DiskStatus::Online;
+                entry.status = if std::mem::take(&mut entry.leaves) {
+                    DiskStatus::Dropping
+                } else {
+                    DiskStatus::Online
+                };
             }
         }
         self.publish(&mut inner, next, Quorum::Half)?;
         self.claim_new_voters(&mut inner)?;
-        let name = inner.state.group_name.clone();
-        let former: Vec<DiskNumber> = (returning.iter().map(|disk| disk.number))
-            .filter(|number| self.is_online(*number))
-            .filter(|number| {
-                let member = inner.members.get(number);
-                member.is_some_and(|member| member.label.group_name != name)
-            })
-            .collect();
-        if !former.is_empty() {
-            // A label with the former name still leads here: the state's name counts.
-            let _ = self.write_labels(
-                &mut inner,
-                |number| former.contains(&number),
-                |label| label.group_name = name.clone(),
-            );
-        }
+        drop(inner);
+        // The group may have got another name, or use less of the disk, since it went.
+        self.bring_labels_up_to_date();
         Ok((returning.iter().map(|disk| disk.number))
             .filter(|number| self.is_online(*number))
             .collect())
@@ -202,7 +198,13 @@ impl Membership {
 
     /// The epoch of the newest state that the disk held as far as we know.
     pub(crate) fn held_epoch(&self, number: DiskNumber) -> Option<u64> {
-        let inner = self.inner.lock();
-        Some(inner.members.get(&number)?.held_epoch)
+        self.inner.lock().held_epoch(number)
+    }
+}
+
+impl Inner {
+    fn held_epoch(&self, number: DiskNumber) -> Option<u64> {
+        let member = self.members.get(&number).map(|member| member.held_epoch);
+        member.or_else(|| self.away_held.get(&number).copied())
     }
 }

@@ -3,6 +3,7 @@
 mod crashes;
 mod failures;
 mod returns;
+mod set_back;
 mod starts;
 
 use std::sync::Arc;

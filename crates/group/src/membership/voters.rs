@@ -14,7 +14,7 @@
 //! With two failure groups the number is even: at rest, when each half may believe the other to
 //! be gone, neither mounts by itself. A quorum disk in a third failure group breaks that tie.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
 use spindle_format::{DiskState, DiskStatus, GroupState, VOTERS_MAX};
@@ -65,7 +65,7 @@ pub(super) fn replica_disks(disks: &[DiskState]) -> Vec<DiskNumber> {
     let wanted = replicas_wanted(disks.len());
     let mut chosen: Vec<&DiskState> = Vec::new();
     while chosen.len() < wanted {
-        let Some(next) = best_replica(disks, &chosen) else {
+        let Some(next) = replica_candidates(disks, &chosen).first().copied() else {
             break;
         };
         chosen.push(next);
@@ -77,18 +77,29 @@ pub(super) const fn replicas_wanted(disks: usize) -> usize {
     if disks > DISKS_OF_SMALL_GROUP { 5 } else { 3 }
 }
 
-/// The disk that should hold the next replica: in the failure group with the fewest so far.
-pub(super) fn best_replica<'a>(
+/// The disks that could hold a further replica, the best first: those in the failure groups with
+/// the fewest so far.
+pub(super) fn replica_candidates<'a>(
     disks: &'a [DiskState],
     chosen: &[&DiskState],
-) -> Option<&'a DiskState> {
-    (disks.iter())
+) -> Vec<&'a DiskState> {
+    let mut candidates: Vec<&DiskState> = (disks.iter())
         .filter(|disk| disk.status == DiskStatus::Online && !disk.quorum_only)
         .filter(|disk| chosen.iter().all(|other| other.number != disk.number))
-        .min_by_key(|disk| {
-            let same = (chosen.iter())
-                .filter(|other| other.failure_group == disk.failure_group)
-                .count();
-            (same, disk.number)
-        })
+        .collect();
+    candidates.sort_by_key(|disk| (count_in(disk.failure_group, chosen), disk.number));
+    candidates
+}
+
+/// How many of the disks are in the failure group.
+pub(super) fn count_in(failure_group: u16, disks: &[&DiskState]) -> usize {
+    (disks.iter())
+        .filter(|disk| disk.failure_group == failure_group)
+        .count()
+}
+
+/// How many failure groups the disks are in.
+pub(super) fn spread(disks: &[&DiskState]) -> usize {
+    let groups: BTreeSet<u16> = disks.iter().map(|disk| disk.failure_group).collect();
+    groups.len()
 }

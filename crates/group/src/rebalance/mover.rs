@@ -1,9 +1,11 @@
 //! A pass that moves copies as a plan says: RESTORE and REBALANCE.
 //!
 //! Several threads may call it; each call copies one piece. The plan is made and asked under the
-//! pass's own lock, the copying is done without it. When a plan is carried out the state is
-//! looked at anew, and what is left (files that grew, targets that had no room) is planned with
-//! more effort, until nothing moves any more. Nothing of a run is durable: after a crash the
+//! pass's own lock, the copying is done without it. A move whose target has no room yet waits
+//! until others have made some: in a nearly full group a disk must give before it can get, and a
+//! plan is not given up for the order in which it is carried out. When a plan is carried out the
+//! state is looked at anew, and what is left (files that grew, targets that had no room in the end)
+//! is planned with more effort, until nothing moves any more. Nothing of a run is durable: after a crash the
 //! state is looked at again.
 
 use std::collections::VecDeque;
@@ -23,6 +25,8 @@ use crate::group::Group;
 
 /// Moves that are taken from the plan in one go.
 const MOVES_MOST: usize = 64;
+/// Moves that wait for room; what comes on top is left to the next plan.
+const WAITING_MOST: usize = 4096;
 /// Plans made until whatever is left is left.
 pub const EFFORT_MOST: u8 = 8;
 /// Extent numbers looked at while a file's map is held.
@@ -37,6 +41,10 @@ struct Run {
     planned_at: (u64, u64),
     effort: u8,
     queue: VecDeque<Move>,
+    /// Moves whose targets had no room when they were to begin.
+    waiting: VecDeque<Move>,
+    /// Moves that had ended well when they were last tried again; none where they were not yet.
+    tried_at_count: Option<u64>,
     /// Copies on their way that no thread has in hand.
     parked: VecDeque<Relocation>,
     in_flight_count: u32,
@@ -66,6 +74,8 @@ enum Task {
     Plan(u8),
     Copy(Box<Relocation>),
     Start(Move),
+    /// What waits for room is tried again: what was freed meanwhile is made free.
+    Retry,
     Wait,
     Nothing,
     Ended(Box<Run>),
@@ -131,6 +141,12 @@ impl Mover {
         if run.in_flight_count > 0 {
             return Task::Wait;
         }
+        let may_try = (run.tried_at_count).is_none_or(|tried| run.moved_count > tried);
+        if may_try && !run.waiting.is_empty() {
+            run.tried_at_count = Some(run.moved_count);
+            run.queue.append(&mut run.waiting);
+            return Task::Retry;
+        }
         if run.moved_count > 0 && run.effort < EFFORT_MOST {
             let effort = run.effort + 1;
             run.replan(effort, looked_at);
@@ -192,19 +208,17 @@ impl Mover {
     }
 
     fn start(&self, group: &Group, moved: &Move, now_ms: u64) -> Result<u64, GroupError> {
-        let mut answer = group.begin_relocation(moved);
-        let mut committed = Ok(());
-        if matches!(answer, Err(Refusal::NoRoom)) && group.space.has_quarantine() {
-            committed = group.commit_everything();
-            answer = group.begin_relocation(moved);
-        }
-        if let Ok(relocation) = answer {
-            return self.copy(group, relocation, now_ms);
-        }
+        let refusal = match group.begin_relocation(moved) {
+            Ok(relocation) => return self.copy(group, relocation, now_ms),
+            Err(refusal) => refusal,
+        };
         if let Some(run) = &mut self.state.lock().run {
             run.in_flight_count -= 1;
+            if refusal == Refusal::NoRoom && run.waiting.len() < WAITING_MOST {
+                run.waiting.push_back(*moved);
+            }
         }
-        committed.map(|()| 0)
+        Ok(0)
     }
 
     /// The run is over: what it did is told, and what comes after a rebalance is done.
@@ -256,7 +270,9 @@ impl Run {
         self.planned_at = planned_at;
         self.effort = effort;
         self.queue.clear();
+        self.waiting.clear();
         self.moved_count = 0;
+        self.tried_at_count = None;
     }
 
     fn new(planned_at: (u64, u64)) -> Self {
@@ -265,6 +281,8 @@ impl Run {
             planned_at,
             effort: 0,
             queue: VecDeque::new(),
+            waiting: VecDeque::new(),
+            tried_at_count: None,
             parked: VecDeque::new(),
             in_flight_count: 0,
             moved_count: 0,
@@ -283,6 +301,10 @@ impl BackgroundPass for Mover {
                 Ok(PassStep::Did(0))
             }
             Task::Copy(relocation) => (self.copy(group, *relocation, now_ms)).map(PassStep::Did),
+            Task::Retry => {
+                group.commit_everything()?;
+                Ok(PassStep::Did(0))
+            }
             Task::Start(moved) => self.start(group, &moved, now_ms).map(PassStep::Did),
             Task::Ended(run) => {
                 self.end(group, &run)?;
@@ -293,6 +315,11 @@ impl BackgroundPass for Mover {
 
     fn view(&self, group: &Group, is_first: bool) -> Option<OperationView> {
         let state = self.state.lock();
+        let kept_for = match self.goal {
+            Goal::Restore => None,
+            Goal::Rebalance => group.background.kept_for.lock().clone(),
+        };
+        let error = state.error.clone().or(kept_for);
         let pass = match self.goal {
             Goal::Restore => Pass::Restore,
             Goal::Rebalance => Pass::Rebalance,
@@ -300,12 +327,12 @@ impl BackgroundPass for Mover {
         let power = group.power();
         let meter = state.run.as_ref().map(|run| run.meter);
         let wanted = self.goal == Goal::Rebalance && group.is_rebalance_wanted();
-        if meter.is_none_or(|meter| meter.planned_bytes == 0) && state.error.is_none() && !wanted {
+        if meter.is_none_or(|meter| meter.planned_bytes == 0) && error.is_none() && !wanted {
             return None;
         }
         let meter = meter.unwrap_or_default();
         let operation = match () {
-            () if state.error.is_some() && state.run.is_none() => OperationState::Errors,
+            () if error.is_some() && state.run.is_none() => OperationState::Errors,
             () if power == Power::PAUSED => OperationState::Paused,
             () if is_first => OperationState::Run,
             () => OperationState::Wait,
@@ -318,7 +345,7 @@ impl BackgroundPass for Mover {
             left_bytes: meter.left_bytes(),
             rate_bytes_per_s: meter.rate_bytes_per_s(),
             left_s: meter.left_s(),
-            error: state.error.clone(),
+            error,
         })
     }
 }

@@ -289,15 +289,15 @@ fn a_new_replica_holds_everything_and_carries_on_alone() {
     first.region.grow(6 << 20).unwrap();
     let numbers: Vec<(u64, u64)> = (0..40).map(|number| (number * 37, number)).collect();
     write(&first.region, &numbers).unwrap();
-    assert_eq!(first.membership.replica_candidate(), None);
+    assert_eq!(first.membership.replica_candidates(), []);
     first
         .membership
         .take_offline(&[DiskNumber(0)], "test")
         .unwrap();
-    let candidate = first.membership.replica_candidate().unwrap();
+    let candidate = first.membership.replica_candidates()[0];
     assert_eq!(candidate, DiskNumber(3));
     first.region.add_replica(candidate).unwrap();
-    assert_eq!(first.membership.replica_candidate(), None);
+    assert_eq!(first.membership.replica_candidates(), []);
     write(&first.region, &[(1, 99)]).unwrap();
     for disk in [1, 2] {
         disks.vanish(DiskSlot(disk));

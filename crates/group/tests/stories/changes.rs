@@ -3,66 +3,17 @@
 
 use std::sync::Arc;
 
-use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Uuid};
-use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_base::{DiskName, DiskNumber, FileId, Redundancy};
+use spindle_device::DiskSlot;
 use spindle_format::LabelStatus;
 use spindle_group::{
     DiskChanges, Group, GroupError, GroupErrorKind, LabelFound, Layout, NewDisk, look,
 };
 
-use crate::scene::{MIB, NORMAL, Scene, assert_sound, create, pattern, read};
-
-/// A disk that is there and belongs to no group, in failure group `F<failure_group>`.
-fn spare(disks: &SimulatedDisks, failure_group: u8, size_mib: u64) -> NewDisk {
-    named(disks.attach(size_mib * MIB), failure_group)
-}
-
-fn named(slot: DiskSlot, failure_group: u8) -> NewDisk {
-    NewDisk {
-        slot,
-        name: DiskName::new(format!("D{}", slot.0)).unwrap(),
-        failure_group: FailureGroupName::new(format!("F{failure_group}")).unwrap(),
-        uuid: Uuid([u8::try_from(slot.0).unwrap() + 1; 16]),
-    }
-}
-
-fn status(group: &Group, disk: u16) -> Option<String> {
-    let view = group.view();
-    let disk = view.disks.iter().find(|view| view.number.0 == disk)?;
-    Some(disk.state.clone())
-}
-
-fn numbers(group: &Group) -> Vec<u16> {
-    group
-        .view()
-        .disks
-        .iter()
-        .map(|disk| disk.number.0)
-        .collect()
-}
-
-/// Extents of the file with a copy on the disk.
-fn copies_on(group: &Group, id: u64, disk: u16) -> usize {
-    let file = group.file(FileId(id)).unwrap();
-    let on_disk = |copy: &Option<(DiskNumber, u64)>| copy.is_some_and(|(at, _)| at.0 == disk);
-    (group.map(&file).iter())
-        .filter(|extent| extent.copies.iter().any(on_disk))
-        .count()
-}
-
-fn write_file(group: &Group, id: u64, mib: u64) -> Vec<u8> {
-    let data = pattern(id, usize::try_from(mib * MIB).unwrap());
-    let file = create(group, id, NORMAL);
-    group.write(&file, 0, &data).unwrap();
-    group.sync_file(&file, true).unwrap();
-    data
-}
-
-fn remove(group: &Group, id: u64) {
-    let file = group.file(FileId(id)).unwrap();
-    group.remove_file(&group.change(), &file).unwrap();
-    group.sync().unwrap();
-}
+use crate::scene::{
+    MIB, NORMAL, Scene, assert_sound, copies_on, create, named, numbers, pattern, read, remove,
+    spare, status, write_file,
+};
 
 fn label_status(scene: &Scene, slot: u16) -> Option<LabelStatus> {
     let looks = look(&*scene.disks, &[DiskSlot(slot)]);
@@ -673,26 +624,4 @@ fn a_file_that_is_empty_still_keeps_its_failure_groups() {
     assert_eq!(error.kind, GroupErrorKind::NotEnough, "{error}");
     group.remove_file(&group.change(), &file).unwrap();
     group.drop_disks(&[DiskNumber(0)], false).unwrap();
-}
-
-#[test]
-fn a_label_that_cannot_be_made_smaller_does_not_keep_the_group_closed() {
-    let scene = Scene::new(33, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
-    let group = scene.open();
-    let data = write_file(&group, 1, 4);
-    let places = [0..4096, 512 << 10..516 << 10];
-    for place in &places {
-        scene.disks.fail_writes(DiskSlot(1), place.clone(), 1);
-    }
-    let error = group.resize_disk(DiskNumber(1), 40 * MIB).unwrap_err();
-    assert_eq!(error.kind, GroupErrorKind::Io, "{error}");
-    drop(group);
-    scene.crash();
-    for place in places {
-        scene.disks.fail_writes(DiskSlot(1), place, u64::MAX);
-    }
-    let group = scene.open();
-    let file = group.file(FileId(1)).unwrap();
-    assert!(read(&group, &file, 0, data.len()) == data);
-    assert_sound(&group);
 }

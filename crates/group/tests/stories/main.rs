@@ -12,6 +12,7 @@ mod crash;
 mod estimate;
 mod events;
 mod faults;
+mod leaving;
 mod outage;
 mod rebalance;
 mod scene;

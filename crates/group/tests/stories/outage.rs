@@ -500,8 +500,13 @@ fn a_slow_disk_is_named_and_read_around_until_it_has_recovered() {
     assert!(reads_of_it() > 0);
     windows(500_000);
     assert_eq!(reads_of_it(), 0, "there is another copy of everything");
+    let slow = || group.view().disks.iter().map(|disk| disk.slow).collect();
+    let listed: Vec<bool> = slow();
+    assert_eq!(listed, [false, false, true, false]);
     windows(4000);
     assert!(reads_of_it() > 0);
+    let listed: Vec<bool> = slow();
+    assert_eq!(listed, [false; 4]);
     let kinds: Vec<EventKind> = group.take_events().iter().map(|event| event.kind).collect();
     assert!(kinds.contains(&EventKind::DiskSlow) && kinds.contains(&EventKind::DiskFast));
     group.close().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spindle_base::{
-    AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Striping, Uuid,
+    AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Redundancy, Striping, Uuid,
 };
 use spindle_device::{DiskSlot, Disks, SimulatedDisks};
 use spindle_group::{File, Group, GroupError, Layout, NewDisk, NewGroup, Opener};
@@ -64,6 +64,18 @@ impl Scene {
     }
 
     pub fn try_open(&self) -> Result<Group, GroupError> {
+        self.open_as(&opener())
+    }
+
+    pub fn open_by_force(&self) -> Group {
+        let forced = Opener {
+            force: true,
+            ..opener()
+        };
+        self.open_as(&forced).unwrap()
+    }
+
+    fn open_as(&self, opener: &Opener) -> Result<Group, GroupError> {
         let slots: Vec<DiskSlot> = (0..u16::try_from(self.disks.disk_count()).unwrap())
             .map(DiskSlot)
             .filter(|slot| !self.disks.is_vanished(*slot))
@@ -72,7 +84,7 @@ impl Scene {
             Arc::clone(&self.disks) as Arc<dyn Disks>,
             &slots,
             &self.name,
-            &opener(),
+            opener,
         )
     }
 
@@ -132,4 +144,56 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
 
 pub fn assert_sound(group: &Group) {
     assert_eq!(group.check().unwrap(), Vec::<String>::new());
+}
+
+/// A disk that is there and belongs to no group, in failure group `F<failure_group>`.
+pub fn spare(disks: &SimulatedDisks, failure_group: u8, size_mib: u64) -> NewDisk {
+    named(disks.attach(size_mib * MIB), failure_group)
+}
+
+pub fn named(slot: DiskSlot, failure_group: u8) -> NewDisk {
+    NewDisk {
+        slot,
+        name: DiskName::new(format!("D{}", slot.0)).unwrap(),
+        failure_group: FailureGroupName::new(format!("F{failure_group}")).unwrap(),
+        uuid: Uuid([u8::try_from(slot.0).unwrap() + 1; 16]),
+    }
+}
+
+pub fn status(group: &Group, disk: u16) -> Option<String> {
+    let view = group.view();
+    let disk = view.disks.iter().find(|view| view.number.0 == disk)?;
+    Some(disk.state.clone())
+}
+
+pub fn numbers(group: &Group) -> Vec<u16> {
+    group
+        .view()
+        .disks
+        .iter()
+        .map(|disk| disk.number.0)
+        .collect()
+}
+
+/// Extents of the file with a copy on the disk.
+pub fn copies_on(group: &Group, id: u64, disk: u16) -> usize {
+    let file = group.file(FileId(id)).unwrap();
+    let on_disk = |copy: &Option<(DiskNumber, u64)>| copy.is_some_and(|(at, _)| at.0 == disk);
+    (group.map(&file).iter())
+        .filter(|extent| extent.copies.iter().any(on_disk))
+        .count()
+}
+
+pub fn write_file(group: &Group, id: u64, mib: u64) -> Vec<u8> {
+    let data = pattern(id, usize::try_from(mib * MIB).unwrap());
+    let file = create(group, id, NORMAL);
+    group.write(&file, 0, &data).unwrap();
+    group.sync_file(&file, true).unwrap();
+    data
+}
+
+pub fn remove(group: &Group, id: u64) {
+    let file = group.file(FileId(id)).unwrap();
+    group.remove_file(&group.change(), &file).unwrap();
+    group.sync().unwrap();
 }

@@ -105,9 +105,7 @@ impl Run {
                 self.note(format!("{what} refused: {error}"));
                 self.coverage.refused_changes += 1;
                 let after = self.standings();
-                // A smaller disk is smaller before its label says so: the error says to ask again.
-                let is_made = error.message.contains("do it again when the disk is back");
-                if before != after && !is_made {
+                if before != after {
                     return Err(Self::wrong(&format!(
                         "{what} was refused ({error}), and the disks were {before:?} and are \
                          {after:?}"
@@ -302,11 +300,6 @@ impl Run {
         self.work_ms += 10;
         let result = self.group().work(self.work_ms);
         let result = result.map_err(FsError::Group);
-        if let Err(error) = &result
-            && self.failed_with_a_disk(error)
-        {
-            return Ok(None);
-        }
         match self.judge("background work", result)? {
             Answer::Done(worked) if worked.did_something => {
                 self.coverage.work_units += 1;
@@ -315,21 +308,6 @@ impl Run {
             }
             _ => Ok(None),
         }
-    }
-
-    /// A step of the background's work failed with a disk and is taken again by the next call; a
-    /// group that stopped shows itself at the next operation.
-    pub(crate) fn failed_with_a_disk(&mut self, error: &FsError) -> bool {
-        let FsError::Group(error) = error else {
-            return false;
-        };
-        let is_so =
-            self.disks.is_powered() && error.kind == GroupErrorKind::Io && self.is_refusal(error);
-        if is_so {
-            self.note(format!("background work answered: {error}"));
-            self.coverage.failed_units += 1;
-        }
-        is_so
     }
 
     fn scrub(&mut self, units: u64, repair: bool) -> Step<()> {
@@ -490,6 +468,9 @@ impl Run {
                 _ => {}
             }
             self.note(format!("event: {event}"));
+            if event.kind == EventKind::DiskPassedOver && event.message.contains("older image") {
+                self.wrongly_left_out = Some(event.message);
+            }
         }
     }
 }

@@ -18,8 +18,8 @@ use crate::membership::Standings;
 
 impl Group {
     /// Forgets the disks that are being dropped or were given up and hold nothing any more, and
-    /// cuts the disks that are to be smaller and have nothing behind their end; which were
-    /// forgotten. For the rebalance, when a pass has ended; cheap where there is nothing to do.
+    /// cuts the disks that are to be smaller and have nothing behind their end; labels follow.
+    /// Which were forgotten. For the rebalance, when a pass has ended; cheap where there is nothing to do.
     ///
     /// # Errors
     /// [`GroupErrorKind::Io`] where a step cannot be made durable; the next call goes on.
@@ -27,8 +27,10 @@ impl Group {
         let _one = self.disk_changes.lock();
         self.check_fence()?;
         self.finish_resizes()?;
+        self.membership.bring_labels_up_to_date();
         let leaving = self.leaving_disks();
         if leaving.is_empty() {
+            self.tell_of_kept(None);
             return Ok(Vec::new());
         }
         // What was moved away is free only when that is durable.
@@ -36,6 +38,7 @@ impl Group {
             self.commit_everything()?;
         }
         let mut empty: Vec<DiskNumber> = Vec::new();
+        let mut kept = None;
         for disk in leaving {
             if self.extent_blocks(disk) > 0 {
                 continue;
@@ -46,24 +49,34 @@ impl Group {
                 self.restore_end(disk);
                 continue;
             }
-            if self.catalog_blocks(disk) > 0 {
-                // Replicas that were lost with other disks come first: this may be the last one,
-                // and the disk that gets it the next to fail.
-                while self.replace_replica() {}
-                let to = (self.membership.replica_to_move())
-                    .filter(|(from, _)| *from == disk)
-                    .and_then(|(_, to)| to);
-                self.region.move_replica(disk, to, true)?;
+            if self.catalog_blocks(disk) > 0
+                && let Err(why) = self.clear_replica(disk)
+            {
+                self.keep_fence(self.membership.check())?;
+                kept = Some(format!(
+                    "{} is empty and cannot leave yet: it holds a replica of the catalog that no                      other disk can have ({why}); remove files or add a disk",
+                    self.disks.describe(disk)
+                ));
+                continue;
             }
             self.assert_unnamed(disk)?;
             self.forget_bad_runs(disk);
             empty.push(disk);
         }
-        if empty.is_empty() {
-            return Ok(empty);
+        self.tell_of_kept(kept);
+        if !empty.is_empty() {
+            self.forget_disks(&empty)?;
         }
-        self.forget_disks(&empty)?;
         Ok(empty)
+    }
+
+    /// Why an empty disk cannot leave stands in the listing of operations; it is an event when it
+    /// is new.
+    fn tell_of_kept(&self, why: Option<String>) {
+        let told = self.background.set_kept_for(why.clone());
+        if let Some(why) = why.filter(|why| told.as_ref() != Some(why)) {
+            self.event(Event::new(EventKind::RebalanceStopped, why));
+        }
     }
 
     /// Disks that are on their way out.
@@ -202,7 +215,6 @@ impl Group {
         for (disk, size_aus) in sizes_aus {
             let size_bytes = u64::from(size_aus) * au_bytes;
             self.space.resize_disk(disk, size_bytes);
-            self.membership.label_size(disk, size_bytes)?;
         }
         Ok(())
     }

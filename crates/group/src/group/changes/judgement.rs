@@ -36,18 +36,18 @@ impl Judged {
             .map(|((disk, after), _)| (*disk, u64::from(*after) * self.au_bytes))
     }
 
+    /// Disks that are on their way out from now on.
+    fn leaving(&self) -> impl Iterator<Item = DiskNumber> {
+        (self.statuses.iter())
+            .filter(|(_, status)| matches!(status, DiskStatus::Dropping | DiskStatus::Absent))
+            .map(|(number, _)| *number)
+    }
+
     /// Disks that get smaller, with their sizes in bytes.
     fn shrinking(&self) -> impl Iterator<Item = (DiskNumber, u64)> {
         (self.sizes_aus.iter().zip(&self.sizes_before_aus))
             .filter(|((_, after), before)| after < before)
             .map(|((disk, after), _)| (*disk, u64::from(*after) * self.au_bytes))
-    }
-
-    /// Of the disks that get smaller those that are so at once.
-    pub(super) fn shrunk(&self, sizes_aus: &[(DiskNumber, u32)]) -> Vec<(DiskNumber, u64)> {
-        self.shrinking()
-            .filter(|(disk, _)| sizes_aus.iter().any(|(other, _)| other == disk))
-            .collect()
     }
 
     /// The sizes that the next state has: not of disks with something behind their new end.
@@ -79,7 +79,7 @@ impl Group {
         }
         for number in &changes.undrop {
             let disk = self.known_disk(*number)?;
-            if self.membership.status(*number) != Some(DiskStatus::Dropping) {
+            if !self.membership.leaves(*number) {
                 return Err(refusal(
                     GroupErrorKind::Invalid,
                     format!(
@@ -88,7 +88,12 @@ impl Group {
                     ),
                 ));
             }
-            judged.statuses.push((*number, DiskStatus::Online));
+            // One that went away meanwhile stays away, and is kept when it is back.
+            let status = match self.membership.status(*number) {
+                Some(DiskStatus::Offline) => DiskStatus::Offline,
+                _ => DiskStatus::Online,
+            };
+            judged.statuses.push((*number, status));
         }
         for (number, size_bytes) in &changes.resize {
             self.judge_resize(*number, *size_bytes, &mut judged)?;
@@ -100,10 +105,7 @@ impl Group {
         if !given_up.is_empty() {
             self.refuse_last_copies(&given_up, "be given up")?;
         }
-        let leaves = |status: &DiskStatus| *status != DiskStatus::Online;
-        if judged.statuses.iter().any(|(_, status)| leaves(status))
-            || judged.shrinking().next().is_some()
-        {
+        if judged.leaving().next().is_some() || judged.shrinking().next().is_some() {
             self.judge_what_remains(&judged)?;
         }
         Ok(judged)
@@ -243,6 +245,10 @@ impl Group {
                 invalid(format!("disk {name} is being dropped already"))
             }
             Some(DiskStatus::Offline) if force => Ok(DiskStatus::Absent),
+            Some(DiskStatus::Offline) if self.membership.leaves(number) => invalid(format!(
+                "disk {name} is being dropped already and went offline; use --force to give it \
+                 up now and restore what it held from the other copies"
+            )),
             Some(DiskStatus::Offline) => invalid(format!(
                 "disk {name} is offline, and what it holds cannot be moved away; bring it back, \
                  or use --force to give it up and restore what it held from the other copies"
@@ -404,12 +410,11 @@ impl Group {
     }
 
     fn names_of(&self, judged: &Judged) -> String {
-        let dropped = (judged.statuses.iter())
-            .filter(|(_, status)| *status != DiskStatus::Online)
-            .map(|(number, _)| *number);
-        let names: Vec<String> = (dropped.chain(judged.shrinking().map(|(number, _)| number)))
-            .filter_map(|number| Some(self.disks.get(number)?.name().to_string()))
-            .collect();
+        let names: Vec<String> = (judged
+            .leaving()
+            .chain(judged.shrinking().map(|(number, _)| number)))
+        .filter_map(|number| Some(self.disks.get(number)?.name().to_string()))
+        .collect();
         names.join(", ")
     }
 

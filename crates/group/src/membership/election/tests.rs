@@ -27,6 +27,7 @@ fn state(epoch: u64, voters: &[u16], mark: &str) -> GroupState {
                 status: DiskStatus::Online,
                 voter: voters.contains(&number),
                 quorum_only: false,
+                leaves: false,
             })
             .collect(),
         replicas: vec![Replica {
@@ -53,6 +54,7 @@ fn elected(disks: &[(u16, [SlotFound; 2])], force: bool) -> Result<GroupState, N
             number: DiskNumber(*number),
             uuid_start: [0; 8],
             states,
+            opener: None,
         })
         .collect();
     elect(&holders, force).cloned()
