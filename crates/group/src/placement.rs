@@ -16,6 +16,8 @@
 mod partners;
 mod rotation;
 
+use std::sync::OnceLock;
+
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_format::ExtentCopy;
@@ -42,10 +44,32 @@ pub struct Candidate {
 #[derive(Debug)]
 pub struct Placement {
     candidates: Vec<Candidate>,
-    first: Rotation,
+    first: LazyRotation,
     /// By index of the candidate: over indices of its partners.
-    others: Vec<Rotation>,
+    others: Vec<LazyRotation>,
     groups_count: usize,
+}
+
+/// A rotation that is made when it is first asked: many a placement is replaced before.
+#[derive(Debug)]
+struct LazyRotation {
+    weights: Vec<(usize, f64)>,
+    places: usize,
+    rotation: OnceLock<Rotation>,
+}
+
+impl LazyRotation {
+    const fn new(weights: Vec<(usize, f64)>, places: usize) -> Self {
+        Self {
+            weights,
+            places,
+            rotation: OnceLock::new(),
+        }
+    }
+
+    fn get(&self) -> &Rotation {
+        (self.rotation).get_or_init(|| Rotation::new(&self.weights, self.places))
+    }
 }
 
 type Chosen = SmallVec<[(usize, u64); 3]>;
@@ -91,9 +115,11 @@ impl Placement {
         groups.sort_unstable();
         groups.dedup();
         Self {
-            first: Rotation::new(&alone, 8192.max(alone.len() * 64)),
-            others: pairs.iter().map(|row| Rotation::new(row, 1024)).collect(),
             groups_count: groups.len(),
+            first: LazyRotation::new(alone, 8192.max(candidates.len() * 64)),
+            others: (pairs.into_iter())
+                .map(|row| LazyRotation::new(row, 1024))
+                .collect(),
             candidates,
         }
     }
@@ -118,10 +144,11 @@ impl Placement {
             let disk = self.candidates[candidate].number;
             space.allocate(disk, class, reserve_aus(disk))
         };
-        let place = mix(file.0) % self.first.len_u64() + u64::from(index);
+        let rotation = self.first.get();
+        let place = mix(file.0) % rotation.len_u64() + u64::from(index);
         let mut tried: SmallVec<[bool; 32]> = SmallVec::from_elem(false, self.candidates.len());
-        for step in 0..self.first.len_u64() {
-            let (first, turn) = self.first.at(place + step);
+        for step in 0..rotation.len_u64() {
+            let (first, turn) = rotation.at(place + step);
             if std::mem::replace(&mut tried[first], true) {
                 continue;
             }
@@ -181,7 +208,7 @@ impl Placement {
         take: &dyn Fn(usize) -> Option<u64>,
     ) {
         let first = chosen[0].0;
-        let rotation = &self.others[first];
+        let rotation = self.others[first].get();
         let place = mix(file.0 ^ 0x9e37_79b9_7f4a_7c15) % rotation.len_u64().max(1) + turn;
         let partners = (0..rotation.len_u64()).map(|step| rotation.at(place + step).0);
         let anybody = (1..self.candidates.len()).map(|step| (first + step) % self.candidates.len());

@@ -7,7 +7,7 @@ use spindle_format::{
     OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES, STATE_SLOT_BYTES,
 };
 
-/// Disks whose structures are read in one batch: about 4 MiB of memory.
+/// Disks whose structures are read in one batch.
 const DISKS_PER_BATCH: usize = 16;
 
 /// What one of the two slots of the group state holds.
@@ -100,12 +100,15 @@ pub fn look(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
         .collect()
 }
 
+/// A state of few disks lies in the first bytes of its slot; only a longer one is read whole.
+const STATE_HEAD_BYTES: usize = 8192;
+
 const PIECES: [(u64, usize); 5] = [
     (LABEL_PLACES[0], LABEL_BYTES),
     (LABEL_PLACES[1], LABEL_BYTES),
     (OPENER_PLACE, OPENER_BYTES),
-    (STATE_PLACES[0], STATE_SLOT_BYTES),
-    (STATE_PLACES[1], STATE_SLOT_BYTES),
+    (STATE_PLACES[0], STATE_HEAD_BYTES),
+    (STATE_PLACES[1], STATE_HEAD_BYTES),
 ];
 
 fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
@@ -171,8 +174,28 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
     found.opener = (pieces.bytes(2).ok())
         .and_then(|bytes| OpenerRecord::parse(bytes, OPENER_PLACE).ok())
         .filter(|opener| opener.group_uuid == group && opener.disk_uuid == disk);
-    found.states = [0, 1].map(|index| judge_state(pieces.bytes(3 + index), index, group, disk));
+    found.states = [0, 1].map(|index| {
+        let place = STATE_PLACES[index];
+        let state = match pieces.bytes(3 + index) {
+            Ok(head) if is_longer(head, place) => {
+                let mut whole = AlignedBuffer::zeroed(STATE_SLOT_BYTES);
+                let mut batch = [Request::new(slot, place, Work::Read(&mut whole))];
+                disks.run(&mut batch);
+                let [request] = batch;
+                let answer = request.result.map_err(|error| error.to_string());
+                judge_state(answer.map(|()| &whole[..]), place, group, disk)
+            }
+            head => judge_state(head, place, group, disk),
+        };
+        state
+    });
     found
+}
+
+/// Whether the state goes on behind its head.
+fn is_longer(head: &[u8], place: u64) -> bool {
+    let parsed = ParsedGroupState::parse(head, place);
+    parsed.is_err_and(|error| error.kind == FormatErrorKind::TooShort)
 }
 
 /// A copy of the label: the label, or why there is none and whether that may be damage.
@@ -215,7 +238,7 @@ fn judge_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
     }
 }
 
-fn judge_state(bytes: Result<&[u8], String>, index: usize, group: Uuid, disk: Uuid) -> SlotFound {
+fn judge_state(bytes: Result<&[u8], String>, place: u64, group: Uuid, disk: Uuid) -> SlotFound {
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(failure) => return SlotFound::Damaged(failure),
@@ -223,8 +246,7 @@ fn judge_state(bytes: Result<&[u8], String>, index: usize, group: Uuid, disk: Uu
     if bytes[..512].iter().all(|byte| *byte == 0) {
         return SlotFound::Blank;
     }
-    let state = ParsedGroupState::parse(bytes, STATE_PLACES[index])
-        .and_then(|parsed| parsed.check(group, disk));
+    let state = ParsedGroupState::parse(bytes, place).and_then(|parsed| parsed.check(group, disk));
     match state {
         Ok(state) => SlotFound::State(Box::new(state)),
         Err(error) => SlotFound::Damaged(error.to_string()),

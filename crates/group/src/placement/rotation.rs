@@ -1,9 +1,6 @@
 //! A smooth weighted rotation: a cycle in which each member comes as often as its weight says,
 //! and its turns lie as evenly as they can.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 /// The cycle, and for each place how many turns of the same member came before it.
 #[derive(Debug)]
 pub struct Rotation {
@@ -16,30 +13,22 @@ impl Rotation {
     /// A cycle of at most about `places` places over members with positive weights.
     pub fn new(weights: &[(usize, f64)], places: usize) -> Self {
         let counts = share(weights, places);
+        // Turn k of n is due at (2k+1)/2n of the cycle; among equals the lower member is first.
+        let due = |turn: u16, count: u64| ((2 * u64::from(turn) + 1) << 32) / (2 * count);
+        let mut dues: Vec<(u64, u16, u16)> = (weights.iter().zip(&counts))
+            .flat_map(|((member, _), count)| {
+                let turns = 0..u16::try_from(*count).expect("a share of some thousand places");
+                turns.map(move |turn| (due(turn, *count), narrow(*member), turn))
+            })
+            .collect();
+        dues.sort_unstable();
+        let cycle = (dues.into_iter())
+            .map(|(_, member, turn)| (member, turn))
+            .collect();
         let turns_end = weights.iter().map(|(member, _)| member + 1).max();
         let mut turns = vec![0_u16; turns_end.unwrap_or(0)];
-        // The member whose next turn is due first; turn k of n is due at (2k+1)/2n of the cycle.
-        let due = |turn: u64, count: u64| ((2 * turn + 1) << 32) / (2 * count);
-        let mut queue: BinaryHeap<Reverse<(u64, usize, u64)>> = weights
-            .iter()
-            .zip(&counts)
-            .map(|((member, _), count)| Reverse((due(0, *count), *member, *count)))
-            .collect();
-        let length: u64 = counts.iter().sum();
-        let mut cycle = Vec::new();
-        for _ in 0..length {
-            let Some(Reverse((_, member, count))) = queue.pop() else {
-                break;
-            };
-            cycle.push((narrow(member), turns[member]));
-            turns[member] += 1;
-            if u64::from(turns[member]) < count {
-                queue.push(Reverse((
-                    due(u64::from(turns[member]), count),
-                    member,
-                    count,
-                )));
-            }
+        for ((member, _), count) in weights.iter().zip(&counts) {
+            turns[*member] = u16::try_from(*count).expect("a share of some thousand places");
         }
         Self {
             places: cycle,
