@@ -66,6 +66,10 @@ pub(crate) enum DiskOperation {
     RepairTime {
         seconds: u64,
     },
+    /// A disk takes far longer than its peers for each read, or not any more.
+    Slow {
+        disk: u64,
+    },
 }
 
 impl DiskOperation {
@@ -116,6 +120,7 @@ impl DiskOperation {
                 file: disk,
                 place: other,
             },
+            _ if other.is_multiple_of(3) => Self::Slow { disk },
             _ => Self::RepairTime {
                 seconds: [0, 30, 120, 12 * 3600][random.index(4)],
             },

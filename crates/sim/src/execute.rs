@@ -4,6 +4,7 @@ mod bytes;
 mod disks;
 mod names;
 mod redundancy;
+mod slow;
 
 use spindle_base::FileId;
 use spindle_fs::FsError;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_device::DiskSlot;
+use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
 
 use crate::operation::Fault;
 use crate::run::{Run, Step};
@@ -35,6 +35,14 @@ impl Run {
             Fault::VanishAfter(requests) => self.disks.vanish_after(slot, requests),
             Fault::FailWrites(count) => self.disks.fail_writes(slot, 0..size_bytes, count),
             Fault::FailFlushes(count) => self.disks.fail_flushes(slot, count),
+            // It hangs: whoever reads gets no answer in time.
+            Fault::FailReads { stretch, count } if stretch % 5 == 4 => self.disks.fail(
+                slot,
+                FaultyOperation::Read,
+                0..size_bytes,
+                count,
+                DeviceErrorKind::TimedOut,
+            ),
             Fault::FailReads { stretch, count } => {
                 // From a block up to a quarter of the disk.
                 let length = BLOCK_SIZE_BYTES << (stretch % 12);

@@ -3,7 +3,7 @@
 //! From one seed follow the disks, the operations, the faults (as many as the redundancy
 //! bears), the power cuts and what they leave. After each operation the answer is compared; after
 //! each power cut the whole file system is. In two of three runs disks join, leave, are replaced,
-//! resized, taken offline and come back meanwhile, units of background work are done between the
+//! resized, taken offline, become slow and come back meanwhile, units of background work are done between the
 //! operations, and copies are scrubbed. What must hold:
 //! - names and attributes are those after some prefix of the operations, no shorter than what
 //!   was acknowledged as synced;

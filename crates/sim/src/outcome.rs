@@ -78,6 +78,8 @@ pub struct Coverage {
     pub returns: u64,
     /// Disks whose repair time was over.
     pub given_up: u64,
+    /// Disks that were found slow.
+    pub slow_disks: u64,
     /// Units of background work.
     pub work_units: u64,
     /// Bytes that they copied.
@@ -120,6 +122,7 @@ impl Coverage {
         self.offlines += other.offlines;
         self.returns += other.returns;
         self.given_up += other.given_up;
+        self.slow_disks += other.slow_disks;
         self.work_units += other.work_units;
         self.copied_bytes += other.copied_bytes;
         self.resyncs += other.resyncs;
@@ -150,7 +153,7 @@ impl fmt::Display for Coverage {
         write!(
             f,
             "; disks: {} changes, {} refused, {} added, {} dropped, {} undropped, {} replaced, \
-             {} resized, {} taken offline, {} returned, {} given up",
+             {} resized, {} taken offline, {} returned, {} given up, {} slow",
             self.disk_changes,
             self.refused_changes,
             self.disks_added,
@@ -160,7 +163,8 @@ impl fmt::Display for Coverage {
             self.resizes,
             self.offlines,
             self.returns,
-            self.given_up
+            self.given_up,
+            self.slow_disks
         )?;
         write!(
             f,

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-use spindle_base::{AuSize, FileId, GroupName, Redundancy, Uuid};
+use spindle_base::{AuSize, DiskNumber, FileId, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Handle, Owner, Time};
-use spindle_group::{Group, GroupError, GroupErrorKind, NewGroup, Opener};
+use spindle_group::{Group, GroupError, GroupErrorKind, NewGroup, Opener, ReadTotals};
 
 use crate::broken_disks::{Breakage, BrokenDisks};
 use crate::model::{Model, Names};
@@ -69,6 +69,11 @@ pub(crate) struct Run {
     openings_count: u8,
     /// The clock of the background's work; it goes faster than the operations'.
     pub(crate) work_ms: u64,
+    /// The disk that is slow, and what the group was told of all of them.
+    pub(crate) slow: Option<DiskNumber>,
+    pub(crate) read_totals: BTreeMap<DiskNumber, ReadTotals>,
+    /// How often background work could not go on for want of room.
+    pub(crate) stops_count: u64,
     /// A disk that the group took for an older image of itself; none is ever put back here.
     pub(crate) wrongly_left_out: Option<String>,
     pub(crate) trace: Vec<String>,
@@ -157,6 +162,9 @@ impl Run {
             disks_return: false,
             openings_count: 0,
             work_ms: 0,
+            slow: None,
+            read_totals: BTreeMap::new(),
+            stops_count: 0,
             wrongly_left_out: None,
             trace,
             coverage: Coverage::default(),

@@ -60,6 +60,7 @@ impl Run {
             Op::Convert { file, number } => self.convert(file, number),
             Op::Scrub { units, repair } => self.scrub(units, repair),
             Op::FlipCopy { file, place } => self.flip_copy(file, place),
+            Op::Slow { disk } => self.slow_disk(disk),
             Op::RepairTime { seconds } => {
                 for of in [RepairTime::Disk, RepairTime::FailureGroup] {
                     let result = self.group().set_repair_time(of, seconds);
@@ -77,7 +78,7 @@ impl Run {
         Arc::clone(self.system().group())
     }
 
-    fn member(&self, disk: u64) -> Option<(DiskSlot, DiskNumber)> {
+    pub(super) fn member(&self, disk: u64) -> Option<(DiskSlot, DiskNumber)> {
         pick(&self.members(), disk)
     }
 
@@ -464,7 +465,9 @@ impl Run {
                 EventKind::RestoreEnded => self.coverage.restores += 1,
                 EventKind::ResyncEnded => self.coverage.resyncs += 1,
                 EventKind::ScrubEnded => self.coverage.scrubs += 1,
+                EventKind::DiskSlow => self.coverage.slow_disks += 1,
                 EventKind::RepairTimeOver => self.coverage.given_up += 1,
+                EventKind::RebalanceStopped | EventKind::RestoreStopped => self.stops_count += 1,
                 _ => {}
             }
             self.note(format!("event: {event}"));
