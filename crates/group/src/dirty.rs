@@ -107,6 +107,18 @@ struct State {
     regions: BTreeMap<RegionKey, Region>,
     /// How often a disk went offline.
     outages_count: u64,
+    /// Disks that are on their way back; they may be online at any moment.
+    returns_count: u32,
+}
+
+/// A disk is on its way back as long as this lives: readers look, whoever finds nothing to copy.
+#[derive(Debug)]
+pub struct Returning<'a>(&'a DirtyRegions);
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().returns_count -= 1;
+    }
 }
 
 /// All dirty regions of a group.
@@ -361,16 +373,22 @@ impl DirtyRegions {
     }
 
     /// Disks that are stale somewhere are online from now on, or will be at once: readers look.
-    pub fn begin_resync(&self) {
+    #[must_use]
+    pub fn begin_resync(&self) -> Returning<'_> {
+        let mut state = self.state.lock();
+        state.returns_count += 1;
         self.returned.store(true, Ordering::Release);
+        drop(state);
+        Returning(self)
     }
 
-    /// Ends the looking of readers unless a disk that `is_online` is stale somewhere; whether it
+    /// Ends the looking of readers unless a disk that `is_online` is stale somewhere or one is on
+    /// its way back; whether it
     /// ended just now. `clear` is called where no disk is stale anywhere: no file needs a look.
     pub fn end_resync(&self, is_online: &dyn Fn(DiskNumber) -> bool, clear: &dyn Fn()) -> bool {
         let state = self.state.lock();
         let stale = || state.regions.values().flat_map(|region| &region.stale);
-        if stale().any(|stale| is_online(stale.disk)) {
+        if state.returns_count > 0 || stale().any(|stale| is_online(stale.disk)) {
             return false;
         }
         if stale().next().is_none() {

@@ -263,3 +263,20 @@ fn a_removed_file_takes_its_rows_with_it_and_leaves_its_neighbours() {
     assert_eq!(edit.changes.len(), 2);
     assert_eq!(dirty.count(), 1);
 }
+
+#[test]
+fn a_resync_does_not_end_while_a_disk_is_on_its_way_back() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    dirty.end_write(file.id, &writer);
+    let returning = dirty.begin_resync();
+    // Not online yet: somebody looks, and finds nothing that could be copied.
+    assert!(!dirty.end_resync(&|_| false, &|| panic!("it is stale")));
+    assert!(dirty.view(&file).is_some(), "readers go on looking");
+    drop(returning);
+    assert!(!dirty.end_resync(&|_| true, &|| panic!("it is stale")));
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[AWAY], dirty.outages_count());
+    assert!(dirty.end_resync(&|_| true, &|| {}));
+    assert!(!dirty.is_resyncing());
+}

@@ -337,7 +337,8 @@ fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable) {
             file.may_be_stale.store(true, Ordering::Release);
         }
         if table.get(stale.disk).is_some_and(|disk| disk.is_online()) {
-            dirty.begin_resync();
+            // The disks are online already.
+            drop(dirty.begin_resync());
         }
     }
 }

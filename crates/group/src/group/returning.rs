@@ -189,7 +189,9 @@ impl Group {
             }
             self.disks.set_slot(disk.number, disk.slot);
         }
-        self.dirty.begin_resync();
+        // Until it is online: a resync that looks meanwhile finds nothing to do, and must not end
+        // the looking of readers.
+        let _returning = self.dirty.begin_resync();
         self.returns_count.fetch_add(1, Ordering::AcqRel);
         let answer = self.membership.return_disks(&returning);
         known_offline

@@ -24,8 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const OPERATION_AT_MOST: Duration = Duration::from_secs(600);
 /// The time that is left is held against what came when so much of the work is done.
 const FIRST_PART: f64 = 0.1;
-/// Below a second the moment at which somebody looks decides.
-const LEFT_LEAST: Duration = Duration::from_secs(1);
+/// Below this the moment at which somebody looks decides, and how many copies are under way.
+const LEFT_LEAST: Duration = Duration::from_secs(2);
 
 /// A mounted group of spindles. Its parts end in this order.
 #[derive(Debug)]
