@@ -5,12 +5,13 @@ CARGO ?= cargo
 SEED ?= 1
 SEEDS ?= 20000
 CUTS ?= 50
+ROUNDS ?= 3
 RELEASE = target/release
 
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build demo test lint sim cuts soak fuzz bench lab
+.PHONY: help setup build demo test lint sim cuts scenario soak fuzz bench lab
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,7 +29,7 @@ demo: build ## PostgreSQL on a mirrored group: disks die, return and join, the p
 
 test: ## everything that CI runs
 	@tools/setup test
-	@SEEDS=$(SEEDS) CUTS=$(CUTS) tools/test
+	@SEEDS=$(SEEDS) CUTS=$(CUTS) ROUNDS=$(ROUNDS) tools/test
 
 lint: ## format, clippy, the repository's own rules, dependencies and spelling
 	@tools/test lint
@@ -36,11 +37,16 @@ lint: ## format, clippy, the repository's own rules, dependencies and spelling
 sim: ## one run of the simulator again: make sim SEED=17
 	$(CARGO) run --locked -p spindle-sim -- --seed $(SEED)
 
-cuts: setup ## power cuts under PostgreSQL: make cuts CUTS=50 SEED=1
+cuts: setup ## power cuts under PostgreSQL: make cuts CUTS=50 SEED=1 CHANGES=--with-changes
 	$(CARGO) build --locked -p spindle-cli -p spindle-proof
-	target/debug/spindle-proof cuts --cuts $(CUTS) --seed $(SEED)
+	target/debug/spindle-proof cuts --cuts $(CUTS) --seed $(SEED) $(CHANGES)
 
-soak: setup ## simulator, power cuts and fuzzing, in turn, until stopped
+scenario: ## disks change and daemons die under two databases: make scenario ROUNDS=3 SEED=1
+	@tools/setup test
+	$(CARGO) build --locked -p spindle-cli -p spindle-proof
+	target/debug/spindle-proof scenario --rounds $(ROUNDS) --seed $(SEED)
+
+soak: setup ## simulator, power cuts, scenario and fuzzing, in turn, until stopped
 	@tools/soak
 
 fuzz: setup ## build every fuzz target and run each for a short while

@@ -6,7 +6,7 @@
 //! the run: the figures are its result.
 
 mod databases;
-mod device;
+pub mod device;
 mod engine;
 mod extents;
 mod figure;

@@ -5,8 +5,13 @@
 //! the recorder uses. For each cut the disks are rebuilt as a power cut at that moment could have
 //! left them: what a flush covered is there, any subset of the rest is, whole or torn. In every
 //! other cut one of the disks is lost too, and in every other recording one is taken away under
-//! load, so that cuts fall into the time before, during and after its leaving the group. Then an ordinary mount and an ordinary PostgreSQL
-//! recover, and everything that was acknowledged before the cut must be there.
+//! load, so that cuts fall into the time before, during and after its leaving the group. Then an
+//! ordinary mount and an ordinary PostgreSQL recover, and everything that was acknowledged before
+//! the cut must be there.
+//!
+//! With `--with-changes` a fourth disk joins in every recording and one of the three is dropped,
+//! all under the load: after each cut the rebalance must go on by itself to its end, and leave
+//! what PostgreSQL wrote as it was.
 //!
 //! Three failure groups, because two of three voters are a majority: with two groups of equal
 //! vote a loss at rest cannot be told from a split, and such a mount is refused by design.
@@ -26,14 +31,14 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 use spindle_rig::postgres::Installation;
 use spindle_rig::progress::Step;
 use spindle_rig::scene::Scene;
 
 use self::check::Cut;
-use self::recording::Recording;
+use self::recording::{Plan, Recording};
 use self::replay::Rebuilder;
 
 /// So many cuts share a recording; then another is made, by other chances of the scheduler. In
@@ -54,6 +59,10 @@ pub struct Arguments {
     /// How many cuts are recovered at a time.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
+
+    /// A disk is added and another dropped in every recording.
+    #[arg(long)]
+    with_changes: bool,
 
     /// Seconds of load in a recording.
     #[arg(long, default_value_t = 5)]
@@ -79,13 +88,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     };
     let mut done = 0;
+    let mut went_on_count = 0;
     while done < arguments.cuts {
         let mut scene = Scene::make(&arguments.dir, "spindle-cuts")?;
         let recording = match &arguments.recording {
             Some(kept) => Recording::open(kept)?,
             None => {
-                let pulls_disk = done / CUTS_PER_RECORDING % 2 == 1;
-                Recording::make(&scene, &installation, arguments.seconds, pulls_disk)?
+                let plan = match done / CUTS_PER_RECORDING % 2 {
+                    _ if arguments.with_changes => Plan::ChangeDisks,
+                    0 => Plan::Nothing,
+                    _ => Plan::PullDisk,
+                };
+                Recording::make(&scene, &installation, arguments.seconds, plan)?
             }
         };
         let last = if arguments.recording.is_some() {
@@ -97,15 +111,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             Some(number) => vec![number],
             None => (done..last).collect(),
         };
-        let failures = recover_all(arguments, &installation, &scene, &recording, &numbers)?;
-        if !failures.is_empty() {
+        let outcome = recover_all(arguments, &installation, &scene, &recording, &numbers)?;
+        if !outcome.failures.is_empty() {
             scene.keep();
-            report(&failures, arguments, &recording);
-            bail!("{} of {} cuts failed", failures.len(), numbers.len());
+            report(&outcome.failures, arguments, &recording);
+            bail!(
+                "{} of {} cuts failed",
+                outcome.failures.len(),
+                numbers.len()
+            );
         }
+        went_on_count += outcome.went_on_count;
         done = last;
     }
     println!("{} power cuts, each recovered and checked", arguments.cuts);
+    if arguments.with_changes {
+        println!("in {went_on_count} of them a rebalance went on by itself");
+        // Cuts that all miss the rebalance would prove nothing about it.
+        let is_much = arguments.only.is_none() && arguments.cuts >= CUTS_PER_RECORDING;
+        ensure!(
+            went_on_count > 0 || !is_much,
+            "no cut fell into a rebalance: it was too fast to be cut"
+        );
+    }
     Ok(())
 }
 
@@ -115,13 +143,21 @@ struct Failure {
     error: anyhow::Error,
 }
 
+/// What came of the cuts of a recording.
+#[derive(Default)]
+struct CutsOutcome {
+    failures: Vec<Failure>,
+    /// Cuts after which a rebalance went on.
+    went_on_count: u64,
+}
+
 fn recover_all(
     arguments: &Arguments,
     installation: &Installation,
     scene: &Scene,
     recording: &Recording,
     numbers: &[u64],
-) -> Result<Vec<Failure>> {
+) -> Result<CutsOutcome> {
     let step = Step::begin("power cuts", numbers.len() as u64);
     let rebuilder = Rebuilder::new(recording, &scene.join("rebuilding"))?;
     // In the order of their moments, so that each record of the recording is applied once.
@@ -133,7 +169,7 @@ fn recover_all(
     check::control_cut(recording, &rebuilder, installation, &scene.join("control"))?;
     let next = AtomicU64::new(0);
     let finished = AtomicU64::new(0);
-    let failures = Mutex::new(Vec::new());
+    let outcome = Mutex::new(CutsOutcome::default());
     let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs.clamp(1, numbers.len() as u64) {
@@ -145,16 +181,15 @@ fn recover_all(
                     };
                     let place = scene.join(&format!("cut-{}", cut.number));
                     let result = check::one_cut(recording, &rebuilder, installation, &place, cut);
-                    if let Err(error) = result {
-                        let failure = Failure {
+                    let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+                    match result {
+                        Ok(went_on) => outcome.went_on_count += u64::from(went_on),
+                        Err(error) => outcome.failures.push(Failure {
                             number: cut.number,
                             error,
-                        };
-                        failures
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(failure);
+                        }),
                     }
+                    drop(outcome);
                     let count = finished.fetch_add(1, Ordering::Relaxed) + 1;
                     step.advance(count, &format!("{count} of {}", numbers.len()));
                 }
@@ -165,9 +200,7 @@ fn recover_all(
     #[allow(clippy::cast_precision_loss, reason = "a count of cuts is small")]
     let each = began.elapsed().as_secs_f64() / numbers.len() as f64;
     step.done(&format!("{} cuts, {each:.1} s each", numbers.len()));
-    Ok(failures
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner))
+    Ok(outcome.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn report(failures: &[Failure], arguments: &Arguments, recording: &Recording) {

@@ -1,11 +1,12 @@
-//! The proofs: power cuts under PostgreSQL (`cuts`), and every figure beside that of a rival
-//! (`bench`).
+//! The proofs: power cuts under PostgreSQL (`cuts`), disks that change under PostgreSQL and
+//! MariaDB (`scenario`), and every figure beside that of a rival (`bench`).
 //!
-//! Both use an unchanged PostgreSQL on a real mount. What fails says how to repeat it; what could
+//! All of them use unchanged servers on a real mount. What fails says how to repeat it; what could
 //! not be measured fails, and is never a zero.
 
 mod bench;
 mod cuts;
+mod scenario;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ struct Arguments {
 enum Proof {
     /// Records a mount under PostgreSQL, cuts the power at many points, and recovers each.
     Cuts(cuts::Arguments),
+    /// Adds, drops, fails, returns, replaces, kills and damages under two databases.
+    Scenario(scenario::Arguments),
     /// Measures Spindle beside its rivals; targets and what was reached as a table and as JSON.
     Bench(bench::Arguments),
 }
@@ -32,6 +35,7 @@ enum Proof {
 fn main() -> ExitCode {
     let result = interrupt::listen().and_then(|()| match Arguments::parse().proof {
         Proof::Cuts(arguments) => cuts::run(&arguments),
+        Proof::Scenario(arguments) => scenario::run(&arguments),
         Proof::Bench(arguments) => bench::run(&arguments),
     });
     match result {

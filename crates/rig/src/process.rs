@@ -160,7 +160,7 @@ impl Service {
     pub fn log_tail(&self) -> String {
         let text = fs::read_to_string(&self.log_path).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(12)..].join("\n")
+        lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
     /// Sends `signal` and waits for the end.

@@ -153,6 +153,14 @@ impl Mount {
         self.daemon.as_ref().map(Service::id)
     }
 
+    /// The last lines of what the daemon said.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.daemon
+            .as_ref()
+            .map_or_else(String::new, Service::log_tail)
+    }
+
     /// Unmounts as an administrator would, and waits for the daemon's end.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use spindle_device::SeededRandom;
@@ -13,8 +14,14 @@ use spindle_rig::wire::{Connection, Row};
 
 use super::acknowledgement::Expected;
 use super::load::ROUND_ROW_COUNT;
-use super::recording::{DISKS, GROUP, Recording, SETTINGS};
+use super::recording::{
+    Changes, DISKS, Disturbance, GROUP, LEAVING_DISK, LEAVING_NAME, NEW_DISK, NEW_NAME, Recording,
+    SETTINGS,
+};
 use super::replay::Rebuilder;
+
+/// What is left of a rebalance of so small a group takes seconds.
+const REBALANCE_AT_MOST: Duration = Duration::from_secs(120);
 
 /// A cut: when, by which chances, and which disk is lost with it.
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +42,17 @@ impl Cut {
         // Neighbouring numbers have nothing in common: each seeds a course of its own.
         let mut random = SeededRandom::new(SeededRandom::new(seed).next_u64() ^ number);
         let at_ns = recording.moment(&mut random);
-        let any = DISKS[random.index(DISKS.len())];
-        let lost = match recording.pulled {
-            Some((pulled, pulled_ns)) if at_ns >= pulled_ns => pulled,
-            _ => any,
+        let mut members = DISKS.to_vec();
+        let lost = match recording.disturbance {
+            Disturbance::Pulled {
+                disk,
+                at_ns: pulled_ns,
+            } if at_ns >= pulled_ns => disk,
+            Disturbance::Changed(changes) if at_ns >= changes.added_ns => {
+                members.push(NEW_DISK);
+                members[random.index(members.len())]
+            }
+            _ => members[random.index(members.len())],
         };
         Self {
             number,
@@ -49,25 +63,26 @@ impl Cut {
     }
 }
 
-/// Cuts, recovers and checks; `place` is removed when everything held.
+/// Cuts, recovers and checks; `place` is removed when everything held. Whether a rebalance went
+/// on by itself.
 pub fn one_cut(
     recording: &Recording,
     rebuilder: &Rebuilder,
     installation: &Installation,
     place: &Path,
     cut: Cut,
-) -> Result<()> {
+) -> Result<bool> {
     let disks = place.join("disks");
     fs::create_dir_all(&disks)?;
     let rebuilt = rebuilder.rebuild(cut.at_ns, cut.seed, cut.lost_disk, &disks)?;
-    recover(recording, installation, place, &disks, cut.at_ns).with_context(|| {
+    let went_on = recover(recording, installation, place, &disks, cut).with_context(|| {
         format!(
             "{cut:?}, {rebuilt}, what is left of it: {}",
             place.display()
         )
     })?;
     fs::remove_dir_all(place)?;
-    Ok(())
+    Ok(went_on)
 }
 
 /// Expects of disks more than they were given: what was acknowledged in a quarter of the
@@ -88,7 +103,13 @@ pub fn control_cut(
     let disks = place.join("disks");
     fs::create_dir_all(&disks)?;
     rebuilder.rebuild(cut_ns, 0, None, &disks)?;
-    let Err(error) = recover(recording, installation, place, &disks, expected_ns) else {
+    let too_late = Cut {
+        number: 0,
+        at_ns: expected_ns,
+        seed: 0,
+        lost_disk: None,
+    };
+    let Err(error) = recover(recording, installation, place, &disks, too_late) else {
         bail!("a quarter of the acknowledgements was lost, and the check did not notice");
     };
     ensure!(
@@ -104,8 +125,8 @@ fn recover(
     installation: &Installation,
     place: &Path,
     disks: &Path,
-    cut_ns: u64,
-) -> Result<()> {
+    cut: Cut,
+) -> Result<bool> {
     let point = place.join("mount");
     let runtime = place.join("server");
     fs::create_dir_all(&point)?;
@@ -113,15 +134,45 @@ fn recover(
     let search = format!("{}/*", disks.display());
     let spindle = Spindle::find(&search, &place.join("run"))?;
     let mount = spindle.mount(GROUP, &point, &[])?;
+    let went_on = !spindle.passes(GROUP)?.is_empty();
     // These disks have had their power cut; the recovery itself may be quick about flushing.
     let mut settings = SETTINGS.to_vec();
     settings.push("fsync=off");
     let cluster = Cluster::new(installation, &point.join("pgdata"), &runtime, &settings)?;
     let server = cluster.start()?;
-    compare(&server, &Expected::at(&recording.told, cut_ns))?;
+    if let Disturbance::Changed(changes) = recording.disturbance {
+        // The server has recovered meanwhile. What is read now was moved before: nothing of it
+        // is in a cache that an earlier reading filled.
+        spindle.wait_for_copying(GROUP, REBALANCE_AT_MOST, |_| Ok(()))?;
+        compare_disks(&spindle, changes, cut)?;
+    }
+    compare(&server, &Expected::at(&recording.told, cut.at_ns))?;
     server.stop()?;
     mount.unmount()?;
     spindle.tell(["group", "check", GROUP])?;
+    Ok(went_on)
+}
+
+/// A disk whose joining was acknowledged is there, and one whose leaving was has left by now.
+fn compare_disks(spindle: &Spindle, changes: Changes, cut: Cut) -> Result<()> {
+    let shown = spindle.ask(["group", "show", GROUP])?;
+    let disks = shown["disks"].as_array().into_iter().flatten();
+    let names: Vec<&str> = disks.filter_map(|disk| disk["name"].as_str()).collect();
+    // A lost disk is shown too, offline: its place is kept for its return.
+    if cut.at_ns >= changes.added_ns {
+        ensure!(
+            names.contains(&NEW_NAME),
+            "{NEW_DISK} had joined, and the group has only {names:?}"
+        );
+    }
+    // One that is lost while it leaves keeps its place as well, until it is dropped again.
+    if cut.at_ns >= changes.dropped_ns && cut.lost_disk != Some(LEAVING_DISK) {
+        ensure!(
+            !names.contains(&LEAVING_NAME),
+            "{LEAVING_DISK} was told to leave, nothing is left to be moved, and it is there: \
+             {shown}"
+        );
+    }
     Ok(())
 }
 
@@ -221,8 +272,7 @@ fn number(row: &Row, index: usize) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use spindle_rig::interrupt;
     use spindle_rig::scene::Scene;
 
     use super::super::acknowledgement::now_ns;
@@ -247,7 +297,7 @@ mod tests {
             .unwrap();
         let server = cluster.start().unwrap();
         load::prepare(&server).unwrap();
-        let told = load::run(&server, Duration::from_millis(500), || Ok(())).unwrap();
+        let told = load::run(&server, || interrupt::sleep(Duration::from_millis(500))).unwrap();
         server.kill();
 
         let server = cluster.start().unwrap();

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use spindle_device::SeededRandom;
-use spindle_rig::interrupt;
 use spindle_rig::postgres::Server;
 
 use super::acknowledgement::{Entry, Event, now_ns};
@@ -37,13 +36,8 @@ pub fn prepare(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Runs the load for twice `half`, with `between` in its middle, and gives everything that was
-/// acknowledged.
-pub fn run(
-    server: &Server,
-    half: Duration,
-    between: impl FnOnce() -> Result<()>,
-) -> Result<Vec<Entry>> {
+/// Runs the load for as long as `conduct` takes, and gives everything that was acknowledged.
+pub fn run(server: &Server, conduct: impl FnOnce() -> Result<()>) -> Result<Vec<Entry>> {
     let stop = AtomicBool::new(false);
     let mut log = thread::scope(|scope| -> Result<Vec<Entry>> {
         let mut clients = Vec::new();
@@ -53,16 +47,14 @@ pub fn run(
         }
         clients.push(scope.spawn(|| make_and_remove_tables(server, &stop)));
         clients.push(scope.spawn(|| ask_for_checkpoints(server, &stop)));
-        let waited = interrupt::sleep(half)
-            .and_then(|()| between())
-            .and_then(|()| interrupt::sleep(half));
+        let conducted = conduct();
         stop.store(true, Ordering::Relaxed);
         let mut log = Vec::new();
         for client in clients {
             let entries = client.join().map_err(|_| anyhow!("a client panicked"))?;
             log.extend(entries?);
         }
-        waited.map(|()| log)
+        conducted.map(|()| log)
     })?;
     log.sort_by_key(|entry| entry.at_ns);
     Ok(log)

@@ -7,15 +7,16 @@
 //! | `requests` | the recorder's own file: every write, flush and FUA in order, with times |
 //! | `told` | the clients' log |
 //! | `span` | the times between which cuts are drawn, in nanoseconds |
-//! | `pulled` | the disk that was taken away during the load, and when; empty where none was |
+//! | `disturbance` | what happened to the disks during the load, and when; empty where nothing did |
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use spindle_device::SeededRandom;
 use spindle_rig::figures::{size, thousands};
+use spindle_rig::interrupt;
 use spindle_rig::postgres::{Cluster, Installation};
 use spindle_rig::progress::Step;
 use spindle_rig::scene::Scene;
@@ -33,6 +34,16 @@ pub const DISKS: [&str; 3] = ["disk1", "disk2", "disk3"];
 /// The one that is taken away, in recordings where one is.
 const PULLED_DISK: &str = DISKS[1];
 
+/// The one that joins in recordings where disks change; a failure group of its own, too.
+pub const NEW_DISK: &str = "disk4";
+/// What the group calls it.
+pub const NEW_NAME: &str = "joined";
+
+/// The one that is dropped then.
+pub const LEAVING_DISK: &str = DISKS[1];
+/// What the group calls it: the second of its disks.
+pub const LEAVING_NAME: &str = "cuts_0001";
+
 /// Small enough that a disk is rebuilt in a fraction of a second.
 const DISK_SIZE: &str = "512M";
 
@@ -46,6 +57,70 @@ pub const SETTINGS: [&str; 5] = [
     "autovacuum_naptime=1s",
 ];
 
+/// What happens to the disks while a load is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// Nothing.
+    Nothing,
+    /// One is taken away in the middle.
+    PullDisk,
+    /// One joins, and then another is dropped.
+    ChangeDisks,
+}
+
+/// What happened to the disks, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disturbance {
+    /// Nothing.
+    None,
+    /// A disk was taken away.
+    Pulled {
+        /// Which.
+        disk: &'static str,
+        /// When.
+        at_ns: u64,
+    },
+    /// A disk joined and another began to leave.
+    Changed(Changes),
+}
+
+/// When the changes of the disks were acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changes {
+    /// From here on the new disk is a member.
+    pub added_ns: u64,
+    /// From here on the other one leaves, or has left.
+    pub dropped_ns: u64,
+}
+
+impl Disturbance {
+    fn to_text(self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Pulled { disk, at_ns } => format!("pulled {disk} {at_ns}\n"),
+            Self::Changed(changes) => {
+                format!("changed {} {}\n", changes.added_ns, changes.dropped_ns)
+            }
+        }
+    }
+
+    fn from_text(text: &str) -> Result<Self> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        Ok(match words[..] {
+            [] => Self::None,
+            ["pulled", _, at_ns] => Self::Pulled {
+                disk: PULLED_DISK,
+                at_ns: at_ns.parse()?,
+            },
+            ["changed", added_ns, dropped_ns] => Self::Changed(Changes {
+                added_ns: added_ns.parse()?,
+                dropped_ns: dropped_ns.parse()?,
+            }),
+            _ => bail!("not a disturbance: {text}"),
+        })
+    }
+}
+
 /// A recording, ready to be cut.
 pub struct Recording {
     directory: PathBuf,
@@ -53,18 +128,18 @@ pub struct Recording {
     pub told: Vec<Entry>,
     first_ns: u64,
     last_ns: u64,
-    /// The disk that was taken away in the middle of the load, and when.
-    pub pulled: Option<(&'static str, u64)>,
+    /// What happened to the disks during the load.
+    pub disturbance: Disturbance,
 }
 
 impl Recording {
-    /// Makes one: a new group, a new cluster, `seconds` of load; with `pulls_disk` a disk is
-    /// taken away in its middle.
+    /// Makes one: a new group, a new cluster, `seconds` of load, under which `plan` happens to
+    /// the disks.
     pub fn make(
         scene: &Scene,
         installation: &Installation,
         seconds: u64,
-        pulls_disk: bool,
+        plan: Plan,
     ) -> Result<Self> {
         let directory = scene.directory("recording")?;
         let base = scene.directory("recording/base")?;
@@ -95,18 +170,13 @@ impl Recording {
         let mount = spindle.mount(GROUP, &point, &["--record", &record])?;
         let first_ns = now_ns();
         let server = cluster.start()?;
-        let half = Duration::from_secs(seconds) / 2;
-        let mut pulled = None;
-        let told = load::run(&server, half, || {
-            if pulls_disk {
-                // Cuts from here on may meet the group with the disk or without it.
-                pulled = Some((PULLED_DISK, now_ns()));
-                spindle.pull(GROUP, &disks.join(PULLED_DISK))?;
-            }
+        let mut disturbance = Disturbance::None;
+        let told = load::run(&server, || {
+            disturbance = disturb(&spindle, &disks, plan, Duration::from_secs(seconds))?;
             Ok(())
         })?;
         let last_ns = now_ns();
-        if pulls_disk {
+        if plan == Plan::PullDisk {
             let shown = spindle.ask(["group", "show", GROUP])?;
             let count = shown["offline_disks_count"].as_u64();
             ensure!(count == Some(1), "a disk was pulled, {count:?} are offline");
@@ -117,8 +187,7 @@ impl Recording {
         fs::remove_dir_all(&disks)?;
         fs::write(directory.join("told"), to_text(&told))?;
         fs::write(directory.join("span"), format!("{first_ns} {last_ns}\n"))?;
-        let line = pulled.map(|(disk, at_ns)| format!("{disk} {at_ns}\n"));
-        fs::write(directory.join("pulled"), line.unwrap_or_default())?;
+        fs::write(directory.join("disturbance"), disturbance.to_text())?;
         step.done(&format!(
             "{} acknowledgements, {} of requests",
             thousands(told.len() as u64),
@@ -129,7 +198,7 @@ impl Recording {
             told,
             first_ns,
             last_ns,
-            pulled,
+            disturbance,
         })
     }
 
@@ -149,10 +218,7 @@ impl Recording {
             told: from_text(&read("told")?)?,
             first_ns: first.parse()?,
             last_ns: last.parse()?,
-            pulled: match read("pulled")?.trim().split_once(' ') {
-                Some((_, at_ns)) => Some((PULLED_DISK, at_ns.parse()?)),
-                None => None,
-            },
+            disturbance: Disturbance::from_text(&read("disturbance")?)?,
         })
     }
 
@@ -166,9 +232,19 @@ impl Recording {
         self.directory.join("requests")
     }
 
-    /// A disk's image when the recording began.
-    pub fn base(&self, disk: &str) -> PathBuf {
-        self.directory.join("base").join(disk)
+    /// A disk's image when the recording began; none of one that joined during it.
+    pub fn base(&self, disk: &str) -> Option<PathBuf> {
+        let path = self.directory.join("base").join(disk);
+        path.exists().then_some(path)
+    }
+
+    /// The disks that the requests may tell of.
+    pub fn disks(&self) -> Vec<&'static str> {
+        let mut disks = DISKS.to_vec();
+        if matches!(self.disturbance, Disturbance::Changed(_)) {
+            disks.push(NEW_DISK);
+        }
+        disks
     }
 
     /// The moment of a cut: anywhere, or within a breath after something was acknowledged, where
@@ -178,6 +254,49 @@ impl Recording {
             self.told[random.index(self.told.len())].at_ns + random.below(20_000)
         } else {
             self.first_ns + random.below(self.last_ns - self.first_ns)
+        }
+    }
+}
+
+/// Lets the load run for `duration`, and the plan happen in it.
+fn disturb(spindle: &Spindle, disks: &Path, plan: Plan, duration: Duration) -> Result<Disturbance> {
+    match plan {
+        Plan::Nothing => {
+            interrupt::sleep(duration)?;
+            Ok(Disturbance::None)
+        }
+        Plan::PullDisk => {
+            interrupt::sleep(duration / 2)?;
+            // Cuts from here on may meet the group with the disk or without it.
+            let at_ns = now_ns();
+            spindle.pull(GROUP, &disks.join(PULLED_DISK))?;
+            interrupt::sleep(duration / 2)?;
+            Ok(Disturbance::Pulled {
+                disk: PULLED_DISK,
+                at_ns,
+            })
+        }
+        Plan::ChangeDisks => {
+            interrupt::sleep(duration / 5)?;
+            let new = format!("{}:{DISK_SIZE}", disks.join(NEW_DISK).display());
+            spindle.tell([
+                "disk",
+                "add",
+                GROUP,
+                "--file-disk",
+                &new,
+                "--name",
+                NEW_NAME,
+            ])?;
+            let added_ns = now_ns();
+            interrupt::sleep(duration / 5)?;
+            spindle.tell(["disk", "drop", GROUP, LEAVING_NAME])?;
+            let dropped_ns = now_ns();
+            interrupt::sleep(duration * 3 / 5)?;
+            Ok(Disturbance::Changed(Changes {
+                added_ns,
+                dropped_ns,
+            }))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use spindle_device::{DiskSlot, RecordLog, Replayer};
 
-use super::recording::{DISKS, Recording};
+use super::recording::Recording;
 
 /// A recording that can be cut. Cuts in ascending order are cheap: each record is applied once.
 pub struct Rebuilder {
@@ -26,7 +26,7 @@ impl Rebuilder {
             bail!("the recording breaks off: {reason}");
         }
         let mut slots = BTreeMap::new();
-        for disk in DISKS {
+        for disk in recording.disks() {
             let recorded = log
                 .disks()
                 .iter()
@@ -36,7 +36,7 @@ impl Rebuilder {
         }
         let bases = slots
             .iter()
-            .map(|(disk, slot)| (*slot, recording.base(disk)))
+            .filter_map(|(disk, slot)| Some((*slot, recording.base(disk)?)))
             .collect();
         Ok(Self {
             replayer: Mutex::new(Replayer::new(log, bases, work_folder)?),
