@@ -3,7 +3,7 @@
 
 CARGO ?= cargo
 SEED ?= 1
-SEEDS ?= 20000
+SEEDS ?= 50000
 CUTS ?= 50
 ROUNDS ?= 3
 RELEASE = target/release

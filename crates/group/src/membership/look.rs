@@ -176,7 +176,7 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
         .filter(|opener| opener.group_uuid == group && opener.disk_uuid == disk);
     found.states = [0, 1].map(|index| {
         let place = STATE_PLACES[index];
-        let state = match pieces.bytes(3 + index) {
+        match pieces.bytes(3 + index) {
             Ok(head) if is_longer(head, place) => {
                 let mut whole = AlignedBuffer::zeroed(STATE_SLOT_BYTES);
                 let mut batch = [Request::new(slot, place, Work::Read(&mut whole))];
@@ -186,8 +186,7 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
                 judge_state(answer.map(|()| &whole[..]), place, group, disk)
             }
             head => judge_state(head, place, group, disk),
-        };
-        state
+        }
     });
     found
 }

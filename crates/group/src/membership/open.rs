@@ -73,10 +73,7 @@ impl Membership {
                 false => (*number, past.held_epoch(*number)),
             })
             .collect();
-        let lacking: Vec<DiskNumber> = (members.iter())
-            .filter(|(_, (look, _))| look.states.iter().all(|slot| slot.state() != Some(state)))
-            .map(|(number, _)| *number)
-            .collect();
+        let lacking = lacking(&members, state);
         let opener_before = newest_opener(found);
         let membership = Self {
             uuid: found.uuid,
@@ -384,6 +381,17 @@ fn known_members<'a>(
         }
     }
     members
+}
+
+/// The members that do not hold the state.
+fn lacking(
+    members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>,
+    state: &GroupState,
+) -> Vec<DiskNumber> {
+    (members.iter())
+        .filter(|(_, (look, _))| look.states.iter().all(|slot| slot.state() != Some(state)))
+        .map(|(number, _)| *number)
+        .collect()
 }
 
 fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
