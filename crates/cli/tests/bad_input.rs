@@ -97,7 +97,7 @@ fn a_disk_from_an_older_epoch_is_left_out_by_name_and_the_others_mount() {
     assert!(text.contains("older image"), "{text}");
     let view = place.ask(["group", "show", "data"]);
     assert_eq!(view["disks"][1]["mode"], "offline");
-    place.refuse(["disk", "online", "data", "data_0001"], 2, &["older image"]);
+    place.refuse(["disk", "online", "data", "data_0001"], 2, &["data_0001"]);
     let after = std::fs::read(place.disk("b")).unwrap();
     assert!(before == after, "nothing was written to it");
     place.tell(["group", "dismount", "data"]);
