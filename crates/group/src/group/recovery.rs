@@ -33,7 +33,7 @@ impl Group {
             self.flush_written()?;
         }
         if self.recover_writes()? {
-            return Ok(());
+            return self.flush_written();
         }
         let doubtful = self.dirty.doubtful();
         let mut equalised_count = 0;
@@ -55,6 +55,8 @@ impl Group {
         if doubtful.is_empty() {
             return Ok(());
         }
+        // Who reads one copy now must not find the other one, as it was, after the next crash.
+        self.flush_written()?;
         if equalised_count > 0 {
             self.event(Event::new(
                 EventKind::CopiesEqualised,

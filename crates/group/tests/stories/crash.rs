@@ -4,7 +4,7 @@
 use spindle_base::{FileId, Redundancy};
 use spindle_group::{Group, GroupError, Layout};
 
-use crate::scene::{FINE, NORMAL, Scene, assert_sound, pattern};
+use crate::scene::{FINE, NORMAL, Scene, assert_sound, create, pattern, read};
 
 const LENGTH: usize = 3 << 20;
 
@@ -179,4 +179,41 @@ fn a_crash_at_any_request_keeps_what_was_synced_and_makes_the_copies_equal() {
 #[test]
 fn so_it_does_under_fine_striping() {
     crash_everywhere(FINE, 3);
+}
+
+#[test]
+fn what_was_read_after_a_recovery_is_there_after_the_next_crash_on_every_copy() {
+    let template = Scene::new(1, Redundancy::Normal, &[(0, 32), (1, 32), (2, 32)]);
+    {
+        let group = template.open();
+        let file = create(&group, 5, NORMAL);
+        group.write(&file, 0, &pattern(1, 40_960)).unwrap();
+        group.close().unwrap();
+    }
+    for seed in 0..60 {
+        let scene = template.copy(seed);
+        {
+            let group = scene.open();
+            let file = group.file(FileId(5)).unwrap();
+            group.write(&file, 0, &pattern(2, 40_960)).unwrap();
+        }
+        scene.crash();
+        let (seen, disks) = {
+            let group = scene.open();
+            let file = group.file(FileId(5)).unwrap();
+            let disks: Vec<_> = group.map(&file)[0].copies.iter().flatten().copied().collect();
+            (read(&group, &file, 0, 40_960), disks)
+        };
+        scene.crash();
+        for (disk, _) in disks {
+            let scene = scene.copy(seed);
+            scene.disks.vanish(spindle_device::DiskSlot(disk.0));
+            let group = scene.open();
+            let file = group.file(FileId(5)).unwrap();
+            assert!(
+                read(&group, &file, 0, 40_960) == seen,
+                "seed {seed}: without disk {disk} other bytes are read"
+            );
+        }
+    }
 }

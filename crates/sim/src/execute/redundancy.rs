@@ -12,13 +12,11 @@ const ALL: [Redundancy; 3] = [Redundancy::External, Redundancy::Normal, Redundan
 impl Run {
     /// A file or a directory, or every eighth time the group.
     pub(super) fn convert(&mut self, file: u64, number: u64) -> Step<()> {
-        let allowed: Vec<Redundancy> = (ALL.into_iter())
+        let mut allowed: Vec<Redundancy> = (ALL.into_iter())
             .filter(|redundancy| *redundancy >= self.least_redundancy())
             .collect();
-        let Some(redundancy) = pick(&allowed, number) else {
-            return Ok(());
-        };
         if (number >> 8).is_multiple_of(8) {
+            let redundancy = pick(&allowed, number).unwrap_or(Redundancy::High);
             return self.convert_group(redundancy);
         }
         let mut ids = self.model.names().files();
@@ -28,9 +26,13 @@ impl Run {
         let Some(id) = pick(&ids, file) else {
             return Ok(());
         };
+        let before = self.redundancy_of(id);
+        allowed.retain(|redundancy| Some(*redundancy) != before);
+        let Some(redundancy) = pick(&allowed, number) else {
+            return Ok(());
+        };
         let recursive = (number >> 24).is_multiple_of(2);
         self.note(format!("file or directory {id} to {redundancy}"));
-        let before = self.redundancy_of(id);
         let result = self.system().set_redundancy(id, redundancy, recursive);
         if let Err(FsError::Group(error)) = &result
             && self.disks.is_powered()
