@@ -160,11 +160,11 @@ fn change(stand: &Stand, redundancy: &str, words: &[&str], can_carry: f64) -> Re
     // Only what had to be moved counts, so that moving more does not look fast.
     let bytes_per_second = real(least_bytes()) / watched.took.as_secs_f64();
     step.done(&format!(
-        "{} read and {} written in {:.2} s, time left wrong by {:.2} at worst",
+        "{} read and {} written in {:.2} s, time left wrong by {} at worst",
         size(traffic.read_bytes),
         size(traffic.written_bytes),
         watched.took.as_secs_f64(),
-        watched.worst_error().unwrap_or(f64::NAN),
+        (watched.worst_error()).map_or("nothing told".to_owned(), |error| format!("{error:.2}")),
     ));
     Ok(Change {
         moved_bytes: traffic.read_bytes,
