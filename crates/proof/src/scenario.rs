@@ -101,8 +101,8 @@ fn play(arguments: &Arguments, installations: &Installations) -> Result<()> {
         })
         .and_then(|()| stage.judge_all(&databases));
     if let Err(error) = played {
-        // What the daemons had to say goes with the scene.
-        println!("the daemon's log:\n{}", stage.log_tail());
+        // What daemon and server had to say goes with the scene.
+        println!("{}", stage.log_tail());
         return Err(error);
     }
     let kills_count = stage.kills_count;

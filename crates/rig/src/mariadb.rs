@@ -205,6 +205,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.service.log_tail()
+    }
+
     /// A client that uses `database`.
     ///
     /// # Errors

@@ -201,7 +201,12 @@ fn what_was_read_after_a_recovery_is_there_after_the_next_crash_on_every_copy() 
         let (seen, disks) = {
             let group = scene.open();
             let file = group.file(FileId(5)).unwrap();
-            let disks: Vec<_> = group.map(&file)[0].copies.iter().flatten().copied().collect();
+            let disks: Vec<_> = group.map(&file)[0]
+                .copies
+                .iter()
+                .flatten()
+                .copied()
+                .collect();
             (read(&group, &file, 0, 40_960), disks)
         };
         scene.crash();

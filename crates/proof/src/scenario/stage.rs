@@ -235,7 +235,11 @@ impl Stage {
 
     /// The last that the daemons said.
     pub fn log_tail(&self) -> String {
-        self.mount.as_ref().map(Mount::log_tail).unwrap_or_default()
+        let daemon = self.mount.as_ref().map(Mount::log_tail).unwrap_or_default();
+        let mariadb = (self.servers.as_ref())
+            .map(|servers| servers.mariadb.log_tail())
+            .unwrap_or_default();
+        format!("the daemon's log:\n{daemon}\nMariaDB's log:\n{mariadb}")
     }
 
     /// Waits until no pass runs for which `matters` says yes.
