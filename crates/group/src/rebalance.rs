@@ -167,6 +167,25 @@ impl Background {
         [&self.resync, &self.surplus, &self.restore, &self.rebalance]
     }
 
+    /// One unit of the first pass that has something to do.
+    fn copy(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError> {
+        // An extent that a rebalance has half way cannot be given the copy that it lacks: RESTORE
+        // would pass it over and end, and the rebalance would not go on before that.
+        if self.restore.may_have_work(group) {
+            let step = self.rebalance.finish_begun(group, now_ms)?;
+            if step != PassStep::Nothing {
+                return Ok(step);
+            }
+        }
+        for pass in self.passes() {
+            let step = pass.work(group, now_ms)?;
+            if step != PassStep::Nothing {
+                return Ok(step);
+            }
+        }
+        Ok(PassStep::Nothing)
+    }
+
     /// These files have copies that are to be given back, or may have.
     pub fn give_back(&self, files: impl Iterator<Item = FileId>) {
         self.surplus.add(files);
@@ -243,14 +262,12 @@ impl Group {
         let background = &self.background;
         let power = self.power();
         if power != Power::PAUSED {
-            for pass in background.passes() {
-                match pass.work(self, now_ms)? {
-                    PassStep::Nothing => {}
-                    PassStep::Wait => return Ok(idle),
-                    PassStep::Did(copied_bytes) => {
-                        background.is_copying.store(true, Ordering::Relaxed);
-                        return Ok(self.worked(copied_bytes, power));
-                    }
+            match background.copy(self, now_ms)? {
+                PassStep::Nothing => {}
+                PassStep::Wait => return Ok(idle),
+                PassStep::Did(copied_bytes) => {
+                    background.is_copying.store(true, Ordering::Relaxed);
+                    return Ok(self.worked(copied_bytes, power));
                 }
             }
         }

@@ -100,6 +100,34 @@ impl Mover {
         }
     }
 
+    /// Whether it has something to do, or has not looked since the disks changed.
+    pub fn may_have_work(&self, group: &Group) -> bool {
+        let state = self.state.lock();
+        state.run.is_some() || state.looked_at != Some(group.background.looked_at(group))
+    }
+
+    /// One piece of a copy that is on its way, for an earlier pass that must not meet one.
+    ///
+    /// # Errors
+    /// As [`BackgroundPass::work`].
+    pub fn finish_begun(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError> {
+        let relocation = {
+            let mut state = self.state.lock();
+            let Some(run) = &mut state.run else {
+                return Ok(PassStep::Nothing);
+            };
+            match run.parked.pop_front() {
+                Some(relocation) => {
+                    run.in_flight_count += 1;
+                    relocation
+                }
+                None if run.in_flight_count > 0 => return Ok(PassStep::Wait),
+                None => return Ok(PassStep::Nothing),
+            }
+        };
+        (self.copy(group, relocation, now_ms)).map(PassStep::Did)
+    }
+
     /// The next thing to do.
     fn task(&self, group: &Group, now_ms: u64) -> Task {
         let mut state = self.state.lock();
@@ -326,7 +354,12 @@ impl BackgroundPass for Mover {
         };
         let power = group.power();
         let meter = state.run.as_ref().map(|run| run.meter);
-        let wanted = self.goal == Goal::Rebalance && group.is_rebalance_wanted();
+        // From the moment on that a disk is given up, and before anybody has looked what it held:
+        // whoever takes the next disk away must be able to see that copies are missing.
+        let wanted = match self.goal {
+            Goal::Restore => group.has_given_up_disks(),
+            Goal::Rebalance => group.is_rebalance_wanted(),
+        };
         if meter.is_none_or(|meter| meter.planned_bytes == 0) && error.is_none() && !wanted {
             return None;
         }
@@ -444,6 +477,11 @@ impl Group {
             .collect();
         disks.append(&mut tails);
         disks
+    }
+
+    /// Whether there are disks that were given up and that copies may still be missing of.
+    fn has_given_up_disks(&self) -> bool {
+        (self.membership.members().iter()).any(|member| member.state.status == DiskStatus::Absent)
     }
 
     fn count_copies(&self, mut is_counted: impl FnMut(ExtentCopy) -> bool) -> u64 {

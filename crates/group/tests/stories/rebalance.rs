@@ -169,6 +169,39 @@ fn copies_of_a_disk_that_was_given_up_are_made_from_the_others() {
 }
 
 #[test]
+fn copies_that_a_rebalance_has_half_way_are_restored_when_a_disk_is_given_up() {
+    for (lost, steps) in (0..4).flat_map(|lost| [9, 14, 22].map(|steps| (lost, steps))) {
+        let scene = Scene::new(5, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64), (3, 64)]);
+        let group = scene.open();
+        let data = write_file(&group, 1, NORMAL, 40);
+        group.add_disks(&[spare(&scene.disks, 4, 64)]).unwrap();
+        // A piece is an eighth of an extent: one is half way then.
+        for step in 0..steps {
+            group.work(step).unwrap();
+        }
+        scene.disks.vanish(DiskSlot(lost));
+        let file = group.file(FileId(1)).unwrap();
+        group.write(&file, 0, &data).unwrap();
+        group.sync().unwrap();
+        group.drop_disks(&[DiskNumber(lost)], true).unwrap();
+        let is_told = (group.operations().iter()).any(|line| line.pass == Pass::Restore);
+        assert!(
+            is_told,
+            "what is missing shows at once: {:?}",
+            group.operations()
+        );
+        work(&group).unwrap();
+        assert_whole(&group, "after the restore");
+        assert_sound(&group);
+        assert_copies_agree(&group, &scene, "after the restore");
+        assert!(read(&group, &file, 0, data.len()) == data);
+        let stopped =
+            (group.take_events().iter()).any(|event| event.message.contains("are still missing"));
+        assert!(!stopped, "disk {lost} after {steps} steps");
+    }
+}
+
+#[test]
 fn writers_readers_and_punches_in_the_midst_of_a_move_lose_nothing() {
     for (seed, layout) in [(1, NORMAL), (2, FINE), (3, EXTERNAL), (4, NORMAL)] {
         let disks = [(0, 64), (0, 64), (1, 64), (1, 64)];
