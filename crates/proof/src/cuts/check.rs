@@ -140,13 +140,17 @@ fn recover(
     settings.push("fsync=off");
     let cluster = Cluster::new(installation, &point.join("pgdata"), &runtime, &settings)?;
     let server = cluster.start()?;
+    let expected = Expected::at(&recording.told, cut.at_ns);
     if let Disturbance::Changed(changes) = recording.disturbance {
         // The server has recovered meanwhile. What is read now was moved before: nothing of it
         // is in a cache that an earlier reading filled.
         spindle.wait_for_copying(GROUP, REBALANCE_AT_MOST, |_| Ok(()))?;
+        // First the commits: it is they that a control cut must find missing.
+        compare(&server, &expected)?;
         compare_disks(&spindle, changes, cut)?;
+    } else {
+        compare(&server, &expected)?;
     }
-    compare(&server, &Expected::at(&recording.told, cut.at_ns))?;
     server.stop()?;
     mount.unmount()?;
     spindle.tell(["group", "check", GROUP])?;
