@@ -19,7 +19,7 @@ use spindle_device::DiskSlot;
 use spindle_format::{DiskStatus, GroupState, Label, LabelStatus};
 
 use super::create::is_same_disk;
-use super::look::{DiskLook, LabelFound, look};
+use super::look::{DiskLook, LabelFound, SlotFound, look};
 use super::open::member;
 use super::publish::Quorum;
 use super::set_back::NEVER_AGAIN;
@@ -122,6 +122,18 @@ impl Membership {
                 NEVER_AGAIN => "was newer when the group was opened".to_owned(),
                 held => format!("held {held} when it went away"),
             };
+            // The state that it held may stand where nothing could be read.
+            let unread = look.states.iter().find_map(|slot| match slot {
+                SlotFound::Damaged(why) => Some(why),
+                SlotFound::Blank | SlotFound::State(_) => None,
+            });
+            if let Some(why) = unread {
+                return Err(format!(
+                    "shows one of its two group states only ({why}); the other is of epoch {}, \
+                     and {held}: it is looked at again",
+                    newest.epoch
+                ));
+            }
             return Err(format!(
                 "was set back to an older image: it holds epoch {}, and {held}; drop disk \
                  {number} with --force and add it as a new disk",

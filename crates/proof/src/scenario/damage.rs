@@ -158,8 +158,15 @@ impl Stage {
             let finding = findings
                 .iter()
                 .find(|finding| finding["path"] == path.as_str() && finding["page"] == *page);
-            let finding = finding
-                .with_context(|| format!("{what} was damaged, and the scrub says: {report}"))?;
+            let Some(finding) = finding else {
+                let now = self.shelf.read_block(device, damage.offset_bytes)?;
+                let state = if *now == *damage.before {
+                    "as it was before"
+                } else {
+                    "not as it was before"
+                };
+                bail!("{what} was damaged, is {state}, and the scrub says: {report}");
+            };
             ensure!(
                 finding["kind"] == "repaired" && finding["disks"] == serde_json::json!([disk_name]),
                 "{what} was damaged, and the scrub says: {finding}"

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use spindle_base::{DiskNumber, Redundancy, Uuid};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_format::DiskStatus;
+use spindle_format::{DiskStatus, STATE_PLACES};
 
 use super::{create, forced, make, new_group, online, open, open_of, voters};
 use crate::membership::Membership;
@@ -124,6 +124,29 @@ fn a_disk_that_was_set_back_does_not_come_back() {
     disks.overwrite(SLOT, 0, &good);
     let returning = membership.judge_return(&[SLOT], &|_| Some(held)).unwrap();
     assert_eq!(membership.return_disks(&returning).unwrap(), [AWAY]);
+}
+
+#[test]
+fn a_disk_whose_newest_state_cannot_be_read_is_not_said_to_be_an_older_image() {
+    let (disks, membership) = away();
+    let held = membership.held_epoch(AWAY).unwrap();
+    // The newest state is in one of the two slots; without the other one it comes back.
+    let refusals: Vec<String> = STATE_PLACES
+        .into_iter()
+        .filter_map(|place| {
+            let length = usize::try_from(BLOCK_SIZE_BYTES).unwrap();
+            let good = disks.bytes(SLOT, place, length);
+            disks.overwrite(SLOT, place, &vec![0xa5; length]);
+            let answer = membership.judge_return(&[SLOT], &|_| Some(held));
+            disks.overwrite(SLOT, place, &good);
+            Some(answer.err()?.message)
+        })
+        .collect();
+    let [refusal] = &refusals[..] else {
+        panic!("one of the two slots matters: {refusals:?}");
+    };
+    assert!(refusal.contains("looked at again"), "{refusal}");
+    assert!(!refusal.contains("older image"), "{refusal}");
 }
 
 #[test]
