@@ -190,14 +190,15 @@ impl Space {
         space.allocate_aus(count)
     }
 
-    /// Gives back a run that no batch ever spoke of, at once. A disk that was forgotten meanwhile
-    /// took all of its space with it.
+    /// Gives back a run that no batch ever spoke of, at once.
     pub fn give_back(&self, run: Run) {
         let mut state = self.state.lock();
-        let disk = state.disks.get_mut(usize::from(run.disk.0));
-        if let Some(space) = disk.and_then(Option::as_mut) {
-            space.free(run.start_block, run.class);
-        }
+        state
+            .disks
+            .get_mut(usize::from(run.disk.0))
+            .and_then(Option::as_mut)
+            .expect("a run that was given out lies on a disk that is there")
+            .free(run.start_block, run.class);
     }
 
     /// Gives back AUs of the catalog region, at once: the group state no longer names them.

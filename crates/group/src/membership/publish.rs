@@ -185,8 +185,7 @@ impl Membership {
 }
 
 /// Takes the disks out of the state: offline, and holding no replica. One that was being dropped
-/// still leaves. Votes are given anew when
-/// the state is published.
+/// still leaves. Votes are given anew when the state is published.
 pub(super) fn set_offline(state: &mut GroupState, numbers: &BTreeSet<DiskNumber>) {
     for number in numbers {
         if let Some(disk) = state.disk_mut(*number)

@@ -4,9 +4,9 @@
 //! pass's own lock, the copying is done without it. A move whose target has no room yet waits
 //! until others have made some: in a nearly full group a disk must give before it can get, and a
 //! plan is not given up for the order in which it is carried out. When a plan is carried out the
-//! state is looked at anew, and what is left (files that grew, targets that had no room in the end)
-//! is planned with more effort, until nothing moves any more. Nothing of a run is durable: after a crash the
-//! state is looked at again.
+//! state is looked at anew, and what is left (files that grew, targets that had no room in the
+//! end) is planned with more effort, until nothing moves any more. Nothing of a run is durable:
+//! after a crash the state is looked at again.
 
 use std::collections::VecDeque;
 

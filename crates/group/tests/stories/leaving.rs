@@ -269,3 +269,26 @@ fn a_disk_that_comes_back_while_it_is_dropped_goes_on_leaving_unless_it_is_kept(
         assert_sound(&group);
     }
 }
+
+#[test]
+fn a_disk_that_fails_in_the_moment_it_is_forgotten_leaves_nothing_to_give_back() {
+    let sizes = [(0, 69), (1, 72), (2, 35), (3, 50)];
+    let mut forgotten_count = 0;
+    for (vanishing, failing) in [(1, 2), (2, 1)] {
+        for requests in 1..24 {
+            let scene = Scene::new(47, Redundancy::High, &sizes);
+            let group = scene.open();
+            group.drop_disks(&[DiskNumber(1)], false).unwrap();
+            create(&group, 2, NORMAL);
+            scene.disks.vanish_after(DiskSlot(vanishing), requests);
+            scene.disks.fail_writes(DiskSlot(failing), 0..32 * MIB, 2);
+            work(&group, 0);
+            forgotten_count += u64::from(!numbers(&group).contains(&1));
+            assert_sound(&group);
+        }
+    }
+    assert!(
+        forgotten_count > 0,
+        "in none of them the disk was forgotten"
+    );
+}

@@ -19,7 +19,8 @@ use crate::membership::Standings;
 impl Group {
     /// Forgets the disks that are being dropped or were given up and hold nothing any more, and
     /// cuts the disks that are to be smaller and have nothing behind their end; labels follow.
-    /// Which were forgotten. For the rebalance, when a pass has ended; cheap where there is nothing to do.
+    /// Which were forgotten. For the rebalance, when a pass has ended; cheap where there is
+    /// nothing to do.
     ///
     /// # Errors
     /// [`GroupErrorKind::Io`] where a step cannot be made durable; the next call goes on.
@@ -54,7 +55,8 @@ impl Group {
             {
                 self.keep_fence(self.membership.check())?;
                 kept = Some(format!(
-                    "{} is empty and cannot leave yet: it holds a replica of the catalog that no                      other disk can have ({why}); remove files or add a disk",
+                    "{} is empty and cannot leave yet: it holds a replica of the catalog \
+                     that no other disk can have ({why}); remove files or add a disk",
                     self.disks.describe(disk)
                 ));
                 continue;
@@ -160,6 +162,9 @@ impl Group {
             .map(|disk| self.disks.describe(*disk))
             .collect();
         self.membership.forget(empty)?;
+        // A replica that a failing disk lost in the state just now is given back while the disk's
+        // space is there to take it.
+        self.region.forget_offline();
         let mut edit = Edit::default();
         for (disk, title) in empty.iter().zip(titles) {
             let slot = self.disks.get(*disk).and_then(DiskState::slot);
