@@ -4,15 +4,16 @@
 //! name is unknown. What only the machine can tell (a device in use, a missing program) is asked
 //! later, by [`crate::measure::preparation`], and still before anything is made.
 
+mod database;
 mod workload;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use self::database::{Database, DatabaseKind};
 pub use self::workload::{Kind, Pattern, Regime, Workload};
 use crate::measure::contender;
 use crate::nearness::hint;
@@ -76,17 +77,6 @@ pub enum DeviceKind {
     Block,
 }
 
-/// How the database is run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Database {
-    /// The memory of database, storage daemon and page cache together.
-    pub memory_bytes: Option<u64>,
-    /// Where its programs are, if not where Debian keeps them.
-    pub programs: Option<PathBuf>,
-    /// Settings beyond the lab's own.
-    pub settings: BTreeMap<String, String>,
-}
-
 /// A mistake in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -94,6 +84,15 @@ pub struct Mistake {
     pub place: Option<(usize, usize)>,
     /// What is wrong and what would be right.
     pub message: String,
+}
+
+impl Mistake {
+    fn at(text: &str, start: usize, message: &str) -> Self {
+        Self {
+            place: Some(place(text, start)),
+            message: message.to_owned(),
+        }
+    }
 }
 
 impl std::fmt::Display for Mistake {
@@ -120,7 +119,7 @@ struct RawFile {
     margin: Option<Spanned<f64>>,
     devices: RawDevices,
     #[serde(default)]
-    database: RawDatabase,
+    database: database::RawDatabase,
     workload: Vec<Spanned<workload::RawWorkload>>,
 }
 
@@ -134,15 +133,6 @@ struct RawDevices {
     names: Option<Spanned<Vec<PathBuf>>>,
     bandwidth: Option<Spanned<String>>,
     requests: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawDatabase {
-    memory: Option<Spanned<String>>,
-    programs: Option<PathBuf>,
-    #[serde(default)]
-    settings: BTreeMap<String, String>,
 }
 
 /// Smaller devices hold no file system worth measuring.
@@ -224,11 +214,7 @@ impl Experiment {
             seed: raw.seed.unwrap_or(1),
             margin,
             devices: devices(raw.devices, text)?,
-            database: Database {
-                memory_bytes: size(raw.database.memory.as_ref(), text)?,
-                programs: raw.database.programs,
-                settings: raw.database.settings,
-            },
+            database: raw.database.check(text)?,
             workloads,
         })
     }

@@ -7,6 +7,7 @@
 pub mod contender;
 pub mod control_group;
 pub mod counters;
+pub mod database;
 pub mod device;
 pub mod durability;
 pub mod environment;
@@ -15,7 +16,6 @@ pub mod journal;
 pub mod load;
 pub mod place;
 pub mod plan;
-pub mod postgresql;
 pub mod preparation;
 pub mod process;
 pub mod program;

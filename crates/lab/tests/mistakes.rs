@@ -50,7 +50,7 @@ fn a_mistake_is_one_line_that_says_where_and_nothing_is_made() {
         ),
         (
             "memory =",
-            "programs = \"/no/postgresql\"\nmemory =",
+            "directory = \"/no/postgresql\"\nmemory =",
             "/no/postgresql has no PostgreSQL",
         ),
         ("\"ext4\"", "\"zfs-of-nobody\"", "no contender"),

@@ -56,6 +56,8 @@ pub enum Doubt {
         /// Of all processor time there was.
         share: f64,
     },
+    /// The database runs within the lab: their processor time cannot be told apart.
+    DatabaseIsEmbedded,
     /// The host took processor time away.
     ProcessorStolen {
         /// Of all processor time there was.
@@ -134,6 +136,10 @@ impl Doubt {
             Self::HarnessIsBusy { share } => {
                 format!("The lab itself used {} of the processors.", percent(share))
             }
+            Self::DatabaseIsEmbedded => {
+                "The database runs on the lab's own threads: its processor time is the lab's, too."
+                    .to_owned()
+            }
             Self::ProcessorStolen { share } => format!(
                 "The host of this virtual machine took {} of the processors away.",
                 percent(share)
@@ -188,6 +194,9 @@ impl Doubt {
             Self::NotSettled { .. } => "Raise `warm_up`, or shrink the data.",
             Self::FewIndependentSamples { .. } => "Raise `duration`.",
             Self::HarnessIsBusy { .. } => "Give the machine more processors, or use fewer users.",
+            Self::DatabaseIsEmbedded => {
+                "Fine for comparing storages; read no database's cost from the processor's figures."
+            }
             Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
             Self::Overloaded { .. } => "Lower `rate`.",
             Self::FlushIsImplausible { .. } => {

@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::experiment::DatabaseKind;
 use crate::measure::contender;
 use crate::measure::control_group::{Version, lacks_limits, version};
+use crate::measure::database;
 use crate::measure::program::lacking;
 
 pub(super) fn run() -> Result<ExitCode> {
@@ -34,8 +36,24 @@ pub(super) fn run() -> Result<ExitCode> {
         let number = if found == Version::One { 1 } else { 2 };
         println!("  control groups of version {number}");
     }
+    println!("\nDatabases");
+    for kind in DatabaseKind::ALL {
+        let found = database::find(kind, None)
+            .and_then(|installation| Ok((installation.version()?, installation)));
+        match found {
+            Ok((version, installation)) if installation.is_embedded() => {
+                line(&format!("{}: {version}, built in", kind.name()), None);
+            }
+            Ok((version, _)) => line(&format!("{}: {version}", kind.name()), None),
+            Err(error) => line(kind.name(), Some(format!("{error:#}"))),
+        }
+    }
+    println!(
+        "  any other by `directory` in [database]; docs/lab/README.md says where PostgreSQL 18 is to be had"
+    );
     println!("\nWorkloads");
     line("block, validate", lacking("fio"));
+    line("all others", None);
     Ok(ExitCode::SUCCESS)
 }
 

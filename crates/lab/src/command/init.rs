@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use crate::experiment::{Experiment, Kind};
+use crate::experiment::{DatabaseKind, Experiment, Kind};
 use crate::measure::contender;
 use crate::nearness::hint;
 use crate::quantity::parse_size;
@@ -34,6 +34,9 @@ pub struct InitArguments {
     /// `loop:N`, `zram:N`, or block devices separated by commas
     #[arg(long)]
     devices: Option<String>,
+    /// postgresql, mariadb or sqlite
+    #[arg(long, default_value = "postgresql")]
+    database: String,
     /// Write over a file that is there
     #[arg(long)]
     force: bool,
@@ -86,7 +89,12 @@ pub(super) fn run(arguments: &InitArguments) -> Result<ExitCode> {
         "loop:4",
         |text| device_lines(text, 1).map(drop),
     )?;
-    let text = file_text(&workload, &size, &users, &contenders, &devices)?;
+    let Some(database) = DatabaseKind::named(&arguments.database) else {
+        let name = &arguments.database;
+        let near = hint(name, DatabaseKind::ALL.map(DatabaseKind::name));
+        bail!("no database `{name}`{near}");
+    };
+    let text = file_text(database, &workload, &size, &users, &contenders, &devices)?;
     // What is written can be run: the reader has the last word.
     Experiment::parse(&text)
         .map_err(|mistake| anyhow::anyhow!("these answers do not go together: {mistake}"))?;
@@ -165,6 +173,7 @@ fn device_lines(text: &str, size_bytes: u64) -> Result<String, String> {
 }
 
 fn file_text(
+    database: DatabaseKind,
     workload: &str,
     size: &str,
     users: &str,
@@ -181,6 +190,12 @@ fn file_text(
     } else {
         String::new()
     };
+    // MariaDB caches in its own quarter of the memory only.
+    let memory = match database {
+        DatabaseKind::Mariadb => (5 * data).max(512 << 20),
+        DatabaseKind::Postgresql | DatabaseKind::Sqlite => 512 << 20,
+    } >> 20;
+    let kind = database.name();
     Ok(format!(
         "# What is compared; the first is the baseline. `spindle-lab doctor` lists all there are.\n\
          contenders = {names:?}\n\
@@ -194,8 +209,10 @@ fn file_text(
          # A device as a slow disk: bandwidth = \"60 MiB\"\n\
          \n\
          [database]\n\
+         # postgresql, mariadb or sqlite; another installation by `directory`.\n\
+         kind = \"{kind}\"\n\
          # Of database, storage daemon and page cache together.\n\
-         memory = \"512 MiB\"\n\
+         memory = \"{memory} MiB\"\n\
          \n\
          [[workload]]\n\
          kind = \"{workload}\"\n\
@@ -212,8 +229,10 @@ mod tests {
     fn every_workload_gives_a_file_that_can_be_read() {
         for workload in Kind::NAMES {
             for devices in ["loop:4", "zram:2", "/dev/sdx,/dev/sdy"] {
-                let text = file_text(workload, "1 GiB", "8", "ext4, xfs", devices).unwrap();
+                let kind = DatabaseKind::Mariadb;
+                let text = file_text(kind, workload, "1 GiB", "8", "ext4, xfs", devices).unwrap();
                 let experiment = Experiment::parse(&text).unwrap();
+                assert_eq!(experiment.database.memory_bytes, Some(5 << 30));
                 assert_eq!(experiment.workloads[0].kind.name(), workload);
                 assert_eq!(experiment.contenders, ["ext4", "xfs"]);
             }

@@ -1,18 +1,18 @@
 //! `quick`: the two-minute answer on loop devices, with nothing to decide.
 //!
-//! The load of a database where there is one, fio's random reads and writes where not. The runs are
+//! The database is PostgreSQL or MariaDB where one of them is installed, else SQLite. The runs are
 //! short, so that the answer says what differs much, and says so of itself.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::init::possible_contenders;
 use super::run::run_text;
-use crate::measure::postgresql::Installation;
-use crate::measure::program::lacking;
+use crate::experiment::DatabaseKind;
+use crate::measure::database;
 
 /// What `quick` takes.
 #[derive(Debug, clap::Args)]
@@ -30,12 +30,11 @@ pub(super) fn run(arguments: &QuickArguments) -> Result<ExitCode> {
         .into_iter()
         .filter(|name| !name.starts_with("btrfs"))
         .collect();
-    let has_database = Installation::find(None).is_ok();
-    ensure!(
-        has_database || lacking("fio").is_none(),
-        "neither PostgreSQL nor fio is installed; on Debian: apt-get install postgresql-15 fio"
-    );
-    let text = text(&contenders, has_database, arguments.smoke);
+    let kind = DatabaseKind::ALL
+        .into_iter()
+        .find(|kind| database::find(*kind, None).is_ok())
+        .unwrap_or(DatabaseKind::Sqlite);
+    let text = text(&contenders, kind, arguments.smoke);
     let folder = match &arguments.output {
         Some(folder) => folder.clone(),
         None => {
@@ -46,22 +45,19 @@ pub(super) fn run(arguments: &QuickArguments) -> Result<ExitCode> {
     run_text(&text, Path::new("quick"), &folder, &[])
 }
 
-fn text(contenders: &[String], has_database: bool, smoke: bool) -> String {
+fn text(contenders: &[String], kind: DatabaseKind, smoke: bool) -> String {
     let (warm_up, duration) = if smoke {
         ("300 ms", "1 s")
     } else {
         ("1 s", "3 s")
     };
-    let workload = if has_database {
-        "[[workload]]\nkind = \"tpcb\"\nsize = \"60 MiB\"\nusers = 4\n"
-    } else {
-        "[[workload]]\nkind = \"block\"\npattern = \"random-mixed\"\nsize = \"128 MiB\"\n"
-    };
     format!(
         "name = \"quick\"\ncontenders = {contenders:?}\nblocks = 5\n\
          warm_up = \"{warm_up}\"\nduration = \"{duration}\"\n\n\
          [devices]\nkind = \"loop\"\ncount = 4\nsize = \"384 MiB\"\n\n\
-         [database]\nmemory = \"512 MiB\"\n\n{workload}"
+         [database]\nkind = \"{}\"\nmemory = \"512 MiB\"\n\n\
+         [[workload]]\nkind = \"tpcb\"\nsize = \"60 MiB\"\nusers = 4\n",
+        kind.name()
     )
 }
 
@@ -73,9 +69,9 @@ mod tests {
     #[test]
     fn the_quick_experiment_is_one_that_the_reader_takes() {
         let contenders = ["ext4".to_owned(), "xfs".to_owned()];
-        for has_database in [true, false] {
-            let experiment = Experiment::parse(&text(&contenders, has_database, true)).unwrap();
-            assert_eq!(experiment.blocks, 5);
+        for kind in DatabaseKind::ALL {
+            let experiment = Experiment::parse(&text(&contenders, kind, true)).unwrap();
+            assert_eq!(experiment.database.kind, kind);
         }
     }
 }

@@ -180,7 +180,7 @@ pub(super) struct RawWorkload {
     degree: Option<u32>,
 }
 
-/// More clients than this PostgreSQL is not started for.
+/// More clients than this no database is started for.
 pub(crate) const USERS_AT_MOST: u32 = 500;
 
 impl RawWorkload {

@@ -73,6 +73,8 @@ pub struct Site<'a> {
     pub scratch: &'a Path,
     /// Where its programs may speak.
     pub log: &'a Path,
+    /// The name of the database that is to live on it.
+    pub profile: &'a str,
 }
 
 /// What the data is put on.

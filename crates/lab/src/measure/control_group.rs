@@ -57,7 +57,48 @@ pub fn lacks_limits() -> Option<String> {
         .then(|| "no block cgroup here: devices cannot be held to a bandwidth".to_owned())
 }
 
-/// A group. Removing it ends every process in it.
+/// This process as a member of a group; a drop takes it back to where it came from.
+#[derive(Debug)]
+pub struct Membership {
+    homes: Vec<PathBuf>,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        for home in &self.homes {
+            let _ = fs::write(home.join("cgroup.procs"), std::process::id().to_string());
+        }
+    }
+}
+
+/// Where this process is a member in the hierarchy that holds memory.
+fn homes() -> Result<Vec<PathBuf>> {
+    let version = version("memory").context("no memory cgroup here")?;
+    let text = fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
+    let root = match version {
+        Version::One => Path::new(ROOT).join("memory"),
+        Version::Two => PathBuf::from(ROOT),
+    };
+    let inner = home_in(&text, version).unwrap_or_default();
+    let home = root.join(inner.trim_start_matches('/'));
+    // Within a container the path may be that of the host, which cannot be seen from here.
+    Ok(vec![if home.exists() { home } else { root }])
+}
+
+/// The path in the text of `/proc/PID/cgroup`.
+fn home_in(text: &str, version: Version) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        let is_it = match version {
+            Version::One => controllers.split(',').any(|name| name == "memory"),
+            Version::Two => controllers.is_empty(),
+        };
+        is_it.then(|| fields.next().map(str::to_owned))?
+    })
+}
+
+/// A group. Removing it ends every process in it, but for the one that removes it.
 #[derive(Debug)]
 pub struct ControlGroup {
     /// Directories whose `cgroup.procs` a member is written to.
@@ -152,6 +193,20 @@ impl ControlGroup {
         Ok(())
     }
 
+    /// Makes this process a member until the drop of what is given.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn enter(&self) -> Result<Membership> {
+        let homes = homes()?;
+        let membership = Membership { homes };
+        for path in &self.paths {
+            fs::write(path.join("cgroup.procs"), std::process::id().to_string())
+                .with_context(|| format!("cannot become a member of {}", path.display()))?;
+        }
+        Ok(membership)
+    }
+
     /// Bytes that the group holds now, page cache included.
     #[must_use]
     pub fn memory_used_bytes(&self) -> Option<u64> {
@@ -210,5 +265,18 @@ impl ControlGroup {
             }
         }
         Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_of_this_process_is_found_in_either_version() {
+        let first = "12:blkio:/a\n5:memory,hugetlb:/user/me\n0::/elsewhere\n";
+        assert_eq!(home_in(first, Version::One).as_deref(), Some("/user/me"));
+        assert_eq!(home_in(first, Version::Two).as_deref(), Some("/elsewhere"));
+        assert_eq!(home_in("", Version::Two), None);
     }
 }

@@ -17,15 +17,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 
-use self::image::Images;
+use self::image::{Images, Order};
 use super::contender::{self, Place, Site, Standing};
 use super::control_group::ControlGroup;
 use super::counters::processor_since;
+use super::database::{self, Installation, Purpose, Server, ServerPlan, Statistics};
 use super::device::DeviceSet;
 use super::durability;
 use super::journal::{Journal, Made, Undo};
 use super::load::{Driven, LoadPlan, Meter, Shape, drive};
-use super::postgresql::{Installation, Server, ServerPlan, Statistics};
 use super::preparation::log_bytes;
 use super::program::tail;
 use super::sampler::{Reading, Sampler, Sources};
@@ -35,15 +35,12 @@ use crate::experiment::{Experiment, Kind, Regime, Workload};
 use crate::quantity::as_float;
 use crate::record::{Check, Latency, Layer, Layout, Measured, Outcome, PlannedRun, Run, SCHEMA};
 
-/// Blocks of the database.
-const BLOCK_BYTES: f64 = 8192.0;
-
 /// Everything that the runs of an experiment share.
 pub struct Bench<'a> {
     experiment: &'a Experiment,
     journal: &'a Journal,
     devices: &'a DeviceSet,
-    installation: Option<Installation>,
+    installation: Option<Box<dyn Installation>>,
     images: Images,
     work: PathBuf,
     _made: Made,
@@ -70,7 +67,10 @@ impl<'a> Bench<'a> {
             .iter()
             .any(|workload| workload.kind.needs_database());
         let installation = needs_database
-            .then(|| Installation::find(experiment.database.programs.as_deref()))
+            .then(|| {
+                let asked = &experiment.database;
+                database::find(asked.kind, asked.directory.as_deref())
+            })
             .transpose()?;
         Ok(Self {
             experiment,
@@ -131,7 +131,13 @@ impl<'a> Bench<'a> {
         // The image is made before the contender: its making is nobody's time.
         let image = match (&load, &self.installation) {
             (Some(load), Some(installation)) => {
-                Some(self.images.get(load.as_ref(), installation, self.journal)?)
+                let order = Order {
+                    installation: installation.as_ref(),
+                    settings: &experiment.database.settings,
+                    log_bytes: log_bytes(asked),
+                    journal: self.journal,
+                };
+                Some(self.images.get(load.as_ref(), &order)?)
             }
             _ => None,
         };
@@ -148,6 +154,7 @@ impl<'a> Bench<'a> {
             group: &group,
             scratch: &scratch,
             log: &folder.join("log.txt"),
+            profile: experiment.database.kind.name(),
         };
         let mut standing = contender.make(&site).context("it could not be made")?;
         *layout = Some(standing.layout.clone());
@@ -215,7 +222,7 @@ impl OneRun<'_> {
         &self,
         standing: &Standing,
         meter: &Meter,
-        statistics: Option<Statistics>,
+        statistics: Option<Box<dyn Statistics>>,
     ) -> Result<Sampler> {
         let sources = Sources {
             leaves: self.bench.devices.leaves.clone(),
@@ -285,44 +292,22 @@ impl OneRun<'_> {
         let data = directory.join("data");
         image::restore(image, &data, self.group)?;
         cache::evict(&data)?;
-        if self.asked.regime == Regime::Cached {
-            cache::warm(&data, self.group)?;
-        }
-        let limits = self.limits()?;
         let installation = self
             .bench
             .installation
             .as_ref()
             .context("the database was looked for")?;
-        let runtime = self.scratch.join("postgresql");
-        fs::create_dir(&runtime)?;
-        let experiment = self.bench.experiment;
-        let mut settings: BTreeMap<String, String> = [(
-            "max_wal_size".to_owned(),
-            format!("{}MB", log_bytes(self.asked) >> 20),
-        )]
-        .into();
-        settings.extend(experiment.database.settings.clone());
-        let server = Server::start(
-            &ServerPlan {
-                installation,
-                data: &data,
-                runtime: &runtime,
-                settings: &settings,
-                memory_bytes: experiment.database.memory_bytes,
-                users: self.asked.users,
-            },
-            self.group,
-            self.bench.journal,
-        )?;
-        let worked = self.work(standing, load, &server);
+        let server = self.started(installation.as_ref(), &data)?;
+        let server_block_bytes = as_float(server.block_bytes());
+        let limits = self.limits()?;
+        let worked = self.work(standing, load, server.as_ref());
         if worked.is_err() {
             note(self.folder, &server.log_tail());
         }
         let (driven, ends) = worked?;
-        let mut checks = load.checks(&server, &driven)?;
+        let mut checks = load.checks(server.as_ref(), &driven)?;
         checks.extend(self.littles_law(load, &driven));
-        let facts = load.facts(&server)?;
+        let facts = load.facts(server.as_ref())?;
         drop(limits);
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
@@ -338,25 +323,70 @@ impl OneRun<'_> {
         }
         measured.operations = driven.operations;
         measured.duration_s = driven.duration_s;
-        measured.processor.harness_s = driven.harness_s;
+        // Where the database runs on the harness's own threads, all of it is the database's.
+        measured.processor.harness_s = if installation.is_embedded() {
+            0.0
+        } else {
+            driven.harness_s
+        };
         measured.unserved = driven.unserved;
         measured.checks = checks;
         measured.durability = durability;
         measured.facts.extend(facts);
-        measured.layers.insert(0, database_layer(&ends));
+        measured
+            .layers
+            .insert(0, database_layer(&ends, server_block_bytes));
         Ok(measured)
+    }
+
+    /// The server over restored data, with what the regime wants in its caches.
+    fn started(&self, installation: &dyn Installation, data: &Path) -> Result<Box<dyn Server>> {
+        let asked = &self.bench.experiment.database;
+        let is_cached = self.asked.regime == Regime::Cached;
+        let is_direct = installation
+            .direct_cache_bytes(asked.memory_bytes, &asked.settings)
+            .is_some();
+        if is_cached && !is_direct {
+            cache::warm(data, self.group)?;
+        }
+        let runtime = self.scratch.join("database");
+        fs::create_dir(&runtime)?;
+        let server = installation.start(&ServerPlan {
+            data,
+            runtime: &runtime,
+            purpose: Purpose::Measure,
+            settings: &asked.settings,
+            memory_bytes: asked.memory_bytes,
+            log_bytes: log_bytes(self.asked),
+            users: self.asked.users,
+            group: self.group,
+            journal: self.bench.journal,
+        })?;
+        let settings: Vec<String> = server
+            .settings()
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        note(
+            self.folder,
+            &format!("{}: {}", server.kind(), settings.join(" ")),
+        );
+        if is_cached {
+            server.warm()?;
+        }
+        Ok(server)
     }
 
     fn work(
         &self,
         standing: &Standing,
         load: &dyn Load,
-        server: &Server,
+        server: &dyn Server,
     ) -> Result<(Driven, Ends)> {
         let experiment = self.bench.experiment;
         let meter = Meter::default();
         let clients = load.clients(server, self.planned.seed)?;
-        let statistics = Statistics::new(server.connect()?);
+        let statistics = server.statistics()?;
         let sampler = self.sampler(standing, &meter, Some(statistics))?;
         if load.is_one_operation() {
             return one_operation(clients, &sampler, &meter, self.planned.seed);
@@ -491,12 +521,12 @@ fn one_operation(
     Ok((driven, Ends { from, until }))
 }
 
-fn database_layer(ends: &Ends) -> Layer {
+fn database_layer(ends: &Ends, block_bytes: f64) -> Layer {
     let grown = |name: &str| ends.until.database(name) - ends.from.database(name);
     Layer {
         name: "database".to_owned(),
-        read_bytes: grown("database_blocks_read") * BLOCK_BYTES,
-        written_bytes: grown("database_blocks_written") * BLOCK_BYTES + grown("database_log_bytes"),
+        read_bytes: grown("database_blocks_read") * block_bytes,
+        written_bytes: grown("database_blocks_written") * block_bytes + grown("database_log_bytes"),
         reads: grown("database_blocks_read"),
         writes: grown("database_blocks_written") + grown("database_log_writes"),
     }

@@ -10,12 +10,16 @@ use anyhow::{Result, bail, ensure};
 
 use super::contender;
 use super::control_group::{lacks_limits, version};
+use super::database::{self, Installation};
 use super::device;
 use super::plan::on;
-use super::postgresql::Installation;
 use super::program::lacking;
+use super::workload;
 use crate::experiment::{DeviceKind, Experiment, Kind, Regime, Workload};
 use crate::quantity::{as_float, show_size};
+
+/// For the sampler and the checks.
+const CONNECTIONS_OF_THE_LAB: u32 = 2;
 
 /// Data that no cache may hold is at least so many times the memory.
 const TIMES_MEMORY: u64 = 5;
@@ -39,8 +43,12 @@ pub fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<BTreeMap<Stri
     {
         bail!("{reason}");
     }
+    let mut installation = None;
     for workload in &experiment.workloads {
-        check_workload(experiment, workload)?;
+        if workload.kind.needs_database() && installation.is_none() {
+            installation = Some(check_database(experiment)?);
+        }
+        check_workload(experiment, workload, installation.as_deref())?;
     }
     let mut not_run = BTreeMap::new();
     for name in &experiment.contenders {
@@ -83,15 +91,75 @@ pub fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<BTreeMap<Stri
     Ok(not_run)
 }
 
-fn check_workload(experiment: &Experiment, workload: &Workload) -> Result<()> {
-    let title = workload.title();
-    if workload.kind.needs_database() {
-        Installation::find(experiment.database.programs.as_deref())?;
-        for program in ["setpriv", "cp"] {
-            if let Some(line) = lacking(program) {
-                bail!("{line}");
-            }
+/// The database is there, can be run by its user, and has the memory that it needs.
+fn check_database(experiment: &Experiment) -> Result<Box<dyn Installation>> {
+    let asked = &experiment.database;
+    let installation = database::find(asked.kind, asked.directory.as_deref())?;
+    for program in ["setpriv", "cp"] {
+        if let Some(line) = lacking(program) {
+            bail!("{line}");
         }
+    }
+    installation.version()?;
+    if let Some(memory) = asked.memory_bytes {
+        let needed = installation.memory_bytes_at_least();
+        ensure!(
+            memory >= needed,
+            "[database] memory is {}; {} needs at least {}",
+            show_size(as_float(memory)),
+            asked.kind,
+            show_size(as_float(needed))
+        );
+    }
+    Ok(installation)
+}
+
+/// What of a workload depends on the database.
+fn check_in_database(
+    experiment: &Experiment,
+    workload: &Workload,
+    installation: &dyn Installation,
+) -> Result<()> {
+    let asked = &experiment.database;
+    let title = workload.title();
+    if let Some(reason) = workload::load(workload).and_then(|load| load.refuses(asked.kind)) {
+        bail!("`{title}` cannot run: {reason}");
+    }
+    if let Some(given) = asked.settings.get("max_connections") {
+        let clients = match workload.kind {
+            Kind::Scan | Kind::Growth => 1,
+            _ => workload.users,
+        };
+        let needed = clients + CONNECTIONS_OF_THE_LAB;
+        ensure!(
+            given.parse().is_ok_and(|given: u32| given >= needed),
+            "`{title}` needs {needed} connections with those of the lab, [database] settings give max_connections = {given}"
+        );
+    }
+    // A server that reads past the page cache caches nothing beyond its own memory.
+    if workload.regime == Regime::Cached
+        && workload.kind != Kind::Growth
+        && let Some(cache) = installation.direct_cache_bytes(asked.memory_bytes, &asked.settings)
+    {
+        ensure!(
+            workload.size_bytes <= cache,
+            "`{title}`: {} of data do not fit into {}'s buffers of {}, and it reads past the page cache; raise `memory` (they get a quarter) or choose another regime",
+            show_size(as_float(workload.size_bytes)),
+            asked.kind,
+            show_size(as_float(cache))
+        );
+    }
+    Ok(())
+}
+
+fn check_workload(
+    experiment: &Experiment,
+    workload: &Workload,
+    installation: Option<&dyn Installation>,
+) -> Result<()> {
+    let title = workload.title();
+    if let Some(installation) = installation.filter(|_| workload.kind.needs_database()) {
+        check_in_database(experiment, workload, installation)?;
     } else if let Some(line) = lacking("fio") {
         bail!("{line}");
     }
@@ -105,13 +173,6 @@ fn check_workload(experiment: &Experiment, workload: &Workload) -> Result<()> {
             workload.size_bytes >= TIMES_MEMORY * memory,
             "`{title}`: {} of data are not {TIMES_MEMORY} times the memory of {}; raise `size` or lower `memory`",
             show_size(as_float(workload.size_bytes)),
-            show_size(as_float(memory))
-        );
-    }
-    if let Some(memory) = experiment.database.memory_bytes {
-        ensure!(
-            memory >= 64 << 20,
-            "[database] memory is {}; PostgreSQL needs at least 64 MiB",
             show_size(as_float(memory))
         );
     }

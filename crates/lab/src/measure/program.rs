@@ -18,7 +18,7 @@ use super::process::Identity;
 const FURTHER_PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Which package has a program.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 19] = [
     ("fio", "fio"),
     ("mkfs.ext3", "e2fsprogs"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -33,6 +33,11 @@ const PACKAGES: [(&str, &str); 14] = [
     ("fallocate", "util-linux"),
     ("pgbench", "postgresql-15"),
     ("initdb", "postgresql-15"),
+    ("mariadbd", "mariadb-server"),
+    ("mariadb-install-db", "mariadb-server"),
+    ("setpriv", "util-linux"),
+    ("cp", "coreutils"),
+    ("wipefs", "util-linux"),
 ];
 
 /// Where a program is.

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 
+use super::database;
 use super::device::DeviceSet;
 use super::environment;
 use super::execution::Bench;
 use super::journal::{self, Journal};
 use super::plan;
-use super::postgresql::Installation;
 use super::preparation;
 use crate::experiment::Experiment;
 use crate::quantity::show_number;
@@ -74,7 +74,8 @@ pub fn run(
         let journal = Journal::begin(&journal::directory())?;
         listener.tell("making the devices");
         let devices = DeviceSet::make(&journal, &experiment.devices, erase)?;
-        let version = Installation::find(experiment.database.programs.as_deref())
+        let asked = &experiment.database;
+        let version = database::find(asked.kind, asked.directory.as_deref())
             .and_then(|installation| installation.version())
             .ok();
         let environment = environment::look(&devices.leaves, version.as_deref());

@@ -15,9 +15,9 @@ use anyhow::{Context, Result};
 
 use super::control_group::ControlGroup;
 use super::counters::{DiskCounters, disks, memory_bytes, processes_s, processor, schedule_s};
+use super::database::Statistics;
 use super::device::Leaf;
 use super::load::Meter;
-use super::postgresql::Statistics;
 use super::process::Identity;
 use crate::quantity::as_float;
 use crate::record::Processor;
@@ -33,7 +33,7 @@ pub struct Sources {
     /// Storage daemons.
     pub servers: Vec<Identity>,
     /// The database.
-    pub statistics: Option<Statistics>,
+    pub statistics: Option<Box<dyn Statistics>>,
 }
 
 /// Everything at one moment.
@@ -144,7 +144,7 @@ fn read(sources: &Mutex<Sources>) -> Reading {
         database: sources
             .statistics
             .as_mut()
-            .map(Statistics::read)
+            .map(|statistics| statistics.read())
             .unwrap_or_default(),
     }
 }

@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use super::database::dialect::numbers;
+use super::database::{Server, Session};
 use super::load::{Client, Driven};
-use super::postgresql::Server;
-use crate::experiment::{Kind, Workload};
+use crate::experiment::{DatabaseKind, Kind, Workload};
 use crate::record::Check;
 
 /// A load that runs in a database.
@@ -21,17 +22,22 @@ pub trait Load {
     /// What tells its golden image from those of others: loads with the same share one.
     fn image(&self) -> String;
 
+    /// Why a database cannot do it, where it cannot: told before anything is made.
+    fn refuses(&self, _kind: DatabaseKind) -> Option<String> {
+        None
+    }
+
     /// Fills an empty database: the golden image.
     ///
     /// # Errors
     /// What the database says.
-    fn fill(&self, server: &Server) -> Result<()>;
+    fn fill(&self, server: &dyn Server) -> Result<()>;
 
     /// The clients, connected and prepared.
     ///
     /// # Errors
     /// What the database says.
-    fn clients(&self, server: &Server, seed: u64) -> Result<Vec<Box<dyn Client>>>;
+    fn clients(&self, server: &dyn Server, seed: u64) -> Result<Vec<Box<dyn Client>>>;
 
     /// What is compared: (unit, how much of it one operation is). More is better.
     fn unit(&self) -> (&'static str, f64);
@@ -45,13 +51,13 @@ pub trait Load {
     ///
     /// # Errors
     /// What the database says.
-    fn checks(&self, server: &Server, driven: &Driven) -> Result<Vec<Check>>;
+    fn checks(&self, server: &dyn Server, driven: &Driven) -> Result<Vec<Check>>;
 
     /// Whatever else is worth telling.
     ///
     /// # Errors
     /// What the database says.
-    fn facts(&self, _server: &Server) -> Result<BTreeMap<String, f64>> {
+    fn facts(&self, _server: &dyn Server) -> Result<BTreeMap<String, f64>> {
         Ok(BTreeMap::new())
     }
 }
@@ -66,6 +72,21 @@ pub fn load(workload: &Workload) -> Option<Box<dyn Load>> {
         Kind::Scan => Some(Box::new(scan::Scan::new(workload))),
         Kind::Growth => Some(Box::new(growth::Growth)),
     }
+}
+
+/// Rows that are made by one statement.
+const ROWS_AT_ONCE: u64 = 100_000;
+
+/// Fills a table of so many rows by statements of which each makes a part: `insert` writes one, from
+/// a table of the whole numbers `n` that it is given.
+fn fill_rows(session: &mut dyn Session, rows: u64, insert: impl Fn(&str) -> String) -> Result<()> {
+    let mut from = 1;
+    while from <= rows {
+        let until = rows.min(from + ROWS_AT_ONCE - 1);
+        session.batch(&insert(&numbers(session.kind(), from, until)))?;
+        from = until + 1;
+    }
+    Ok(())
 }
 
 /// A check of two counts that must be the same.

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use spindle_lab::experiment::DatabaseKind;
+use spindle_lab::measure::database::find as find_database;
 use spindle_lab::measure::program::{command, find, run};
 use tempfile::TempDir;
 
@@ -45,8 +47,8 @@ impl Scene {
 
     pub fn lacks_programs(&self, programs: &[&str]) -> bool {
         let lacking = programs.iter().find(|program| {
-            let is_debians = **program == "initdb"
-                && spindle_lab::measure::postgresql::Installation::find(None).is_ok();
+            let is_debians =
+                **program == "initdb" && find_database(DatabaseKind::Postgresql, None).is_ok();
             find(program).is_none() && !is_debians
         });
         if let Some(program) = lacking {

@@ -5,7 +5,7 @@ use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::BLOCKS_AT_LEAST;
 use crate::analyse::series::{effective_count, mean, median, unsettled};
-use crate::experiment::{Regime, Workload};
+use crate::experiment::{DatabaseKind, Regime, Workload};
 use crate::record::{AGAIN, Outcome};
 
 /// Fewer blocks show, they do not prove.
@@ -32,6 +32,14 @@ pub(super) fn of_the_noise(noise: Option<&Ratio>) -> Vec<Doubt> {
 /// Drift of the machine and time that others took, over all runs in their order.
 pub(super) fn of_the_machine(folder: &Folder) -> Vec<Doubt> {
     let mut doubts = Vec::new();
+    let asks_a_database = folder
+        .experiment
+        .workloads
+        .iter()
+        .any(|workload| workload.kind.needs_database());
+    if asks_a_database && folder.experiment.database.kind == DatabaseKind::Sqlite {
+        doubts.push(Doubt::DatabaseIsEmbedded);
+    }
     let measured: Vec<_> = folder
         .runs
         .iter()

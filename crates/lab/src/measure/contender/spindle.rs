@@ -97,7 +97,7 @@ impl Contender for Spindle {
         };
         let mut create = spindle();
         create.args(["group", "create", GROUP, "--force"]);
-        create.args(["--redundancy", self.redundancy, "--profile", "postgresql"]);
+        create.args(["--redundancy", self.redundancy, "--profile", site.profile]);
         for disk in &disks {
             create.args(["--disk", disk]);
         }

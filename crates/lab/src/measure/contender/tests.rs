@@ -42,6 +42,7 @@ fn every_contender_of_this_machine_is_made_used_and_removed() {
             group: &group,
             scratch: &scratch,
             log: &scratch.join("log"),
+            profile: "postgresql",
         };
         let standing = contender
             .make(&site)
@@ -90,6 +91,7 @@ fn a_directory_is_used_without_touching_what_is_in_it() {
         group: &group,
         scratch: scene.path(),
         log: &scene.path().join("log"),
+        profile: "postgresql",
     };
     let standing = contender.make(&site).unwrap();
     let Place::Directory(place) = standing.place.clone() else {

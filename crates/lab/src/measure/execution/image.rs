@@ -1,7 +1,6 @@
 //! Golden images: a database, filled once and stopped, that every run gets a fresh copy of. No run
 //! so inherits what the last one left in it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::measure::control_group::ControlGroup;
+use crate::measure::database::{Installation, Purpose, ServerPlan, Settings};
 use crate::measure::journal::Journal;
-use crate::measure::postgresql::{Installation, Server, ServerPlan, initialise};
 use crate::measure::program::{command, run_within, tail};
 use crate::measure::workload::Load;
 
@@ -18,6 +17,18 @@ use crate::measure::workload::Load;
 #[derive(Debug)]
 pub struct Images {
     directory: PathBuf,
+}
+
+/// By what an image is made.
+pub struct Order<'a> {
+    /// The database.
+    pub installation: &'a dyn Installation,
+    /// The experiment's; those that cannot be changed later are heeded.
+    pub settings: &'a Settings,
+    /// What the write-ahead log will take.
+    pub log_bytes: u64,
+    /// Who undoes what is left.
+    pub journal: &'a Journal,
 }
 
 const COPY_AT_MOST: Duration = Duration::from_secs(3600);
@@ -31,28 +42,17 @@ impl Images {
     }
 
     /// The image of a load.
-    pub fn get(
-        &self,
-        load: &dyn Load,
-        installation: &Installation,
-        journal: &Journal,
-    ) -> Result<PathBuf> {
+    pub fn get(&self, load: &dyn Load, order: &Order<'_>) -> Result<PathBuf> {
         let place = self.directory.join(load.image());
         if place.exists() {
             return Ok(place);
         }
-        self.make(load, &place, installation, journal)
+        self.make(load, &place, order)
             .context("the database cannot be filled")?;
         Ok(place)
     }
 
-    fn make(
-        &self,
-        load: &dyn Load,
-        place: &Path,
-        installation: &Installation,
-        journal: &Journal,
-    ) -> Result<()> {
+    fn make(&self, load: &dyn Load, place: &Path, order: &Order<'_>) -> Result<()> {
         let growing = self.directory.join("growing");
         let runtime = self.directory.join("runtime");
         for directory in [&self.directory, &growing, &runtime] {
@@ -65,32 +65,27 @@ impl Images {
                     .with_context(|| format!("cannot make {}", directory.display()))?;
             }
         }
-        initialise(installation, &growing)?;
+        order.installation.initialise(&growing, order.settings)?;
         let name = format!("spindle-lab-image-{}", std::process::id());
-        let group = ControlGroup::make(journal, &name, None)?;
-        // Nothing but the result of this is ever measured: it may be quick.
-        let settings: BTreeMap<String, String> = [
-            ("fsync", "off"),
-            ("wal_level", "minimal"),
-            ("max_wal_senders", "0"),
-            ("max_wal_size", "1GB"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        let server = Server::start(
-            &ServerPlan {
-                installation,
-                data: &growing,
-                runtime: &runtime,
-                settings: &settings,
-                memory_bytes: None,
-                users: 4,
-            },
-            &group,
-            journal,
-        )?;
-        load.fill(&server)?;
-        server.connect()?.batch_execute("CHECKPOINT")?;
+        let group = ControlGroup::make(order.journal, &name, None)?;
+        let server = order.installation.start(&ServerPlan {
+            data: &growing,
+            runtime: &runtime,
+            purpose: Purpose::Fill,
+            settings: order.settings,
+            memory_bytes: None,
+            log_bytes: order.log_bytes,
+            users: 4,
+            group: &group,
+            journal: order.journal,
+        })?;
+        load.fill(server.as_ref()).map_err(|error| {
+            let log = server.log_tail();
+            if log.is_empty() {
+                return error;
+            }
+            error.context(format!("the server's last words: {log}"))
+        })?;
         server.stop()?;
         fs::rename(&growing, place)?;
         Ok(())

@@ -215,7 +215,16 @@ fn remove_group(path: &Path) -> Result<()> {
             .lines()
             .filter_map(|line| Identity::of(line.parse().ok()?))
             .collect();
-        process::end(&members);
+        let (own, others): (Vec<_>, Vec<_>) = members
+            .into_iter()
+            .partition(|member| member.id == std::process::id());
+        process::end(&others);
+        if !own.is_empty()
+            && let Some(parent) = path.parent()
+        {
+            // We are in it where a run with an embedded database was given up.
+            let _ = fs::write(parent.join("cgroup.procs"), std::process::id().to_string());
+        }
         if fs::remove_dir(path).is_ok() {
             return Ok(());
         }

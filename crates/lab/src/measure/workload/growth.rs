@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use postgres::Statement;
 
 use super::{Load, equal};
+use crate::experiment::DatabaseKind;
+use crate::measure::database::dialect::integer;
+use crate::measure::database::{Server, Session, Statement};
 use crate::measure::load::{Client, Driven};
-use crate::measure::postgresql::Server;
-use crate::quantity::as_float;
 use crate::record::Check;
 
 const ROWS_PER_COMMIT: i64 = 100;
@@ -22,25 +22,27 @@ impl Load for Growth {
         "growth".to_owned()
     }
 
-    fn fill(&self, server: &Server) -> Result<()> {
-        server.connect()?.batch_execute(
+    fn fill(&self, server: &dyn Server) -> Result<()> {
+        server.connect()?.batch(
             "CREATE TABLE grown (
-                 first int8 NOT NULL, second int8 NOT NULL,
-                 third int8 NOT NULL, fourth int8 NOT NULL,
+                 first bigint NOT NULL, second bigint NOT NULL,
+                 third bigint NOT NULL, fourth bigint NOT NULL,
                  one text NOT NULL, other text NOT NULL,
                  PRIMARY KEY (first, second), CONSTRAINT grown_unique UNIQUE (third, fourth))",
-        )?;
-        Ok(())
+        )
     }
 
-    fn clients(&self, server: &Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
-        let mut client = server.connect()?;
-        let insert = client.prepare(
-            "INSERT INTO grown VALUES ($1::int8, $1::int8 % 97, $1::int8 * 7919 % 1000003, $1::int8,
-                 repeat('one wide text ', 15), repeat('another wide text ', 12))",
-        )?;
+    fn clients(&self, server: &dyn Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
+        let mut session = server.connect()?;
+        let number = integer(server.kind(), "$1");
+        let insert = session.prepare(&format!(
+            "INSERT INTO grown VALUES
+                 ({number}, {number} % 97, {number} * 7919 % 1000003, {number}, '{}', '{}')",
+            "one wide text ".repeat(15),
+            "another wide text ".repeat(12)
+        ))?;
         Ok(vec![Box::new(Inserter {
-            client,
+            session,
             insert,
             next: 1,
         })])
@@ -50,13 +52,11 @@ impl Load for Growth {
         ("rows/s", 100.0)
     }
 
-    fn checks(&self, server: &Server, driven: &Driven) -> Result<Vec<Check>> {
-        let row = server
-            .connect()?
-            .query_one("SELECT count(*) FROM grown", &[])?;
+    fn checks(&self, server: &dyn Server, driven: &Driven) -> Result<Vec<Check>> {
+        let row = server.connect()?.ask_one("SELECT count(*) FROM grown")?;
         Ok(vec![equal(
             "the table holds what was acknowledged",
-            ("rows", row.get(0)),
+            ("rows", row.integer(0)?),
             (
                 "acknowledged",
                 i64::try_from(driven.acknowledged)? * ROWS_PER_COMMIT,
@@ -64,17 +64,35 @@ impl Load for Growth {
         )])
     }
 
-    fn facts(&self, server: &Server) -> Result<BTreeMap<String, f64>> {
-        let row = server.connect()?.query_one(
-            "SELECT pg_relation_size('grown')::int8, pg_relation_size('grown_pkey')::int8,
-                    pg_relation_size('grown_unique')::int8",
-            &[],
-        )?;
-        let size = |index| u64::try_from(row.get::<_, i64>(index)).map_or(0.0, as_float);
+    fn facts(&self, server: &dyn Server) -> Result<BTreeMap<String, f64>> {
+        let mut session = server.connect()?;
+        let sizes = match server.kind() {
+            DatabaseKind::Postgresql => {
+                "SELECT pg_relation_size('grown'), pg_relation_size('grown_pkey'),
+                        pg_relation_size('grown_unique')"
+            }
+            DatabaseKind::Mariadb => {
+                session.settle("grown")?;
+                // The table is its primary key.
+                "SELECT sum(CASE index_name WHEN 'PRIMARY' THEN stat_value ELSE 0 END)
+                            * @@innodb_page_size,
+                        0,
+                        sum(CASE index_name WHEN 'grown_unique' THEN stat_value ELSE 0 END)
+                            * @@innodb_page_size
+                 FROM mysql.innodb_index_stats
+                 WHERE table_name = 'grown' AND stat_name = 'size'"
+            }
+            DatabaseKind::Sqlite => {
+                "SELECT (SELECT sum(pgsize) FROM dbstat WHERE name = 'grown'),
+                        (SELECT sum(pgsize) FROM dbstat WHERE name = 'sqlite_autoindex_grown_1'),
+                        (SELECT sum(pgsize) FROM dbstat WHERE name = 'sqlite_autoindex_grown_2')"
+            }
+        };
+        let row = session.ask_one(sizes)?;
         Ok([
-            ("table_bytes", size(0)),
-            ("primary_key_bytes", size(1)),
-            ("unique_key_bytes", size(2)),
+            ("table_bytes", row.float(0)?),
+            ("primary_key_bytes", row.float(1)?),
+            ("unique_key_bytes", row.float(2)?),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into())
@@ -82,19 +100,18 @@ impl Load for Growth {
 }
 
 struct Inserter {
-    client: postgres::Client,
+    session: Box<dyn Session>,
     insert: Statement,
     next: i64,
 }
 
 impl Client for Inserter {
     fn operate(&mut self, _random: &mut fastrand::Rng) -> Result<()> {
-        let mut transaction = self.client.transaction()?;
+        self.session.begin()?;
         for _ in 0..ROWS_PER_COMMIT {
-            transaction.execute(&self.insert, &[&self.next])?;
+            self.session.execute(self.insert, &[self.next.into()])?;
             self.next += 1;
         }
-        transaction.commit()?;
-        Ok(())
+        self.session.commit()
     }
 }

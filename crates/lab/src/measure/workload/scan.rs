@@ -5,15 +5,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::Result;
 
-use super::{Load, equal};
-use crate::experiment::Workload;
+use super::{Load, equal, fill_rows};
+use crate::experiment::{DatabaseKind, Workload};
+use crate::measure::database::dialect::filler;
+use crate::measure::database::{Server, Session, Statement};
 use crate::measure::load::{Client, Driven};
-use crate::measure::postgresql::Server;
 use crate::quantity::as_float;
 use crate::record::Check;
 
 /// Of a row, with what the database adds: seven lie in a block.
 const ROW_BYTES: u64 = 1170;
+const FILLER_BYTES: usize = 1100;
 
 pub(super) struct Scan {
     rows: u64,
@@ -36,31 +38,52 @@ impl Load for Scan {
         format!("scan-{}", self.rows)
     }
 
-    fn fill(&self, server: &Server) -> Result<()> {
-        let mut client = server.connect()?;
-        client.batch_execute(&format!(
-            "CREATE TABLE wide (id int8 NOT NULL, filler text NOT NULL);
-             ALTER TABLE wide ALTER COLUMN filler SET STORAGE PLAIN;
-             INSERT INTO wide SELECT id, rpad(md5(id::text), 1100, 'x')
-                 FROM generate_series(1, {}) AS id;",
-            self.rows
-        ))?;
-        // Its hint bits are set, so that the scan reads and does not write.
-        client.batch_execute("VACUUM (FREEZE, ANALYZE) wide")?;
-        Ok(())
+    fn refuses(&self, kind: DatabaseKind) -> Option<String> {
+        (self.degree > 0 && kind != DatabaseKind::Postgresql).then(|| {
+            format!(
+                "{kind} scans a table with one thread, not with {}; leave `degree` out",
+                self.degree
+            )
+        })
     }
 
-    fn clients(&self, server: &Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
-        let mut client = server.connect()?;
-        client.batch_execute(&format!(
-            "SET max_parallel_workers_per_gather = {};
-             SET min_parallel_table_scan_size = 0;
-             SET parallel_setup_cost = 0;
-             SET parallel_tuple_cost = 0;",
-            self.degree
-        ))?;
+    fn fill(&self, server: &dyn Server) -> Result<()> {
+        let mut session = server.connect()?;
+        let kind = server.kind();
+        session.batch(match kind {
+            DatabaseKind::Postgresql => {
+                "CREATE TABLE wide (id bigint NOT NULL, filler text NOT NULL);
+                 ALTER TABLE wide ALTER COLUMN filler SET STORAGE PLAIN"
+            }
+            // A table of theirs is an index, so that it lies in the order of a key.
+            DatabaseKind::Mariadb | DatabaseKind::Sqlite => {
+                "CREATE TABLE wide (id integer PRIMARY KEY, filler text NOT NULL)"
+            }
+        })?;
+        fill_rows(session.as_mut(), self.rows, |numbers| {
+            format!(
+                "INSERT INTO wide SELECT n, {} FROM {numbers}",
+                filler(kind, "n", FILLER_BYTES)
+            )
+        })?;
+        session.settle("wide")
+    }
+
+    fn clients(&self, server: &dyn Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
+        let mut session = server.connect()?;
+        if server.kind() == DatabaseKind::Postgresql {
+            session.batch(&format!(
+                "SET max_parallel_workers_per_gather = {};
+                 SET min_parallel_table_scan_size = 0;
+                 SET parallel_setup_cost = 0;
+                 SET parallel_tuple_cost = 0;",
+                self.degree
+            ))?;
+        }
+        let scan = session.prepare("SELECT count(*) FROM wide WHERE length(filler) > 0")?;
         Ok(vec![Box::new(Scanner {
-            client,
+            session,
+            scan,
             counted: Arc::clone(&self.counted),
         })])
     }
@@ -73,7 +96,7 @@ impl Load for Scan {
         true
     }
 
-    fn checks(&self, _server: &Server, _driven: &Driven) -> Result<Vec<Check>> {
+    fn checks(&self, _server: &dyn Server, _driven: &Driven) -> Result<Vec<Check>> {
         Ok(vec![equal(
             "every row was seen",
             ("rows", i64::try_from(self.rows)?),
@@ -83,16 +106,15 @@ impl Load for Scan {
 }
 
 struct Scanner {
-    client: postgres::Client,
+    session: Box<dyn Session>,
+    scan: Statement,
     counted: Arc<AtomicI64>,
 }
 
 impl Client for Scanner {
     fn operate(&mut self, _random: &mut fastrand::Rng) -> Result<()> {
-        let row = self
-            .client
-            .query_one("SELECT count(*) FROM wide WHERE length(filler) > 0", &[])?;
-        self.counted.store(row.get(0), Ordering::Relaxed);
+        let row = self.session.query_one(self.scan, &[])?;
+        self.counted.store(row.integer(0)?, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,18 +1,17 @@
 //! `tpcb`: the transaction of pgbench's own script, TPC-B-like.
 //!
-//! pgbench fills the tables. The transaction is driven by the lab's own clients, so that it can
-//! come as an open load and its latency counts from the intended start; it is the same seven
-//! statements, prepared. The balances of accounts, tellers and branches must equal the history, and
-//! the history must hold exactly the acknowledged transactions.
+//! Tables and rows are those that pgbench makes. The transaction is driven by the lab's own clients,
+//! so that it can come as an open load and its latency counts from the intended start; it is the
+//! same seven statements, prepared. The balances of accounts, tellers and branches must equal the
+//! history, and the history must hold exactly the acknowledged transactions.
 
 use anyhow::Result;
-use postgres::Statement;
 
 use super::{Load, equal};
-use crate::experiment::Workload;
+use crate::experiment::{DatabaseKind, Workload};
+use crate::measure::database::dialect::numbers;
+use crate::measure::database::{Server, Session, Statement};
 use crate::measure::load::{Client, Driven};
-use crate::measure::postgresql::Server;
-use crate::measure::program::run;
 use crate::record::Check;
 
 const ACCOUNTS_PER_BRANCH: u64 = 100_000;
@@ -34,23 +33,76 @@ impl Tpcb {
     }
 }
 
+/// The tables: (name, its key with the other columns).
+const TABLES: [(&str, &str, &str); 4] = [
+    (
+        "pgbench_branches",
+        "bid",
+        "bid integer NOT NULL, bbalance integer, filler char(88)",
+    ),
+    (
+        "pgbench_tellers",
+        "tid",
+        "tid integer NOT NULL, bid integer, tbalance integer, filler char(84)",
+    ),
+    (
+        "pgbench_accounts",
+        "aid",
+        "aid integer NOT NULL, bid integer, abalance integer, filler char(84)",
+    ),
+    (
+        "pgbench_history",
+        "",
+        "tid integer, bid integer, aid integer, delta integer, mtime timestamp NULL, filler char(22)",
+    ),
+];
+
 impl Load for Tpcb {
     fn image(&self) -> String {
         format!("tpcb-{}", self.scale)
     }
 
-    fn fill(&self, server: &Server) -> Result<()> {
-        let mut fill = server.client("pgbench");
-        fill.args([
-            "--initialize",
-            "--quiet",
-            "--scale",
-            &self.scale.to_string(),
-        ]);
-        run(fill.arg("postgres")).map(drop)
+    fn fill(&self, server: &dyn Server) -> Result<()> {
+        let mut session = server.connect()?;
+        let kind = server.kind();
+        // Only PostgreSQL can give a table its key afterwards, at the cost of no more than a sort.
+        let keys_come_last = kind == DatabaseKind::Postgresql;
+        for (table, key, columns) in TABLES {
+            let key = match key {
+                "" => String::new(),
+                _ if keys_come_last => String::new(),
+                key => format!(", PRIMARY KEY ({key})"),
+            };
+            session.batch(&format!("CREATE TABLE {table} ({columns}{key})"))?;
+        }
+        session.batch(&format!(
+            "INSERT INTO pgbench_branches (bid, bbalance) SELECT n, 0 FROM {}",
+            numbers(kind, 1, self.scale)
+        ))?;
+        session.batch(&format!(
+            "INSERT INTO pgbench_tellers (tid, bid, tbalance)
+             SELECT n, 1 + (n - 1 - (n - 1) % {TELLERS_PER_BRANCH}) / {TELLERS_PER_BRANCH}, 0 FROM {}",
+            numbers(kind, 1, self.scale * TELLERS_PER_BRANCH)
+        ))?;
+        for branch in 1..=self.scale {
+            let last = branch * ACCOUNTS_PER_BRANCH;
+            session.batch(&format!(
+                "INSERT INTO pgbench_accounts (aid, bid, abalance, filler)
+                 SELECT n, {branch}, 0, '{:84}' FROM {}",
+                "",
+                numbers(kind, last - ACCOUNTS_PER_BRANCH + 1, last)
+            ))?;
+        }
+        for (table, key, _) in TABLES {
+            if keys_come_last && !key.is_empty() {
+                session.batch(&format!("ALTER TABLE {table} ADD PRIMARY KEY ({key})"))?;
+            }
+            session.settle(table)?;
+        }
+        Ok(())
     }
 
-    fn clients(&self, server: &Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
+    fn clients(&self, server: &dyn Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
         (0..self.users)
             .map(|_| Ok(Box::new(Teller::new(server, self.scale)?) as Box<dyn Client>))
             .collect()
@@ -60,37 +112,34 @@ impl Load for Tpcb {
         ("transactions/s", 1.0)
     }
 
-    fn checks(&self, server: &Server, driven: &Driven) -> Result<Vec<Check>> {
-        let mut client = server.connect()?;
-        let row = client.query_one(
-            "SELECT (SELECT sum(abalance)::int8 FROM pgbench_accounts),
-                    (SELECT sum(tbalance)::int8 FROM pgbench_tellers),
-                    (SELECT sum(bbalance)::int8 FROM pgbench_branches),
-                    (SELECT coalesce(sum(delta), 0)::int8 FROM pgbench_history),
+    fn checks(&self, server: &dyn Server, driven: &Driven) -> Result<Vec<Check>> {
+        let row = server.connect()?.ask_one(
+            "SELECT (SELECT sum(abalance) FROM pgbench_accounts),
+                    (SELECT sum(tbalance) FROM pgbench_tellers),
+                    (SELECT sum(bbalance) FROM pgbench_branches),
+                    (SELECT coalesce(sum(delta), 0) FROM pgbench_history),
                     (SELECT count(*) FROM pgbench_history)",
-            &[],
         )?;
-        let balance = |index| row.get::<_, i64>(index);
-        let history = ("history", balance(3));
+        let history = ("history", row.integer(3)?);
         Ok(vec![
             equal(
                 "accounts equal the history",
-                ("accounts", balance(0)),
+                ("accounts", row.integer(0)?),
                 history,
             ),
             equal(
                 "tellers equal the history",
-                ("tellers", balance(1)),
+                ("tellers", row.integer(1)?),
                 history,
             ),
             equal(
                 "branches equal the history",
-                ("branches", balance(2)),
+                ("branches", row.integer(2)?),
                 history,
             ),
             equal(
                 "the history holds what was acknowledged",
-                ("rows", balance(4)),
+                ("rows", row.integer(4)?),
                 ("acknowledged", i64::try_from(driven.acknowledged)?),
             ),
         ])
@@ -98,7 +147,7 @@ impl Load for Tpcb {
 }
 
 struct Teller {
-    client: postgres::Client,
+    session: Box<dyn Session>,
     scale: u64,
     update_account: Statement,
     select_account: Statement,
@@ -108,22 +157,22 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(server: &Server, scale: u64) -> Result<Self> {
-        let mut client = server.connect()?;
+    fn new(server: &dyn Server, scale: u64) -> Result<Self> {
+        let mut session = server.connect()?;
         Ok(Self {
-            update_account: client
+            update_account: session
                 .prepare("UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2")?,
-            select_account: client
+            select_account: session
                 .prepare("SELECT abalance FROM pgbench_accounts WHERE aid = $1")?,
-            update_teller: client
+            update_teller: session
                 .prepare("UPDATE pgbench_tellers SET tbalance = tbalance + $1 WHERE tid = $2")?,
-            update_branch: client
+            update_branch: session
                 .prepare("UPDATE pgbench_branches SET bbalance = bbalance + $1 WHERE bid = $2")?,
-            insert_history: client.prepare(
+            insert_history: session.prepare(
                 "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)
                  VALUES ($1, $2, $3, $4, CURRENT_TIMESTAMP)",
             )?,
-            client,
+            session,
             scale,
         })
     }
@@ -131,18 +180,19 @@ impl Teller {
 
 impl Client for Teller {
     fn operate(&mut self, random: &mut fastrand::Rng) -> Result<()> {
-        let mut pick = |count: u64| i32::try_from(random.u64(1..=count));
+        let mut pick = |count: u64| i64::try_from(random.u64(1..=count));
         let account = pick(self.scale * ACCOUNTS_PER_BRANCH)?;
         let teller = pick(self.scale * TELLERS_PER_BRANCH)?;
         let branch = pick(self.scale)?;
         let delta = random.i32(-5000..=5000);
-        let mut transaction = self.client.transaction()?;
-        transaction.execute(&self.update_account, &[&delta, &account])?;
-        transaction.query_one(&self.select_account, &[&account])?;
-        transaction.execute(&self.update_teller, &[&delta, &teller])?;
-        transaction.execute(&self.update_branch, &[&delta, &branch])?;
-        transaction.execute(&self.insert_history, &[&teller, &branch, &account, &delta])?;
-        transaction.commit()?;
-        Ok(())
+        let session = &mut self.session;
+        session.begin()?;
+        session.execute(self.update_account, &[delta.into(), account.into()])?;
+        session.query_one(self.select_account, &[account.into()])?;
+        session.execute(self.update_teller, &[delta.into(), teller.into()])?;
+        session.execute(self.update_branch, &[delta.into(), branch.into()])?;
+        let history = [teller.into(), branch.into(), account.into(), delta.into()];
+        session.execute(self.insert_history, &history)?;
+        session.commit()
     }
 }

@@ -1,0 +1,99 @@
+//! The database of an experiment: which, from where, with which memory and settings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::{Mistake, size};
+
+/// Which database.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DatabaseKind {
+    /// PostgreSQL, a server with a process for each client.
+    #[default]
+    Postgresql,
+    /// MariaDB with InnoDB, a server with a thread for each client, past the page cache.
+    Mariadb,
+    /// SQLite, a library within the lab's own process.
+    Sqlite,
+}
+
+impl DatabaseKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Postgresql, Self::Mariadb, Self::Sqlite];
+
+    /// As it is written in the file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Postgresql => "postgresql",
+            Self::Mariadb => "mariadb",
+            Self::Sqlite => "sqlite",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// As its makers write it.
+impl fmt::Display for DatabaseKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Postgresql => "PostgreSQL",
+            Self::Mariadb => "MariaDB",
+            Self::Sqlite => "SQLite",
+        })
+    }
+}
+
+/// How the database is run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Database {
+    /// Which.
+    pub kind: DatabaseKind,
+    /// The memory of database, storage daemon and page cache together.
+    pub memory_bytes: Option<u64>,
+    /// Where it is installed, if not where Debian keeps it.
+    pub directory: Option<PathBuf>,
+    /// Settings beyond the lab's own.
+    pub settings: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDatabase {
+    #[serde(default)]
+    kind: DatabaseKind,
+    memory: Option<Spanned<String>>,
+    directory: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+}
+
+impl RawDatabase {
+    pub(super) fn check(self, text: &str) -> Result<Database, Mistake> {
+        if let Some(written) = &self.directory
+            && self.kind == DatabaseKind::Sqlite
+        {
+            return Err(Mistake::at(
+                text,
+                written.span().start,
+                "SQLite is built into the lab: it has no `directory`",
+            ));
+        }
+        Ok(Database {
+            kind: self.kind,
+            memory_bytes: size(self.memory.as_ref(), text)?,
+            directory: self.directory.map(Spanned::into_inner),
+            settings: self.settings,
+        })
+    }
+}

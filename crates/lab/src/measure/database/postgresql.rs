@@ -1,0 +1,268 @@
+//! PostgreSQL, unchanged: its programs, a cluster on any directory, a server in the control group.
+//!
+//! Debian's, or any other by its directory: only `initdb` and `postgres` are needed, so that the
+//! ready binaries of a newer version serve, too. The socket and the log lie outside of the cluster,
+//! in the run's own directory.
+
+mod decimal;
+mod session;
+mod statistics;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use postgres::error::SqlState;
+use postgres::{Client, Config, NoTls};
+use rustix::process::Signal;
+use spindle_rig::interrupt;
+
+use self::session::PostgresqlSession;
+use self::statistics::PostgresqlStatistics;
+use super::account::Account;
+use super::{Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
+use crate::experiment::DatabaseKind;
+use crate::measure::journal::{Made, Undo};
+use crate::measure::program::{Service, find, run, tail};
+
+const START_AT_MOST: Duration = Duration::from_secs(120);
+const STOP_AT_MOST: Duration = Duration::from_secs(300);
+const USER: &str = "postgres";
+/// The number only names the socket's file: nothing listens on a network.
+const PORT: u16 = 5432;
+/// Of every build that one meets.
+const BLOCK_BYTES: u64 = 8192;
+
+/// PostgreSQL as it was found.
+#[derive(Debug, Clone)]
+pub(super) struct Installation {
+    programs: PathBuf,
+    account: Account,
+}
+
+impl Installation {
+    pub fn find(directory: Option<&Path>) -> Result<Self> {
+        let programs = match directory {
+            Some(given) => [given.join("bin"), given.to_owned()]
+                .into_iter()
+                .find(|programs| programs.join("initdb").is_file())
+                .with_context(|| {
+                    format!(
+                        "{} has no PostgreSQL: neither `bin/initdb` nor `initdb` is in it",
+                        given.display()
+                    )
+                })?,
+            None => debian()
+                .or_else(|| Some(find("initdb")?.parent()?.to_owned()))
+                .context("PostgreSQL is not installed; on Debian: apt-get install postgresql-15")?,
+        };
+        let account = Account::find(USER)?;
+        Ok(Self { programs, account })
+    }
+
+    /// One of its programs, as the server's user.
+    fn program(&self, name: &str) -> Command {
+        self.account.program(&self.programs.join(name))
+    }
+}
+
+fn debian() -> Option<PathBuf> {
+    fs::read_dir("/usr/lib/postgresql")
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let programs = entry.path().join("bin");
+            programs
+                .join("initdb")
+                .exists()
+                .then_some((version, programs))
+        })
+        .max()
+        .map(|(_, programs)| programs)
+}
+
+impl super::Installation for Installation {
+    fn kind(&self) -> DatabaseKind {
+        DatabaseKind::Postgresql
+    }
+
+    fn version(&self) -> Result<String> {
+        let version = |program: &str| {
+            run(self.program(program).arg("--version")).with_context(|| {
+                format!(
+                    "the PostgreSQL of {} cannot be run as `{}`",
+                    self.programs.display(),
+                    self.account.name()
+                )
+            })
+        };
+        // The two need different libraries: a directory that was not unpacked whole has one only.
+        version("initdb")?;
+        Ok(version("postgres")?.trim().to_owned())
+    }
+
+    fn initialise(&self, data: &Path, _settings: &Settings) -> Result<()> {
+        fs::create_dir(data).with_context(|| format!("cannot make {}", data.display()))?;
+        self.account.give(data)?;
+        let mut command = self.program("initdb");
+        command.arg("--pgdata").arg(data);
+        command.args(["--username", USER, "--auth", "trust"]);
+        command.args(["--encoding", "UTF8", "--locale", "C", "--no-sync"]);
+        run(&mut command).map(drop)
+    }
+
+    fn start(&self, plan: &ServerPlan<'_>) -> Result<Box<dyn super::Server>> {
+        Ok(Box::new(Server::start(self, plan)?))
+    }
+}
+
+/// The lab's own settings: the server's defaults but for memory, connections and what would make
+/// two runs differ by chance.
+fn settings(plan: &ServerPlan<'_>) -> Settings {
+    let own = |pairs: &[(&str, String)]| -> Settings {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect()
+    };
+    let mut settings = own(&[
+        (
+            "shared_buffers",
+            format!("{}kB", own_cache_bytes(plan.memory_bytes) >> 10),
+        ),
+        ("max_connections", (plan.users + 10).to_string()),
+        ("max_wal_size", format!("{}MB", plan.log_bytes >> 20)),
+        ("jit", "off".to_owned()),
+        ("track_io_timing", "on".to_owned()),
+        ("autovacuum_naptime", "15s".to_owned()),
+        ("huge_pages", "off".to_owned()),
+    ]);
+    match plan.purpose {
+        Purpose::Measure => settings.extend(plan.settings.clone()),
+        Purpose::Fill => settings.extend(own(&[
+            ("fsync", "off".to_owned()),
+            ("wal_level", "minimal".to_owned()),
+            ("max_wal_senders", "0".to_owned()),
+            ("max_wal_size", "1GB".to_owned()),
+        ])),
+    }
+    settings
+}
+
+/// A running server; a drop ends it at once.
+#[derive(Debug)]
+struct Server {
+    service: Service,
+    runtime: PathBuf,
+    settings: Settings,
+    _made: Made,
+}
+
+impl Server {
+    fn start(installation: &Installation, plan: &ServerPlan<'_>) -> Result<Self> {
+        installation.account.give(plan.runtime)?;
+        let settings = settings(plan);
+        let mut command = installation.program("postgres");
+        command.arg("-D").arg(plan.data);
+        command.args(["-c", "listen_addresses="]);
+        command.arg("-c");
+        command.arg(format!(
+            "unix_socket_directories={}",
+            plan.runtime.display()
+        ));
+        for (name, value) in &settings {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
+        let id_file = plan.data.join("postmaster.pid");
+        let made = plan.journal.intend(Undo::PostgreSql(id_file))?;
+        let log = plan.runtime.join("postgresql.log");
+        let service = Service::start("PostgreSQL", &mut plan.group.wrap(&command), &log)?;
+        let mut server = Self {
+            service,
+            runtime: plan.runtime.to_owned(),
+            settings,
+            _made: made,
+        };
+        interrupt::wait_for("PostgreSQL to answer", START_AT_MOST, || {
+            server.service.check_alive()?;
+            Ok(server.client().ok())
+        })?;
+        Ok(server)
+    }
+
+    fn client(&self) -> Result<Client> {
+        Config::new()
+            .host_path(&self.runtime)
+            .port(PORT)
+            .user(USER)
+            .dbname("postgres")
+            .application_name("spindle-lab")
+            .connect(NoTls)
+            .context("cannot connect to PostgreSQL")
+    }
+}
+
+impl super::Server for Server {
+    fn kind(&self) -> DatabaseKind {
+        DatabaseKind::Postgresql
+    }
+
+    fn connect(&self) -> Result<Box<dyn Session>> {
+        Ok(Box::new(PostgresqlSession::new(self.client()?)))
+    }
+
+    fn statistics(&self) -> Result<Box<dyn Statistics>> {
+        Ok(Box::new(PostgresqlStatistics::new(self.client()?)?))
+    }
+
+    fn block_bytes(&self) -> u64 {
+        BLOCK_BYTES
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read_to_string(self.runtime.join("postgresql.log")).unwrap_or_default();
+        tail(&log, 12)
+    }
+
+    /// Fast shutdown.
+    fn stop(mut self: Box<Self>) -> Result<()> {
+        let status = self.service.end(Signal::INT, STOP_AT_MOST)?;
+        if !status.success() {
+            bail!(
+                "PostgreSQL ended badly ({status}): {}",
+                super::Server::log_tail(self.as_ref())
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Asked to stop at once it flushes nothing, but takes its shared memory along.
+        if self.service.check_alive().is_ok() {
+            let _ = self.service.end(Signal::QUIT, Duration::from_secs(10));
+        }
+    }
+}
+
+pub(super) fn is_conflict(cause: &(dyn Error + 'static)) -> bool {
+    cause
+        .downcast_ref::<postgres::Error>()
+        .and_then(postgres::Error::code)
+        .is_some_and(|code| {
+            [
+                SqlState::T_R_SERIALIZATION_FAILURE,
+                SqlState::T_R_DEADLOCK_DETECTED,
+            ]
+            .contains(code)
+        })
+}
