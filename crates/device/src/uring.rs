@@ -31,8 +31,8 @@ use crate::Disks;
 use crate::counters::DiskCounters;
 use crate::open::OpenDisk;
 use crate::plain;
-use crate::request::{DiskSlot, Request};
-use crate::table::DiskTable;
+use crate::request::{DiskSlot, Request, Work};
+use crate::table::{DiskTable, TableEntry};
 use ring::Ring;
 
 /// How long a batch may go without any answer before it is given up.
@@ -131,16 +131,23 @@ impl UringDisks {
     }
 }
 
+/// Whether io_uring would hand the request to a worker thread of its own, so that the calling
+/// thread serves it sooner: all of zram and its like, which do not promise never to wait, and
+/// every flush. A flush that hangs cannot be called back from either; that its disk hangs is then
+/// known by the reads and writes that miss their deadline.
+fn goes_to_a_worker(entry: &TableEntry, request: &Request<'_>) -> bool {
+    let is_flush = matches!(request.work, Work::Flush);
+    entry.disk.in_memory || (is_flush && entry.stuck.load(Ordering::Relaxed) == 0)
+}
+
 impl Disks for UringDisks {
     fn run(&self, batch: &mut [Request<'_>]) {
         if batch.is_empty() {
             return;
         }
-        // zram and its like make io_uring hand each request to a worker thread, since they do not
-        // promise never to wait. A single request has nothing to run beside it and is served
-        // sooner by the calling thread; several still go through the ring, side by side.
+        // A single request has nothing to run beside it; several go through the ring, side by side.
         if let [request] = batch
-            && self.table.entry(request.slot).disk.in_memory
+            && goes_to_a_worker(self.table.entry(request.slot), request)
         {
             plain::serve(self.table.entry(request.slot), request);
             return;
