@@ -1,5 +1,6 @@
 //! `spindle disk` and `spindle failgroup`.
 
+use std::ffi::OsStr;
 use std::str::FromStr;
 
 use anyhow::Result;
@@ -25,7 +26,7 @@ struct Asked<'a> {
 }
 
 pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
-    let asked = match command {
+    let (group, request, preview, output) = match command {
         DiskCommand::Scan { output } => return scan(settings, *output),
         DiskCommand::Rename {
             group,
@@ -36,53 +37,7 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
             return print_changes(&report, *output);
         }
-        DiskCommand::Add(add) => Asked {
-            group: &add.group,
-            request: of_disks(added(add)?),
-            preview: add.preview,
-            output: add.output,
-        },
-        DiskCommand::Offline {
-            group,
-            names,
-            preview,
-            output,
-        } => Asked {
-            group,
-            request: EstimateRequest {
-                offline: Some(names.clone()),
-                ..EstimateRequest::default()
-            },
-            preview: *preview,
-            output: *output,
-        },
-        DiskCommand::Online {
-            group,
-            names,
-            all: _,
-            preview,
-            output,
-        } => Asked {
-            group,
-            request: EstimateRequest {
-                online: Some(names.clone()),
-                ..EstimateRequest::default()
-            },
-            preview: *preview,
-            output: *output,
-        },
-        DiskCommand::Drop { .. }
-        | DiskCommand::Undrop { .. }
-        | DiskCommand::Replace { .. }
-        | DiskCommand::Resize { .. } => change_of_disks(command),
-    };
-    answer(settings, &asked)
-}
-
-/// Disks of the group that leave, stay, are replaced or get another size.
-fn change_of_disks(command: &DiskCommand) -> Asked<'_> {
-    let mut request = DiskChangesRequest::default();
-    let (group, preview, output) = match command {
+        DiskCommand::Add(add) => (&add.group, of_disks(added(add)?), add.preview, add.output),
         DiskCommand::Drop {
             group,
             names,
@@ -90,9 +45,12 @@ fn change_of_disks(command: &DiskCommand) -> Asked<'_> {
             preview,
             output,
         } => {
-            request.drop.clone_from(names);
-            request.force = *force;
-            (group, preview, output)
+            let request = DiskChangesRequest {
+                drop: names.clone(),
+                force: *force,
+                ..DiskChangesRequest::default()
+            };
+            (group, of_disks(request), *preview, *output)
         }
         DiskCommand::Undrop {
             group,
@@ -100,8 +58,11 @@ fn change_of_disks(command: &DiskCommand) -> Asked<'_> {
             preview,
             output,
         } => {
-            request.undrop.clone_from(names);
-            (group, preview, output)
+            let request = DiskChangesRequest {
+                undrop: names.clone(),
+                ..DiskChangesRequest::default()
+            };
+            (group, of_disks(request), *preview, *output)
         }
         DiskCommand::Replace {
             group,
@@ -112,15 +73,8 @@ fn change_of_disks(command: &DiskCommand) -> Asked<'_> {
             preview,
             output,
         } => {
-            request.overwrite = *force;
-            request.replace.push(ReplacementRequest {
-                disk: disk.clone(),
-                with: NewDiskRequest {
-                    name: name.clone(),
-                    ..new_disk(with)
-                },
-            });
-            (group, preview, output)
+            let request = replaced(disk, with, name.as_ref(), *force);
+            (group, of_disks(request), *preview, *output)
         }
         DiskCommand::Resize {
             group,
@@ -128,21 +82,76 @@ fn change_of_disks(command: &DiskCommand) -> Asked<'_> {
             size,
             preview,
             output,
-        } => {
-            let resize = |disk: &String| ResizeRequest {
-                disk: disk.clone(),
-                size_bytes: *size,
-            };
-            request.resize = names.iter().map(resize).collect();
-            (group, preview, output)
-        }
-        _ => unreachable!("the caller knows which command it is"),
+        } => (group, of_disks(resized(names, *size)), *preview, *output),
+        DiskCommand::Offline {
+            group,
+            names,
+            preview,
+            output,
+        } => (group, taken_offline(names), *preview, *output),
+        DiskCommand::Online {
+            group,
+            names,
+            all: _,
+            preview,
+            output,
+        } => (group, brought_online(names), *preview, *output),
     };
-    Asked {
+    let asked = Asked {
         group,
-        request: of_disks(request),
-        preview: *preview,
-        output: *output,
+        request,
+        preview,
+        output,
+    };
+    answer(settings, &asked)
+}
+
+/// What `spindle disk offline` asks for.
+fn taken_offline(names: &[String]) -> EstimateRequest {
+    EstimateRequest {
+        offline: Some(names.to_vec()),
+        ..EstimateRequest::default()
+    }
+}
+
+/// What `spindle disk online` asks for.
+fn brought_online(names: &[String]) -> EstimateRequest {
+    EstimateRequest {
+        online: Some(names.to_vec()),
+        ..EstimateRequest::default()
+    }
+}
+
+/// What `spindle disk replace` asks for.
+fn replaced(
+    disk: &str,
+    with: &OsStr,
+    name: Option<&String>,
+    overwrite: bool,
+) -> DiskChangesRequest {
+    let with = NewDiskRequest {
+        name: name.cloned(),
+        ..new_disk(with)
+    };
+    DiskChangesRequest {
+        replace: vec![ReplacementRequest {
+            disk: disk.to_owned(),
+            with,
+        }],
+        overwrite,
+        ..DiskChangesRequest::default()
+    }
+}
+
+/// What `spindle disk resize` asks for.
+fn resized(names: &[String], size_bytes: Option<u64>) -> DiskChangesRequest {
+    let resize = |disk: &String| ResizeRequest {
+        disk: disk.clone(),
+        size_bytes,
+    };
+    DiskChangesRequest {
+        resize: names.iter().map(resize).collect(),
+        ..DiskChangesRequest::default()
     }
 }
 
@@ -268,7 +277,7 @@ fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
 }
 
 /// A disk that is there, or PATH:SIZE to be made.
-fn new_disk(text: &std::ffi::OsStr) -> NewDiskRequest {
+fn new_disk(text: &OsStr) -> NewDiskRequest {
     let file_disk = (text.to_str())
         .filter(|text| !std::path::Path::new(text).exists())
         .and_then(|text| FileDisk::from_str(text).ok());
