@@ -11,10 +11,10 @@ RELEASE = target/release
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build demo test lint sim cuts scenario soak fuzz bench lab
+.PHONY: help setup build demo test lint sim cuts scenario soak fuzz bench lab lab-gallery
 
 help: ## what can be asked for
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: ## install what the build, the demo and the tests need
 	@tools/setup
@@ -62,3 +62,8 @@ lab: build ## which storage is faster for a database here: two minutes on loop d
 	$(CARGO) build --release --locked -p spindle-lab
 	@if [ "$$(id -u)" = 0 ]; then $(RELEASE)/spindle-lab quick $(LAB); \
 	else echo "the lab makes devices and mounts: sudo $(RELEASE)/spindle-lab quick"; fi
+
+lab-gallery: build ## the reports in docs/lab/gallery/ made again, an hour (as root): make lab-gallery GALLERY='--only 3-random'
+	@tools/setup bench
+	$(CARGO) build --release --locked -p spindle-lab
+	$(RELEASE)/spindle-lab gallery $(GALLERY)

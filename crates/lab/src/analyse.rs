@@ -6,12 +6,14 @@
 
 pub mod comparison;
 pub mod doubt;
+pub mod extract;
 
 pub mod folder;
 pub mod interval;
 pub mod latency;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod scaling;
 pub mod series;
 
 pub mod summary;

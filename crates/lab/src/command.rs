@@ -5,6 +5,7 @@
 
 mod compare;
 mod doctor;
+mod gallery;
 mod init;
 mod progress;
 mod quick;
@@ -47,6 +48,8 @@ enum Command {
     Doctor,
     /// The two-minute answer on loop devices, with nothing to decide
     Quick(quick::QuickArguments),
+    /// Run every experiment file of a folder and put its report and its figures beside it
+    Gallery(gallery::GalleryArguments),
 }
 
 /// Does what was asked for.
@@ -63,6 +66,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Compare { first, second } => compare::run(&first, &second),
         Command::Doctor => doctor::run(),
         Command::Quick(arguments) => quick::run(&arguments),
+        Command::Gallery(arguments) => gallery::run(&arguments),
     }
 }
 

@@ -183,20 +183,22 @@ impl Experiment {
             return Err(at(written.span().start, message));
         }
         let mut workloads: Vec<Workload> = Vec::new();
-        for written in raw.workload {
+        for (family, written) in raw.workload.into_iter().enumerate() {
             let start = written.span().start;
-            let workload = written
+            let loads = written
                 .into_inner()
-                .check()
+                .loads(family)
                 .map_err(|message| at(start, message))?;
-            if workloads
-                .iter()
-                .any(|other| other.title() == workload.title())
-            {
-                let message = format!("the workload `{}` is there twice", workload.title());
-                return Err(at(start, message));
+            for workload in loads {
+                if workloads
+                    .iter()
+                    .any(|other| other.title() == workload.title())
+                {
+                    let message = format!("the workload `{}` is there twice", workload.title());
+                    return Err(at(start, message));
+                }
+                workloads.push(workload);
             }
-            workloads.push(workload);
         }
         if workloads.is_empty() {
             return Err(Mistake {

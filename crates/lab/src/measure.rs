@@ -14,6 +14,7 @@ pub mod environment;
 pub mod execution;
 pub mod journal;
 pub mod load;
+pub mod peak;
 pub mod place;
 pub mod plan;
 pub mod preparation;

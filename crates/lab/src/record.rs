@@ -4,8 +4,10 @@
 //! DIR/experiment.toml     the experiment as it was asked for
 //! DIR/plan.json           every run in its order, with the seeds ([`Plan`])
 //! DIR/environment.json    the machine ([`Environment`])
+//! DIR/peaks.json          what open loads are a share of ([`Peaks`])
 //! DIR/runs/0007-ext4/run.json      one run ([`Run`]), written last: what has none did not happen
 //! DIR/runs/0007-ext4/samples.csv   counters at 1 Hz, raw ([`Samples`])
+//! DIR/runs/0007-ext4/waits.csv     sessions by what they waited for, at 1 Hz
 //! DIR/runs/0007-ext4/log.txt       what the programs said
 //! DIR/summary.json        what the analysis found
 //! DIR/report.html         what a person reads
@@ -75,6 +77,28 @@ impl PlannedRun {
             .collect();
         format!("{:04}-{label}", self.number)
     }
+}
+
+/// The peaks that open loads are a share of: `peaks.json`, written once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peaks {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// One for each `[[workload]]` with open loads.
+    pub peaks: Vec<Peak>,
+}
+
+/// The slowest contender's best closed rate in the first block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Which `[[workload]]`, from 0.
+    pub family: usize,
+    /// Whose peak it is.
+    pub contender: String,
+    /// With how many users.
+    pub users: u32,
+    /// Operations a second.
+    pub operations_per_s: f64,
 }
 
 /// One run that happened.
@@ -160,8 +184,76 @@ pub struct Measured {
     pub durability: Option<Durability>,
     /// Arrivals of an open load that were not served in time.
     pub unserved: u64,
-    /// Everything else worth telling, by name.
+    /// Everything else worth telling, by name: what the database's counters grew by is here under
+    /// the counter's name.
     pub facts: BTreeMap<String, f64>,
+    /// Each leaf device while it was measured.
+    #[serde(default)]
+    pub devices: Vec<DeviceActivity>,
+    /// What the database's sessions waited for, by samples of a second.
+    #[serde(default)]
+    pub waits: Option<Waits>,
+    /// What the storage counted by file, or the database by table and index; the busiest.
+    #[serde(default)]
+    pub objects: Vec<ObjectActivity>,
+}
+
+/// What the kernel counted of a leaf device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceActivity {
+    /// Such as `loop3`.
+    pub name: String,
+    /// Requests.
+    pub reads: f64,
+    /// Bytes.
+    pub read_bytes: f64,
+    /// Milliseconds that reads took, queue included, all together.
+    pub read_ms: f64,
+    /// Requests.
+    pub writes: f64,
+    /// Bytes.
+    pub written_bytes: f64,
+    /// Milliseconds that writes took, queue included, all together.
+    pub write_ms: f64,
+    /// Flushes.
+    pub flushes: f64,
+    /// Milliseconds in which something was under way.
+    pub busy_ms: f64,
+    /// Milliseconds times requests under way: over time it gives the mean length of the queue.
+    pub queue_ms: f64,
+}
+
+/// Samples of the database's active sessions, as an active session history counts them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// How often was looked, a second apart.
+    pub samples: u64,
+    /// What was seen.
+    pub events: Vec<WaitEvent>,
+}
+
+/// One thing that sessions waited for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitEvent {
+    /// Such as `IO`, or `CPU` where a session did not wait.
+    pub class: String,
+    /// Such as `WALSync`.
+    pub event: String,
+    /// Sessions seen so, over all samples: each stands for a second.
+    pub sessions: u64,
+}
+
+/// What was read and written of a file, or of a table or index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectActivity {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub read_bytes: f64,
+    /// Bytes; none where they are not counted by object.
+    pub written_bytes: Option<f64>,
+    /// The share of what was asked of it that was in the database's memory, where that is counted.
+    pub hit_share: Option<f64>,
 }
 
 /// Latencies as counts of values: exact enough (three digits), and small.

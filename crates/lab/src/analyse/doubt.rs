@@ -94,6 +94,13 @@ pub enum Doubt {
         /// Whether the contender does.
         checks: bool,
     },
+    /// It is compared with a contender that has no second name of its own.
+    NoiseIsAnothers {
+        /// With what it is compared.
+        baseline: String,
+        /// Whose noise is known.
+        measured: String,
+    },
     /// What was measured lay in memory: it says little of the disks.
     DevicesIdle {
         /// Bytes that the devices read and wrote, of those that the operations moved.
@@ -171,6 +178,9 @@ impl Doubt {
                 "The baseline checks every byte it reads, it does not."
             }
             .to_owned(),
+            Self::NoiseIsAnothers { baseline, measured } => format!(
+                "It is compared with {baseline}, which keeps as many copies; the noise floor is that of {measured}."
+            ),
             Self::DevicesIdle { share } => format!(
                 "The devices moved {} of what the database asked for: this was measured in memory.",
                 percent(share)
@@ -198,13 +208,16 @@ impl Doubt {
                 "Fine for comparing storages; read no database's cost from the processor's figures."
             }
             Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
-            Self::Overloaded { .. } => "Lower `rate`.",
+            Self::Overloaded { .. } => "Lower `rate`, or the shares of `open`.",
             Self::FlushIsImplausible { .. } => {
                 "Look at write caches and mount options (barriers) before believing any figure with writes."
             }
             Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
             Self::OtherDeviceCount { .. } => {
                 "Say so beside the figure: part of the difference is the number of disks."
+            }
+            Self::NoiseIsAnothers { .. } => {
+                "Fine where both are as noisy; else make it the baseline of an experiment of its own."
             }
             Self::OtherChecksums { .. } => "Compare it with a baseline that does the same.",
             Self::DevicesIdle { .. } => {

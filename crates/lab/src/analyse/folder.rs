@@ -6,19 +6,23 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::experiment::Experiment;
-use crate::record::{Environment, Plan, Run, SCHEMA, Samples, read_json};
+use crate::record::{Environment, Peaks, Plan, Run, SCHEMA, Samples, read_json};
 
 /// What lies in it.
 #[derive(Debug, Clone)]
 pub struct Folder {
     /// As it was asked for.
     pub experiment: Experiment,
+    /// The same in the words of its file.
+    pub text: String,
     /// In which order.
     pub plan: Plan,
     /// On which machine.
     pub environment: Environment,
     /// What happened so far, in order.
     pub runs: Vec<RunWithSamples>,
+    /// What open loads are a share of, where there are such.
+    pub peaks: Option<Peaks>,
 }
 
 /// A run and its samples.
@@ -31,6 +35,17 @@ pub struct RunWithSamples {
 }
 
 impl RunWithSamples {
+    /// The seconds in which a checkpoint began or ended, as far as the database counts them.
+    #[must_use]
+    pub fn checkpoints(&self) -> Vec<f64> {
+        self.samples
+            .rates("database_checkpoints")
+            .into_iter()
+            .filter(|(_, grown)| *grown > 0.0)
+            .map(|(second, _)| second)
+            .collect()
+    }
+
     /// What was worked on a second, within the measured time or with the warm-up: operations, or
     /// bytes of the devices where the lab does not see the operations.
     #[must_use]
@@ -95,8 +110,10 @@ pub fn read(folder: &Path) -> Result<Folder> {
     let environment = read_json(&folder.join("environment.json")).unwrap_or_default();
     Ok(Folder {
         experiment,
+        text,
         plan,
         environment,
         runs,
+        peaks: read_json(&folder.join("peaks.json")).ok(),
     })
 }

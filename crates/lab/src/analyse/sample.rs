@@ -6,8 +6,8 @@ use super::folder::{Folder, RunWithSamples};
 use crate::experiment::Experiment;
 use crate::measure::plan;
 use crate::record::{
-    Durability, Environment, Latency, Layer, Layout, Measured, Outcome, PlannedRun, Processor, Run,
-    SCHEMA, Samples,
+    DeviceActivity, Durability, Environment, Latency, Layer, Layout, Measured, ObjectActivity,
+    Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, Samples, WaitEvent, Waits,
 };
 
 /// Two loads, three contenders, so many blocks.
@@ -16,6 +16,16 @@ pub(crate) fn experiment(blocks: u32) -> Experiment {
         "name = \"sample\"\ncontenders = [\"ext4\", \"xfs\", \"spindle-normal\"]\nblocks = {blocks}\n\
          warm_up = \"2 s\"\nduration = \"20 s\"\n\n[devices]\nkind = \"loop\"\n\n\
          [[workload]]\nkind = \"tpcb\"\nusers = 4\n\n[[workload]]\nkind = \"random\"\nregime = \"storage-bound\"\n"
+    ))
+    .unwrap()
+}
+
+/// One load of several users, with open ones: a scaling curve.
+pub(crate) fn curve(blocks: u32) -> Experiment {
+    Experiment::parse(&format!(
+        "name = \"curve\"\ncontenders = [\"ext4\", \"xfs\", \"spindle-normal\", \"btrfs-raid1\"]\nblocks = {blocks}\n\
+         warm_up = \"2 s\"\nduration = \"20 s\"\n\n[devices]\nkind = \"loop\"\n\n\
+         [[workload]]\nkind = \"tpcb\"\nusers = [1, 2, 4, 8, 16]\nopen = [50, 70, 90]\n"
     ))
     .unwrap()
 }
@@ -37,10 +47,9 @@ pub(crate) fn folder(
                 Outcome::Measured(measured) => measured.rate,
                 Outcome::Failed { .. } => 0.0,
             };
-            let copies = if planned.contender == "spindle-normal" {
-                2
-            } else {
-                1
+            let copies = match planned.contender.as_str() {
+                "spindle-normal" | "btrfs-raid1" => 2,
+                _ => 1,
             };
             RunWithSamples {
                 samples: samples(rate, planned.seed),
@@ -69,8 +78,18 @@ pub(crate) fn folder(
                 .into(),
         },
         experiment,
+        text: "contenders = [\"ext4\", \"xfs\"]\n".to_owned(),
         plan,
         runs,
+        peaks: Some(Peaks {
+            schema: SCHEMA,
+            peaks: vec![Peak {
+                family: 0,
+                contender: "ext4".to_owned(),
+                users: 4,
+                operations_per_s: 1000.0,
+            }],
+        }),
     }
 }
 
@@ -80,11 +99,14 @@ fn samples(rate: f64, seed: u64) -> Samples {
     let rows = (0..=22)
         .map(|second| {
             operations += rate * (0.9 + 0.2 * random.f64());
-            vec![f64::from(second), operations]
+            let checkpoints = f64::from(second / 9);
+            vec![f64::from(second), operations, checkpoints]
         })
         .collect();
     Samples {
-        columns: vec!["seconds".to_owned(), "operations".to_owned()],
+        columns: ["seconds", "operations", "database_checkpoints"]
+            .map(str::to_owned)
+            .to_vec(),
         rows,
     }
 }
@@ -115,12 +137,67 @@ pub(crate) fn measured(rate: f64) -> Outcome {
             stolen_s: 0.0,
             harness_s: 2.0,
         },
-        layers: vec![layer("database", 8e6), layer("devices", 7e6)],
+        layers: vec![
+            layer("database", 8e6),
+            layer("file system", 6e6),
+            layer("devices", 7e6),
+        ],
         checks: Vec::new(),
         durability: Some(Durability {
             fdatasyncs_per_s: 900.0,
         }),
         unserved: 0,
-        facts: BTreeMap::new(),
+        facts: facts(),
+        devices: vec![DeviceActivity {
+            name: "loop0".to_owned(),
+            reads: 200.0,
+            read_bytes: 7e6,
+            read_ms: 400.0,
+            writes: 100.0,
+            written_bytes: 3.5e6,
+            write_ms: 300.0,
+            flushes: 40.0,
+            busy_ms: 10_000.0,
+            queue_ms: 12_000.0,
+        }],
+        waits: Some(Waits {
+            samples: 20,
+            events: [
+                ("IO", "WALSync", 30),
+                ("CPU", "CPU", 15),
+                ("Lock", "tuple", 5),
+            ]
+            .map(|(class, event, sessions)| WaitEvent {
+                class: class.to_owned(),
+                event: event.to_owned(),
+                sessions,
+            })
+            .to_vec(),
+        }),
+        objects: vec![ObjectActivity {
+            name: "accounts <main>".to_owned(),
+            read_bytes: 6e6,
+            written_bytes: None,
+            hit_share: Some(0.8),
+        }],
     }))
+}
+
+fn facts() -> BTreeMap<String, f64> {
+    [
+        ("database_commits", 1000.0),
+        ("database_blocks_read", 1000.0),
+        ("database_blocks_hit", 9000.0),
+        ("database_blocks_written", 500.0),
+        ("database_log_bytes", 2e6),
+        ("database_log_writes", 600.0),
+        ("database_log_syncs", 500.0),
+        ("database_log_sync_ms", 1000.0),
+        ("database_active_ms", 50_000.0),
+        ("database_processor_s", 9.0),
+        ("database_checkpoints", 2.0),
+        ("arrivals_per_s", 700.0),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
 }

@@ -2,14 +2,18 @@
 //!
 //! The published form is `docs/lab/summary.md`; a test holds the two together.
 
+mod curve;
 mod doubts;
 mod headline;
+mod reference;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
 use super::doubt::Doubt;
+use super::extract::{Extract, extract};
 use super::folder::{Folder, RunWithSamples};
 use super::interval::{Interval, centre, interval};
 use super::latency::{QUANTILES, mean_us, merged, quantile_us};
@@ -39,12 +43,17 @@ pub struct Summary {
     pub runs_measured: usize,
     /// Under each load.
     pub workloads: Vec<WorkloadSummary>,
+    /// Over the loads of one `[[workload]]` with several numbers of users.
+    pub curves: Vec<Curve>,
     /// Over all loads, where there are several: the geometric mean of the ratios.
     pub overall: Vec<Overall>,
     /// What this machine could not run, with the reason.
     pub not_run: BTreeMap<String, String>,
     /// Runs that failed.
     pub failed: Vec<FailedRun>,
+    /// Runs that were measured and are in no ratio, because what they are compared with failed in
+    /// their block.
+    pub excluded: Vec<FailedRun>,
     /// Doubts about all of it.
     pub doubts: Vec<Told>,
 }
@@ -104,6 +113,8 @@ pub struct FailedRun {
     pub workload: String,
     /// In a line.
     pub reason: String,
+    /// The end of its log.
+    pub log_tail: String,
 }
 
 /// What was found under one load.
@@ -111,6 +122,12 @@ pub struct FailedRun {
 pub struct WorkloadSummary {
     /// Its name.
     pub title: String,
+    /// Which `[[workload]]` of the file it came from, from 0.
+    pub family: usize,
+    /// Clients at once.
+    pub users: u32,
+    /// Of an open load: its arrivals as a share of a hundred of the slowest contender's peak.
+    pub open_percent: Option<u32>,
     /// What may have held the data.
     pub regime: String,
     /// What is compared.
@@ -153,7 +170,10 @@ pub struct ContenderSummary {
     pub rates: Vec<f64>,
     /// Runs that failed.
     pub failed: usize,
-    /// Against the baseline; none for the baseline itself.
+    /// Against what its ratio is: the baseline, or the first contender of as many copies where
+    /// the baseline keeps another number.
+    pub against: Option<String>,
+    /// Against that; none for the baseline itself.
     pub ratio: Option<Ratio>,
     /// What may be said.
     pub verdict: Option<Verdict>,
@@ -169,6 +189,8 @@ pub struct ContenderSummary {
     pub fdatasyncs_per_s: Option<f64>,
     /// Bytes an operation at each layer: (layer, read, written).
     pub layers: Vec<(String, f64, f64)>,
+    /// What its database and its devices did; none where no run was measured.
+    pub extract: Option<Extract>,
     /// Why its figures may not be what they seem.
     pub doubts: Vec<Told>,
 }
@@ -178,6 +200,8 @@ pub struct ContenderSummary {
 pub struct Overall {
     /// Its name.
     pub name: String,
+    /// Against what its ratio is.
+    pub against: String,
     /// Geometric mean of the ratios.
     pub ratio: Ratio,
     /// What may be said.
@@ -205,8 +229,10 @@ pub fn summarise(folder: &Folder) -> Summary {
             .count(),
         overall: overall(folder, &workloads),
         workloads,
+        curves: curve::curves(folder, &labels(folder)),
         not_run: folder.plan.not_run.clone(),
         failed: failed(folder),
+        excluded: reference::excluded(folder),
         doubts: doubts::of_the_machine(folder)
             .into_iter()
             .map(Told::from)
@@ -222,11 +248,12 @@ fn failed(folder: &Folder) -> Vec<FailedRun> {
         .iter()
         .filter_map(|run| match &run.run.outcome {
             Outcome::Measured(_) => None,
-            Outcome::Failed { reason, .. } => Some(FailedRun {
+            Outcome::Failed { reason, log_tail } => Some(FailedRun {
                 folder: run.run.planned.folder(),
                 contender: run.run.planned.label.clone(),
                 workload: folder.experiment.workloads[run.run.planned.workload].title(),
                 reason: reason.clone(),
+                log_tail: log_tail.clone(),
             }),
         })
         .collect()
@@ -241,8 +268,23 @@ fn runs_of<'a>(folder: &'a Folder, workload: usize, label: &str) -> Vec<&'a RunW
         .collect()
 }
 
-/// The log ratio of `label` to the baseline in each block that has both.
-fn log_ratios(folder: &Folder, workload: usize, label: &str) -> BTreeMap<u32, f64> {
+/// Everyone that runs, as the report lists them: the baseline, its second name, the others.
+fn labels(folder: &Folder) -> Vec<String> {
+    let baseline = &folder.experiment.baseline;
+    let mut labels = vec![baseline.clone(), format!("{baseline}{AGAIN}")];
+    labels.extend(
+        folder
+            .experiment
+            .contenders
+            .iter()
+            .filter(|name| *name != baseline && !folder.plan.not_run.contains_key(*name))
+            .cloned(),
+    );
+    labels
+}
+
+/// The log ratio of `label` to `other` in each block that has both.
+fn log_ratios(folder: &Folder, workload: usize, label: &str, other: &str) -> BTreeMap<u32, f64> {
     let rates = |label: &str| -> BTreeMap<u32, f64> {
         runs_of(folder, workload, label)
             .into_iter()
@@ -250,10 +292,10 @@ fn log_ratios(folder: &Folder, workload: usize, label: &str) -> BTreeMap<u32, f6
             .filter(|(_, rate)| *rate > 0.0)
             .collect()
     };
-    let baseline = rates(&folder.experiment.baseline);
+    let other = rates(other);
     rates(label)
         .into_iter()
-        .filter_map(|(block, rate)| Some((block, (rate / baseline.get(&block)?).ln())))
+        .filter_map(|(block, rate)| Some((block, (rate / other.get(&block)?).ln())))
         .collect()
 }
 
@@ -295,31 +337,36 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
     let asked = &folder.experiment.workloads[index];
     let baseline = &folder.experiment.baseline;
     let again = format!("{baseline}{AGAIN}");
-    let logs =
-        |label: &str| -> Vec<f64> { log_ratios(folder, index, label).into_values().collect() };
-    let noise = ratio(&logs(&again));
+    let logs = |label: &str, other: &str| -> Vec<f64> {
+        log_ratios(folder, index, label, other)
+            .into_values()
+            .collect()
+    };
+    let noise = ratio(&logs(&again, baseline));
     let noise_floor = noise.map_or(0.0, |noise| noise.reach());
-    let mut labels = vec![baseline.clone(), again.clone()];
-    labels.extend(
-        folder
-            .experiment
-            .contenders
-            .iter()
-            .filter(|name| *name != baseline && !folder.plan.not_run.contains_key(*name))
-            .cloned(),
-    );
     let mut contenders: Vec<ContenderSummary> = Vec::new();
-    for label in labels {
+    for label in labels(folder) {
         let runs = runs_of(folder, index, &label);
         if runs.is_empty() {
             continue;
         }
         let mut contender = contender(&label, &runs);
+        let against = reference::of(folder, &label);
         if label != *baseline {
-            contender.ratio = ratio(&logs(&label));
+            contender.ratio = ratio(&logs(&label, &against));
+            contender.against = Some(against.clone());
         }
-        let reference = contenders.first();
-        let found = doubts::of_a_contender(&contender, reference, &runs, asked);
+        let reference = contenders
+            .iter()
+            .find(|other| other.name == against)
+            .or(contenders.first());
+        let mut found = doubts::of_a_contender(&contender, reference, &runs, asked);
+        if against != *baseline {
+            found.push(Doubt::NoiseIsAnothers {
+                baseline: against,
+                measured: baseline.clone(),
+            });
+        }
         if label != *baseline && label != again {
             let forbidden =
                 found.iter().any(Doubt::forbids_a_claim) || noise_differs(noise.as_ref());
@@ -340,6 +387,9 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
         .find_map(|run| Some(run.run.measured()?.unit.clone()));
     WorkloadSummary {
         title: asked.title(),
+        family: asked.family,
+        users: asked.users,
+        open_percent: asked.open_percent,
         regime: asked.regime.name().to_owned(),
         unit: unit.unwrap_or_default(),
         noise,
@@ -396,6 +446,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
         rate: median(&rates),
         failed: runs.len() - rates.len(),
         rates,
+        against: None,
         ratio: None,
         verdict: None,
         latency_us: QUANTILES
@@ -417,6 +468,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
                 .collect::<Vec<_>>(),
         ),
         layers,
+        extract: extract(&measured),
         doubts: Vec::new(),
     }
 }
@@ -447,9 +499,10 @@ fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Overall> {
         .iter()
         .filter(|name| **name != folder.experiment.baseline)
         .filter_map(|name| {
+            let against = reference::of(folder, name);
             // Only blocks in which it ran under every load: else the mix would differ.
             let by_load: Vec<BTreeMap<u32, f64>> = (0..workloads.len())
-                .map(|index| log_ratios(folder, index, name))
+                .map(|index| log_ratios(folder, index, name, &against))
                 .collect();
             let logs: Vec<f64> = by_load
                 .first()?
@@ -470,6 +523,7 @@ fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Overall> {
             };
             Some(Overall {
                 name: name.clone(),
+                against,
                 ratio,
                 verdict,
             })

@@ -102,3 +102,35 @@ fn what_does_not_go_together_is_refused_in_one_line() {
         assert!(!said.contains('\n'), "{said}");
     }
 }
+
+#[test]
+fn a_list_of_users_makes_a_point_each_and_open_shares_follow_them() {
+    let text = SMALL.replace("users = 4", "users = [1, 2, 8]\nopen = [50, 90]");
+    let experiment = Experiment::parse(&text).unwrap();
+    let titles: Vec<String> = experiment.workloads.iter().map(Workload::title).collect();
+    assert_eq!(
+        titles,
+        [
+            "tpcb, 1 user, cached",
+            "tpcb, 2 users, cached",
+            "tpcb, 8 users, cached",
+            "tpcb, 8 users, open at 50 %, cached",
+            "tpcb, 8 users, open at 90 %, cached",
+        ]
+    );
+    assert!(experiment.workloads.iter().all(|load| load.family == 0));
+    for (users, wanted) in [
+        ("users = []", "between 1 and 500"),
+        ("users = [4, 2]", "growing numbers"),
+        ("users = [1, 900]", "between 1 and 500"),
+        ("users = \"many\"", "a number, or a list"),
+        ("users = 4\nopen = [70, 50]", "growing shares"),
+        ("users = 4\nopen = [70, 120]", "between 1 and 99"),
+        ("users = [1, 2]\nrate = 5.0", "for closed ones"),
+        ("open = [50]\nrate = 5.0", "finds the rate by itself"),
+    ] {
+        let said = mistake(&SMALL.replace("users = 4", users));
+        assert!(said.contains(wanted), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+}

@@ -1,9 +1,12 @@
 //! The loads of an experiment: what can be asked for, and what does not go together.
 
+mod points;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::points::Users;
 use crate::quantity::{parse_duration, parse_size};
 
 /// Which load.
@@ -118,6 +121,12 @@ pub struct Workload {
     pub regime: Regime,
     /// Arrivals a second of an open load; a closed one has none.
     pub rate: Option<f64>,
+    /// An open load whose rate is this share of a hundred of the slowest contender's closed peak,
+    /// which is known once the first block's closed runs have been.
+    pub open_percent: Option<u32>,
+    /// Which `[[workload]]` of the file it came from, from 0: a list of `users` or `open` makes
+    /// several loads of one.
+    pub family: usize,
     /// `block`: the pattern.
     pub pattern: Pattern,
     /// `block`: requests under way for each user.
@@ -136,6 +145,36 @@ impl Workload {
     /// A name that tells it from the others of the experiment.
     #[must_use]
     pub fn title(&self) -> String {
+        let mut words = self.kind_words();
+        if self.has_users() {
+            words.push(match self.users {
+                1 => "1 user".to_owned(),
+                users => format!("{users} users"),
+            });
+        }
+        if let Some(rate) = self.rate {
+            words.push(format!("open, {rate}/s"));
+        }
+        if let Some(percent) = self.open_percent {
+            words.push(format!("open at {percent} %"));
+        }
+        words.push(self.regime.name().to_owned());
+        words.join(", ")
+    }
+
+    /// What all loads of one `[[workload]]` share of their names.
+    #[must_use]
+    pub fn family_title(&self) -> String {
+        let mut words = self.kind_words();
+        words.push(self.regime.name().to_owned());
+        words.join(", ")
+    }
+
+    fn has_users(&self) -> bool {
+        !matches!(self.kind, Kind::Scan | Kind::Validate | Kind::Growth)
+    }
+
+    fn kind_words(&self) -> Vec<String> {
         let mut words = vec![self.kind.name().to_owned()];
         match self.kind {
             Kind::Block => words.push(format!("{}, depth {}", self.pattern.name(), self.depth)),
@@ -150,17 +189,13 @@ impl Workload {
             }),
             Kind::Validate | Kind::Growth | Kind::Tpcb => {}
         }
-        if !matches!(self.kind, Kind::Scan | Kind::Validate | Kind::Growth) {
-            words.push(match self.users {
-                1 => "1 user".to_owned(),
-                users => format!("{users} users"),
-            });
-        }
-        if let Some(rate) = self.rate {
-            words.push(format!("open, {rate}/s"));
-        }
-        words.push(self.regime.name().to_owned());
-        words.join(", ")
+        words
+    }
+
+    /// Whether operations arrive by chance, whatever the storage does.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.rate.is_some() || self.open_percent.is_some()
     }
 }
 
@@ -169,9 +204,10 @@ impl Workload {
 pub(super) struct RawWorkload {
     kind: Kind,
     size: Option<String>,
-    users: Option<u32>,
+    users: Option<Users>,
     regime: Option<Regime>,
     rate: Option<f64>,
+    open: Option<Vec<u32>>,
     pattern: Option<Pattern>,
     depth: Option<u32>,
     update_percent: Option<u32>,
@@ -189,7 +225,8 @@ impl RawWorkload {
         let kind = self.kind;
         let users = self
             .users
-            .unwrap_or(if kind == Kind::Block { 1 } else { 8 });
+            .as_ref()
+            .map_or(if kind == Kind::Block { 1 } else { 8 }, Users::most);
         if !(1..=USERS_AT_MOST).contains(&users) {
             return Err(format!(
                 "`users` lies between 1 and {USERS_AT_MOST}, as many as the database is given connections"
@@ -234,6 +271,8 @@ impl RawWorkload {
             users,
             regime: self.regime.unwrap_or(default_regime),
             rate: self.rate,
+            open_percent: None,
+            family: 0,
             pattern: self.pattern.unwrap_or(Pattern::RandomRead),
             depth,
             update_percent: self.update_percent.unwrap_or(30),
@@ -268,6 +307,7 @@ impl RawWorkload {
         only(self.degree.is_some(), "degree", &[Kind::Scan])?;
         let clients = [Kind::Random, Kind::Tpcb];
         only(self.rate.is_some(), "rate", &clients)?;
+        only(self.open.is_some(), "open", &clients)?;
         only(self.think_time.is_some(), "think_time", &clients)?;
         let with_users = [Kind::Block, Kind::Random, Kind::Tpcb];
         only(self.users.is_some(), "users", &with_users)

@@ -98,6 +98,8 @@ pub struct Standing {
     farewell: Option<Command>,
     /// What serves it from user space; it ends by the farewell, or is killed.
     daemon: Option<Service>,
+    /// Prints its own counters, a document a second.
+    iostat: Option<Command>,
 }
 
 /// A storage daemon has this long to end after it was asked to.
@@ -108,6 +110,11 @@ impl Standing {
     #[must_use]
     pub fn servers(&self) -> Vec<Identity> {
         self.daemon.iter().map(Service::identity).collect()
+    }
+
+    /// What prints its own counters, a document a second; to be asked for once.
+    pub fn iostat(&mut self) -> Option<Command> {
+        self.iostat.take()
     }
 
     /// An error where its daemon has ended by itself.
@@ -261,6 +268,7 @@ impl<'a> Maker<'a> {
             parts: self.parts,
             farewell: None,
             daemon: None,
+            iostat: None,
         }
     }
 }

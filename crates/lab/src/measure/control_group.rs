@@ -207,6 +207,18 @@ impl ControlGroup {
         Ok(membership)
     }
 
+    /// The ids of its processes now.
+    #[must_use]
+    pub fn members(&self) -> Vec<u32> {
+        self.paths
+            .first()
+            .and_then(|path| fs::read_to_string(path.join("cgroup.procs")).ok())
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|line| line.trim().parse().ok())
+            .collect()
+    }
+
     /// Bytes that the group holds now, page cache included.
     #[must_use]
     pub fn memory_used_bytes(&self) -> Option<u64> {

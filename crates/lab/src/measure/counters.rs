@@ -6,7 +6,7 @@ use std::fs;
 use super::control_group::ControlGroup;
 use super::device::Leaf;
 use super::process::Identity;
-use crate::record::Processor;
+use crate::record::{DeviceActivity, Processor};
 
 /// The kernel counts processor time in hundredths of a second for user space, whatever its clock.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -14,70 +14,139 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Sectors in these counters have 512 bytes, whatever the device has.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// The sum over several devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct DiskCounters {
-    /// Requests.
-    pub reads: f64,
-    /// Bytes.
-    pub read_bytes: f64,
-    /// Requests.
-    pub writes: f64,
-    /// Bytes.
-    pub written_bytes: f64,
-    /// Flushes.
-    pub flushes: f64,
-    /// Milliseconds in which something was under way, of each device.
-    pub busy_ms: f64,
-}
-
-impl DiskCounters {
-    /// What was counted since `before`.
-    #[must_use]
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            reads: self.reads - before.reads,
-            read_bytes: self.read_bytes - before.read_bytes,
-            writes: self.writes - before.writes,
-            written_bytes: self.written_bytes - before.written_bytes,
-            flushes: self.flushes - before.flushes,
-            busy_ms: self.busy_ms - before.busy_ms,
-        }
-    }
-}
-
-/// Reads the leaf devices. Stacked devices are never asked: their parts would count twice.
+/// Reads the leaf devices, each by itself and in their order. Stacked devices are never asked:
+/// their parts would count twice.
 #[must_use]
-pub fn disks(leaves: &[Leaf]) -> DiskCounters {
+pub fn devices(leaves: &[Leaf]) -> Vec<DeviceActivity> {
     let text = fs::read_to_string("/proc/diskstats").unwrap_or_default();
-    disks_in(&text, leaves)
+    devices_in(&text, leaves)
 }
 
-fn disks_in(text: &str, leaves: &[Leaf]) -> DiskCounters {
-    let mut sum = DiskCounters::default();
-    for line in text.lines() {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (Some(major), Some(minor)) = (fields.first(), fields.get(1)) else {
-            continue;
-        };
-        let numbers = format!("{major}:{minor}");
-        if !leaves.iter().any(|leaf| leaf.numbers == numbers) {
-            continue;
-        }
-        let at = |index: usize| -> f64 {
-            fields
-                .get(index)
-                .and_then(|field| field.parse().ok())
-                .unwrap_or(0.0)
-        };
-        sum.reads += at(3);
-        sum.read_bytes += at(5) * SECTOR_BYTES;
-        sum.writes += at(7);
-        sum.written_bytes += at(9) * SECTOR_BYTES;
-        sum.busy_ms += at(12);
-        sum.flushes += at(18);
+fn devices_in(text: &str, leaves: &[Leaf]) -> Vec<DeviceActivity> {
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    leaves
+        .iter()
+        .map(|leaf| {
+            let is_own = |fields: &&Vec<&str>| {
+                leaf.numbers.split_once(':').is_some_and(|(major, minor)| {
+                    fields.first() == Some(&major) && fields.get(1) == Some(&minor)
+                })
+            };
+            lines
+                .iter()
+                .find(is_own)
+                .map_or_else(DeviceActivity::default, |fields| device(fields))
+        })
+        .collect()
+}
+
+fn device(fields: &[&str]) -> DeviceActivity {
+    let at = |index: usize| -> f64 {
+        fields
+            .get(index)
+            .and_then(|field| field.parse().ok())
+            .unwrap_or(0.0)
+    };
+    DeviceActivity {
+        name: fields
+            .get(2)
+            .map_or(String::new(), |name| (*name).to_owned()),
+        reads: at(3),
+        read_bytes: at(5) * SECTOR_BYTES,
+        read_ms: at(6),
+        writes: at(7),
+        written_bytes: at(9) * SECTOR_BYTES,
+        write_ms: at(10),
+        busy_ms: at(12),
+        queue_ms: at(13),
+        flushes: at(18),
     }
-    sum
+}
+
+/// The sum of several devices.
+#[must_use]
+pub fn total(devices: &[DeviceActivity]) -> DeviceActivity {
+    devices
+        .iter()
+        .fold(DeviceActivity::default(), |sum, device| {
+            combined(&sum, device, |one, other| one + other)
+        })
+}
+
+/// What each device counted between two readings.
+#[must_use]
+pub fn devices_since(now: &[DeviceActivity], before: &[DeviceActivity]) -> Vec<DeviceActivity> {
+    now.iter()
+        .zip(before)
+        .map(|(now, before)| combined(now, before, |one, other| one - other))
+        .collect()
+}
+
+fn combined(
+    one: &DeviceActivity,
+    other: &DeviceActivity,
+    with: impl Fn(f64, f64) -> f64,
+) -> DeviceActivity {
+    DeviceActivity {
+        name: one.name.clone(),
+        reads: with(one.reads, other.reads),
+        read_bytes: with(one.read_bytes, other.read_bytes),
+        read_ms: with(one.read_ms, other.read_ms),
+        writes: with(one.writes, other.writes),
+        written_bytes: with(one.written_bytes, other.written_bytes),
+        write_ms: with(one.write_ms, other.write_ms),
+        flushes: with(one.flushes, other.flushes),
+        busy_ms: with(one.busy_ms, other.busy_ms),
+        queue_ms: with(one.queue_ms, other.queue_ms),
+    }
+}
+
+/// What processes asked of files, and what of it went past the page cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Transfers {
+    /// Bytes that system calls read.
+    pub asked_read_bytes: f64,
+    /// Bytes that system calls wrote.
+    pub asked_written_bytes: f64,
+    /// Bytes that the kernel's file systems fetched from their devices for it.
+    pub fetched_bytes: f64,
+    /// Bytes that the kernel's file systems got to bring to their devices.
+    pub stored_bytes: f64,
+}
+
+/// Sums what these processes transferred. Their ended children are in it, as far as somebody of them
+/// has waited for these.
+#[must_use]
+pub fn transfers(ids: impl IntoIterator<Item = u32>) -> Transfers {
+    ids.into_iter()
+        .filter_map(|id| fs::read_to_string(format!("/proc/{id}/io")).ok())
+        .fold(Transfers::default(), |sum, text| {
+            let own = transfers_in(&text);
+            Transfers {
+                asked_read_bytes: sum.asked_read_bytes + own.asked_read_bytes,
+                asked_written_bytes: sum.asked_written_bytes + own.asked_written_bytes,
+                fetched_bytes: sum.fetched_bytes + own.fetched_bytes,
+                stored_bytes: sum.stored_bytes + own.stored_bytes,
+            }
+        })
+}
+
+fn transfers_in(text: &str) -> Transfers {
+    let of = |name: &str| -> f64 {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+            .unwrap_or(0.0)
+    };
+    Transfers {
+        asked_read_bytes: of("rchar"),
+        asked_written_bytes: of("wchar"),
+        fetched_bytes: of("read_bytes"),
+        // What was truncated before it was written never had to be.
+        stored_bytes: of("write_bytes") - of("cancelled_write_bytes"),
+    }
 }
 
 /// Reads the processors; the harness's share is the caller's to fill in.
@@ -120,7 +189,7 @@ pub fn processor_since(now: &Processor, before: &Processor) -> Processor {
     }
 }
 
-/// Seconds of processor time of these processes, threads included.
+/// Seconds of processor time of these processes, threads and ended children included.
 #[must_use]
 pub fn processes_s(processes: &[Identity]) -> f64 {
     processes
@@ -129,7 +198,8 @@ pub fn processes_s(processes: &[Identity]) -> f64 {
             let text = fs::read_to_string(format!("/proc/{}/stat", process.id)).ok()?;
             let (_, rest) = text.rsplit_once(')')?;
             let fields: Vec<&str> = rest.split_whitespace().collect();
-            let ticks: f64 = [11, 12]
+            // Its own, and that of children that it has waited for.
+            let ticks: f64 = [11, 12, 13, 14]
                 .iter()
                 .filter_map(|index| fields.get(*index)?.parse::<f64>().ok())
                 .sum();
@@ -173,20 +243,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_leaf_devices_are_counted() {
-        let text = "   7       0 loop0 10 0 80 5 20 0 160 7 0 12 12 0 0 0 0 3 1\n   \
+    fn only_the_leaf_devices_are_counted_never_a_stack_with_its_parts() {
+        let text = "   7       0 loop0 10 0 80 5 20 0 160 7 0 12 24 0 0 0 0 3 1\n   \
                     7       1 loop1 1 0 8 5 2 0 16 7 0 1 12 0 0 0 0 1 1\n   \
-                    9       0 md0 11 0 88 5 22 0 176 7 0 12 12 0 0 0 0 4 1\n";
+                    9       0 md0 11 0 88 5 22 0 176 7 0 12 12 0 0 0 0 4 1\n 253       0 dm-0 11 0 88 5 22 0 176 7 0 12 12 0 0 0 0 4 1\n";
         let leaf = |numbers: &str| Leaf {
             path: PathBuf::new(),
             numbers: numbers.to_owned(),
             size_bytes: 0,
         };
-        let sum = disks_in(text, &[leaf("7:0"), leaf("7:1")]);
+        let each = devices_in(text, &[leaf("7:0"), leaf("7:1"), leaf("7:9")]);
+        assert_eq!(each.len(), 3);
+        assert_eq!((each[0].name.as_str(), each[0].queue_ms), ("loop0", 24.0));
+        let sum = total(&each);
         assert_eq!(sum.reads, 11.0);
         assert_eq!(sum.read_bytes, 88.0 * 512.0);
         assert_eq!(sum.written_bytes, 176.0 * 512.0);
         assert_eq!(sum.flushes, 4.0);
+        assert_eq!(total(&devices_since(&each, &each)).reads, 0.0);
+    }
+
+    #[test]
+    fn what_a_process_asked_for_is_told_from_what_went_past_the_cache() {
+        let text = "rchar: 100\nwchar: 80\nsyscr: 1\nsyscw: 1\nread_bytes: 40\n\
+                    write_bytes: 30\ncancelled_write_bytes: 10\n";
+        let found = transfers_in(text);
+        assert_eq!(found.asked_read_bytes, 100.0);
+        assert_eq!(found.fetched_bytes, 40.0);
+        assert_eq!(found.stored_bytes, 20.0);
+        assert!(transfers([std::process::id()]).asked_read_bytes > 0.0);
     }
 
     #[test]

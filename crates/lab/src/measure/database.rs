@@ -151,6 +151,18 @@ pub trait Statistics: Send {
     /// Every counter by its name, which begins with `database_`; not a number where the server does
     /// not answer (it may be ending). The names are the same at each call.
     fn read(&mut self) -> Vec<(&'static str, f64)>;
+
+    /// Sessions that work for a client now, by what they wait for: (class, event, how many). Who
+    /// runs has the class and the event `CPU`. None where the database does not tell.
+    fn sessions(&mut self) -> Vec<(String, String, u64)> {
+        Vec::new()
+    }
+
+    /// Blocks of every table and index so far: (name, read, found in the database's memory). None
+    /// where the database does not tell.
+    fn objects(&mut self) -> Vec<(String, f64, f64)> {
+        Vec::new()
+    }
 }
 
 /// A statement that a session has prepared; it means nothing to another session.

@@ -6,34 +6,38 @@
 
 mod cache;
 mod image;
+mod layers;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use spindle_rig::interrupt;
 
 use self::image::{Images, Order};
 use super::contender::{self, Place, Site, Standing};
 use super::control_group::ControlGroup;
-use super::counters::processor_since;
+use super::counters::{devices_since, processor_since, total};
 use super::database::{self, Installation, Purpose, Server, ServerPlan, Statistics};
 use super::device::DeviceSet;
 use super::durability;
 use super::journal::{Journal, Made, Undo};
-use super::load::{Driven, LoadPlan, Meter, Shape, drive};
+use super::load::{Client, Driven, LoadPlan, Meter, Shape, drive};
 use super::preparation::log_bytes;
 use super::program::tail;
-use super::sampler::{Reading, Sampler, Sources};
+use super::sampler::{Reading, Sampler, Sources, waits_since};
 use super::workload::{self, Load, fio};
 use crate::analyse::latency::{mean_us, quantile_us};
 use crate::experiment::{Experiment, Kind, Regime, Workload};
 use crate::quantity::as_float;
-use crate::record::{Check, Latency, Layer, Layout, Measured, Outcome, PlannedRun, Run, SCHEMA};
+use crate::record::{
+    Check, Latency, Layer, Layout, Measured, ObjectActivity, Outcome, PlannedRun, Run, SCHEMA,
+};
 
 /// Everything that the runs of an experiment share.
 pub struct Bench<'a> {
@@ -83,14 +87,27 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Does a planned run; its samples and its log go to `folder`.
-    pub fn execute(&mut self, planned: &PlannedRun, folder: &Path) -> Run {
+    /// Does a planned run; its samples and its log go to `folder`. `arrivals_per_s` is the rate of
+    /// a load that is open by a share of a peak, or why there is no peak.
+    pub fn execute(
+        &mut self,
+        planned: &PlannedRun,
+        folder: &Path,
+        arrivals_per_s: Result<Option<f64>>,
+    ) -> Run {
         let began = Instant::now();
         let began_unix_s = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         let mut layout = None;
-        let result = self.attempt(planned, folder, &mut layout);
+        let result = arrivals_per_s.and_then(|arrivals_per_s| {
+            let asked = &self.experiment.workloads[planned.workload];
+            let asked = Workload {
+                rate: asked.rate.or(arrivals_per_s),
+                ..asked.clone()
+            };
+            self.attempt(planned, &asked, folder, &mut layout)
+        });
         let outcome = match result {
             Ok(measured) => match measured.checks.iter().find(|check| !check.passed) {
                 None => Outcome::Measured(Box::new(measured)),
@@ -122,11 +139,11 @@ impl<'a> Bench<'a> {
     fn attempt(
         &mut self,
         planned: &PlannedRun,
+        asked: &Workload,
         folder: &Path,
         layout: &mut Option<Layout>,
     ) -> Result<Measured> {
         let experiment = self.experiment;
-        let asked = &experiment.workloads[planned.workload];
         let load = workload::load(asked);
         // The image is made before the contender: its making is nobody's time.
         let image = match (&load, &self.installation) {
@@ -204,6 +221,8 @@ struct OneRun<'a> {
 struct Ends {
     from: Reading,
     until: Reading,
+    /// What the database read of each table and index in between.
+    objects: Vec<ObjectActivity>,
 }
 
 impl OneRun<'_> {
@@ -220,7 +239,7 @@ impl OneRun<'_> {
 
     fn sampler(
         &self,
-        standing: &Standing,
+        standing: &mut Standing,
         meter: &Meter,
         statistics: Option<Box<dyn Statistics>>,
     ) -> Result<Sampler> {
@@ -230,8 +249,9 @@ impl OneRun<'_> {
             meter: meter.clone(),
             servers: standing.servers(),
             statistics,
+            iostat: standing.iostat(),
         };
-        Sampler::start(sources, &self.folder.join("samples.csv"))
+        Sampler::start(sources, self.folder)
     }
 
     fn below_database(&self, standing: &mut Standing) -> Result<Measured> {
@@ -253,12 +273,25 @@ impl OneRun<'_> {
         };
         let job = fio::job(self.asked, &path, warm_up, duration, self.planned.seed)?;
         note(self.folder, &super::program::as_typed(&job));
-        let from = sampler.read();
-        let reached = fio::measure(&job, self.group, self.asked, warm_up + duration)?;
+        // fio warms up by itself; what it does until then does not count here either.
+        let (from, reached) = thread::scope(|scope| {
+            let mark = scope.spawn(|| {
+                thread::sleep(warm_up);
+                sampler.read()
+            });
+            let reached = fio::measure(&job, self.group, self.asked, warm_up + duration);
+            (mark.join(), reached)
+        });
+        let reached = reached?;
+        let from = from.map_err(|_| anyhow!("the sampler panicked"))?;
         let until = sampler.read();
         drop(sampler);
         drop(limits);
-        let ends = Ends { from, until };
+        let ends = Ends {
+            from,
+            until,
+            objects: Vec::new(),
+        };
         let mut measured = self.measured(&ends, reached.latency.clone());
         measured.unit = reached.unit.to_owned();
         measured.rate = reached.rate;
@@ -266,6 +299,9 @@ impl OneRun<'_> {
         measured.duration_s = reached.duration_s;
         measured.processor.harness_s = reached.harness_s;
         measured.durability = durability;
+        if matches!(standing.place, Place::Directory(_)) {
+            measured.layers.insert(0, layers::filesystem(&ends));
+        }
         measured.layers.insert(
             0,
             Layer {
@@ -323,19 +359,25 @@ impl OneRun<'_> {
         }
         measured.operations = driven.operations;
         measured.duration_s = driven.duration_s;
-        // Where the database runs on the harness's own threads, all of it is the database's.
+        // Where the database runs on the harness's own threads, all of it is the database's. Else it
+        // is the clients' own, or all of the lab with its sampler where that is more.
         measured.processor.harness_s = if installation.is_embedded() {
             0.0
         } else {
-            driven.harness_s
+            measured.processor.harness_s.max(driven.harness_s)
         };
         measured.unserved = driven.unserved;
         measured.checks = checks;
         measured.durability = durability;
         measured.facts.extend(facts);
+        if let Some(rate) = self.asked.rate {
+            measured.facts.insert("arrivals_per_s".to_owned(), rate);
+        }
+        measured.waits = Some(waits_since(&ends.until.waits, &ends.from.waits));
+        measured.layers.insert(0, layers::filesystem(&ends));
         measured
             .layers
-            .insert(0, database_layer(&ends, server_block_bytes));
+            .insert(0, layers::database(&ends, server_block_bytes));
         Ok(measured)
     }
 
@@ -379,18 +421,35 @@ impl OneRun<'_> {
 
     fn work(
         &self,
-        standing: &Standing,
+        standing: &mut Standing,
         load: &dyn Load,
         server: &dyn Server,
     ) -> Result<(Driven, Ends)> {
-        let experiment = self.bench.experiment;
         let meter = Meter::default();
         let clients = load.clients(server, self.planned.seed)?;
         let statistics = server.statistics()?;
         let sampler = self.sampler(standing, &meter, Some(statistics))?;
-        if load.is_one_operation() {
-            return one_operation(clients, &sampler, &meter, self.planned.seed);
-        }
+        let mut objects = server.statistics()?;
+        let before = objects.objects();
+        let (driven, mut ends) = if load.is_one_operation() {
+            one_operation(clients, &sampler, &meter, self.planned.seed)?
+        } else {
+            self.many_operations(clients, &sampler, &meter)?
+        };
+        // With the warm-up: tables and indexes are asked for once, not at the ends of the measured
+        // time, in which nothing else should happen.
+        let block_bytes = as_float(server.block_bytes());
+        ends.objects = layers::objects(&before, &objects.objects(), block_bytes);
+        Ok((driven, ends))
+    }
+
+    fn many_operations(
+        &self,
+        clients: Vec<Box<dyn Client>>,
+        sampler: &Sampler,
+        meter: &Meter,
+    ) -> Result<(Driven, Ends)> {
+        let experiment = self.bench.experiment;
         let plan = LoadPlan {
             shape: match self.asked.rate {
                 Some(rate) => Shape::Open { rate },
@@ -406,7 +465,7 @@ impl OneRun<'_> {
         let driven = drive(
             clients,
             &plan,
-            &meter,
+            meter,
             || from = Some(sampler.read()),
             || until = Some(sampler.read()),
         )?;
@@ -417,13 +476,15 @@ impl OneRun<'_> {
         let ends = Ends {
             from: from.context("the measured time began")?,
             until: until.context("the measured time ended")?,
+            objects: Vec::new(),
         };
         Ok((driven, ends))
     }
 
     /// What every run has in common; the rest is the caller's to fill in.
     fn measured(&self, ends: &Ends, latency: Latency) -> Measured {
-        let disks = ends.until.disks.since(ends.from.disks);
+        let devices = devices_since(&ends.until.devices, &ends.from.devices);
+        let disks = total(&devices);
         let mut facts: BTreeMap<String, f64> = [
             ("device_flushes".to_owned(), disks.flushes),
             (
@@ -432,16 +493,15 @@ impl OneRun<'_> {
             ),
         ]
         .into();
-        for name in [
-            "database_checkpoints",
-            "database_log_bytes",
-            "database_commits",
-        ] {
-            if !ends.until.database.is_empty() {
-                facts.insert(
-                    name.to_owned(),
-                    ends.until.database(name) - ends.from.database(name),
-                );
+        facts.insert(
+            "database_processor_s".to_owned(),
+            ends.until.members_s - ends.from.members_s,
+        );
+        for (name, value) in &ends.until.database {
+            let grown = value - ends.from.database(name);
+            // A server that did not answer at one end leaves a gap, never a number.
+            if grown.is_finite() {
+                facts.insert((*name).to_owned(), grown);
             }
         }
         Measured {
@@ -466,6 +526,9 @@ impl OneRun<'_> {
             durability: None,
             unserved: 0,
             facts,
+            devices,
+            waits: None,
+            objects: layers::busiest(ends),
         }
     }
 
@@ -493,7 +556,7 @@ impl OneRun<'_> {
 }
 
 fn one_operation(
-    mut clients: Vec<Box<dyn super::load::Client>>,
+    mut clients: Vec<Box<dyn Client>>,
     sampler: &Sampler,
     meter: &Meter,
     seed: u64,
@@ -518,16 +581,10 @@ fn one_operation(
         unserved: 0,
         harness_s: until.processor.harness_s - from.processor.harness_s,
     };
-    Ok((driven, Ends { from, until }))
-}
-
-fn database_layer(ends: &Ends, block_bytes: f64) -> Layer {
-    let grown = |name: &str| ends.until.database(name) - ends.from.database(name);
-    Layer {
-        name: "database".to_owned(),
-        read_bytes: grown("database_blocks_read") * block_bytes,
-        written_bytes: grown("database_blocks_written") * block_bytes + grown("database_log_bytes"),
-        reads: grown("database_blocks_read"),
-        writes: grown("database_blocks_written") + grown("database_log_writes"),
-    }
+    let ends = Ends {
+        from,
+        until,
+        objects: Vec::new(),
+    };
+    Ok((driven, ends))
 }

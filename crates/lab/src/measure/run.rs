@@ -16,6 +16,7 @@ use super::device::DeviceSet;
 use super::environment;
 use super::execution::Bench;
 use super::journal::{self, Journal};
+use super::peak;
 use super::plan;
 use super::preparation;
 use crate::experiment::Experiment;
@@ -85,6 +86,11 @@ pub fn run(
         for (index, planned) in left.iter().enumerate() {
             interrupt::check()?;
             let title = experiment.workloads[planned.workload].title();
+            let arrivals = peak::arrivals_per_s(folder, experiment, &plan, planned);
+            let title = match &arrivals {
+                Ok(Some(per_s)) => format!("{title} ({}/s)", show_number(*per_s)),
+                _ => title,
+            };
             listener.begin(planned, &title, index + 1, left.len());
             let place = folder.join("runs").join(planned.folder());
             if place.exists() {
@@ -92,7 +98,7 @@ pub fn run(
             }
             fs::create_dir_all(&place)
                 .with_context(|| format!("cannot make {}", place.display()))?;
-            let run = bench.execute(planned, &place);
+            let run = bench.execute(planned, &place, arrivals);
             // A run that was stopped half way did not fail: it did not happen.
             interrupt::check()?;
             write_json(&place.join("run.json"), &run)?;

@@ -1,11 +1,18 @@
-//! Samples at 1 Hz of every counter there is, raw, into `samples.csv`.
+//! Samples at 1 Hz of every counter there is, raw, into `samples.csv`, and what the database's
+//! sessions wait for into `waits.csv`.
 //!
 //! A thread of its own reads and writes a row a second; a row that a crash tore is left out by the
-//! reader. The database's own views are asked over a connection that does nothing else.
+//! reader. The database's own views are asked over a connection that does nothing else. Sessions are
+//! sampled, not counted: one that is seen waiting stands for a second of waiting, as in an active
+//! session history, so that a run of a minute tells what took a tenth of the time and not what took
+//! a thousandth.
+
+pub mod iostat;
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,20 +20,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use self::iostat::{Counters, Iostat};
 use super::control_group::ControlGroup;
-use super::counters::{DiskCounters, disks, memory_bytes, processes_s, processor, schedule_s};
+use super::counters::{
+    Transfers, devices, memory_bytes, processes_s, processor, schedule_s, total, transfers,
+};
 use super::database::Statistics;
 use super::device::Leaf;
 use super::load::Meter;
 use super::process::Identity;
 use crate::quantity::as_float;
-use crate::record::Processor;
+use crate::record::{DeviceActivity, Processor, WaitEvent, Waits};
 
 /// What is read.
 pub struct Sources {
     /// The devices.
     pub leaves: Vec<Leaf>,
-    /// The memory.
+    /// The memory, and the processes whose requests reach the file system.
     pub group: Arc<ControlGroup>,
     /// The load.
     pub meter: Meter,
@@ -34,19 +44,29 @@ pub struct Sources {
     pub servers: Vec<Identity>,
     /// The database.
     pub statistics: Option<Box<dyn Statistics>>,
+    /// What prints the storage's own counters, where it has any.
+    pub iostat: Option<Command>,
 }
 
 /// Everything at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
-    /// The devices.
-    pub disks: DiskCounters,
+    /// Each leaf device.
+    pub devices: Vec<DeviceActivity>,
     /// The processors.
     pub processor: Processor,
     /// Seconds of the storage daemons.
     pub servers_s: f64,
+    /// Seconds of everything else in the group: the database.
+    pub members_s: f64,
+    /// What the database, or the lab's own fio, asked of files.
+    pub transfers: Transfers,
     /// By the names of [`Statistics`].
     pub database: Vec<(&'static str, f64)>,
+    /// The storage's own counters.
+    pub storage: Option<Counters>,
+    /// Every session seen so far.
+    pub waits: Waits,
 }
 
 impl Reading {
@@ -62,46 +82,53 @@ impl Reading {
 
 /// A running sampler; a drop ends it.
 pub struct Sampler {
-    sources: Arc<Mutex<Sources>>,
+    shared: Arc<Mutex<Shared>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and [`Sampler::read`] both use.
+struct Shared {
+    sources: Sources,
+    iostat: Option<Iostat>,
+    waits: Waits,
 }
 
 const EVERY: Duration = Duration::from_secs(1);
 
 impl Sampler {
-    /// Begins to write to `path`.
+    /// Begins to write `samples.csv` and, where there is a database, `waits.csv` into `folder`.
     ///
     /// # Errors
-    /// Where the file cannot be made.
-    pub fn start(sources: Sources, path: &Path) -> Result<Self> {
-        let mut file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let sources = Arc::new(Mutex::new(sources));
+    /// Where a file cannot be made, or the storage's counters cannot be asked for.
+    pub fn start(mut sources: Sources, folder: &Path) -> Result<Self> {
+        let create = |name: &str| {
+            let path = folder.join(name);
+            File::create(&path).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let mut writer = Writer {
+            samples: create("samples.csv")?,
+            waits: match sources.statistics {
+                Some(_) => Some(create("waits.csv")?),
+                None => None,
+            },
+            has_heads: false,
+        };
+        let iostat = sources.iostat.as_mut().map(Iostat::start).transpose()?;
+        let shared = Arc::new(Mutex::new(Shared {
+            sources,
+            iostat,
+            waits: Waits::default(),
+        }));
         let stop = Arc::new(AtomicBool::new(false));
-        let shared = Arc::clone(&sources);
-        let asked = Arc::clone(&stop);
-        let began = Instant::now();
-        let thread = thread::Builder::new()
-            .name("sampler".to_owned())
-            .spawn(move || {
+        let thread = thread::Builder::new().name("sampler".to_owned()).spawn({
+            let (shared, asked) = (Arc::clone(&shared), Arc::clone(&stop));
+            let began = Instant::now();
+            move || {
                 let mut next = began;
-                let mut has_heads = false;
                 while !asked.load(Ordering::Relaxed) {
                     let row = row(&shared, began);
-                    let written = if has_heads {
-                        Ok(())
-                    } else {
-                        has_heads = true;
-                        let heads: Vec<&str> = row.iter().map(|(name, _)| *name).collect();
-                        writeln!(file, "{}", heads.join(","))
-                    };
-                    let cells: Vec<String> =
-                        row.iter().map(|(_, value)| value.to_string()).collect();
-                    if written
-                        .and_then(|()| writeln!(file, "{}", cells.join(",")))
-                        .is_err()
-                    {
+                    if writer.write(&row).is_err() {
                         return;
                     }
                     next += EVERY;
@@ -109,9 +136,10 @@ impl Sampler {
                         thread::sleep(Duration::from_millis(10));
                     }
                 }
-            })?;
+            }
+        })?;
         Ok(Self {
-            sources,
+            shared,
             stop,
             thread: Some(thread),
         })
@@ -120,7 +148,8 @@ impl Sampler {
     /// Reads everything now.
     #[must_use]
     pub fn read(&self) -> Reading {
-        read(&self.sources)
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&mut shared)
     }
 }
 
@@ -133,35 +162,72 @@ impl Drop for Sampler {
     }
 }
 
-fn read(sources: &Mutex<Sources>) -> Reading {
-    let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+fn read(shared: &mut Shared) -> Reading {
+    let sources = &mut shared.sources;
     let mut processor = processor();
-    processor.harness_s = processes_s(&[Identity::own()]);
+    let mut own = vec![Identity::own()];
+    own.extend(shared.iostat.as_ref().and_then(Iostat::identity));
+    processor.harness_s = processes_s(&own);
+    let members: Vec<u32> = sources
+        .group
+        .members()
+        .into_iter()
+        .filter(|id| !sources.servers.iter().any(|server| server.id == *id))
+        .collect();
+    let identities: Vec<Identity> = members.iter().filter_map(|id| Identity::of(*id)).collect();
+    // Below a database fio does the asking, whose transfers are ours once it has ended.
+    let callers = match sources.statistics {
+        Some(_) => members,
+        None => vec![std::process::id()],
+    };
     Reading {
-        disks: disks(&sources.leaves),
+        devices: devices(&sources.leaves),
         processor,
         servers_s: processes_s(&sources.servers),
+        members_s: processes_s(&identities),
+        transfers: transfers(callers),
         database: sources
             .statistics
             .as_mut()
             .map(|statistics| statistics.read())
             .unwrap_or_default(),
+        storage: shared.iostat.as_ref().map(Iostat::read),
+        waits: shared.waits.clone(),
     }
 }
 
-fn row(sources: &Mutex<Sources>, began: Instant) -> Vec<(&'static str, f64)> {
-    let reading = read(sources);
-    let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+/// One second: the counters, and who waited for what.
+struct Row {
+    seconds: f64,
+    cells: Vec<(String, f64)>,
+    sessions: Vec<(String, String, u64)>,
+}
+
+fn row(shared: &Mutex<Shared>, began: Instant) -> Row {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let sessions = shared
+        .sources
+        .statistics
+        .as_mut()
+        .map(|statistics| statistics.sessions())
+        .unwrap_or_default();
+    if shared.sources.statistics.is_some() {
+        count(&mut shared.waits, &sessions);
+    }
+    let reading = read(&mut shared);
     let (running_s, runnable_s) = schedule_s();
-    let mut row = vec![
-        ("seconds", began.elapsed().as_secs_f64()),
-        ("operations", as_float(sources.meter.operations())),
-        ("device_reads", reading.disks.reads),
-        ("device_read_bytes", reading.disks.read_bytes),
-        ("device_writes", reading.disks.writes),
-        ("device_written_bytes", reading.disks.written_bytes),
-        ("device_flushes", reading.disks.flushes),
-        ("device_busy_ms", reading.disks.busy_ms),
+    let seconds = began.elapsed().as_secs_f64();
+    let all = total(&reading.devices);
+    let mut cells: Vec<(String, f64)> = [
+        ("seconds", seconds),
+        ("operations", as_float(shared.sources.meter.operations())),
+        ("device_reads", all.reads),
+        ("device_read_bytes", all.read_bytes),
+        ("device_writes", all.writes),
+        ("device_written_bytes", all.written_bytes),
+        ("device_flushes", all.flushes),
+        ("device_busy_ms", all.busy_ms),
+        ("device_queue_ms", all.queue_ms),
         ("processor_user_s", reading.processor.user_s),
         ("processor_system_s", reading.processor.system_s),
         ("processor_waiting_s", reading.processor.waiting_s),
@@ -169,9 +235,170 @@ fn row(sources: &Mutex<Sources>, began: Instant) -> Vec<(&'static str, f64)> {
         ("schedule_running_s", running_s),
         ("schedule_runnable_s", runnable_s),
         ("storage_daemon_s", reading.servers_s),
+        ("members_s", reading.members_s),
         ("harness_s", reading.processor.harness_s),
-        ("memory_bytes", memory_bytes(&sources.group)),
-    ];
-    row.extend(reading.database);
-    row
+        ("memory_bytes", memory_bytes(&shared.sources.group)),
+        ("asked_read_bytes", reading.transfers.asked_read_bytes),
+        ("asked_written_bytes", reading.transfers.asked_written_bytes),
+        ("fetched_bytes", reading.transfers.fetched_bytes),
+        ("stored_bytes", reading.transfers.stored_bytes),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec();
+    for (index, device) in reading.devices.iter().enumerate() {
+        let number = index + 1;
+        cells.push((format!("device{number}_read_bytes"), device.read_bytes));
+        cells.push((
+            format!("device{number}_written_bytes"),
+            device.written_bytes,
+        ));
+        cells.push((format!("device{number}_busy_ms"), device.busy_ms));
+    }
+    if let Some(storage) = &reading.storage {
+        // The first document comes after a second: the columns must be there before.
+        for index in 0..shared.sources.leaves.len() {
+            let disk = storage.disks.get(index);
+            let of = |value: Option<f64>| value.unwrap_or(0.0);
+            let name = |what: &str| format!("spindle_disk{}_{what}", index + 1);
+            cells.push((name("reads"), of(disk.map(|disk| disk.reads))));
+            cells.push((name("read_bytes"), of(disk.map(|disk| disk.read_bytes))));
+            cells.push((name("writes"), of(disk.map(|disk| disk.writes))));
+            cells.push((
+                name("written_bytes"),
+                of(disk.map(|disk| disk.written_bytes)),
+            ));
+        }
+        let files = |of: fn(&iostat::Counted) -> f64| storage.files.iter().map(of).sum();
+        cells.push((
+            "spindle_read_bytes".to_owned(),
+            files(|file| file.read_bytes),
+        ));
+        cells.push((
+            "spindle_written_bytes".to_owned(),
+            files(|file| file.written_bytes),
+        ));
+    }
+    if shared.sources.statistics.is_some() {
+        for (name, classes) in SESSION_COLUMNS {
+            let seen: u64 = sessions
+                .iter()
+                .filter(|(class, _, _)| classes.contains(&class.as_str()))
+                .map(|(_, _, count)| count)
+                .sum();
+            cells.push((name.to_owned(), as_float(seen)));
+        }
+        let active: u64 = sessions.iter().map(|(_, _, count)| count).sum();
+        cells.push(("sessions_active".to_owned(), as_float(active)));
+    }
+    cells.extend(
+        reading
+            .database
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value)),
+    );
+    Row {
+        seconds,
+        cells,
+        sessions,
+    }
+}
+
+/// Sessions by class of wait; what is in none of these is in `sessions_active` only.
+const SESSION_COLUMNS: [(&str, &[&str]); 3] = [
+    ("sessions_on_processor", &["CPU"]),
+    ("sessions_on_storage", &["IO"]),
+    ("sessions_on_locks", &["Lock", "LWLock", "BufferPin"]),
+];
+
+fn count(waits: &mut Waits, sessions: &[(String, String, u64)]) {
+    waits.samples += 1;
+    for (class, event, count) in sessions {
+        let known = waits
+            .events
+            .iter_mut()
+            .find(|known| known.class == *class && known.event == *event);
+        match known {
+            Some(known) => known.sessions += count,
+            None => waits.events.push(WaitEvent {
+                class: class.clone(),
+                event: event.clone(),
+                sessions: *count,
+            }),
+        }
+    }
+}
+
+/// What was seen since `before`.
+#[must_use]
+pub fn waits_since(now: &Waits, before: &Waits) -> Waits {
+    let events = now
+        .events
+        .iter()
+        .map(|event| {
+            let earlier = before
+                .events
+                .iter()
+                .find(|other| other.class == event.class && other.event == event.event)
+                .map_or(0, |other| other.sessions);
+            WaitEvent {
+                sessions: event.sessions - earlier,
+                ..event.clone()
+            }
+        })
+        .filter(|event| event.sessions > 0)
+        .collect();
+    Waits {
+        samples: now.samples - before.samples,
+        events,
+    }
+}
+
+struct Writer {
+    samples: File,
+    waits: Option<File>,
+    has_heads: bool,
+}
+
+impl Writer {
+    fn write(&mut self, row: &Row) -> std::io::Result<()> {
+        if !self.has_heads {
+            self.has_heads = true;
+            let heads: Vec<&str> = row.cells.iter().map(|(name, _)| name.as_str()).collect();
+            writeln!(self.samples, "{}", heads.join(","))?;
+            if let Some(waits) = &mut self.waits {
+                writeln!(waits, "seconds,class,event,sessions")?;
+            }
+        }
+        let cells: Vec<String> = row
+            .cells
+            .iter()
+            .map(|(_, value)| value.to_string())
+            .collect();
+        writeln!(self.samples, "{}", cells.join(","))?;
+        if let Some(waits) = &mut self.waits {
+            for (class, event, sessions) in &row.sessions {
+                writeln!(waits, "{:.3},{class},{event},{sessions}", row.seconds)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_add_up_over_the_samples_between_two_readings() {
+        let seen = |event: &str, count| ("IO".to_owned(), event.to_owned(), count);
+        let mut waits = Waits::default();
+        count(&mut waits, &[seen("WALSync", 3), seen("DataFileRead", 1)]);
+        let before = waits.clone();
+        count(&mut waits, &[seen("WALSync", 2)]);
+        count(&mut waits, &[]);
+        let between = waits_since(&waits, &before);
+        assert_eq!(between.samples, 2);
+        assert_eq!(between.events.len(), 1);
+        assert_eq!(between.events[0].sessions, 2);
+    }
 }

@@ -9,7 +9,9 @@ mod distribution;
 mod layers;
 mod rates;
 mod ratio;
+mod scaling;
 mod series;
+mod sessions;
 
 use std::fmt::Write as _;
 
@@ -17,7 +19,9 @@ pub use distribution::distribution;
 pub use layers::layers;
 pub use rates::rates;
 pub use ratio::ratios;
-pub use series::series;
+pub use scaling::{latencies_by_share, latencies_by_users, rates_by_users};
+pub use series::{series, window};
+pub use sessions::{KINDS as SESSION_KINDS, sessions};
 
 /// How wide a chart is, in the page's pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

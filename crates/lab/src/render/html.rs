@@ -1,5 +1,7 @@
 //! The report: one page that a database administrator reads from the top down.
 
+mod curve;
+mod extract;
 mod sections;
 mod style;
 
@@ -30,13 +32,30 @@ pub fn page(folder: &Folder, summary: &Summary) -> String {
         sections::subtitle(folder, summary)
     );
     page.push_str(&verdicts(summary));
-    for (index, _) in summary.workloads.iter().enumerate() {
-        page.push_str(&workload(folder, summary, index));
+    let mut index = 0;
+    while let Some(first) = summary.workloads.get(index) {
+        let family = first.family;
+        let count = summary.workloads[index..]
+            .iter()
+            .take_while(|other| other.family == family)
+            .count();
+        match summary.curves.iter().find(|curve| curve.family == family) {
+            Some(curve) => {
+                page.push_str(&curve::section(
+                    folder,
+                    summary,
+                    curve,
+                    index..index + count,
+                ));
+            }
+            None => page.push_str(&workload(folder, summary, index)),
+        }
+        index += count;
     }
     page.push_str(&fairness(folder, summary));
     page.push_str(&trouble(summary));
     page.push_str(&environment(folder));
-    page.push_str(&footer(summary));
+    page.push_str(&footer(folder, summary));
     page.push_str("</main></body></html>\n");
     page
 }
@@ -50,14 +69,18 @@ fn verdicts(summary: &Summary) -> String {
         Verdict::Inconclusive,
     ];
     for sentence in &summary.headline {
-        let found = words
+        let found: Vec<&Verdict> = words
             .iter()
-            .find(|verdict| sentence.contains(verdict.word()));
-        let class = found
-            .map_or("none", |verdict| verdict.word())
-            .to_lowercase();
+            .filter(|verdict| sentence.contains(verdict.word()))
+            .collect();
+        // Several verdicts in one sentence have no colour together.
+        let class = match found.as_slice() {
+            [one] => one.word(),
+            _ => "none",
+        }
+        .to_lowercase();
         let mut marked = escaped(sentence);
-        if let Some(verdict) = found {
+        for verdict in found {
             let strong = format!("<strong>{}</strong>", verdict.word());
             marked = marked.replacen(verdict.word(), &strong, 1);
         }

@@ -1,7 +1,7 @@
 //! The verdicts as sentences that a reader believes to be all there is: with the interval, and with
 //! nothing that the figures do not carry.
 
-use super::{ContenderSummary, Ratio, Summary, WorkloadSummary};
+use super::{ContenderSummary, Curve, Ratio, Summary, WorkloadSummary};
 use crate::analyse::verdict::Verdict;
 
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
@@ -11,18 +11,28 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
             "Over all loads {} (geometric mean).",
             said(
                 &overall.name,
-                &summary.baseline,
+                &overall.against,
                 Some(&overall.ratio),
                 overall.verdict
             )
         ));
     }
-    for workload in &summary.workloads {
-        for contender in &workload.contenders {
-            if let Some(verdict) = contender.verdict {
-                sentences.push(sentence(workload, contender, &summary.baseline, verdict));
-            }
+    let mut index = 0;
+    while let Some(workload) = summary.workloads.get(index) {
+        let count = summary.workloads[index..]
+            .iter()
+            .take_while(|other| other.family == workload.family)
+            .count();
+        let family = &summary.workloads[index..index + count];
+        match summary
+            .curves
+            .iter()
+            .find(|curve| curve.family == workload.family)
+        {
+            Some(curve) => sentences.extend(of_a_curve(curve, family)),
+            None => sentences.extend(family.iter().flat_map(of_a_load)),
         }
+        index += count;
     }
     if sentences.is_empty() {
         sentences.push("Nothing was compared.".to_owned());
@@ -30,12 +40,96 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-fn sentence(
-    workload: &WorkloadSummary,
-    contender: &ContenderSummary,
-    baseline: &str,
-    verdict: Verdict,
-) -> String {
+fn of_a_load(workload: &WorkloadSummary) -> Vec<String> {
+    workload
+        .contenders
+        .iter()
+        .filter_map(|contender| Some(sentence(workload, contender, contender.verdict?)))
+        .collect()
+}
+
+/// One sentence a contender for all numbers of users, and one for all shares of the slowest peak: a
+/// sentence for each would bury the rest. `family` has the curve's loads in their order.
+fn of_a_curve(curve: &Curve, family: &[WorkloadSummary]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    for contender in family.iter().flat_map(|load| &load.contenders) {
+        if contender.verdict.is_some() && !names.contains(&contender.name.as_str()) {
+            names.push(&contender.name);
+        }
+    }
+    for is_open in [false, true] {
+        let loads: Vec<&WorkloadSummary> = family
+            .iter()
+            .filter(|load| load.open_percent.is_some() == is_open)
+            .collect();
+        for name in &names {
+            let found: Vec<(u32, &ContenderSummary, Verdict)> = loads
+                .iter()
+                .filter_map(|load| {
+                    let contender = load.contenders.iter().find(|one| one.name == *name)?;
+                    let at = load.open_percent.unwrap_or(load.users);
+                    Some((at, contender, contender.verdict?))
+                })
+                .collect();
+            sentences.extend(together(curve, &found, is_open));
+        }
+    }
+    sentences
+}
+
+/// What several points say of one contender: at which of them it is what.
+fn together(
+    curve: &Curve,
+    found: &[(u32, &ContenderSummary, Verdict)],
+    is_open: bool,
+) -> Option<String> {
+    let (_, first, _) = found.first()?;
+    let words = [
+        Verdict::Faster,
+        Verdict::Slower,
+        Verdict::Equivalent,
+        Verdict::Inconclusive,
+    ];
+    let unit = if is_open {
+        "% of the slowest peak"
+    } else {
+        "users"
+    };
+    let parts: Vec<String> = words
+        .into_iter()
+        .filter_map(|word| {
+            let at: Vec<String> = found
+                .iter()
+                .filter(|(_, _, verdict)| *verdict == word)
+                .map(|(at, _, _)| at.to_string())
+                .collect();
+            (!at.is_empty()).then(|| format!("{} at {} {unit}", word.word(), at.join(", ")))
+        })
+        .collect();
+    let ratios: Vec<f64> = found
+        .iter()
+        .filter_map(|(_, contender, _)| Some(contender.ratio?.centre))
+        .collect();
+    let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = ratios.iter().copied().fold(0.0, f64::max);
+    let ratios = if ratios.is_empty() {
+        String::new()
+    } else {
+        format!(" (ratios {low:.3} to {high:.3})")
+    };
+    let kind = if is_open { ", open load" } else { "" };
+    Some(format!(
+        "{}{kind}: {} against {} is {}{ratios}.",
+        curve.title,
+        first.name,
+        first.against.as_deref().unwrap_or("the baseline"),
+        parts.join("; ")
+    ))
+}
+
+fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: Verdict) -> String {
+    let baseline = contender.against.as_deref().unwrap_or("the baseline");
     let said = said(&contender.name, baseline, contender.ratio.as_ref(), verdict);
     let mut sentence = format!("{}: {said}", workload.title);
     if verdict == Verdict::Inconclusive {

@@ -1,8 +1,13 @@
 //! From runs to what may be said.
 
 use super::*;
-use crate::analyse::sample::{experiment, folder, measured};
+use crate::analyse::sample::{curve, experiment, folder, measured};
 use crate::record::PlannedRun;
+
+/// A scaling curve.
+fn of_users(reach: impl FnMut(&PlannedRun) -> Outcome) -> Folder {
+    folder(curve(5), reach)
+}
 
 /// A machine that drifts by blocks and is a little noisy; `speed` is the contender's own.
 fn noisy(planned: &PlannedRun, speed: f64, noise: f64) -> Outcome {
@@ -141,6 +146,8 @@ fn the_published_page_names_every_field_of_the_summary() {
     let json = serde_json::to_value(&summary).unwrap();
     let back: Summary = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(back.headline, summary.headline);
+    let of_users = summarise(&of_users(|planned| noisy(planned, 1.0, 0.01)));
+    let of_users = serde_json::to_value(&of_users).unwrap();
     let page = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/lab/summary.md"
@@ -148,6 +155,7 @@ fn the_published_page_names_every_field_of_the_summary() {
     .unwrap();
     let mut names = Vec::new();
     keys(&json, &mut names);
+    keys(&of_users, &mut names);
     for name in names {
         assert!(
             page.contains(&format!("`{name}`")),
@@ -170,4 +178,99 @@ fn keys(value: &serde_json::Value, names: &mut Vec<String>) {
         serde_json::Value::Array(array) => array.iter().for_each(|inner| keys(inner, names)),
         _ => {}
     }
+}
+
+#[test]
+fn what_keeps_as_many_copies_is_compared_and_with_its_own_baseline() {
+    // btrfs-raid1 and spindle-normal keep two copies, ext4 and xfs one.
+    let folder = folder(curve(10), |planned| {
+        let speed = match planned.contender.as_str() {
+            "spindle-normal" => 0.5,
+            "btrfs-raid1" => 0.6,
+            _ => 1.0,
+        };
+        noisy(planned, speed, 0.02)
+    });
+    let summary = summarise(&folder);
+    let first = of(&summary, 0, "spindle-normal");
+    assert_eq!(first.against.as_deref(), Some("ext4"));
+    assert_eq!(first.verdict, Some(Verdict::Inconclusive));
+    let second = of(&summary, 0, "btrfs-raid1");
+    assert_eq!(second.against.as_deref(), Some("spindle-normal"));
+    assert_eq!(second.verdict, Some(Verdict::Faster));
+    let ratio = second.ratio.unwrap().centre;
+    assert!((ratio - 1.2).abs() < 0.03, "{ratio}");
+    assert!(
+        second
+            .doubts
+            .iter()
+            .any(|told| matches!(told.doubt, Doubt::NoiseIsAnothers { .. }))
+    );
+}
+
+#[test]
+fn several_users_make_a_curve_with_a_knee_and_one_sentence_a_contender() {
+    let experiment = curve(6);
+    let loads = experiment.workloads.clone();
+    let folder = folder(experiment, |planned| {
+        let users = f64::from(loads[planned.workload].users);
+        // Four users are what it carries.
+        let law = 250.0 * users / (1.0 + 0.25 * (users - 1.0));
+        noisy(planned, law / 1000.0, 0.02)
+    });
+    let summary = summarise(&folder);
+    let curve = &summary.curves[0];
+    assert_eq!(curve.title, "tpcb, cached");
+    assert_eq!(curve.slowest_per_s, Some(1000.0));
+    let xfs = curve
+        .contenders
+        .iter()
+        .find(|contender| contender.name == "xfs")
+        .unwrap();
+    let users: Vec<u32> = xfs.points.iter().map(|point| point.users).collect();
+    assert_eq!(users, [1, 2, 4, 8, 16]);
+    assert_eq!(xfs.peak_users, Some(16));
+    let knee = xfs.knee.unwrap();
+    assert!((3.5..=4.5).contains(&knee.users), "{knee:?}");
+    assert!(
+        knee.low.unwrap() < 4.2 && knee.high.unwrap() > 3.8,
+        "{knee:?}"
+    );
+    assert_eq!(xfs.open.len(), 3);
+    assert_eq!(xfs.open[1].percent, 70);
+    assert!(xfs.points[0].low.is_some());
+    let of_xfs: Vec<&String> = summary
+        .headline
+        .iter()
+        .filter(|line| line.contains("xfs against"))
+        .collect();
+    assert!(
+        of_xfs
+            .iter()
+            .any(|line| line.contains("EQUIVALENT at 1, 2, 4, 8, 16 users")),
+        "{of_xfs:#?}"
+    );
+    assert!(
+        of_xfs
+            .iter()
+            .any(|line| line.contains("% of the slowest peak"))
+    );
+}
+
+#[test]
+fn measured_runs_that_have_nothing_to_be_compared_with_are_named() {
+    let folder = folder(experiment(6), |planned| {
+        if planned.label == "ext4" && planned.block == 3 && planned.workload == 0 {
+            return Outcome::Failed {
+                reason: "it hangs".to_owned(),
+                log_tail: "the last line".to_owned(),
+            };
+        }
+        noisy(planned, 1.0, 0.01)
+    });
+    let summary = summarise(&folder);
+    assert_eq!(summary.failed[0].log_tail, "the last line");
+    // Its second name and the two others of that block.
+    assert_eq!(summary.excluded.len(), 3, "{:?}", summary.excluded);
+    assert!(summary.excluded[0].reason.contains("block 3"));
 }

@@ -128,6 +128,11 @@ impl Contender for Spindle {
         let mut standing = maker.standing(Place::Directory(point), layout);
         standing.farewell = Some(farewell);
         standing.daemon = Some(daemon);
+        let mut iostat = spindle();
+        // Every file, so that their sum is what the mount was asked for.
+        iostat.args(["iostat", GROUP, "--json", "--interval", "1"]);
+        iostat.args(["--files", "1000000"]);
+        standing.iostat = Some(iostat);
         Ok(standing)
     }
 }

@@ -138,6 +138,7 @@ fn settings(plan: &ServerPlan<'_>) -> Settings {
         ("max_wal_size", format!("{}MB", plan.log_bytes >> 20)),
         ("jit", "off".to_owned()),
         ("track_io_timing", "on".to_owned()),
+        ("track_wal_io_timing", "on".to_owned()),
         ("autovacuum_naptime", "15s".to_owned()),
         ("huge_pages", "off".to_owned()),
     ]);

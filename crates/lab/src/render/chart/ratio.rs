@@ -1,20 +1,41 @@
 //! The ratio plot: every contender's interval against the baseline, the margin of equivalence, and
-//! the noise that the baseline shows against itself.
+//! the noise that the baseline shows against itself. What keeps another number of copies stands
+//! below, under the name of what it is compared with.
 
 use super::{Anchor, Canvas, Scale, Width, colour};
 use crate::analyse::summary::{ContenderSummary, Ratio, WorkloadSummary};
 
 const ROW: f64 = 34.0;
+/// Over those that are compared with something else than the baseline.
+const HEADING: f64 = 26.0;
 
 /// Draws the ratios of one load. `margin` is 0.05 for 0.95 to 1.05.
 #[must_use]
 pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
-    let rows: Vec<_> = workload
+    let mut rows: Vec<_> = workload
         .contenders
         .iter()
         .enumerate()
         .filter_map(|(index, contender)| Some((index, contender, contender.ratio?)))
         .collect();
+    let baseline = workload
+        .contenders
+        .first()
+        .map_or("", |contender| contender.name.as_str());
+    // The sort is stable: each group stays in the order of the experiment.
+    rows.sort_by_key(|(_, contender, _)| {
+        let is_it = |other: &&ContenderSummary| Some(&other.name) == contender.against.as_ref();
+        workload.contenders.iter().position(|other| is_it(&other))
+    });
+    let heading = |index: usize| -> Option<&str> {
+        let against = |index: usize| rows.get(index)?.1.against.as_deref();
+        let own = against(index)?;
+        let before = match index.checked_sub(1) {
+            Some(before) => against(before),
+            None => Some(baseline),
+        };
+        (before != Some(own)).then_some(own)
+    };
     let pixels = width.pixels();
     let (left, right, top) = match width {
         Width::Wide => (190.0, pixels - 130.0, 12.0),
@@ -25,7 +46,9 @@ pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
     } else {
         ROW + 14.0
     };
-    let bottom = rows.iter().fold(top, |y, _| y + row);
+    let bottom = (0..rows.len()).fold(top, |y, index| {
+        y + row + heading(index).map_or(0.0, |_| HEADING)
+    });
     let ends = rows.iter().flat_map(|(_, _, ratio)| {
         [
             ratio.low.unwrap_or(ratio.centre),
@@ -64,9 +87,18 @@ pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
     );
     let sides = (left, right);
     let mut y = top - row / 2.0;
-    for (index, contender, ratio) in rows {
+    for (place, (index, contender, ratio)) in rows.iter().enumerate() {
+        if let Some(against) = heading(place) {
+            y += HEADING;
+            canvas.text(
+                "label",
+                (12.0, y + row / 2.0 - 8.0),
+                Anchor::Start,
+                &format!("against {against}, which keeps as many copies:"),
+            );
+        }
         y += row;
-        draw_row(&mut canvas, &scale, sides, y, (index, contender, ratio));
+        draw_row(&mut canvas, &scale, sides, y, (*index, contender, *ratio));
     }
     canvas.finish(&format!("Ratios to the baseline, {}", workload.title))
 }

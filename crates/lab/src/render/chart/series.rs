@@ -1,13 +1,15 @@
 //! The pace over time: a thin line a run, a thick one for the moving average over all runs of a
-//! contender; the warm-up is shaded.
+//! contender; the warm-up is shaded, and checkpoints are strokes on a line below, each contender's
+//! on its own.
 
 use std::collections::BTreeMap;
 
 use super::{Anchor, Canvas, Scale, Width, colour};
 use crate::analyse::folder::Folder;
 use crate::analyse::series::{mean, moving_average};
-use crate::analyse::summary::WorkloadSummary;
+use crate::analyse::summary::{ContenderSummary, WorkloadSummary};
 use crate::quantity::{as_float, show_tick, whole};
+use crate::record::AGAIN;
 
 /// Seconds of the moving average; long runs take a sixtieth of themselves.
 #[must_use]
@@ -17,12 +19,34 @@ pub fn window(duration_s: f64) -> usize {
         .map_or(3, |seconds| seconds.clamp(3, 60))
 }
 
+fn class(place: usize, contender: &ContenderSummary) -> String {
+    let is_again = contender.name.ends_with(AGAIN);
+    colour(if is_again { 0 } else { place }, is_again)
+}
+
+/// A run of an hour has more seconds than a chart has pixels, and a page has its limits.
+const POINTS_AT_MOST: usize = 240;
+
+/// Neighbours together, so that at most [`POINTS_AT_MOST`] are left.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let together = points.len().div_ceil(POINTS_AT_MOST).max(1);
+    points
+        .chunks(together)
+        .filter_map(|chunk| {
+            let seconds: Vec<f64> = chunk.iter().map(|point| point.0).collect();
+            let paces: Vec<f64> = chunk.iter().map(|point| point.1).collect();
+            Some((mean(&seconds)?, mean(&paces)?))
+        })
+        .collect()
+}
+
 /// Draws the load with this index; empty where no run has three samples.
 #[must_use]
 pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: Width) -> String {
     let pixels = width.pixels();
     let (left, right, top, bottom) = (64.0, pixels - 12.0, 12.0, 230.0);
     let mut lines = Vec::new();
+    let mut checkpoints: Vec<(usize, Vec<f64>)> = Vec::new();
     let (mut longest, mut most, mut warm_up) = (0.0_f64, 0.0_f64, 0.0_f64);
     for (place, contender) in workload.contenders.iter().enumerate() {
         let mut by_second: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
@@ -42,22 +66,27 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
             }
             if let Some(measured) = run.run.measured() {
                 warm_up = warm_up.max(measured.warm_up_s);
+                checkpoints.push((place, run.checkpoints()));
             }
-            lines.push((place, contender, "raw", points));
+            lines.push((place, contender, "raw", thinned(&points)));
         }
         let middle: Vec<(f64, f64)> = by_second
             .into_iter()
             .filter_map(|(second, paces)| Some((as_float(second), mean(&paces)?)))
             .collect();
         let smooth = moving_average(&middle, window(longest));
-        lines.push((place, contender, "average", smooth));
+        lines.push((place, contender, "average", thinned(&smooth)));
     }
     if lines.iter().all(|(_, _, _, points)| points.len() < 3) {
         return String::new();
     }
     let x = Scale::linear(0.0, longest, left, right);
     let y = Scale::linear(0.0, most * 1.05, bottom, top);
-    let mut canvas = Canvas::new(width, bottom + 38.0);
+    checkpoints.retain(|(_, seconds)| seconds.iter().any(|second| *second <= longest));
+    let has_marks = !checkpoints.is_empty();
+    let rows = as_float(workload.contenders.len() as u64);
+    let below = if has_marks { rows * 7.0 + 20.0 } else { 0.0 };
+    let mut canvas = Canvas::new(width, bottom + 38.0 + below);
     canvas.rectangle(
         "warm-up",
         (left, top),
@@ -72,19 +101,28 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
         Anchor::Middle,
         "seconds",
     );
+    if has_marks {
+        canvas.text("tick", (left, bottom + 50.0), Anchor::Start, "checkpoints");
+        for (place, seconds) in &checkpoints {
+            let contender = &workload.contenders[*place];
+            let y = bottom + 56.0 + as_float(*place as u64) * 7.0;
+            let class = format!("stroke {}", class(*place, contender));
+            for second in seconds.iter().filter(|second| **second <= longest) {
+                canvas.line(&class, (x.at(*second), y), (x.at(*second), y + 6.0));
+            }
+        }
+    }
     for style in ["raw", "average"] {
         for (place, contender, own, points) in &lines {
             if *own != style {
                 continue;
             }
-            let is_again = contender.verdict.is_none() && contender.ratio.is_some();
-            let place = if is_again { 0 } else { *place };
             let course: Vec<(f64, f64)> = points
                 .iter()
                 .map(|(second, pace)| (x.at(*second), y.at(*pace)))
                 .collect();
             canvas.path(
-                &format!("{style} {}", colour(place, is_again)),
+                &format!("{style} {}", class(*place, contender)),
                 &course,
                 &contender.name,
             );

@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 
 use super::doubts;
+use super::extract::{extract, reconciliation};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary};
 use crate::quantity::{as_float, show_microseconds, show_number, show_size};
 use crate::record::AGAIN;
-use crate::render::chart::{both, colour, distribution, escaped, layers, rates, ratios, series};
+use crate::render::chart::{
+    SESSION_KINDS, both, colour, distribution, escaped, layers, rates, ratios, series, sessions,
+    window,
+};
 
 /// What was run, in a line.
 pub(super) fn subtitle(folder: &Folder, summary: &Summary) -> String {
@@ -32,12 +36,24 @@ pub(super) fn subtitle(folder: &Folder, summary: &Summary) -> String {
 /// One load: figures and charts.
 pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> String {
     let workload = &summary.workloads[index];
-    let mut text = format!(
-        "<section><h2>{} <span class=\"regime\">{}</span></h2>",
+    format!(
+        "<section><h2>{} <span class=\"regime\">{}</span></h2>{}</section>",
         escaped(&workload.title),
-        escaped(&workload.regime)
-    );
-    let legend = legend(workload);
+        escaped(&workload.regime),
+        figures(folder, summary, index)
+    )
+}
+
+/// The figures and charts of a load, without its heading.
+pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> String {
+    let workload = &summary.workloads[index];
+    let mut text = String::new();
+    let names: Vec<&str> = workload
+        .contenders
+        .iter()
+        .map(|contender| contender.name.as_str())
+        .collect();
+    let legend = legend(&names);
     let mut part = |title: &str, note: &str, chart: String| {
         if !chart.is_empty() {
             let _ = write!(text, "<h3>{title}</h3><p class=\"note\">{note}</p>{chart}");
@@ -63,7 +79,11 @@ pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> Stri
     if !over_time.is_empty() {
         part(
             "Over time",
-            "Thin: each run, raw samples of a second. Thick: the moving average over all runs. Shaded: warm-up.",
+            &format!(
+                "Thin: each run, raw samples of a second. Thick: the moving average of {} s over all runs. \
+                 Shaded: warm-up. Strokes below: checkpoints.",
+                window(longest_s(folder, index))
+            ),
             legend.clone() + &over_time,
         );
     }
@@ -77,16 +97,40 @@ pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> Stri
     }
     part(
         "Bytes an operation, layer by layer",
-        "What was asked for against what the leaf devices did: the gap is the cache, the copies and the log. Stacked devices are not counted.",
+        "Each layer by its own counters: the database, the file system past the page cache, the leaf devices. \
+         Stacked devices (dm, md) are never counted beside their parts.",
         format!(
             "<ul class=\"legend\"><li><span class=\"swatch read\"></span>read</li>\
-             <li><span class=\"swatch written\"></span>written</li><li>pale: asked for; full: devices</li></ul>{}",
-            both(|width| layers(workload, width))
+             <li><span class=\"swatch written\"></span>written</li><li>pale: asked for; full: devices</li></ul>{}{}",
+            both(|width| layers(workload, width)),
+            reconciliation(workload)
         ),
     );
+    let active = both(|width| sessions(workload, width));
+    if !active.is_empty() {
+        let kinds = SESSION_KINDS.map(|(class, name, _)| {
+            format!("<li><span class=\"swatch {class}\"></span>{name}</li>")
+        });
+        part(
+            "Where the sessions' time went",
+            "Active sessions, sampled once a second as an active session history does.",
+            format!("<ul class=\"legend\">{}</ul>{active}", kinds.concat()),
+        );
+    }
+    text.push_str(&extract(folder, workload));
     text.push_str(&doubts(&workload.all_doubts()));
-    text.push_str("</section>");
     text
+}
+
+/// Warm-up and measured time of the longest run of a load.
+fn longest_s(folder: &Folder, index: usize) -> f64 {
+    folder
+        .runs
+        .iter()
+        .filter(|run| run.run.planned.workload == index)
+        .filter_map(|run| run.run.measured())
+        .map(|measured| measured.warm_up_s + measured.duration_s)
+        .fold(0.0, f64::max)
 }
 
 fn noise(workload: &WorkloadSummary) -> String {
@@ -99,16 +143,17 @@ fn noise(workload: &WorkloadSummary) -> String {
     }
 }
 
-fn legend(workload: &WorkloadSummary) -> String {
+/// The contenders with their colours, the baseline first.
+pub(super) fn legend(names: &[&str]) -> String {
     let mut text = "<ul class=\"legend\">".to_owned();
-    for (index, contender) in workload.contenders.iter().enumerate() {
-        let is_again = contender.name.ends_with(AGAIN);
+    for (index, name) in names.iter().enumerate() {
+        let is_again = name.ends_with(AGAIN);
         let index = if is_again { 0 } else { index };
         let _ = write!(
             text,
             "<li><span class=\"swatch {}\"></span>{}</li>",
             colour(index, is_again),
-            escaped(&contender.name)
+            escaped(name)
         );
     }
     text.push_str("</ul>");
@@ -117,7 +162,7 @@ fn legend(workload: &WorkloadSummary) -> String {
 
 fn table(workload: &WorkloadSummary) -> String {
     let mut text = format!(
-        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>ratio</th><th>interval</th>\
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>against</th><th>ratio</th><th>interval</th>\
          <th>verdict</th><th>mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>CPU/op</th></tr></thead><tbody>",
         escaped(&workload.unit)
     );
@@ -143,9 +188,10 @@ fn row(contender: &ContenderSummary) -> String {
         .and_then(|ratio| Some(format!("{:.3} to {:.3}", ratio.low?, ratio.high?)));
     let word = contender.verdict.map_or("", |verdict| verdict.word());
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&contender.name),
         contender.rate.map_or("failed".to_owned(), show_number),
+        contender.against.as_deref().map_or_else(dash, escaped),
         contender
             .ratio
             .map_or_else(dash, |ratio| format!("{:.3}", ratio.centre)),
@@ -232,17 +278,36 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
 
 /// What failed, and what could not run.
 pub(super) fn trouble(summary: &Summary) -> String {
-    if summary.failed.is_empty() && summary.not_run.is_empty() {
+    if summary.failed.is_empty() && summary.not_run.is_empty() && summary.excluded.is_empty() {
         return String::new();
     }
     let mut text =
-        "<section><h2>Failed and not run</h2><div class=\"scroll\"><table><tbody>".to_owned();
+        "<section><h2>Failed, left out and not run</h2><div class=\"scroll\"><table><tbody>"
+            .to_owned();
     for failed in &summary.failed {
+        let log = if failed.log_tail.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "<details><summary>the end of its log</summary><pre>{}</pre></details>",
+                escaped(&failed.log_tail)
+            )
+        };
         let _ = write!(
             text,
-            "<tr><td>{}</td><td class=\"long\">failed: {}</td></tr>",
+            "<tr><td>{}</td><td class=\"long\">failed under {}: {}{log}</td></tr>",
             escaped(&failed.folder),
+            escaped(&failed.workload),
             escaped(&failed.reason)
+        );
+    }
+    for run in &summary.excluded {
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td class=\"long\">measured under {}, in no ratio: {}</td></tr>",
+            escaped(&run.folder),
+            escaped(&run.workload),
+            escaped(&run.reason)
         );
     }
     for (name, reason) in &summary.not_run {
@@ -273,12 +338,17 @@ pub(super) fn environment(folder: &Folder) -> String {
 }
 
 /// How to repeat it, and what the names mean.
-pub(super) fn footer(summary: &Summary) -> String {
+pub(super) fn footer(folder: &Folder, summary: &Summary) -> String {
     format!(
-        "<footer><p>To repeat it: <code>spindle-lab run experiment.toml</code> with the file in this folder (seed {}). \
-         The figures are in <code>summary.json</code>, every sample in <code>samples.csv</code>, each run with its log in <code>runs/</code>.</p>\
-         <p>Rates of the TPC-B-like load are not comparable to published results of the TPC. \
-         Intervals are those of the signed-rank distribution over blocks; the noise floor is the baseline against itself.</p></footer>",
-        summary.seed
+        "<section><h2>How to repeat it</h2>\
+         <p>Write this into <code>experiment.toml</code>; then <code>sudo spindle-lab run experiment.toml</code>. \
+         The seed {} gives the same order of runs and the same load.</p><pre>{}</pre></section>\
+         <footer><p>The figures are in <code>summary.json</code>, every sample in <code>samples.csv</code>, \
+         each run with its log in <code>runs/</code>.</p>\
+         <p>Loads derived from those of the TPC are not comparable to its published results. \
+         Intervals are those of the signed-rank distribution over blocks; the noise floor is the baseline against itself. \
+         Knees are those of the universal scalability law: where the slope of one user meets the highest rate of the curve.</p></footer>",
+        summary.seed,
+        escaped(folder.text.trim_end())
     )
 }

@@ -5,11 +5,11 @@ pub(super) const SHEET: &str = r#"
 :root{--page:#fcfcfb;--ink:#1a1a19;--soft:#5c5b57;--faint:#d9d8d3;--panel:#f3f2ee;
 --good:#0b7a3b;--bad:#b3261e;--same:#2a5db0;--open:#7a6a2b;
 --c1:#2a78d6;--c2:#eb6834;--c3:#1baf7a;--c4:#eda100;--c5:#4a3aa7;--c6:#e34948;--c7:#e87ba4;--c8:#008300;
---read:#2a78d6;--written:#eb6834}
+--read:#2a78d6;--written:#eb6834;--w1:#1baf7a;--w2:#2a78d6;--w3:#e34948;--w4:#eda100;--w5:#8c8a84}
 @media (prefers-color-scheme:dark){:root{--page:#1a1a19;--ink:#f1f0ec;--soft:#b3b1a9;--faint:#3b3a37;--panel:#242422;
 --good:#5fd08f;--bad:#ff8a80;--same:#8ab4f8;--open:#d9c067;
 --c1:#3987e5;--c2:#d95926;--c3:#199e70;--c4:#c98500;--c5:#9085e9;--c6:#e66767;--c7:#d55181;--c8:#2f9e2f;
---read:#3987e5;--written:#d95926}}
+--read:#3987e5;--written:#d95926;--w1:#199e70;--w2:#3987e5;--w3:#e66767;--w4:#c98500;--w5:#8c8a84}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
 main{max-width:908px;margin:0 auto;padding:24px}
@@ -33,12 +33,17 @@ p{margin:.4em 0}
 .swatch.c1{color:var(--c1)}.swatch.c2{color:var(--c2)}.swatch.c3{color:var(--c3)}.swatch.c4{color:var(--c4)}
 .swatch.c5{color:var(--c5)}.swatch.c6{color:var(--c6)}.swatch.c7{color:var(--c7)}.swatch.c8{color:var(--c8)}
 .swatch.read{color:var(--read)}.swatch.written{color:var(--written)}
+.swatch.w1{color:var(--w1)}.swatch.w2{color:var(--w2)}.swatch.w3{color:var(--w3)}.swatch.w4{color:var(--w4)}.swatch.w5{color:var(--w5)}
 .scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
 table{border-collapse:collapse;font-size:.84rem;font-variant-numeric:tabular-nums;width:100%}
 th,td{padding:.35em .5em;text-align:right;border-bottom:1px solid var(--faint);white-space:nowrap}
 th:first-child,td:first-child{text-align:left;padding-left:0}
 td.long{white-space:normal;text-align:left;overflow-wrap:anywhere;min-width:11em}
 th{color:var(--soft);font-weight:600}
+tr.head td{font-weight:600;padding-top:1em;color:var(--ink)}
+tr.head td,tr.head th{border-bottom-color:var(--soft)}
+details.point{border-top:1px solid var(--faint);margin:0;padding:.5em 0}
+details.point>summary{font-weight:600;color:var(--ink)}
 .word-FASTER{color:var(--good);font-weight:600}.word-SLOWER{color:var(--bad);font-weight:600}
 .word-EQUIVALENT{color:var(--same);font-weight:600}.word-INCONCLUSIVE{color:var(--open);font-weight:600}
 .doubts{font-size:.9rem;padding-left:1.2em;margin:.6em 0}
@@ -70,6 +75,12 @@ svg .mark{stroke-width:2;fill:var(--page)}
 svg .mark:not(.again).c1{fill:var(--c1)}svg .mark:not(.again).c2{fill:var(--c2)}svg .mark:not(.again).c3{fill:var(--c3)}
 svg .mark:not(.again).c4{fill:var(--c4)}svg .mark:not(.again).c5{fill:var(--c5)}svg .mark:not(.again).c6{fill:var(--c6)}
 svg .mark:not(.again).c7{fill:var(--c7)}svg .mark:not(.again).c8{fill:var(--c8)}
+svg .knee{fill:none;stroke-width:2}
+svg .knee.again{display:none}
+svg .stroke{stroke-width:1.5}
+svg .tail{stroke-width:1.4;stroke-dasharray:2 4}
+svg .bar.w1{fill:var(--w1)}svg .bar.w2{fill:var(--w2)}svg .bar.w3{fill:var(--w3)}svg .bar.w4{fill:var(--w4)}svg .bar.w5{fill:var(--w5)}
+svg .bar.w1,svg .bar.w2,svg .bar.w3,svg .bar.w4,svg .bar.w5{opacity:1!important}
 svg .bar.read{fill:var(--read)}svg .bar.written{fill:var(--written)}
 svg .bar.devices{opacity:1}svg .bar:not(.devices){opacity:.5}
 @media (max-width:700px){main{padding:14px}h1{font-size:1.5rem}.verdict-line{font-size:1.02rem}

@@ -19,6 +19,100 @@ type Version = u32;
 const VERSION_17: Version = 170_000;
 const VERSION_18: Version = 180_000;
 
+/// Checkpoints and who wrote the blocks, before 17.
+const CHECKPOINTS: [(&str, &str); 5] = [
+    (
+        "database_checkpoints_requested",
+        "(SELECT checkpoints_req FROM pg_stat_bgwriter)",
+    ),
+    (
+        "database_checkpoint_write_ms",
+        "(SELECT checkpoint_write_time FROM pg_stat_bgwriter)",
+    ),
+    (
+        "database_checkpoint_sync_ms",
+        "(SELECT checkpoint_sync_time FROM pg_stat_bgwriter)",
+    ),
+    (
+        "database_blocks_by_checkpoints",
+        "(SELECT buffers_checkpoint FROM pg_stat_bgwriter)",
+    ),
+    (
+        "database_blocks_by_sessions",
+        "(SELECT buffers_backend FROM pg_stat_bgwriter)",
+    ),
+];
+
+/// The same since 17.
+const CHECKPOINTS_17: [(&str, &str); 5] = [
+    (
+        "database_checkpoints_requested",
+        "(SELECT num_requested FROM pg_stat_checkpointer)",
+    ),
+    (
+        "database_checkpoint_write_ms",
+        "(SELECT write_time FROM pg_stat_checkpointer)",
+    ),
+    (
+        "database_checkpoint_sync_ms",
+        "(SELECT sync_time FROM pg_stat_checkpointer)",
+    ),
+    (
+        "database_blocks_by_checkpoints",
+        "(SELECT buffers_written FROM pg_stat_checkpointer)",
+    ),
+    (
+        "database_blocks_by_sessions",
+        "(SELECT sum(writes) FROM pg_stat_io WHERE object = 'relation' AND backend_type = 'client backend')",
+    ),
+];
+
+/// Times and flushes of the log, before 18.
+const LOG: [(&str, &str); 3] = [
+    (
+        "database_log_write_ms",
+        "(SELECT wal_write_time FROM pg_stat_wal)",
+    ),
+    ("database_log_syncs", "(SELECT wal_sync FROM pg_stat_wal)"),
+    (
+        "database_log_sync_ms",
+        "(SELECT wal_sync_time FROM pg_stat_wal)",
+    ),
+];
+
+/// The same since 18.
+const LOG_18: [(&str, &str); 3] = [
+    (
+        "database_log_write_ms",
+        "(SELECT sum(write_time) FROM pg_stat_io WHERE object = 'wal')",
+    ),
+    (
+        "database_log_syncs",
+        "(SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal')",
+    ),
+    (
+        "database_log_sync_ms",
+        "(SELECT sum(fsync_time) FROM pg_stat_io WHERE object = 'wal')",
+    ),
+];
+
+/// Sessions that work for a client, and what they wait for; who runs waits for nothing.
+const SESSIONS: &str =
+    "SELECT coalesce(wait_event_type, 'CPU'), coalesce(wait_event, 'CPU'), count(*)
+     FROM pg_stat_activity
+     WHERE state = 'active' AND pid <> pg_backend_pid()
+           AND backend_type IN ('client backend', 'parallel worker')
+     GROUP BY 1, 2";
+
+/// Blocks of every table and index: name, read, found in memory.
+const OBJECTS: &str =
+    "SELECT relname::text, (heap_blks_read + coalesce(toast_blks_read, 0))::float8,
+            (heap_blks_hit + coalesce(toast_blks_hit, 0))::float8
+     FROM pg_statio_user_tables
+     UNION ALL
+     SELECT indexrelname::text, idx_blks_read::float8, idx_blks_hit::float8
+     FROM pg_statio_user_indexes";
+
 /// Our name of each counter, and the expression that gives it.
 fn counters(version: Version) -> Vec<(&'static str, &'static str)> {
     let mut counters = vec![
@@ -43,6 +137,34 @@ fn counters(version: Version) -> Vec<(&'static str, &'static str)> {
             "(SELECT sum(blk_read_time) FROM pg_stat_database)",
         ),
         ("database_log_bytes", "(SELECT wal_bytes FROM pg_stat_wal)"),
+        (
+            "database_rollbacks",
+            "(SELECT sum(xact_rollback) FROM pg_stat_database)",
+        ),
+        (
+            "database_rows_changed",
+            "(SELECT sum(tup_inserted + tup_updated + tup_deleted) FROM pg_stat_database)",
+        ),
+        (
+            "database_active_ms",
+            "(SELECT sum(active_time) FROM pg_stat_database)",
+        ),
+        (
+            "database_write_ms",
+            "(SELECT sum(blk_write_time) FROM pg_stat_database)",
+        ),
+        (
+            "database_log_records",
+            "(SELECT wal_records FROM pg_stat_wal)",
+        ),
+        (
+            "database_log_full_pages",
+            "(SELECT wal_fpi FROM pg_stat_wal)",
+        ),
+        (
+            "database_blocks_by_cleaner",
+            "(SELECT buffers_clean FROM pg_stat_bgwriter)",
+        ),
     ];
     counters.push((
         "database_blocks_written",
@@ -70,6 +192,12 @@ fn counters(version: Version) -> Vec<(&'static str, &'static str)> {
             "(SELECT wal_write FROM pg_stat_wal)"
         },
     ));
+    counters.extend(if version >= VERSION_17 {
+        CHECKPOINTS_17
+    } else {
+        CHECKPOINTS
+    });
+    counters.extend(if version >= VERSION_18 { LOG_18 } else { LOG });
     counters
 }
 
@@ -110,6 +238,23 @@ impl Statistics for PostgresqlStatistics {
                 });
                 (*name, value)
             })
+            .collect()
+    }
+
+    fn sessions(&mut self) -> Vec<(String, String, u64)> {
+        let rows = self.client.query(SESSIONS, &[]).unwrap_or_default();
+        rows.iter()
+            .map(|row| {
+                let count = u64::try_from(row.get::<_, i64>(2)).unwrap_or(0);
+                (row.get(0), row.get(1), count)
+            })
+            .collect()
+    }
+
+    fn objects(&mut self) -> Vec<(String, f64, f64)> {
+        let rows = self.client.query(OBJECTS, &[]).unwrap_or_default();
+        rows.iter()
+            .map(|row| (row.get(0), row.get(1), row.get(2)))
             .collect()
     }
 }
