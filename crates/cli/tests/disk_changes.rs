@@ -102,6 +102,8 @@ fn disks_come_and_go_under_a_mount_and_a_dropped_one_is_let_go() {
             .as_u64()
             .unwrap()
     };
+    // A disk of a few extents would be empty, and gone, before it is told to stay.
+    place.tell(["rebalance", "data", "--power", "0", "--default"]);
     let before = epoch(&place);
     let added = place.ask([
         "disk",
@@ -119,6 +121,7 @@ fn disks_come_and_go_under_a_mount_and_a_dropped_one_is_let_go() {
     assert_eq!(state(&place, "data_0000"), "dropping");
     place.tell(["disk", "undrop", "data", "data_0000"]);
     assert_eq!(state(&place, "data_0000"), "normal");
+    place.tell(["rebalance", "data", "--power", "1024", "--default"]);
     place.tell(["disk", "rename", "data", "data_0004", "fifth"]);
     place.tell(["disk", "offline", "data", "fifth"]);
     place.tell(["disk", "drop", "data", "fifth", "--force"]);
