@@ -113,7 +113,8 @@ pub struct Transfers {
     pub asked_written_bytes: f64,
     /// Bytes that the kernel's file systems fetched from their devices for it.
     pub fetched_bytes: f64,
-    /// Bytes that the kernel's file systems got to bring to their devices.
+    /// Bytes that the kernel's file systems got to bring to their devices; for writes through the
+    /// page cache with whole folios, so that it is far too much for small ones.
     pub stored_bytes: f64,
 }
 

@@ -300,7 +300,8 @@ impl OneRun<'_> {
         measured.processor.harness_s = reached.harness_s;
         measured.durability = durability;
         if matches!(standing.place, Place::Directory(_)) {
-            measured.layers.insert(0, layers::filesystem(&ends));
+            let filesystem = layers::filesystem(&ends, fio::is_direct(self.asked));
+            measured.layers.insert(0, filesystem);
         }
         measured.layers.insert(
             0,
@@ -374,7 +375,13 @@ impl OneRun<'_> {
             measured.facts.insert("arrivals_per_s".to_owned(), rate);
         }
         measured.waits = Some(waits_since(&ends.until.waits, &ends.from.waits));
-        measured.layers.insert(0, layers::filesystem(&ends));
+        let asked = &self.bench.experiment.database;
+        let is_direct = installation
+            .direct_cache_bytes(asked.memory_bytes, &asked.settings)
+            .is_some();
+        measured
+            .layers
+            .insert(0, layers::filesystem(&ends, is_direct));
         measured
             .layers
             .insert(0, layers::database(&ends, server_block_bytes));

@@ -2,9 +2,14 @@
 //! says that it read and wrote, what the file system was asked for past the page cache, what the
 //! leaf devices did.
 //!
-//! For the kernel's file systems the middle layer is the kernel's account of the processes (what was
-//! fetched for them, what they dirtied); for Spindle it is what its mount was asked for, by its own
-//! counters. Both stand below the page cache and above copies, metadata and journals.
+//! For the kernel's file systems the middle layer is the kernel's account of the processes: what was
+//! fetched from devices for them, and what they wrote. For Spindle it is what its mount was asked
+//! for, by its own counters. Both stand above copies, metadata and journals.
+//!
+//! The kernel's account of what is to be written counts a large folio whole each time a piece of it
+//! is dirtied: thirty times what a write-ahead log writes. System calls count exactly, but not the
+//! requests of libaio, which go past the page cache, where the account is exact again. So the smaller
+//! of the two is taken where the page cache is used, and the account where it is not.
 
 use super::Ends;
 use crate::measure::sampler::iostat;
@@ -24,7 +29,8 @@ pub(super) fn database(ends: &Ends, block_bytes: f64) -> Layer {
     }
 }
 
-pub(super) fn filesystem(ends: &Ends) -> Layer {
+/// `is_direct` where what asks goes past the page cache.
+pub(super) fn filesystem(ends: &Ends, is_direct: bool) -> Layer {
     let files = files(ends);
     if ends.until.storage.is_some() {
         let sum = |of: fn(&iostat::Counted) -> f64| files.iter().map(of).sum();
@@ -37,10 +43,16 @@ pub(super) fn filesystem(ends: &Ends) -> Layer {
         };
     }
     let (from, until) = (ends.from.transfers, ends.until.transfers);
+    let stored_bytes = until.stored_bytes - from.stored_bytes;
+    let asked_bytes = until.asked_written_bytes - from.asked_written_bytes;
     Layer {
         name: "file system".to_owned(),
         read_bytes: until.fetched_bytes - from.fetched_bytes,
-        written_bytes: until.stored_bytes - from.stored_bytes,
+        written_bytes: if is_direct {
+            stored_bytes
+        } else {
+            stored_bytes.min(asked_bytes)
+        },
         // The kernel counts bytes here, not requests.
         reads: 0.0,
         writes: 0.0,

@@ -128,6 +128,13 @@ pub fn job(
     Ok(job)
 }
 
+/// Whether its requests go past the page cache.
+#[must_use]
+pub fn is_direct(workload: &Workload) -> bool {
+    let is_log = workload.kind == Kind::Block && workload.pattern == Pattern::Log;
+    workload.kind == Kind::Validate || !(is_log || workload.regime == Regime::Cached)
+}
+
 /// Runs the job as a member of the group.
 ///
 /// # Errors

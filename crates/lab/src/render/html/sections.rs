@@ -162,18 +162,18 @@ pub(super) fn legend(names: &[&str]) -> String {
 
 fn table(workload: &WorkloadSummary) -> String {
     let mut text = format!(
-        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>against</th><th>ratio</th><th>interval</th>\
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>ratio</th><th>interval</th>\
          <th>verdict</th><th>mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>CPU/op</th></tr></thead><tbody>",
         escaped(&workload.unit)
     );
     for contender in &workload.contenders {
-        text.push_str(&row(contender));
+        text.push_str(&row(contender, &workload.contenders[0].name));
     }
     text.push_str("</tbody></table></div>");
     text
 }
 
-fn row(contender: &ContenderSummary) -> String {
+fn row(contender: &ContenderSummary, baseline: &str) -> String {
     let dash = || "&ndash;".to_owned();
     let latency = |index: usize| {
         contender
@@ -186,15 +186,26 @@ fn row(contender: &ContenderSummary) -> String {
     let interval = contender
         .ratio
         .and_then(|ratio| Some(format!("{:.3} to {:.3}", ratio.low?, ratio.high?)));
+    let mut ratio = contender
+        .ratio
+        .map_or_else(dash, |ratio| format!("{:.3}", ratio.centre));
+    if let Some(against) = contender
+        .against
+        .as_deref()
+        .filter(|name| *name != baseline)
+    {
+        let _ = write!(
+            ratio,
+            "<br><span class=\"advice\">of {}</span>",
+            escaped(against)
+        );
+    }
     let word = contender.verdict.map_or("", |verdict| verdict.word());
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&contender.name),
         contender.rate.map_or("failed".to_owned(), show_number),
-        contender.against.as_deref().map_or_else(dash, escaped),
-        contender
-            .ratio
-            .map_or_else(dash, |ratio| format!("{:.3}", ratio.centre)),
+        ratio,
         interval.unwrap_or_else(dash),
         contender
             .latency_mean_us
