@@ -16,6 +16,7 @@ mod client;
 mod conversion;
 mod copying;
 mod daemon;
+mod dirty_limit;
 mod discovery;
 mod disk_changes;
 mod disk_returns;

@@ -10,15 +10,11 @@ use spindle_base::{ErrorClass, FileId};
 use spindle_fs::FileSystem;
 use spindle_fuse::{Mount, MountError, MountOptions};
 
+use crate::dirty_limit;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::files::KernelCache;
 use crate::keeper::{KeeperLink, KeptMount};
 use crate::view::MountReport;
-
-/// How much of written data the page cache holds for each disk: enough that writers and disks
-/// work side by side, little enough that the disks begin soon and no sync waits for gigabytes.
-/// Of 24, 32, 48 and 64 MiB the first two gave one writer most on four disks of 60 MB/s.
-const DIRTY_BYTES_PER_DISK: u64 = 32 << 20;
 
 /// Where to mount, and how.
 #[derive(Debug, Clone)]
@@ -68,10 +64,7 @@ impl Mounts {
         remove_dead(&directory)?;
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
-        let disks_count = file_system.group().view().disks.len() as u64;
-        options.dirty_bytes_max = options
-            .dirty_bytes_max
-            .max(disks_count * DIRTY_BYTES_PER_DISK);
+        options.dirty_bytes_max = dirty_limit::lowest(file_system.group().view().disks.len());
         if let Some(count) = request.workers_count {
             options.workers_count = count;
         }
@@ -129,6 +122,16 @@ impl Mounts {
     pub fn own_again(&self) {
         for (mount, _) in self.0.lock().iter() {
             mount.own_again();
+        }
+    }
+
+    /// How much written data the page cache may hold for each mount from now on.
+    pub fn limit_dirty_bytes(&self, bytes: u64) {
+        for (mount, report) in self.0.lock().iter() {
+            if let Err(error) = mount.limit_dirty_bytes(bytes) {
+                tracing::debug!(directory = %report.directory, %error, bytes,
+                    "the limit of written data stays what it was");
+            }
         }
     }
 

@@ -108,6 +108,44 @@ impl MountError {
     }
 }
 
+/// What the kernel keeps of a mount to read ahead and to write back.
+pub(crate) struct BackingDevice(PathBuf);
+
+impl BackingDevice {
+    /// That of the mount on `directory`.
+    pub(crate) fn of(directory: &Path) -> io::Result<Self> {
+        // Without asking the mount itself: nobody may be answering.
+        let status = statx(
+            CWD,
+            directory,
+            AtFlags::STATX_DONT_SYNC,
+            StatxFlags::empty(),
+        )?;
+        Ok(Self(PathBuf::from(format!(
+            "/sys/class/bdi/{}:{}",
+            status.stx_dev_major, status.stx_dev_minor
+        ))))
+    }
+
+    fn set(&self, name: &str, value: u64) -> io::Result<()> {
+        std::fs::write(self.0.join(name), value.to_string())
+    }
+
+    /// The kernel would begin to write when a tenth of all memory is dirty: until then the disks
+    /// of a writer idle, and then its sync waits for all of it. Held to a share of its own, the
+    /// mount is written to early and its writers go at the disks' pace. Before Linux 6.2 a share
+    /// could only be told in per cent, of which FUSE gets one; more serves better.
+    pub(crate) fn limit_dirty_bytes(&self, bytes: u64) -> io::Result<()> {
+        let limited = self
+            .set("max_bytes", bytes)
+            .and_then(|()| self.set("strict_limit", 1));
+        match limited {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.set("max_ratio", 20),
+            answer => answer,
+        }
+    }
+}
+
 /// A mount in the file system tree; the descriptor carries its requests.
 #[derive(Debug)]
 pub(crate) struct MountPoint {
@@ -133,29 +171,9 @@ impl MountPoint {
     /// Gives the kernel's writer and reader of this mount enough to do. Only root may; the mount
     /// works without, more slowly.
     pub(crate) fn tune(&self, options: &MountOptions) -> io::Result<()> {
-        // Without asking the mount itself: nobody answers yet.
-        let status = statx(
-            CWD,
-            &self.directory,
-            AtFlags::STATX_DONT_SYNC,
-            StatxFlags::empty(),
-        )?;
-        let device = PathBuf::from(format!(
-            "/sys/class/bdi/{}:{}",
-            status.stx_dev_major, status.stx_dev_minor
-        ));
-        let set = |name: &str, value: u64| std::fs::write(device.join(name), value.to_string());
-        set("read_ahead_kb", u64::from(options.read_ahead_kib))?;
-        // The kernel would begin to write when a tenth of all memory is dirty: until then the
-        // disks of a writer idle, and then its sync waits for all of it. Held to a share of its
-        // own, the mount is written to early and its writers go at the disks' pace. Before Linux
-        // 6.2 a share could only be told in per cent, of which FUSE gets one; more serves better.
-        let limited =
-            set("max_bytes", options.dirty_bytes_max).and_then(|()| set("strict_limit", 1));
-        match limited {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => set("max_ratio", 20),
-            answer => answer,
-        }
+        let device = BackingDevice::of(&self.directory)?;
+        device.set("read_ahead_kb", u64::from(options.read_ahead_kib))?;
+        device.limit_dirty_bytes(options.dirty_bytes_max)
     }
 
     /// Unmounts; `detach` does so although programs use it: it vanishes from the tree at once

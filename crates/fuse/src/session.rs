@@ -26,7 +26,7 @@ use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
 use crate::gate::Gate;
-use crate::mount_point::{MAX_DATA_BYTES, MountError, MountPoint};
+use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MountError, MountPoint};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
 use crate::sys;
 use crate::transport::Transport;
@@ -259,6 +259,15 @@ impl Mount {
             path: self.directory.clone(),
             source,
         }
+    }
+
+    /// Lets a buffered writer be this far ahead of the disks from now on. Only root may; without
+    /// it the kernel's own limit stays.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn limit_dirty_bytes(&self, bytes: u64) -> std::io::Result<()> {
+        BackingDevice::of(&self.directory)?.limit_dirty_bytes(bytes)
     }
 
     /// Where it is mounted.

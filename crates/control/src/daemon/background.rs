@@ -8,6 +8,7 @@ use spindle_group::{Event, EventKind};
 use tokio::sync::watch;
 
 use super::Daemon;
+use crate::dirty_limit::DirtyLimit;
 use crate::error::{ControlError, ControlResult};
 use crate::files::now;
 use crate::health;
@@ -84,6 +85,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let mut alive_at = started;
     let mut told = String::new();
     let mut space = SpaceWatch::default();
+    let mut dirty_limit = DirtyLimit::default();
     while !*stopped.borrow() {
         let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut outcome = daemon
@@ -119,6 +121,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             alive_at = Instant::now() + ALIVE_INTERVAL;
             daemon.tell_alive();
             daemon.sweep_orphans();
+            daemon.follow_disks(&mut dirty_limit);
         }
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {

@@ -302,6 +302,9 @@ fn the_kernel_reads_ahead_as_far_as_asked_and_writes_back_early() {
         held_bytes.abs_diff(options().dirty_bytes_max) < 1 << 20,
         "{held_bytes}"
     );
+    mount.limit_dirty_bytes(64 << 20).unwrap();
+    let held_bytes: u64 = shown("max_bytes").trim().parse().unwrap();
+    assert!(held_bytes.abs_diff(64 << 20) < 1 << 20, "{held_bytes}");
     mount.stop(false).unwrap();
 }
 
