@@ -245,50 +245,12 @@ fn row(shared: &Mutex<Shared>, began: Instant) -> Row {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec();
-    for (index, device) in reading.devices.iter().enumerate() {
-        let number = index + 1;
-        cells.push((format!("device{number}_read_bytes"), device.read_bytes));
-        cells.push((
-            format!("device{number}_written_bytes"),
-            device.written_bytes,
-        ));
-        cells.push((format!("device{number}_busy_ms"), device.busy_ms));
-    }
+    cells.extend(device_cells(&reading));
     if let Some(storage) = &reading.storage {
-        // The first document comes after a second: the columns must be there before.
-        for index in 0..shared.sources.leaves.len() {
-            let disk = storage.disks.get(index);
-            let of = |value: Option<f64>| value.unwrap_or(0.0);
-            let name = |what: &str| format!("spindle_disk{}_{what}", index + 1);
-            cells.push((name("reads"), of(disk.map(|disk| disk.reads))));
-            cells.push((name("read_bytes"), of(disk.map(|disk| disk.read_bytes))));
-            cells.push((name("writes"), of(disk.map(|disk| disk.writes))));
-            cells.push((
-                name("written_bytes"),
-                of(disk.map(|disk| disk.written_bytes)),
-            ));
-        }
-        let files = |of: fn(&iostat::Counted) -> f64| storage.files.iter().map(of).sum();
-        cells.push((
-            "spindle_read_bytes".to_owned(),
-            files(|file| file.read_bytes),
-        ));
-        cells.push((
-            "spindle_written_bytes".to_owned(),
-            files(|file| file.written_bytes),
-        ));
+        cells.extend(storage_cells(storage, shared.sources.leaves.len()));
     }
     if shared.sources.statistics.is_some() {
-        for (name, classes) in SESSION_COLUMNS {
-            let seen: u64 = sessions
-                .iter()
-                .filter(|(class, _, _)| classes.contains(&class.as_str()))
-                .map(|(_, _, count)| count)
-                .sum();
-            cells.push((name.to_owned(), as_float(seen)));
-        }
-        let active: u64 = sessions.iter().map(|(_, _, count)| count).sum();
-        cells.push(("sessions_active".to_owned(), as_float(active)));
+        cells.extend(session_cells(&sessions));
     }
     cells.extend(
         reading
@@ -301,6 +263,54 @@ fn row(shared: &Mutex<Shared>, began: Instant) -> Row {
         cells,
         sessions,
     }
+}
+
+fn device_cells(reading: &Reading) -> Vec<(String, f64)> {
+    let mut cells = Vec::new();
+    for (index, device) in reading.devices.iter().enumerate() {
+        let name = |what: &str| format!("device{}_{what}", index + 1);
+        cells.push((name("read_bytes"), device.read_bytes));
+        cells.push((name("written_bytes"), device.written_bytes));
+        cells.push((name("busy_ms"), device.busy_ms));
+    }
+    cells
+}
+
+/// The first document comes after a second: the columns must be there before.
+fn storage_cells(storage: &Counters, disk_count: usize) -> Vec<(String, f64)> {
+    let mut cells = Vec::new();
+    for index in 0..disk_count {
+        let disk = storage.disks.get(index);
+        let name = |what: &str| format!("spindle_disk{}_{what}", index + 1);
+        let of = |value: fn(&iostat::Counted) -> f64| disk.map_or(0.0, value);
+        cells.push((name("reads"), of(|disk| disk.reads)));
+        cells.push((name("read_bytes"), of(|disk| disk.read_bytes)));
+        cells.push((name("writes"), of(|disk| disk.writes)));
+        cells.push((name("written_bytes"), of(|disk| disk.written_bytes)));
+    }
+    let sum = |of: fn(&iostat::Counted) -> f64| -> f64 { storage.files.iter().map(of).sum() };
+    cells.push(("spindle_read_bytes".to_owned(), sum(|file| file.read_bytes)));
+    cells.push((
+        "spindle_written_bytes".to_owned(),
+        sum(|file| file.written_bytes),
+    ));
+    cells
+}
+
+fn session_cells(sessions: &[(String, String, u64)]) -> Vec<(String, f64)> {
+    let count = |is_it: &dyn Fn(&str) -> bool| -> f64 {
+        let seen = sessions.iter().filter(|(class, _, _)| is_it(class));
+        as_float(seen.map(|(_, _, count)| count).sum())
+    };
+    let mut cells: Vec<(String, f64)> = SESSION_COLUMNS
+        .iter()
+        .map(|(name, classes)| {
+            let seen = count(&|class| classes.contains(&class));
+            ((*name).to_owned(), seen)
+        })
+        .collect();
+    cells.push(("sessions_active".to_owned(), count(&|_| true)));
+    cells
 }
 
 /// Sessions by class of wait; what is in none of these is in `sessions_active` only.

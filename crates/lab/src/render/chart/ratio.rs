@@ -61,30 +61,7 @@ pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
     );
     let scale = Scale::logarithmic(low * 0.97, high * 1.03, left, right);
     let mut canvas = Canvas::new(width, bottom + 38.0);
-    let (from, until) = (scale.at(1.0 - margin), scale.at(1.0 + margin));
-    canvas.rectangle(
-        "margin",
-        (from, top),
-        (until - from, bottom - top),
-        &format!("equivalent: {:.2} to {:.2}", 1.0 - margin, 1.0 + margin),
-    );
-    for tick in ticks(low * 0.97, high * 1.03, width) {
-        let x = scale.at(tick);
-        canvas.line("grid", (x, top), (x, bottom));
-        canvas.text(
-            "tick",
-            (x, bottom + 16.0),
-            Anchor::Middle,
-            &format!("{tick:.2}"),
-        );
-    }
-    canvas.line("one", (scale.at(1.0), top), (scale.at(1.0), bottom));
-    canvas.text(
-        "label",
-        (f64::midpoint(left, right), bottom + 33.0),
-        Anchor::Middle,
-        "slower than the baseline  |  faster",
-    );
+    draw_axis(&mut canvas, &scale, margin, (top, bottom));
     let sides = (left, right);
     let mut y = top - row / 2.0;
     for (place, (index, contender, ratio)) in rows.iter().enumerate() {
@@ -101,6 +78,34 @@ pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
         draw_row(&mut canvas, &scale, sides, y, (*index, contender, *ratio));
     }
     canvas.finish(&format!("Ratios to the baseline, {}", workload.title))
+}
+
+/// The margin of equivalence, the grid, and the line of one.
+fn draw_axis(canvas: &mut Canvas, scale: &Scale, margin: f64, (top, bottom): (f64, f64)) {
+    let (from, until) = (scale.at(1.0 - margin), scale.at(1.0 + margin));
+    canvas.rectangle(
+        "margin",
+        (from, top),
+        (until - from, bottom - top),
+        &format!("equivalent: {:.2} to {:.2}", 1.0 - margin, 1.0 + margin),
+    );
+    for tick in ticks(scale.from, scale.until, canvas.width) {
+        let x = scale.at(tick);
+        canvas.line("grid", (x, top), (x, bottom));
+        canvas.text(
+            "tick",
+            (x, bottom + 16.0),
+            Anchor::Middle,
+            &format!("{tick:.2}"),
+        );
+    }
+    canvas.line("one", (scale.at(1.0), top), (scale.at(1.0), bottom));
+    canvas.text(
+        "label",
+        (f64::midpoint(scale.start, scale.end), bottom + 33.0),
+        Anchor::Middle,
+        "slower than the baseline  |  faster",
+    );
 }
 
 /// One contender: name, interval, verdict.

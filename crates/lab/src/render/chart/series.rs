@@ -19,6 +19,25 @@ pub fn window(duration_s: f64) -> usize {
         .map_or(3, |seconds| seconds.clamp(3, 60))
 }
 
+/// Strokes at their seconds, each contender's on a line of its own, from `top` down.
+fn draw_checkpoints(
+    canvas: &mut Canvas,
+    workload: &WorkloadSummary,
+    checkpoints: &[(usize, Vec<f64>)],
+    x: &Scale,
+    top: f64,
+) {
+    canvas.text("tick", (x.start, top), Anchor::Start, "checkpoints");
+    for (place, seconds) in checkpoints {
+        let contender = &workload.contenders[*place];
+        let y = top + 6.0 + as_float(*place as u64) * 7.0;
+        let class = format!("stroke {}", class(*place, contender));
+        for second in seconds.iter().filter(|second| **second <= x.until) {
+            canvas.line(&class, (x.at(*second), y), (x.at(*second), y + 6.0));
+        }
+    }
+}
+
 fn class(place: usize, contender: &ContenderSummary) -> String {
     let is_again = contender.name.ends_with(AGAIN);
     colour(if is_again { 0 } else { place }, is_again)
@@ -102,15 +121,7 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
         "seconds",
     );
     if has_marks {
-        canvas.text("tick", (left, bottom + 50.0), Anchor::Start, "checkpoints");
-        for (place, seconds) in &checkpoints {
-            let contender = &workload.contenders[*place];
-            let y = bottom + 56.0 + as_float(*place as u64) * 7.0;
-            let class = format!("stroke {}", class(*place, contender));
-            for second in seconds.iter().filter(|second| **second <= longest) {
-                canvas.line(&class, (x.at(*second), y), (x.at(*second), y + 6.0));
-            }
-        }
+        draw_checkpoints(&mut canvas, workload, &checkpoints, &x, bottom + 50.0);
     }
     for style in ["raw", "average"] {
         for (place, contender, own, points) in &lines {

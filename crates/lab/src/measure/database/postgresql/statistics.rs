@@ -113,59 +113,62 @@ const OBJECTS: &str =
      SELECT indexrelname::text, idx_blks_read::float8, idx_blks_hit::float8
      FROM pg_statio_user_indexes";
 
+/// What all versions count alike.
+const ALWAYS: [(&str, &str); 13] = [
+    (
+        "database_blocks_read",
+        "(SELECT sum(blks_read) FROM pg_stat_database)",
+    ),
+    (
+        "database_blocks_hit",
+        "(SELECT sum(blks_hit) FROM pg_stat_database)",
+    ),
+    (
+        "database_commits",
+        "(SELECT sum(xact_commit) FROM pg_stat_database)",
+    ),
+    (
+        "database_temporary_bytes",
+        "(SELECT sum(temp_bytes) FROM pg_stat_database)",
+    ),
+    (
+        "database_read_ms",
+        "(SELECT sum(blk_read_time) FROM pg_stat_database)",
+    ),
+    ("database_log_bytes", "(SELECT wal_bytes FROM pg_stat_wal)"),
+    (
+        "database_rollbacks",
+        "(SELECT sum(xact_rollback) FROM pg_stat_database)",
+    ),
+    (
+        "database_rows_changed",
+        "(SELECT sum(tup_inserted + tup_updated + tup_deleted) FROM pg_stat_database)",
+    ),
+    (
+        "database_active_ms",
+        "(SELECT sum(active_time) FROM pg_stat_database)",
+    ),
+    (
+        "database_write_ms",
+        "(SELECT sum(blk_write_time) FROM pg_stat_database)",
+    ),
+    (
+        "database_log_records",
+        "(SELECT wal_records FROM pg_stat_wal)",
+    ),
+    (
+        "database_log_full_pages",
+        "(SELECT wal_fpi FROM pg_stat_wal)",
+    ),
+    (
+        "database_blocks_by_cleaner",
+        "(SELECT buffers_clean FROM pg_stat_bgwriter)",
+    ),
+];
+
 /// Our name of each counter, and the expression that gives it.
 fn counters(version: Version) -> Vec<(&'static str, &'static str)> {
-    let mut counters = vec![
-        (
-            "database_blocks_read",
-            "(SELECT sum(blks_read) FROM pg_stat_database)",
-        ),
-        (
-            "database_blocks_hit",
-            "(SELECT sum(blks_hit) FROM pg_stat_database)",
-        ),
-        (
-            "database_commits",
-            "(SELECT sum(xact_commit) FROM pg_stat_database)",
-        ),
-        (
-            "database_temporary_bytes",
-            "(SELECT sum(temp_bytes) FROM pg_stat_database)",
-        ),
-        (
-            "database_read_ms",
-            "(SELECT sum(blk_read_time) FROM pg_stat_database)",
-        ),
-        ("database_log_bytes", "(SELECT wal_bytes FROM pg_stat_wal)"),
-        (
-            "database_rollbacks",
-            "(SELECT sum(xact_rollback) FROM pg_stat_database)",
-        ),
-        (
-            "database_rows_changed",
-            "(SELECT sum(tup_inserted + tup_updated + tup_deleted) FROM pg_stat_database)",
-        ),
-        (
-            "database_active_ms",
-            "(SELECT sum(active_time) FROM pg_stat_database)",
-        ),
-        (
-            "database_write_ms",
-            "(SELECT sum(blk_write_time) FROM pg_stat_database)",
-        ),
-        (
-            "database_log_records",
-            "(SELECT wal_records FROM pg_stat_wal)",
-        ),
-        (
-            "database_log_full_pages",
-            "(SELECT wal_fpi FROM pg_stat_wal)",
-        ),
-        (
-            "database_blocks_by_cleaner",
-            "(SELECT buffers_clean FROM pg_stat_bgwriter)",
-        ),
-    ];
+    let mut counters = ALWAYS.to_vec();
     counters.push((
         "database_blocks_written",
         if version >= VERSION_18 {
