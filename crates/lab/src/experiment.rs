@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 pub use self::database::{Database, DatabaseKind};
-pub use self::workload::{Kind, Pattern, Regime, Workload};
+pub use self::workload::{Kind, Mode, Pattern, Regime, Workload};
 use crate::measure::contender;
 use crate::nearness::hint;
 use crate::quantity::{parse_duration, parse_size};

@@ -4,6 +4,7 @@
 //! after a failure, after Ctrl-C, and by the next start after a SIGKILL. A run ends as a record of
 //! [`crate::record`], measured or failed, and what went wrong in one run never ends the experiment.
 
+pub mod agreement;
 pub mod contender;
 pub mod control_group;
 pub mod counters;

@@ -184,6 +184,9 @@ pub struct Measured {
     pub durability: Option<Durability>,
     /// Arrivals of an open load that were not served in time.
     pub unserved: u64,
+    /// Digests of what was answered, by question: the same for all contenders of a block.
+    #[serde(default)]
+    pub answers: BTreeMap<String, String>,
     /// Everything else worth telling, by name: what the database's counters grew by is here under
     /// the counter's name.
     pub facts: BTreeMap<String, f64>,

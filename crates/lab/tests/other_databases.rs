@@ -34,6 +34,9 @@ size = "16 MiB"
 kind = "random"
 size = "16 MiB"
 users = 2
+schemas = 2
+scan_percent = 10
+scan_size = "256 KiB"
 [[workload]]
 kind = "tpcb"
 size = "16 MiB"

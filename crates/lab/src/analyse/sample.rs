@@ -147,6 +147,7 @@ pub(crate) fn measured(rate: f64) -> Outcome {
             fdatasyncs_per_s: 900.0,
         }),
         unserved: 0,
+        answers: BTreeMap::new(),
         facts: facts(),
         devices: vec![DeviceActivity {
             name: "loop0".to_owned(),

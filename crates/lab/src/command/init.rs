@@ -19,7 +19,7 @@ pub struct InitArguments {
     /// The file to write
     #[arg(default_value = "experiment.toml")]
     file: PathBuf,
-    /// Which load: block, validate, scan, growth, random or tpcb
+    /// Which load: block, validate, scan, growth, random, tpcb, tpch or as3ap
     #[arg(long)]
     workload: Option<String>,
     /// How much data, such as `1 GiB`

@@ -134,3 +134,93 @@ fn a_list_of_users_makes_a_point_each_and_open_shares_follow_them() {
         assert!(!said.contains('\n'), "{said}");
     }
 }
+
+fn of(workload: &str) -> Result<Workload, String> {
+    let (head, _) = SMALL.split_once("[[workload]]").unwrap();
+    Experiment::parse(&format!("{head}[[workload]]\n{workload}\n"))
+        .map(|experiment| experiment.workloads[0].clone())
+        .map_err(|mistake| mistake.to_string())
+}
+
+#[test]
+fn a_scale_factor_gives_the_size_and_a_size_the_scale_factor() {
+    let given = of("kind = \"tpch\"\nscale = 0.01").unwrap();
+    let by_size = of("kind = \"tpch\"\nsize = \"1 GiB\"").unwrap();
+    assert_eq!(
+        given.title(),
+        "tpch (derived from TPC-H), power, scale 0.01, cold"
+    );
+    assert_eq!(given.users, 1);
+    let again = of(&format!("kind = \"tpch\"\nscale = {}", by_size.scale)).unwrap();
+    assert!(again.size_bytes.abs_diff(1 << 30) < 4 << 20, "{again:?}");
+    let throughput = of("kind = \"tpch\"\nscale = 0.1\nmode = \"throughput\"\nusers = 3").unwrap();
+    assert_eq!(
+        throughput.title(),
+        "tpch (derived from TPC-H), throughput, scale 0.1, 3 users, cold"
+    );
+    assert!(throughput.is_suite() && throughput.is_measured_to_its_end());
+}
+
+#[test]
+fn the_keys_of_suites_and_schemas_are_refused_where_they_say_nothing() {
+    for (workload, wanted) in [
+        (
+            "kind = \"tpch\"\nscale = 0.001",
+            "`scale` lies between 0.01",
+        ),
+        (
+            "kind = \"tpch\"\nsize = \"17 MiB\"",
+            "`scale` lies between 0.01",
+        ),
+        (
+            "kind = \"tpch\"\nscale = 1.0\nsize = \"1 GiB\"",
+            "give one of them",
+        ),
+        (
+            "kind = \"tpch\"\nmode = \"oltp\"",
+            "is none of the workload `tpch`",
+        ),
+        ("kind = \"tpch\"\nmode = \"powr\"", "did you mean power"),
+        ("kind = \"tpch\"\nusers = 2", "has one user"),
+        (
+            "kind = \"tpch\"\nmode = \"throughput\"\nrefresh = true",
+            "`refresh` is for",
+        ),
+        (
+            "kind = \"tpcb\"\nscale = 1.0",
+            "means nothing to the workload `tpcb`",
+        ),
+        (
+            "kind = \"as3ap\"\nmode = \"power\"",
+            "is none of the workload `as3ap`",
+        ),
+        ("kind = \"as3ap\"\nthink_time = \"1 s\"", "several users"),
+        (
+            "kind = \"random\"\nusers = 2\nschemas = 3",
+            "number of users (2)",
+        ),
+        (
+            "kind = \"random\"\nscan_percent = 101",
+            "`scan_percent` lies between 0 and 100",
+        ),
+        (
+            "kind = \"random\"\nscan_size = \"1 MiB\"",
+            "needs a `scan_percent`",
+        ),
+        (
+            "kind = \"random\"\nscan_percent = 1\nsize = \"64 MiB\"\nschemas = 8\nscan_size = \"9 MiB\"",
+            "size of one schema (8.00 MiB)",
+        ),
+    ] {
+        let said = of(workload).unwrap_err();
+        assert!(said.contains(wanted), "{workload}: {said}");
+    }
+    let random = of("kind = \"random\"\nschemas = 4\nscan_percent = 5").unwrap();
+    assert_eq!(
+        random.title(),
+        "random, 70:30, 4 schemas, 5 % scans, 8 users, cached"
+    );
+    let mixed = of("kind = \"as3ap\"\nmode = \"mixed-oltp\"\nthink_time = \"1 s\"").unwrap();
+    assert_eq!(mixed.title(), "AS3AP-like, mixed-oltp, 8 users, cached");
+    assert!(!mixed.is_measured_to_its_end());
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::points::Users;
-use crate::quantity::{parse_duration, parse_size};
+use crate::quantity::{as_float, parse_duration, parse_size, show_size, whole};
 
 /// Which load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,11 +25,17 @@ pub enum Kind {
     Random,
     /// pgbench's own transaction: TPC-B-like.
     Tpcb,
+    /// 22 queries over eight tables: derived from TPC-H.
+    Tpch,
+    /// Single statements and mixes over four tables: AS3AP-like.
+    As3ap,
 }
 
 impl Kind {
     /// All of them, as they are written.
-    pub const NAMES: [&'static str; 6] = ["block", "validate", "scan", "growth", "random", "tpcb"];
+    pub const NAMES: [&'static str; 8] = [
+        "block", "validate", "scan", "growth", "random", "tpcb", "tpch", "as3ap",
+    ];
 
     /// As it is written.
     #[must_use]
@@ -41,6 +47,8 @@ impl Kind {
             Self::Growth => "growth",
             Self::Random => "random",
             Self::Tpcb => "tpcb",
+            Self::Tpch => "tpch",
+            Self::As3ap => "as3ap",
         }
     }
 
@@ -108,6 +116,55 @@ impl Pattern {
     }
 }
 
+/// How a suite of queries is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// `tpch`: one stream of queries.
+    Power,
+    /// `tpch`: a stream for each user.
+    Throughput,
+    /// `as3ap`: one statement after the other.
+    SingleUser,
+    /// `as3ap`: every user reads rows by their key.
+    InformationRetrieval,
+    /// `as3ap`: the same, with one user who runs the cross-section.
+    MixedInformationRetrieval,
+    /// `as3ap`: every user changes rows by their key.
+    Oltp,
+    /// `as3ap`: the same, with one user who runs the cross-section.
+    MixedOltp,
+}
+
+impl Mode {
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Power => "power",
+            Self::Throughput => "throughput",
+            Self::SingleUser => "single-user",
+            Self::InformationRetrieval => "information-retrieval",
+            Self::MixedInformationRetrieval => "mixed-information-retrieval",
+            Self::Oltp => "oltp",
+            Self::MixedOltp => "mixed-oltp",
+        }
+    }
+
+    /// Whose it is.
+    fn kind(self) -> Kind {
+        match self {
+            Self::Power | Self::Throughput => Kind::Tpch,
+            _ => Kind::As3ap,
+        }
+    }
+
+    /// Whether there is one client, whatever the experiment says of users.
+    fn has_one_user(self) -> bool {
+        matches!(self, Self::Power | Self::SingleUser)
+    }
+}
+
 /// A load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
@@ -139,6 +196,18 @@ pub struct Workload {
     pub think_time: Duration,
     /// `scan`: parallel workers of the database, 0 for a serial scan.
     pub degree: u32,
+    /// `random`: tables, each for a group of the users.
+    pub schemas: u32,
+    /// `random`: how many of a hundred operations scan a table.
+    pub scan_percent: u32,
+    /// `random`: the size of the tables that are scanned.
+    pub scan_bytes: u64,
+    /// `tpch`, `as3ap`: how the suite is run.
+    pub mode: Mode,
+    /// `tpch`: the scale factor.
+    pub scale: f64,
+    /// `tpch`: whether the power stream has its refresh functions.
+    pub refresh: bool,
 }
 
 impl Workload {
@@ -171,18 +240,30 @@ impl Workload {
     }
 
     fn has_users(&self) -> bool {
-        !matches!(self.kind, Kind::Scan | Kind::Validate | Kind::Growth)
+        match self.kind {
+            Kind::Scan | Kind::Validate | Kind::Growth => false,
+            Kind::Tpch | Kind::As3ap => !self.mode.has_one_user(),
+            Kind::Block | Kind::Random | Kind::Tpcb => true,
+        }
     }
 
     fn kind_words(&self) -> Vec<String> {
-        let mut words = vec![self.kind.name().to_owned()];
+        let mut words = vec![match self.kind {
+            Kind::Tpch => "tpch (derived from TPC-H)".to_owned(),
+            Kind::As3ap => "AS3AP-like".to_owned(),
+            kind => kind.name().to_owned(),
+        }];
         match self.kind {
             Kind::Block => words.push(format!("{}, depth {}", self.pattern.name(), self.depth)),
-            Kind::Random => words.push(format!(
-                "{}:{}",
-                100 - self.update_percent.min(100),
-                self.update_percent
-            )),
+            Kind::Random => words.extend(self.random_words()),
+            Kind::Tpch => {
+                words.push(self.mode.name().to_owned());
+                words.push(format!("scale {}", self.scale));
+                if self.refresh {
+                    words.push("refreshed".to_owned());
+                }
+            }
+            Kind::As3ap => words.push(self.mode.name().to_owned()),
             Kind::Scan => words.push(match self.degree {
                 0 => "serial".to_owned(),
                 degree => format!("degree {degree}"),
@@ -197,7 +278,43 @@ impl Workload {
     pub fn is_open(&self) -> bool {
         self.rate.is_some() || self.open_percent.is_some()
     }
+
+    fn random_words(&self) -> Vec<String> {
+        let updates = self.update_percent;
+        let mut words = vec![format!("{}:{updates}", 100 - updates.min(100))];
+        if self.schemas > 1 {
+            words.push(format!("{} schemas", self.schemas));
+        }
+        if self.scan_percent > 0 {
+            words.push(format!("{} % scans", self.scan_percent));
+        }
+        words
+    }
+
+    /// Whether it goes through a list of different questions once.
+    #[must_use]
+    pub fn is_suite(&self) -> bool {
+        match self.kind {
+            Kind::Tpch => true,
+            Kind::As3ap => self.mode == Mode::SingleUser,
+            _ => false,
+        }
+    }
+
+    /// Whether the work decides how long it takes, and not the experiment.
+    #[must_use]
+    pub fn is_measured_to_its_end(&self) -> bool {
+        self.is_suite() || matches!(self.kind, Kind::Scan | Kind::Validate)
+    }
 }
+
+/// What the data of `tpch` takes for each unit of the scale factor, with keys and indexes.
+const SCALE_BYTES: f64 = 2.0 * 1024.0 * 1024.0 * 1024.0;
+/// Below this some tables of `tpch` have too few rows for its queries to find anything.
+const SCALE_AT_LEAST: f64 = 0.01;
+const SCALE_AT_MOST: f64 = 1000.0;
+/// The table that `random` scans, if nothing else is said.
+const SCAN_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -214,6 +331,12 @@ pub(super) struct RawWorkload {
     hot_percent: Option<u32>,
     think_time: Option<String>,
     degree: Option<u32>,
+    schemas: Option<u32>,
+    scan_percent: Option<u32>,
+    scan_size: Option<String>,
+    mode: Option<Mode>,
+    scale: Option<f64>,
+    refresh: Option<bool>,
 }
 
 /// More clients than this no database is started for.
@@ -241,6 +364,7 @@ impl RawWorkload {
         for (name, share) in [
             ("update_percent", self.update_percent),
             ("hot_percent", self.hot_percent),
+            ("scan_percent", self.scan_percent),
         ] {
             if share.is_some_and(|share| share > 100) {
                 return Err(format!("`{name}` lies between 0 and 100"));
@@ -250,20 +374,22 @@ impl RawWorkload {
         if !(1..=1024).contains(&depth) {
             return Err("`depth` lies between 1 and 1024".to_owned());
         }
-        let size_bytes = match &self.size {
-            Some(text) => parse_size(text)?,
-            None => 256 << 20,
+        let (size_bytes, scale) = self.size_and_scale()?;
+        let mode = self.mode()?;
+        let users = if mode.has_one_user() && mode.kind() == kind {
+            1
+        } else {
+            users
         };
-        if size_bytes < 16 << 20 {
-            return Err("`size` is at least 16 MiB".to_owned());
-        }
+        let least = self.users.as_ref().map_or(users, Users::least);
+        let (schemas, scan_bytes) = self.schemas(least, size_bytes)?;
         let think_time = match &self.think_time {
             Some(text) => parse_duration(text)?,
             None => Duration::ZERO,
         };
         let default_regime = match kind {
-            Kind::Scan | Kind::Validate | Kind::Block => Regime::Cold,
-            Kind::Growth | Kind::Random | Kind::Tpcb => Regime::Cached,
+            Kind::Scan | Kind::Validate | Kind::Block | Kind::Tpch => Regime::Cold,
+            Kind::Growth | Kind::Random | Kind::Tpcb | Kind::As3ap => Regime::Cached,
         };
         Ok(Workload {
             kind,
@@ -279,7 +405,95 @@ impl RawWorkload {
             hot_percent: self.hot_percent.unwrap_or(0),
             think_time,
             degree: self.degree.unwrap_or(0),
+            schemas,
+            scan_percent: self.scan_percent.unwrap_or(0),
+            scan_bytes,
+            mode,
+            scale,
+            refresh: self.refresh.unwrap_or(false),
         })
+    }
+
+    /// Bytes of the data, and of `tpch` the scale factor: either gives the other.
+    fn size_and_scale(&self) -> Result<(u64, f64), String> {
+        let size_bytes = match &self.size {
+            Some(text) => parse_size(text)?,
+            None => 256 << 20,
+        };
+        if size_bytes < 16 << 20 {
+            return Err("`size` is at least 16 MiB".to_owned());
+        }
+        if self.kind != Kind::Tpch {
+            return Ok((size_bytes, 0.0));
+        }
+        let scale = match self.scale {
+            // Three digits tell scale factors apart, and keep titles short.
+            None => (as_float(size_bytes) / SCALE_BYTES * 1000.0).round() / 1000.0,
+            Some(_) if self.size.is_some() => {
+                return Err("`size` and `scale` say the same: give one of them".to_owned());
+            }
+            Some(scale) => scale,
+        };
+        if !(SCALE_AT_LEAST..=SCALE_AT_MOST).contains(&scale) {
+            let least = show_size(SCALE_AT_LEAST * SCALE_BYTES);
+            return Err(format!(
+                "`scale` lies between {SCALE_AT_LEAST} and {SCALE_AT_MOST} (a `size` of at least {least})"
+            ));
+        }
+        let size_bytes = whole(scale * SCALE_BYTES).unwrap_or(u64::MAX);
+        Ok((size_bytes, scale))
+    }
+
+    fn mode(&self) -> Result<Mode, String> {
+        let mode = self.mode.unwrap_or(match self.kind {
+            Kind::As3ap => Mode::SingleUser,
+            _ => Mode::Power,
+        });
+        if self.mode.is_some() && mode.kind() != self.kind {
+            return Err(format!(
+                "`mode = \"{}\"` is none of the workload `{}`",
+                mode.name(),
+                self.kind.name()
+            ));
+        }
+        let most = self.users.as_ref().map_or(1, Users::most);
+        if mode.has_one_user() && mode.kind() == self.kind && most > 1 {
+            return Err(format!("`mode = \"{}\"` has one user", mode.name()));
+        }
+        if self.refresh == Some(true) && mode != Mode::Power {
+            return Err("`refresh` is for `mode = \"power\"`: beside other streams the answers would depend on chance".to_owned());
+        }
+        if self.think_time.is_some() && self.kind == Kind::As3ap && mode.has_one_user() {
+            return Err("`think_time` is for the modes with several users".to_owned());
+        }
+        Ok(mode)
+    }
+
+    /// Of `random`: how many tables there are, and how large those are that are scanned.
+    fn schemas(&self, users: u32, size_bytes: u64) -> Result<(u32, u64), String> {
+        let schemas = self.schemas.unwrap_or(1);
+        if !(1..=users).contains(&schemas) {
+            return Err(format!(
+                "`schemas` lies between 1 and the number of users ({users}): each has a user"
+            ));
+        }
+        let scan_bytes = match &self.scan_size {
+            Some(text) => parse_size(text)?,
+            None => SCAN_BYTES,
+        };
+        if self.scan_size.is_some() && self.scan_percent.unwrap_or(0) == 0 {
+            return Err(
+                "`scan_size` needs a `scan_percent`: nothing is scanned otherwise".to_owned(),
+            );
+        }
+        let most = size_bytes / u64::from(schemas);
+        if !(64 << 10..=most).contains(&scan_bytes) {
+            return Err(format!(
+                "`scan_size` lies between 64 KiB and the size of one schema ({})",
+                show_size(as_float(most))
+            ));
+        }
+        Ok((schemas, scan_bytes))
     }
 
     /// Every key means something to the workload.
@@ -304,12 +518,25 @@ impl RawWorkload {
             &[Kind::Random],
         )?;
         only(self.hot_percent.is_some(), "hot_percent", &[Kind::Random])?;
+        only(self.schemas.is_some(), "schemas", &[Kind::Random])?;
+        only(self.scan_percent.is_some(), "scan_percent", &[Kind::Random])?;
+        only(self.scan_size.is_some(), "scan_size", &[Kind::Random])?;
+        only(self.mode.is_some(), "mode", &[Kind::Tpch, Kind::As3ap])?;
+        only(self.scale.is_some(), "scale", &[Kind::Tpch])?;
+        only(self.refresh.is_some(), "refresh", &[Kind::Tpch])?;
         only(self.degree.is_some(), "degree", &[Kind::Scan])?;
         let clients = [Kind::Random, Kind::Tpcb];
         only(self.rate.is_some(), "rate", &clients)?;
         only(self.open.is_some(), "open", &clients)?;
-        only(self.think_time.is_some(), "think_time", &clients)?;
-        let with_users = [Kind::Block, Kind::Random, Kind::Tpcb];
+        let thinking = [Kind::Random, Kind::Tpcb, Kind::As3ap];
+        only(self.think_time.is_some(), "think_time", &thinking)?;
+        let with_users = [
+            Kind::Block,
+            Kind::Random,
+            Kind::Tpcb,
+            Kind::Tpch,
+            Kind::As3ap,
+        ];
         only(self.users.is_some(), "users", &with_users)
     }
 }

@@ -17,7 +17,6 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use spindle_rig::interrupt;
 
 use self::image::{Images, Order};
 use super::contender::{self, Place, Site, Standing};
@@ -27,7 +26,7 @@ use super::database::{self, Installation, Purpose, Server, ServerPlan, Statistic
 use super::device::DeviceSet;
 use super::durability;
 use super::journal::{Journal, Made, Undo};
-use super::load::{Client, Driven, LoadPlan, Meter, Shape, drive};
+use super::load::{Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end};
 use super::preparation::log_bytes;
 use super::program::tail;
 use super::sampler::{Reading, Sampler, Sources, waits_since};
@@ -348,15 +347,14 @@ impl OneRun<'_> {
         drop(limits);
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
-        let (unit, each) = load.unit();
         if self.asked.rate.is_some() {
             // An open load gets the rate that it arrives at; what differs is how long each waits.
             let mean_us = mean_us(&driven.latency).context("there were operations")?;
             measured.unit = "1/s (1 / mean latency)".to_owned();
             measured.rate = 1e6 / mean_us.max(1.0);
         } else {
-            measured.unit = unit.to_owned();
-            measured.rate = driven.rate() * each;
+            measured.unit = load.unit().0.to_owned();
+            measured.rate = load.rate(&driven);
         }
         measured.operations = driven.operations;
         measured.duration_s = driven.duration_s;
@@ -369,6 +367,7 @@ impl OneRun<'_> {
         };
         measured.unserved = driven.unserved;
         measured.checks = checks;
+        measured.answers = load.answers();
         measured.durability = durability;
         measured.facts.extend(facts);
         if let Some(rate) = self.asked.rate {
@@ -438,8 +437,16 @@ impl OneRun<'_> {
         let sampler = self.sampler(standing, &meter, Some(statistics))?;
         let mut objects = server.statistics()?;
         let before = objects.objects();
-        let (driven, mut ends) = if load.is_one_operation() {
-            one_operation(clients, &sampler, &meter, self.planned.seed)?
+        let (driven, mut ends) = if let Some(operations_each) = load.operations_each() {
+            let from = sampler.read();
+            let driven = drive_to_end(clients, operations_each, self.planned.seed, &meter)?;
+            let until = sampler.read();
+            let ends = Ends {
+                from,
+                until,
+                objects: Vec::new(),
+            };
+            (driven, ends)
         } else {
             self.many_operations(clients, &sampler, &meter)?
         };
@@ -516,9 +523,10 @@ impl OneRun<'_> {
             rate: 0.0,
             operations: 0,
             duration_s: 0.0,
-            warm_up_s: match self.asked.kind {
-                Kind::Scan | Kind::Validate => 0.0,
-                _ => self.bench.experiment.warm_up.as_secs_f64(),
+            warm_up_s: if self.asked.is_measured_to_its_end() {
+                0.0
+            } else {
+                self.bench.experiment.warm_up.as_secs_f64()
             },
             latency,
             processor: processor_since(&ends.until.processor, &ends.from.processor),
@@ -532,6 +540,7 @@ impl OneRun<'_> {
             checks: Vec::new(),
             durability: None,
             unserved: 0,
+            answers: BTreeMap::new(),
             facts,
             devices,
             waits: None,
@@ -541,7 +550,7 @@ impl OneRun<'_> {
 
     /// Clients = rate x time each operation takes, within 2 %, for a closed load.
     fn littles_law(&self, load: &dyn Load, driven: &Driven) -> Option<Check> {
-        if self.asked.rate.is_some() || load.is_one_operation() {
+        if self.asked.rate.is_some() || load.operations_each().is_some() {
             return None;
         }
         let each_s = mean_us(&driven.latency)? / 1e6 + self.asked.think_time.as_secs_f64();
@@ -560,38 +569,4 @@ impl OneRun<'_> {
             detail: format!("clients {clients}, rate times latency {found:.2}"),
         })
     }
-}
-
-fn one_operation(
-    mut clients: Vec<Box<dyn Client>>,
-    sampler: &Sampler,
-    meter: &Meter,
-    seed: u64,
-) -> Result<(Driven, Ends)> {
-    interrupt::check()?;
-    let mut random = fastrand::Rng::with_seed(seed);
-    let client = clients.first_mut().context("a load has a client")?;
-    let from = sampler.read();
-    let began = Instant::now();
-    client.operate(&mut random)?;
-    let elapsed = began.elapsed();
-    let until = sampler.read();
-    meter.count();
-    let us = u64::try_from(elapsed.as_micros())?;
-    let driven = Driven {
-        operations: 1,
-        acknowledged: 1,
-        duration_s: elapsed.as_secs_f64(),
-        latency: Latency {
-            counts: vec![(us, 1)],
-        },
-        unserved: 0,
-        harness_s: until.processor.harness_s - from.processor.harness_s,
-    };
-    let ends = Ends {
-        from,
-        until,
-        objects: Vec::new(),
-    };
-    Ok((driven, ends))
 }

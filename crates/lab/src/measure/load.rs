@@ -10,8 +10,11 @@
 //! Arrivals that are never served are counted, and stand in the latencies with the time they waited.
 //! Each client has a thread and a histogram of its own; nothing is shared while it is measured but
 //! the order of arrivals. The processor time of these threads is the harness's own share.
+//!
+//! Work that has an end of its own, such as a suite of queries, is driven by [`drive_to_end`].
 
 pub mod arrivals;
+mod sequence;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,6 +28,7 @@ use hdrhistogram::Histogram;
 use spindle_rig::interrupt;
 
 use self::arrivals::Arrivals;
+pub use self::sequence::drive_to_end;
 use self::worker::{Report, Worker};
 use crate::quantity::as_float;
 use crate::record::Latency;
@@ -224,15 +228,19 @@ fn gather(
         operations,
         acknowledged: reports.iter().map(|report| report.acknowledged).sum(),
         duration_s: plan.duration.as_secs_f64(),
-        latency: Latency {
-            counts: all
-                .iter_recorded()
-                .map(|value| (value.value_iterated_to(), value.count_at_value()))
-                .collect(),
-        },
+        latency: latency_of(&all),
         unserved,
         harness_s: reports.iter().map(|report| report.processor_s).sum(),
     })
+}
+
+fn latency_of(histogram: &Histogram<u64>) -> Latency {
+    Latency {
+        counts: histogram
+            .iter_recorded()
+            .map(|value| (value.value_iterated_to(), value.count_at_value()))
+            .collect(),
+    }
 }
 
 /// Three digits from a microsecond to an hour.

@@ -194,6 +194,10 @@ fn needed_bytes(workload: &Workload) -> u64 {
     match workload.kind {
         Kind::Block | Kind::Validate => data + data / 8 + (32 << 20),
         Kind::Scan => data + data / 8 + log_bytes(workload) + (96 << 20),
+        // Sorts and hashes that do not fit the memory, of each stream.
+        Kind::Tpch => {
+            data + data / 4 * u64::from(workload.users + 1) + log_bytes(workload) + (96 << 20)
+        }
         _ => data + data / 2 + log_bytes(workload) + (96 << 20),
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 
+use super::agreement;
 use super::database;
 use super::device::DeviceSet;
 use super::environment;
@@ -99,6 +100,7 @@ pub fn run(
             fs::create_dir_all(&place)
                 .with_context(|| format!("cannot make {}", place.display()))?;
             let run = bench.execute(planned, &place, arrivals);
+            let run = agreement::checked(run, &plan, folder);
             // A run that was stopped half way did not fail: it did not happen.
             interrupt::check()?;
             write_json(&place.join("run.json"), &run)?;

@@ -1,11 +1,13 @@
 //! The loads: what fills a database, what clients do in it, and what shows that it was real. One
 //! more is one more file here with its line in [`load`].
 
+mod as3ap;
 pub mod fio;
 mod growth;
 mod random;
 mod scan;
 mod tpcb;
+mod tpch;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,7 @@ use super::database::dialect::numbers;
 use super::database::{Server, Session};
 use super::load::{Client, Driven};
 use crate::experiment::{DatabaseKind, Kind, Workload};
+use crate::quantity::as_float;
 use crate::record::Check;
 
 /// A load that runs in a database.
@@ -42,9 +45,21 @@ pub trait Load {
     /// What is compared: (unit, how much of it one operation is). More is better.
     fn unit(&self) -> (&'static str, f64);
 
-    /// Whether there is one operation that is measured to its end, however long it takes.
-    fn is_one_operation(&self) -> bool {
-        false
+    /// What is compared, in that unit. More is better.
+    fn rate(&self, driven: &Driven) -> f64 {
+        driven.rate() * self.unit().1
+    }
+
+    /// How many operations each client does, where the work is measured to its end, however long it
+    /// takes; none where it goes on for the stated time.
+    fn operations_each(&self) -> Option<u64> {
+        None
+    }
+
+    /// Digests of what was answered, by question, after the load: under the same seed they are the
+    /// same for every contender, or the run has failed.
+    fn answers(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
 
     /// Shows that the work was real: a check that fails fails the run.
@@ -71,6 +86,8 @@ pub fn load(workload: &Workload) -> Option<Box<dyn Load>> {
         Kind::Random => Some(Box::new(random::Random::new(workload))),
         Kind::Scan => Some(Box::new(scan::Scan::new(workload))),
         Kind::Growth => Some(Box::new(growth::Growth)),
+        Kind::As3ap => Some(Box::new(as3ap::As3ap::new(workload))),
+        Kind::Tpch => Some(Box::new(tpch::Tpch::new(workload))),
     }
 }
 
@@ -95,5 +112,37 @@ fn equal(name: &str, one: (&str, i64), other: (&str, i64)) -> Check {
         name: name.to_owned(),
         passed: one.1 == other.1,
         detail: format!("{} {}, {} {}", one.0, one.1, other.0, other.1),
+    }
+}
+
+/// A question of a suite that takes less than this part of the longest counts as if it took so much
+/// (the rule of TPC-H, clause 5.4.1.4), so that one that finds nothing does not carry the rate.
+const SHORTEST_PART: f64 = 1000.0;
+
+/// Of the times of a suite, so that each question weighs the same.
+fn geometric_mean(seconds: &[f64]) -> f64 {
+    let longest = seconds.iter().copied().fold(0.0, f64::max);
+    let at_least = (longest / SHORTEST_PART).max(f64::MIN_POSITIVE);
+    let logs: f64 = seconds
+        .iter()
+        .map(|seconds| seconds.max(at_least).ln())
+        .sum();
+    (logs / as_float(seconds.len().max(1) as u64)).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_question_weighs_the_same_in_the_rate_of_a_suite() {
+        assert!((geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-9);
+        // Half the time of any one is the same gain.
+        let all = geometric_mean(&[1.0, 10.0, 100.0]);
+        let one = geometric_mean(&[0.5, 10.0, 100.0]);
+        let other = geometric_mean(&[1.0, 10.0, 50.0]);
+        assert!((all / one - all / other).abs() < 1e-9);
+        // What takes no time at all counts as a thousandth of the longest.
+        assert!((geometric_mean(&[0.0, 10.0]) - (0.01_f64 * 10.0).sqrt()).abs() < 1e-9);
     }
 }

@@ -105,7 +105,10 @@ pub(super) fn of_a_contender(
             reason,
         });
     }
-    doubts.extend(of_the_series(runs));
+    if !asked.is_suite() {
+        // A suite goes from one question to the next: its pace says nothing of the storage.
+        doubts.extend(of_the_series(runs));
+    }
     if let Some(share) = contender.harness_share
         && share > HARNESS_AT_MOST
     {

@@ -24,6 +24,14 @@ impl Users {
             Self::Many(list) => list.iter().copied().max().unwrap_or(0),
         }
     }
+
+    /// The smallest number there is.
+    pub(super) fn least(&self) -> u32 {
+        match self {
+            Self::One(users) => *users,
+            Self::Many(list) => list.iter().copied().min().unwrap_or(0),
+        }
+    }
 }
 
 /// Beyond this an open load would not keep up with the slowest contender.

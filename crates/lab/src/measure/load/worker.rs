@@ -117,7 +117,7 @@ impl Worker {
 }
 
 /// Processor time of this thread.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or(0),

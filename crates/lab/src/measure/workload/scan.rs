@@ -92,8 +92,8 @@ impl Load for Scan {
         ("MB/s", as_float(self.rows * ROW_BYTES) / 1e6)
     }
 
-    fn is_one_operation(&self) -> bool {
-        true
+    fn operations_each(&self) -> Option<u64> {
+        Some(1)
     }
 
     fn checks(&self, _server: &dyn Server, _driven: &Driven) -> Result<Vec<Check>> {
