@@ -317,7 +317,7 @@ pub(super) fn reconciliation(workload: &WorkloadSummary) -> String {
             let name = if is_read { contender.name.as_str() } else { "" };
             let _ = write!(
                 text,
-                "<tr><td>{}</td><td>{way}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{way}</td><td>{}</td><td class=\"gap\">{}</td><td>{}</td><td class=\"gap\">{}</td><td>{}</td></tr>",
                 escaped(name),
                 show_size(asked),
                 gap(above, upper_gap(is_read, above)),

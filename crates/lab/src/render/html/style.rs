@@ -40,7 +40,8 @@ th,td{padding:.35em .5em;text-align:right;border-bottom:1px solid var(--faint);w
 th:first-child,td:first-child{text-align:left;padding-left:0}
 td.long{white-space:normal;text-align:left;overflow-wrap:anywhere;min-width:11em}
 th{color:var(--soft);font-weight:600}
-tr.head td{font-weight:600;padding-top:1em;color:var(--ink)}
+td.gap{white-space:normal;min-width:8.5em}
+tr.head td{white-space:normal;font-weight:600;padding-top:1em;color:var(--ink)}
 tr.head td,tr.head th{border-bottom-color:var(--soft)}
 details.point{border-top:1px solid var(--faint);margin:0;padding:.5em 0}
 details.point>summary{font-weight:600;color:var(--ink)}
