@@ -283,7 +283,7 @@ impl OneRun<'_> {
         });
         let reached = reached?;
         let from = from.map_err(|_| anyhow!("the sampler panicked"))?;
-        let until = sampler.read();
+        let until = sampler.read_ended();
         drop(sampler);
         drop(limits);
         let ends = Ends {
@@ -440,7 +440,7 @@ impl OneRun<'_> {
         let (driven, mut ends) = if let Some(operations_each) = load.operations_each() {
             let from = sampler.read();
             let driven = drive_to_end(clients, operations_each, self.planned.seed, &meter)?;
-            let until = sampler.read();
+            let until = sampler.read_ended();
             let ends = Ends {
                 from,
                 until,

@@ -153,6 +153,23 @@ impl Sampler {
     }
 }
 
+/// A document of the storage's counters comes within this time.
+const DOCUMENT_WITHIN: Duration = Duration::from_millis(1200);
+
+impl Sampler {
+    /// Reads everything now that the load has ended, and waits for what the storage counted of it up
+    /// to its end: its last document may be a second old.
+    #[must_use]
+    pub fn read_ended(&self) -> Reading {
+        let mut reading = self.read();
+        if reading.storage.is_some() {
+            thread::sleep(DOCUMENT_WITHIN);
+            reading.storage = self.read().storage;
+        }
+        reading
+    }
+}
+
 impl Drop for Sampler {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
