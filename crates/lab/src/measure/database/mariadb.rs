@@ -305,8 +305,7 @@ impl super::Server for Server {
     }
 
     fn statistics(&self) -> Result<Box<dyn Statistics>> {
-        let client = self.client(None)?;
-        Ok(Box::new(MariadbStatistics::new(client, self.block_bytes)))
+        Ok(Box::new(MariadbStatistics::new(self.client(None)?)))
     }
 
     fn block_bytes(&self) -> u64 {

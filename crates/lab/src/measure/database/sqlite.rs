@@ -31,7 +31,7 @@ use crate::quantity::as_float;
 /// Beyond this somebody who holds a lock hangs.
 const LOCK_WAIT_AT_MOST: Duration = Duration::from_secs(60);
 /// A connection has a cache of its own, and needs some.
-const CACHE_KIB_AT_LEAST: u64 = 512;
+const CACHE_KIB_AT_LEAST: u64 = 64;
 /// The page of PostgreSQL, and of the published experiments.
 const PAGE_BYTES: &str = "8192";
 

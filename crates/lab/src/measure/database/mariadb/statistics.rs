@@ -10,15 +10,11 @@ use super::super::Statistics;
 /// Over a connection of its own.
 pub(super) struct MariadbStatistics {
     client: Conn,
-    block_bytes: f64,
 }
 
 impl MariadbStatistics {
-    pub fn new(client: Conn, block_bytes: u64) -> Self {
-        Self {
-            client,
-            block_bytes: crate::quantity::as_float(block_bytes),
-        }
+    pub fn new(client: Conn) -> Self {
+        Self { client }
     }
 }
 
@@ -45,10 +41,10 @@ impl Statistics for MariadbStatistics {
             ),
             ("database_log_bytes", of("innodb_os_log_written")),
             ("database_log_writes", of("innodb_log_writes")),
-            ("database_checkpoint_age_bytes", of("innodb_checkpoint_age")),
+            ("database_rollbacks", of("handler_rollback")),
             (
-                "database_dirty_bytes",
-                of("innodb_buffer_pool_pages_dirty") * self.block_bytes,
+                "database_rows_changed",
+                of("handler_write") + of("handler_update") + of("handler_delete"),
             ),
         ]
     }
