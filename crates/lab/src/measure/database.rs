@@ -288,6 +288,3 @@ pub fn is_conflict(error: &anyhow::Error) -> bool {
 fn own_cache_bytes(memory_bytes: Option<u64>) -> u64 {
     memory_bytes.map_or(128 << 20, |memory| (memory / 4).clamp(16 << 20, 8 << 30))
 }
-
-#[cfg(test)]
-mod tests;

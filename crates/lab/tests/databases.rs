@@ -1,15 +1,30 @@
-//! The interface, tried on every database that this machine has: real servers, small.
+//! The interface to databases, tried on every one that this machine has: real servers, small.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::*;
-use crate::measure::database::dialect::{filler, numbers};
+use anyhow::Result;
+use spindle_lab::experiment::DatabaseKind;
+use spindle_lab::measure::control_group::ControlGroup;
+use spindle_lab::measure::database::dialect::{filler, numbers};
+use spindle_lab::measure::database::{
+    Installation, Purpose, Server, ServerPlan, Settings, Value, find, is_conflict,
+};
+use spindle_lab::measure::journal::Journal;
+
+/// With SQLite this process is itself in the control group of a test: what another test started
+/// meanwhile would be in it, too, and end with it.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 struct Scene {
     directory: tempfile::TempDir,
     journal: Journal,
     group: ControlGroup,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Scene {
@@ -18,6 +33,7 @@ impl Scene {
             println!("skipped: servers are started as another user by root");
             return None;
         }
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let journal = Journal::begin(&directory.path().join("state")).unwrap();
@@ -30,6 +46,7 @@ impl Scene {
             directory,
             journal,
             group,
+            _turn: turn,
         })
     }
 
