@@ -49,6 +49,10 @@ kind = "tpcb"
 size = "16 MiB"
 users = 2
 rate = 50
+[[workload]]
+kind = "tpcc"
+warehouses = 1
+users = 2
 "#;
 
 #[test]
@@ -73,7 +77,7 @@ fn every_workload_runs_is_checked_and_leaves_nothing_behind() {
     let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&text).unwrap();
     let workloads = summary["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 6);
+    assert_eq!(workloads.len(), 7);
     for workload in workloads {
         for contender in workload["contenders"].as_array().unwrap() {
             let rate = contender["rate"].as_f64().unwrap();

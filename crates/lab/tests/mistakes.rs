@@ -34,7 +34,7 @@ fn a_mistake_is_one_line_that_says_where_and_nothing_is_made() {
             "line 2, column 15: no contender `etx4`; did you mean ext4",
         ),
         ("blocks", "block", "line 3, column 1: unknown field `block`"),
-        ("tpcb", "tpcc", "did you mean tpcb"),
+        ("tpcb", "tpcx", "did you mean tpcb"),
         ("\"SCENE\"", "\"/no/such/place\"", "/no/such/place"),
         ("512 MiB", "512 TiB", "free"),
         ("\"16 MiB\"", "\"4 GiB\"", "needs devices of"),

@@ -19,7 +19,7 @@ pub struct InitArguments {
     /// The file to write
     #[arg(default_value = "experiment.toml")]
     file: PathBuf,
-    /// Which load: block, validate, scan, growth, random, tpcb, tpch or as3ap
+    /// Which load: block, validate, scan, growth, random, tpcb, tpcc, tpch or as3ap
     #[arg(long)]
     workload: Option<String>,
     /// How much data, such as `1 GiB`
@@ -185,7 +185,7 @@ fn file_text(
     // Data, its growth and its log on one device.
     let device = (data * 5 / 2 + (256 << 20)).max(512 << 20);
     let devices = device_lines(devices, device).map_err(anyhow::Error::msg)?;
-    let users_line = if ["block", "random", "tpcb"].contains(&workload) {
+    let users_line = if ["block", "random", "tpcb", "tpcc"].contains(&workload) {
         format!("users = {users}\n")
     } else {
         String::new()

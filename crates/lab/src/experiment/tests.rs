@@ -58,6 +58,32 @@ fn an_unknown_workload_is_told_with_the_nearest() {
 }
 
 #[test]
+fn a_company_has_whole_warehouses_and_says_how_its_users_work() {
+    let with = |keys: &str| {
+        let text = SMALL.replace("kind = \"tpcb\"", &format!("kind = \"tpcc\"\n{keys}"));
+        Experiment::parse(&text).unwrap().workloads.remove(0)
+    };
+    let small = with("size = \"16 MiB\"");
+    assert_eq!(
+        small.title(),
+        "tpcc (derived from TPC-C), 1 warehouse, 4 users, cached"
+    );
+    assert_eq!(small.size_bytes, 100 << 20);
+    let sized = with("size = \"1 GiB\"\nprocedures = true");
+    assert_eq!(
+        sized.title(),
+        "tpcc (derived from TPC-C), 10 warehouses, procedures, 4 users, cached"
+    );
+    assert_eq!(sized.size_bytes, 1 << 30);
+    let slow = with("warehouses = 3\nkeying_time = \"18 s\"\nthink_time = \"12 s\"");
+    assert_eq!(
+        slow.title(),
+        "tpcc (derived from TPC-C), 3 warehouses, keying 18 s, thinking 12 s, 4 users, cached"
+    );
+    assert_eq!(slow.size_bytes, 300 << 20);
+}
+
+#[test]
 fn what_does_not_go_together_is_refused_in_one_line() {
     for (from, to, wanted) in [
         ("users = 4", "users = 4000", "`users` lies between"),
@@ -65,6 +91,26 @@ fn what_does_not_go_together_is_refused_in_one_line() {
             "users = 4",
             "depth = 4",
             "means nothing to the workload `tpcb`",
+        ),
+        (
+            "kind = \"tpcb\"",
+            "kind = \"tpcc\"\nsize = \"1 GiB\"\nwarehouses = 2",
+            "say the same",
+        ),
+        (
+            "kind = \"tpcb\"",
+            "kind = \"tpcc\"\nwarehouses = 0",
+            "`warehouses` lies between",
+        ),
+        (
+            "kind = \"tpcb\"",
+            "kind = \"tpcc\"\nrate = 5\nthink_time = \"1 s\"",
+            "no terminals that wait",
+        ),
+        (
+            "users = 4",
+            "procedures = true",
+            "`procedures` means nothing to the workload `tpcb`",
         ),
         (
             "512 MiB",

@@ -25,6 +25,8 @@ pub enum Kind {
     Random,
     /// pgbench's own transaction: TPC-B-like.
     Tpcb,
+    /// A company's orders, payments and deliveries: derived from TPC-C.
+    Tpcc,
     /// 22 queries over eight tables: derived from TPC-H.
     Tpch,
     /// Single statements and mixes over four tables: AS3AP-like.
@@ -33,8 +35,8 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, as they are written.
-    pub const NAMES: [&'static str; 8] = [
-        "block", "validate", "scan", "growth", "random", "tpcb", "tpch", "as3ap",
+    pub const NAMES: [&'static str; 9] = [
+        "block", "validate", "scan", "growth", "random", "tpcb", "tpcc", "tpch", "as3ap",
     ];
 
     /// As it is written.
@@ -47,6 +49,7 @@ impl Kind {
             Self::Growth => "growth",
             Self::Random => "random",
             Self::Tpcb => "tpcb",
+            Self::Tpcc => "tpcc",
             Self::Tpch => "tpch",
             Self::As3ap => "as3ap",
         }
@@ -192,8 +195,15 @@ pub struct Workload {
     pub update_percent: u32,
     /// `random`: how many of a hundred operations go to the hot tenth of the rows.
     pub hot_percent: u32,
-    /// Between two operations of a client.
+    /// Between two operations of a client; of `tpcc`, the mean after a New-Order, the others in the
+    /// standard's proportion.
     pub think_time: Duration,
+    /// `tpcc`: to key a New-Order in, the others in the standard's proportion.
+    pub keying_time: Duration,
+    /// `tpcc`: how many.
+    pub warehouses: i32,
+    /// `tpcc`: by procedures on the server, not statement by statement.
+    pub procedures: bool,
     /// `scan`: parallel workers of the database, 0 for a serial scan.
     pub degree: u32,
     /// `random`: tables, each for a group of the users.
@@ -243,12 +253,13 @@ impl Workload {
         match self.kind {
             Kind::Scan | Kind::Validate | Kind::Growth => false,
             Kind::Tpch | Kind::As3ap => !self.mode.has_one_user(),
-            Kind::Block | Kind::Random | Kind::Tpcb => true,
+            Kind::Block | Kind::Random | Kind::Tpcb | Kind::Tpcc => true,
         }
     }
 
     fn kind_words(&self) -> Vec<String> {
         let mut words = vec![match self.kind {
+            Kind::Tpcc => "tpcc (derived from TPC-C)".to_owned(),
             Kind::Tpch => "tpch (derived from TPC-H)".to_owned(),
             Kind::As3ap => "AS3AP-like".to_owned(),
             kind => kind.name().to_owned(),
@@ -268,6 +279,7 @@ impl Workload {
                 0 => "serial".to_owned(),
                 degree => format!("degree {degree}"),
             }),
+            Kind::Tpcc => words.extend(self.tpcc_words()),
             Kind::Validate | Kind::Growth | Kind::Tpcb => {}
         }
         words
@@ -306,6 +318,22 @@ impl Workload {
     pub fn is_measured_to_its_end(&self) -> bool {
         self.is_suite() || matches!(self.kind, Kind::Scan | Kind::Validate)
     }
+
+    fn tpcc_words(&self) -> Vec<String> {
+        let mut words = vec![match self.warehouses {
+            1 => "1 warehouse".to_owned(),
+            warehouses => format!("{warehouses} warehouses"),
+        }];
+        if self.procedures {
+            words.push("procedures".to_owned());
+        }
+        for (name, time) in [("keying", self.keying_time), ("thinking", self.think_time)] {
+            if !time.is_zero() {
+                words.push(format!("{name} {} s", time.as_secs_f64()));
+            }
+        }
+        words
+    }
 }
 
 /// What the data of `tpch` takes for each unit of the scale factor, with keys and indexes.
@@ -330,6 +358,9 @@ pub(super) struct RawWorkload {
     update_percent: Option<u32>,
     hot_percent: Option<u32>,
     think_time: Option<String>,
+    keying_time: Option<String>,
+    warehouses: Option<i32>,
+    procedures: Option<bool>,
     degree: Option<u32>,
     schemas: Option<u32>,
     scan_percent: Option<u32>,
@@ -338,6 +369,11 @@ pub(super) struct RawWorkload {
     scale: Option<f64>,
     refresh: Option<bool>,
 }
+
+/// What a warehouse takes on disk, with its indexes; the items of all take a tenth of that.
+const WAREHOUSE_BYTES: u64 = 100 << 20;
+/// A thousand gigabytes.
+const WAREHOUSES_AT_MOST: i32 = 10_000;
 
 /// More clients than this no database is started for.
 pub(crate) const USERS_AT_MOST: u32 = 500;
@@ -383,13 +419,15 @@ impl RawWorkload {
         };
         let least = self.users.as_ref().map_or(users, Users::least);
         let (schemas, scan_bytes) = self.schemas(least, size_bytes)?;
-        let think_time = match &self.think_time {
-            Some(text) => parse_duration(text)?,
-            None => Duration::ZERO,
+        let (warehouses, size_bytes) = self.company(size_bytes)?;
+        let time = |text: &Option<String>| match text {
+            Some(text) => parse_duration(text),
+            None => Ok(Duration::ZERO),
         };
+        let think_time = time(&self.think_time)?;
         let default_regime = match kind {
             Kind::Scan | Kind::Validate | Kind::Block | Kind::Tpch => Regime::Cold,
-            Kind::Growth | Kind::Random | Kind::Tpcb | Kind::As3ap => Regime::Cached,
+            Kind::Growth | Kind::Random | Kind::Tpcb | Kind::Tpcc | Kind::As3ap => Regime::Cached,
         };
         Ok(Workload {
             kind,
@@ -404,6 +442,9 @@ impl RawWorkload {
             update_percent: self.update_percent.unwrap_or(30),
             hot_percent: self.hot_percent.unwrap_or(0),
             think_time,
+            keying_time: time(&self.keying_time)?,
+            warehouses,
+            procedures: self.procedures.unwrap_or(false),
             degree: self.degree.unwrap_or(0),
             schemas,
             scan_percent: self.scan_percent.unwrap_or(0),
@@ -496,6 +537,33 @@ impl RawWorkload {
         Ok((schemas, scan_bytes))
     }
 
+    /// How many warehouses `tpcc` has, and the size of its data: a warehouse is never cut in two.
+    fn company(&self, size_bytes: u64) -> Result<(i32, u64), String> {
+        if self.kind != Kind::Tpcc {
+            return Ok((1, size_bytes));
+        }
+        if self.size.is_some() && self.warehouses.is_some() {
+            return Err("`size` and `warehouses` say the same: leave one of them out".to_owned());
+        }
+        let is_open = self.rate.is_some() || self.open.is_some();
+        if is_open && (self.think_time.is_some() || self.keying_time.is_some()) {
+            return Err(
+                "an open load (`rate`, `open`) has no terminals that wait: leave out `think_time` and `keying_time`"
+                    .to_owned(),
+            );
+        }
+        let fitting = i32::try_from(size_bytes / WAREHOUSE_BYTES).unwrap_or(i32::MAX);
+        let warehouses = self.warehouses.unwrap_or(fitting.max(1));
+        if !(1..=WAREHOUSES_AT_MOST).contains(&warehouses) {
+            return Err(format!(
+                "`warehouses` lies between 1 and {WAREHOUSES_AT_MOST}, of 100 MiB each"
+            ));
+        }
+        let least = u64::from(warehouses.unsigned_abs()) * WAREHOUSE_BYTES;
+        let stated = if self.size.is_some() { size_bytes } else { 0 };
+        Ok((warehouses, stated.max(least)))
+    }
+
     /// Every key means something to the workload.
     fn check_kinds(&self) -> Result<(), String> {
         let kind = self.kind;
@@ -525,15 +593,19 @@ impl RawWorkload {
         only(self.scale.is_some(), "scale", &[Kind::Tpch])?;
         only(self.refresh.is_some(), "refresh", &[Kind::Tpch])?;
         only(self.degree.is_some(), "degree", &[Kind::Scan])?;
-        let clients = [Kind::Random, Kind::Tpcb];
+        only(self.warehouses.is_some(), "warehouses", &[Kind::Tpcc])?;
+        only(self.procedures.is_some(), "procedures", &[Kind::Tpcc])?;
+        only(self.keying_time.is_some(), "keying_time", &[Kind::Tpcc])?;
+        let clients = [Kind::Random, Kind::Tpcb, Kind::Tpcc];
         only(self.rate.is_some(), "rate", &clients)?;
         only(self.open.is_some(), "open", &clients)?;
-        let thinking = [Kind::Random, Kind::Tpcb, Kind::As3ap];
+        let thinking = [Kind::Random, Kind::Tpcb, Kind::Tpcc, Kind::As3ap];
         only(self.think_time.is_some(), "think_time", &thinking)?;
         let with_users = [
             Kind::Block,
             Kind::Random,
             Kind::Tpcb,
+            Kind::Tpcc,
             Kind::Tpch,
             Kind::As3ap,
         ];

@@ -40,6 +40,12 @@ pub trait Client: Send {
     /// # Errors
     /// Where it failed: that fails the run.
     fn operate(&mut self, random: &mut fastrand::Rng) -> Result<()>;
+
+    /// How long its user waits before the next operation of a closed load, where that is the
+    /// client's own to say; else the plan does.
+    fn pause(&mut self, _random: &mut fastrand::Rng) -> Option<Duration> {
+        None
+    }
 }
 
 /// When clients operate.

@@ -7,9 +7,11 @@ mod growth;
 mod random;
 mod scan;
 mod tpcb;
+mod tpcc;
 mod tpch;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -44,6 +46,17 @@ pub trait Load {
 
     /// What is compared: (unit, how much of it one operation is). More is better.
     fn unit(&self) -> (&'static str, f64);
+
+    /// How much was produced so far, where one operation is not always as much as another: it is
+    /// read at both ends of the measured time. Else every operation counts.
+    fn produced(&self) -> Option<u64> {
+        None
+    }
+
+    /// The mean of the pauses that the clients say themselves.
+    fn mean_pause(&self) -> Option<Duration> {
+        None
+    }
 
     /// What is compared, in that unit. More is better.
     fn rate(&self, driven: &Driven) -> f64 {
@@ -83,6 +96,7 @@ pub fn load(workload: &Workload) -> Option<Box<dyn Load>> {
     match workload.kind {
         Kind::Block | Kind::Validate => None,
         Kind::Tpcb => Some(Box::new(tpcb::Tpcb::new(workload))),
+        Kind::Tpcc => Some(Box::new(tpcc::Tpcc::new(workload))),
         Kind::Random => Some(Box::new(random::Random::new(workload))),
         Kind::Scan => Some(Box::new(scan::Scan::new(workload))),
         Kind::Growth => Some(Box::new(growth::Growth)),

@@ -86,12 +86,14 @@ impl Worker {
                 self.wait_until(moment).then_some(moment)
             }
             (None, Shape::Closed { think_time }) => {
-                if !think_time.is_zero() {
+                let pause = match self.client.pause(&mut self.random) {
+                    Some(pause) => pause,
+                    None if think_time.is_zero() => Duration::ZERO,
                     // Drawn, so that clients do not march in step.
-                    let pause = think_time.mul_f64(2.0 * self.random.f64());
-                    if !self.wait_until(Instant::now() + pause) {
-                        return None;
-                    }
+                    None => think_time.mul_f64(2.0 * self.random.f64()),
+                };
+                if !pause.is_zero() && !self.wait_until(Instant::now() + pause) {
+                    return None;
                 }
                 let now = Instant::now();
                 let goes_on = now < self.until && !self.stop.load(Ordering::Relaxed);
