@@ -6,6 +6,7 @@
 mod compare;
 mod doctor;
 mod gallery;
+mod guest;
 mod init;
 mod progress;
 mod quick;
@@ -50,6 +51,12 @@ enum Command {
     Quick(quick::QuickArguments),
     /// Run every experiment file of a folder and put its report and its figures beside it
     Gallery(gallery::GalleryArguments),
+    /// The first process of a guest; for the lab itself
+    #[command(hide = true)]
+    GuestInit(guest::GuestArguments),
+    /// The experiment in a guest; for the lab itself
+    #[command(hide = true)]
+    GuestWork(guest::GuestArguments),
 }
 
 /// Does what was asked for.
@@ -57,6 +64,9 @@ enum Command {
 /// # Errors
 /// A line for a person.
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if let Command::GuestInit(arguments) = &arguments.command {
+        return Ok(guest::first_process(arguments));
+    }
     interrupt::listen()?;
     clear_left_behind()?;
     match arguments.command {
@@ -67,6 +77,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Doctor => doctor::run(),
         Command::Quick(arguments) => quick::run(&arguments),
         Command::Gallery(arguments) => gallery::run(&arguments),
+        Command::GuestInit(arguments) => Ok(guest::first_process(&arguments)),
+        Command::GuestWork(arguments) => guest::work(&arguments),
     }
 }
 

@@ -38,6 +38,11 @@ pub struct Experiment {
     pub seed: u64,
     /// How far a ratio may lie from one and still be called equivalent.
     pub margin: f64,
+    /// How long a step outside of the load may take before its contender counts as hanging; what
+    /// moves data gets more, in proportion.
+    pub patience: Duration,
+    /// Whether it runs in a guest with a kernel of its own.
+    pub guest: bool,
     /// On what.
     pub devices: Devices,
     /// The database, where a workload needs one.
@@ -117,6 +122,9 @@ struct RawFile {
     duration: Option<Spanned<String>>,
     seed: Option<u64>,
     margin: Option<Spanned<f64>>,
+    patience: Option<Spanned<String>>,
+    #[serde(default)]
+    guest: bool,
     devices: RawDevices,
     #[serde(default)]
     database: database::RawDatabase,
@@ -215,6 +223,8 @@ impl Experiment {
             duration: duration(raw.duration.as_ref(), 60, text)?,
             seed: raw.seed.unwrap_or(1),
             margin,
+            patience: duration(raw.patience.as_ref(), 600, text)?,
+            guest: raw.guest,
             devices: devices(raw.devices, text)?,
             database: raw.database.check(text)?,
             workloads,

@@ -8,6 +8,7 @@ use crate::experiment::DatabaseKind;
 use crate::measure::contender;
 use crate::measure::control_group::{Version, lacks_limits, version};
 use crate::measure::database;
+use crate::measure::guest;
 use crate::measure::program::lacking;
 
 pub(super) fn run() -> Result<ExitCode> {
@@ -24,6 +25,18 @@ pub(super) fn run() -> Result<ExitCode> {
     let no_zram = (!has_zram).then(|| "the running kernel has no zram (modprobe zram)".to_owned());
     line("zram", needs_root.clone().or(no_zram));
     line("block", needs_root);
+    println!("\nA guest with a kernel of its own: device-mapper, md, NFS (run FILE --guest)");
+    line("user-mode Linux", guest::lacks());
+    for (contenders, programs) in [
+        ("lvm-*", vec!["lvcreate"]),
+        ("md-*", vec!["mdadm"]),
+        ("nfs*", vec!["ganesha.nfsd", "mount.nfs", "rpcbind", "ip"]),
+    ] {
+        line(
+            &format!("{contenders} in it"),
+            programs.into_iter().find_map(lacking),
+        );
+    }
     println!("\nLimits");
     line("bandwidth (a device as a spindle)", lacks_limits());
     line(

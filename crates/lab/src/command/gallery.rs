@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &GalleryArguments) -> Result<ExitCode> {
             fs::create_dir_all(&arguments.runs)
                 .with_context(|| format!("cannot make {}", arguments.runs.display()))?;
             // One that cannot run here must not keep the others from running.
-            match run_text(&text, &file, &runs, &[]) {
+            match run_text(&text, &file, &runs, &[], false) {
                 Ok(ended) if ended == ExitCode::SUCCESS => {}
                 Ok(_) => code = ExitCode::from(1),
                 Err(error) => {

@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &QuickArguments) -> Result<ExitCode> {
             PathBuf::from(format!("spindle-lab-quick-{second}"))
         }
     };
-    run_text(&text, Path::new("quick"), &folder, &[])
+    run_text(&text, Path::new("quick"), &folder, &[], false)
 }
 
 fn text(contenders: &[String], kind: DatabaseKind, smoke: bool) -> String {

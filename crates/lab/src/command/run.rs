@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::progress::Progress;
 use super::report;
 use crate::experiment::Experiment;
-use crate::measure::run::run as measure;
+use crate::measure::guest;
+use crate::measure::run::{Manner, run as measure};
 
 /// What `run` takes.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,10 @@ pub struct RunArguments {
     /// Use this block device although something stands on it: it is lost
     #[arg(long, value_name = "DEVICE")]
     erase: Vec<PathBuf>,
+    /// In a guest with a kernel of its own (user-mode Linux), which has device-mapper, md and NFS;
+    /// the same as `guest = true` in the file
+    #[arg(long)]
+    guest: bool,
 }
 
 pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode> {
@@ -31,7 +36,13 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         .output
         .clone()
         .unwrap_or_else(|| arguments.file.with_extension(""));
-    run_text(&text, &arguments.file, &folder, &arguments.erase)
+    run_text(
+        &text,
+        &arguments.file,
+        &folder,
+        &arguments.erase,
+        arguments.guest,
+    )
 }
 
 pub(super) fn run_text(
@@ -39,10 +50,28 @@ pub(super) fn run_text(
     file: &Path,
     folder: &Path,
     erase: &[PathBuf],
+    in_guest: bool,
 ) -> Result<ExitCode> {
     let experiment =
         Experiment::parse(text).map_err(|mistake| anyhow!("{}: {mistake}", file.display()))?;
-    let finished = measure(text, &experiment, folder, erase, &mut Progress).map_err(|error| {
+    let finished = if in_guest || experiment.guest {
+        guest::run(text, &experiment, folder, erase, &mut Progress)
+    } else {
+        ensure!(
+            !folder.join(guest::CONSOLE).exists(),
+            "the runs in {} are those of a guest; go on with --guest, or give another folder by --output",
+            folder.display()
+        );
+        measure(
+            text,
+            &experiment,
+            folder,
+            erase,
+            &Manner::default(),
+            &mut Progress,
+        )
+    };
+    let finished = finished.map_err(|error| {
         if folder.join("plan.json").exists() {
             error.context(format!(
                 "not finished; the same command goes on with what is in {}",

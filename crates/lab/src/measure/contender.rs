@@ -8,6 +8,7 @@ mod array;
 mod btrfs;
 mod directory;
 mod kernel_filesystem;
+mod nfs;
 mod raw;
 mod spindle;
 mod volume;
@@ -23,6 +24,7 @@ use spindle_rig::interrupt;
 use super::control_group::ControlGroup;
 use super::device::Leaf;
 use super::journal::{Journal, Made, Undo};
+use super::patience::Watch;
 use super::process::Identity;
 use super::program::{Service, as_typed, run};
 use crate::nearness::hint;
@@ -75,6 +77,8 @@ pub struct Site<'a> {
     pub log: &'a Path,
     /// The name of the database that is to live on it.
     pub profile: &'a str,
+    /// Told of what takes long by its nature.
+    pub watch: &'a Watch,
 }
 
 /// What the data is put on.
@@ -100,6 +104,10 @@ pub struct Standing {
     daemon: Option<Service>,
     /// Prints its own counters, a document a second.
     iostat: Option<Command>,
+    /// What serves it besides, and ends with the parts.
+    servers: Vec<Service>,
+    /// Where the data lies on a file system below, whose pages are cached there, too.
+    pub below: Option<PathBuf>,
 }
 
 /// A storage daemon has this long to end after it was asked to.
@@ -109,7 +117,11 @@ impl Standing {
     /// The processes that serve it from user space.
     #[must_use]
     pub fn servers(&self) -> Vec<Identity> {
-        self.daemon.iter().map(Service::identity).collect()
+        self.daemon
+            .iter()
+            .chain(&self.servers)
+            .map(Service::identity)
+            .collect()
     }
 
     /// What prints its own counters, a document a second; to be asked for once.
@@ -117,12 +129,15 @@ impl Standing {
         self.iostat.take()
     }
 
-    /// An error where its daemon has ended by itself.
+    /// An error where one of its daemons has ended by itself.
     ///
     /// # Errors
     /// Then.
     pub fn check_alive(&mut self) -> Result<()> {
-        self.daemon.as_mut().map_or(Ok(()), Service::check_alive)
+        self.daemon
+            .iter_mut()
+            .chain(&mut self.servers)
+            .try_for_each(Service::check_alive)
     }
 
     /// Takes it away.
@@ -167,6 +182,7 @@ pub fn all() -> Vec<Box<dyn Contender>> {
     all.extend(btrfs::offers());
     all.extend(volume::offers());
     all.extend(array::offers());
+    all.extend(nfs::offers());
     all.extend(zfs::offers());
     all.extend(spindle::offers());
     all
@@ -221,6 +237,12 @@ impl<'a> Maker<'a> {
 
     /// Makes a file system of the kernel's on `devices` and mounts it.
     fn filesystem(&mut self, kind: &str, devices: &[&Path]) -> Result<PathBuf> {
+        self.make_filesystem(kind, devices)?;
+        let first = devices.first().context("a file system needs a device")?;
+        self.mount(kind, "", first)
+    }
+
+    fn make_filesystem(&mut self, kind: &str, devices: &[&Path]) -> Result<()> {
         let mut make = super::program::command(&format!("mkfs.{kind}"));
         // No discard: the devices were written once, alike for all, and stay so. Lazy
         // initialisation would run beside the measurement.
@@ -234,22 +256,25 @@ impl<'a> Maker<'a> {
                 "lazy_itable_init=0,lazy_journal_init=0,nodiscard",
             ]),
         };
-        self.run(make.args(devices))?;
-        let first = devices.first().context("a file system needs a device")?;
-        self.mount(kind, "", first)
+        self.run(make.args(devices)).map(drop)
     }
 
     /// Mounts it at a directory of the run's.
     fn mount(&mut self, kind: &str, options: &str, device: &Path) -> Result<PathBuf> {
         let point = self.mount_point()?;
-        self.intend(Undo::Mount(point.clone()))?;
+        self.mount_at(kind, options, device, &point)?;
+        Ok(point)
+    }
+
+    fn mount_at(&mut self, kind: &str, options: &str, device: &Path, point: &Path) -> Result<()> {
+        self.intend(Undo::Mount(point.to_owned()))?;
         let mut mount = super::program::command("mount");
         mount.args(["-t", kind]);
         if !options.is_empty() {
             mount.args(["-o", options]);
         }
-        self.run(mount.arg(device).arg(&point))?;
-        Ok(point)
+        self.run(mount.arg(device).arg(point))?;
+        Ok(())
     }
 
     fn mount_point(&mut self) -> Result<PathBuf> {
@@ -269,6 +294,8 @@ impl<'a> Maker<'a> {
             farewell: None,
             daemon: None,
             iostat: None,
+            servers: Vec::new(),
+            below: None,
         }
     }
 }
@@ -283,9 +310,12 @@ fn kernel_lacks(filesystem: &str) -> Option<String> {
         return None;
     }
     let probe = super::program::run(super::program::command("modprobe").arg(filesystem));
-    probe
-        .is_err()
-        .then(|| format!("the running kernel has no {filesystem}"))
+    probe.is_err().then(|| no_kernel_part(filesystem))
+}
+
+/// A part of the kernel is missing, which another kernel may have.
+fn no_kernel_part(part: &str) -> String {
+    format!("the running kernel has no {part} (`run --guest` runs one that has)")
 }
 
 /// Making any of these takes root.

@@ -117,11 +117,11 @@ impl ControlGroup {
         let parent = match version {
             Version::One => Path::new(ROOT).join("memory"),
             Version::Two => {
-                // Without this the children have no such files.
-                let _ = fs::write(
-                    Path::new(ROOT).join("cgroup.subtree_control"),
-                    "+memory +io +cpu",
-                );
+                // Without this the children have no such files. One by one: a kernel without one of
+                // them refuses the whole line.
+                for controller in ["+memory", "+io", "+cpu"] {
+                    let _ = fs::write(Path::new(ROOT).join("cgroup.subtree_control"), controller);
+                }
                 PathBuf::from(ROOT)
             }
         };

@@ -34,7 +34,7 @@ use crate::experiment::DatabaseKind;
 pub type Settings = BTreeMap<String, String>;
 
 /// A database as it was found on this machine.
-pub trait Installation: fmt::Debug {
+pub trait Installation: fmt::Debug + Send + Sync {
     /// Which it is.
     fn kind(&self) -> DatabaseKind;
 

@@ -205,9 +205,7 @@ impl DeviceSet {
                 }
             }
             DeviceKind::Loop => {
-                let directory = devices
-                    .directory
-                    .join(format!("spindle-lab-disks-{}", std::process::id()));
+                let directory = new_directory(&devices.directory);
                 set._made
                     .push(journal.intend(Undo::Directory(directory.clone()))?);
                 fs::create_dir(&directory)
@@ -244,6 +242,18 @@ impl DeviceSet {
     }
 }
 
+/// Another one for each set: those of a contender that hangs stay while others are made.
+fn new_directory(parent: &Path) -> PathBuf {
+    let mut number = 1;
+    loop {
+        let directory = parent.join(format!("spindle-lab-disks-{}-{number}", std::process::id()));
+        if !directory.exists() {
+            return directory;
+        }
+        number += 1;
+    }
+}
+
 /// Undone in the reverse order of making; a vector drops its first element first.
 impl Drop for DeviceSet {
     fn drop(&mut self) {
@@ -274,7 +284,10 @@ fn attach(file: &Path) -> Result<Leaf> {
 
 /// Writes a file from end to end, past the page cache's limits, durably. What is written is no
 /// zeros: some file systems and disks keep these as nothing.
-fn fill(path: &Path, size_bytes: u64) -> Result<()> {
+///
+/// # Errors
+/// Where there is such a file, or it cannot be written.
+pub fn fill(path: &Path, size_bytes: u64) -> Result<()> {
     const PIECE: usize = 4 << 20;
     let write = || -> Result<()> {
         let mut file = File::create_new(path)?;

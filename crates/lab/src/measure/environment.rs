@@ -65,6 +65,9 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
         let mut version = std::process::Command::new(program);
         tell("spindle", run(version.arg("--version")).ok());
     }
+    for (name, value) in super::guest::inside::facts() {
+        tell(&name, Some(value));
+    }
     tell("spindle-lab", Some(env!("CARGO_PKG_VERSION").to_owned()));
     Environment {
         schema: SCHEMA,

@@ -2,8 +2,10 @@
 //! was real, take everything away.
 //!
 //! Whatever goes wrong here makes this run failed and nothing else. Values are dropped in the
-//! reverse order of their making, so that the next run finds the devices as this one did.
+//! reverse order of their making, so that the next run finds the devices as this one did. A run that
+//! hangs in the kernel is left behind by the [`Attendant`].
 
+mod attendant;
 mod cache;
 mod image;
 mod layers;
@@ -12,12 +14,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+pub use self::attendant::Attendant;
 use self::image::{Images, Order};
 use super::contender::{self, Place, Site, Standing};
 use super::control_group::ControlGroup;
@@ -27,7 +30,9 @@ use super::device::DeviceSet;
 use super::durability;
 use super::journal::{Journal, Made, Undo};
 use super::load::{Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end};
+use super::patience::Watch;
 use super::preparation::log_bytes;
+use super::process::Identity;
 use super::program::tail;
 use super::sampler::{Reading, Sampler, Sources, waits_since};
 use super::workload::{self, Load, fio};
@@ -39,26 +44,27 @@ use crate::record::{
 };
 
 /// Everything that the runs of an experiment share.
-pub struct Bench<'a> {
-    experiment: &'a Experiment,
-    journal: &'a Journal,
-    devices: &'a DeviceSet,
+pub struct Bench {
+    experiment: Experiment,
+    journal: Journal,
     installation: Option<Box<dyn Installation>>,
     images: Images,
     work: PathBuf,
+    watch: Watch,
+    /// The group of the run that is under way.
+    group: Mutex<Option<Arc<ControlGroup>>>,
     _made: Made,
 }
 
-impl<'a> Bench<'a> {
+/// An hour, for what has its own limit.
+const LONG: Duration = Duration::from_secs(3600);
+
+impl Bench {
     /// Makes the directory that runs work in.
     ///
     /// # Errors
     /// Where it cannot be made, or the database is not there.
-    pub fn new(
-        experiment: &'a Experiment,
-        journal: &'a Journal,
-        devices: &'a DeviceSet,
-    ) -> Result<Self> {
+    pub fn new(experiment: &Experiment, journal: &Journal) -> Result<Self> {
         let work = experiment
             .devices
             .directory
@@ -76,28 +82,48 @@ impl<'a> Bench<'a> {
             })
             .transpose()?;
         Ok(Self {
-            experiment,
-            journal,
-            devices,
+            experiment: experiment.clone(),
+            journal: journal.clone(),
             installation,
             images: Images::new(&work),
             work,
+            watch: Watch::new(experiment.patience),
+            group: Mutex::new(None),
             _made: made,
         })
     }
 
+    /// Where a run mounts and works.
+    fn scratch(&self, planned: &PlannedRun) -> PathBuf {
+        self.work.join(format!("run-{}", planned.number))
+    }
+
+    /// The processes of the run that is under way: database and storage.
+    fn members(&self) -> Vec<Identity> {
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = group
+            .as_ref()
+            .map(|group| group.members())
+            .unwrap_or_default();
+        members
+            .into_iter()
+            // A database that is a library lives in this process.
+            .filter(|id| *id != std::process::id())
+            .filter_map(Identity::of)
+            .collect()
+    }
+
     /// Does a planned run; its samples and its log go to `folder`. `arrivals_per_s` is the rate of
     /// a load that is open by a share of a peak, or why there is no peak.
-    pub fn execute(
-        &mut self,
+    fn execute(
+        &self,
+        devices: &DeviceSet,
         planned: &PlannedRun,
         folder: &Path,
         arrivals_per_s: Result<Option<f64>>,
     ) -> Run {
         let began = Instant::now();
-        let began_unix_s = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
+        let began_unix_s = unix_now_s();
         let mut layout = None;
         let result = arrivals_per_s.and_then(|arrivals_per_s| {
             let asked = &self.experiment.workloads[planned.workload];
@@ -105,7 +131,7 @@ impl<'a> Bench<'a> {
                 rate: asked.rate.or(arrivals_per_s),
                 ..asked.clone()
             };
-            self.attempt(planned, &asked, folder, &mut layout)
+            self.attempt(devices, planned, &asked, folder, &mut layout)
         });
         let outcome = match result {
             Ok(measured) => match measured.checks.iter().find(|check| !check.passed) {
@@ -136,14 +162,18 @@ impl<'a> Bench<'a> {
     }
 
     fn attempt(
-        &mut self,
+        &self,
+        devices: &DeviceSet,
         planned: &PlannedRun,
         asked: &Workload,
         folder: &Path,
         layout: &mut Option<Layout>,
     ) -> Result<Measured> {
-        let experiment = self.experiment;
+        let experiment = &self.experiment;
         let load = workload::load(asked);
+        // Filled row by row it takes what it takes; no contender is part of it.
+        self.watch
+            .begin("filling the database", asked.size_bytes, 6 * LONG)?;
         // The image is made before the contender: its making is nobody's time.
         let image = match (&load, &self.installation) {
             (Some(load), Some(installation)) => {
@@ -151,31 +181,36 @@ impl<'a> Bench<'a> {
                     installation: installation.as_ref(),
                     settings: &experiment.database.settings,
                     log_bytes: log_bytes(asked),
-                    journal: self.journal,
+                    journal: &self.journal,
                 };
                 Some(self.images.get(load.as_ref(), &order)?)
             }
             _ => None,
         };
-        let scratch = self.work.join(format!("run-{}", planned.number));
+        let scratch = self.scratch(planned);
         let _scratch = self.journal.intend(Undo::Directory(scratch.clone()))?;
         fs::create_dir(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
-        let name = format!("spindle-lab-{}", std::process::id());
+        // A run that hung may have left its own.
+        let name = format!("spindle-lab-{}-{}", std::process::id(), planned.number);
         let memory_bytes = experiment.database.memory_bytes;
-        let group = Arc::new(ControlGroup::make(self.journal, &name, memory_bytes)?);
+        let group = Arc::new(ControlGroup::make(&self.journal, &name, memory_bytes)?);
+        let _known = Known::new(self, &group);
         let contender = contender::find(&planned.contender).map_err(anyhow::Error::msg)?;
         let site = Site {
-            journal: self.journal,
-            leaves: &self.devices.leaves,
+            journal: &self.journal,
+            leaves: &devices.leaves,
             group: &group,
             scratch: &scratch,
             log: &folder.join("log.txt"),
             profile: experiment.database.kind.name(),
+            watch: &self.watch,
         };
+        self.watch.begin("making it", 0, Duration::ZERO)?;
         let mut standing = contender.make(&site).context("it could not be made")?;
         *layout = Some(standing.layout.clone());
         let run = OneRun {
             bench: self,
+            devices,
             planned,
             asked,
             folder,
@@ -191,6 +226,8 @@ impl<'a> Bench<'a> {
             standing.check_alive()?;
         }
         let measured = measured?;
+        self.watch
+            .begin("removing it", asked.size_bytes, Duration::ZERO)?;
         standing.remove().context("it could not be removed")?;
         Ok(measured)
     }
@@ -207,8 +244,48 @@ fn note(folder: &Path, line: &str) {
     }
 }
 
+fn unix_now_s() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Makes the group of a run known to whoever may have to end its members, for as long as it runs.
+struct Known<'a> {
+    bench: &'a Bench,
+    group: Arc<ControlGroup>,
+}
+
+impl<'a> Known<'a> {
+    fn new(bench: &'a Bench, group: &Arc<ControlGroup>) -> Self {
+        *bench.group.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(group));
+        Self {
+            bench,
+            group: Arc::clone(group),
+        }
+    }
+}
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        let mut known = self
+            .bench
+            .group
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // A run that was left behind and comes back finds that of another.
+        if known
+            .as_ref()
+            .is_some_and(|group| Arc::ptr_eq(group, &self.group))
+        {
+            *known = None;
+        }
+    }
+}
+
 struct OneRun<'a> {
-    bench: &'a Bench<'a>,
+    bench: &'a Bench,
+    devices: &'a DeviceSet,
     planned: &'a PlannedRun,
     asked: &'a Workload,
     folder: &'a Path,
@@ -232,8 +309,8 @@ impl OneRun<'_> {
         if devices.bandwidth.is_none() && devices.requests.is_none() {
             return Ok(Vec::new());
         }
-        let leaves = &self.bench.devices.leaves;
-        let journal = self.bench.journal;
+        let leaves = &self.devices.leaves;
+        let journal = &self.bench.journal;
         self.group
             .limit(journal, leaves, devices.bandwidth, devices.requests)
     }
@@ -245,7 +322,7 @@ impl OneRun<'_> {
         statistics: Option<Box<dyn Statistics>>,
     ) -> Result<Sampler> {
         let sources = Sources {
-            leaves: self.bench.devices.leaves.clone(),
+            leaves: self.devices.leaves.clone(),
             group: Arc::clone(self.group),
             meter: meter.clone(),
             servers: standing.servers(),
@@ -256,8 +333,11 @@ impl OneRun<'_> {
     }
 
     fn below_database(&self, standing: &mut Standing) -> Result<Measured> {
-        let experiment = self.bench.experiment;
+        let experiment = &self.bench.experiment;
+        let watch = &self.bench.watch;
+        watch.begin("probing its flushes", 0, Duration::ZERO)?;
         let durability = durability::probe(&standing.place).ok();
+        watch.begin("writing its file", self.asked.size_bytes, Duration::ZERO)?;
         let path = fio::prepare(&standing.place, self.asked.size_bytes, self.group)?;
         if self.asked.regime == Regime::Cached {
             cache::warm(&path, self.group)?;
@@ -274,6 +354,11 @@ impl OneRun<'_> {
         };
         let job = fio::job(self.asked, &path, warm_up, duration, self.planned.seed)?;
         note(self.folder, &super::program::as_typed(&job));
+        watch.begin(
+            "the load",
+            self.asked.size_bytes,
+            warm_up + duration + LONG / 4,
+        )?;
         // fio warms up by itself; what it does until then does not count here either.
         let (from, reached) = thread::scope(|scope| {
             let mark = scope.spawn(|| {
@@ -327,27 +412,47 @@ impl OneRun<'_> {
         let Place::Directory(directory) = standing.place.clone() else {
             bail!("a database needs a directory");
         };
+        let watch = &self.bench.watch;
+        let data_bytes = self.asked.size_bytes;
+        watch.begin("probing its flushes", 0, Duration::ZERO)?;
         let durability = durability::probe(&standing.place).ok();
         let data = directory.join("data");
+        watch.begin("restoring the data", 4 * data_bytes, Duration::ZERO)?;
         image::restore(image, &data, self.group)?;
         cache::evict(&data)?;
+        if let Some(below) = &standing.below {
+            // What serves it over the network holds pages, too.
+            cache::evict(below)?;
+        }
         let installation = self
             .bench
             .installation
             .as_ref()
             .context("the database was looked for")?;
+        watch.begin("starting the database", 4 * data_bytes, Duration::ZERO)?;
         let server = self.started(installation.as_ref(), &data)?;
         let server_block_bytes = as_float(server.block_bytes());
         let limits = self.limits()?;
+        let experiment = &self.bench.experiment;
+        let length = experiment.warm_up + experiment.duration;
+        // One operation takes what it takes: a scan, all the queries of a suite.
+        let length = if load.is_one_operation() {
+            length + 6 * LONG
+        } else {
+            length
+        };
+        watch.begin("the load", data_bytes, length)?;
         let worked = self.work(standing, load, server.as_ref());
         if worked.is_err() {
             note(self.folder, &server.log_tail());
         }
         let (driven, ends) = worked?;
+        watch.begin("checking the work", 4 * data_bytes, Duration::ZERO)?;
         let mut checks = load.checks(server.as_ref(), &driven)?;
         checks.extend(self.littles_law(load, &driven));
         let facts = load.facts(server.as_ref())?;
         drop(limits);
+        watch.begin("stopping the database", data_bytes, Duration::ZERO)?;
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
         if self.asked.rate.is_some() {
@@ -414,7 +519,7 @@ impl OneRun<'_> {
             log_bytes: log_bytes(self.asked),
             users: self.asked.users,
             group: self.group,
-            journal: self.bench.journal,
+            journal: &self.bench.journal,
         })?;
         let settings: Vec<String> = server
             .settings()
@@ -471,7 +576,7 @@ impl OneRun<'_> {
         sampler: &Sampler,
         meter: &Meter,
     ) -> Result<(Driven, Ends)> {
-        let experiment = self.bench.experiment;
+        let experiment = &self.bench.experiment;
         let plan = LoadPlan {
             shape: match self.asked.rate {
                 Some(rate) => Shape::Open { rate },

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::program::{command, run};
+use super::program::{command, run_within};
 
 /// Every mount of this machine: (where, what).
 ///
@@ -50,22 +50,40 @@ pub fn mounts_below(path: &Path) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Unmounts whatever is mounted here; what is busy is tried again, at last lazily.
+/// What is dirty may take this long to be written.
+const UNMOUNT_AT_MOST: Duration = Duration::from_secs(120);
+
+/// By force nothing is waited for.
+const FORCED_AT_MOST: Duration = Duration::from_secs(10);
+
+/// Unmounts whatever is mounted here; what is busy is tried again, what hangs is forced, and at
+/// last it is done lazily.
 ///
 /// # Errors
 /// Where it stays.
 pub fn unmount(path: &Path) -> Result<()> {
+    let mut hangs = false;
     for attempt in 0..40 {
         if !is_mounted(path)? {
             return Ok(());
         }
         let mut unmount = command("umount");
-        if attempt >= 30 {
+        if hangs {
+            unmount.arg("--force");
+        }
+        if attempt >= 30 || (hangs && attempt >= 3) {
             unmount.arg("--lazy");
         }
+        let limit = if hangs {
+            FORCED_AT_MOST
+        } else {
+            UNMOUNT_AT_MOST
+        };
         // Its words are told at the end, where all attempts were in vain.
-        if run(unmount.arg(path)).is_err() {
-            thread::sleep(Duration::from_millis(50));
+        match run_within(unmount.arg(path), limit) {
+            Ok(ended) if ended.status.success() => {}
+            Ok(_) => thread::sleep(Duration::from_millis(50)),
+            Err(_) => hangs = true,
         }
     }
     if is_mounted(path)? {

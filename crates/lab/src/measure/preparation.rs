@@ -43,13 +43,7 @@ pub fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<BTreeMap<Stri
     {
         bail!("{reason}");
     }
-    let mut installation = None;
-    for workload in &experiment.workloads {
-        if workload.kind.needs_database() && installation.is_none() {
-            installation = Some(check_database(experiment)?);
-        }
-        check_workload(experiment, workload, installation.as_deref())?;
-    }
+    check_workloads(experiment)?;
     let mut not_run = BTreeMap::new();
     for name in &experiment.contenders {
         let contender = contender::find(name).map_err(anyhow::Error::msg)?;
@@ -89,6 +83,21 @@ pub fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<BTreeMap<Stri
     }
     device::check(devices, erase)?;
     Ok(not_run)
+}
+
+/// Checks what the workloads need besides their contenders.
+///
+/// # Errors
+/// One line.
+pub(super) fn check_workloads(experiment: &Experiment) -> Result<()> {
+    let mut installation = None;
+    for workload in &experiment.workloads {
+        if workload.kind.needs_database() && installation.is_none() {
+            installation = Some(check_database(experiment)?);
+        }
+        check_workload(experiment, workload, installation.as_deref())?;
+    }
+    Ok(())
 }
 
 /// The database is there, can be run by its user, and has the memory that it needs.

@@ -18,7 +18,7 @@ use super::process::Identity;
 const FURTHER_PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Which package has a program.
-const PACKAGES: [(&str, &str); 19] = [
+const PACKAGES: [(&str, &str); 27] = [
     ("fio", "fio"),
     ("mkfs.ext3", "e2fsprogs"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -38,6 +38,14 @@ const PACKAGES: [(&str, &str); 19] = [
     ("setpriv", "util-linux"),
     ("cp", "coreutils"),
     ("wipefs", "util-linux"),
+    ("linux.uml", "user-mode-linux"),
+    ("modprobe", "kmod"),
+    ("unshare", "util-linux"),
+    ("fsfreeze", "util-linux"),
+    ("mount.nfs", "nfs-common"),
+    ("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs"),
+    ("rpcbind", "rpcbind"),
+    ("ip", "iproute2"),
 ];
 
 /// Where a program is.
@@ -130,9 +138,14 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
             if let Some(identity) = Identity::of(child.id()) {
                 identity.kill_family();
             }
-            let _ = child.wait();
+            let has_ended = child.try_wait()?.is_some();
             stopped?;
-            bail!("{typed} did not end within {} s", limit.as_secs());
+            let held = if has_ended {
+                ""
+            } else {
+                ", and cannot be ended: it waits in the kernel"
+            };
+            bail!("{typed} did not end within {} s{held}", limit.as_secs());
         }
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
@@ -269,11 +282,11 @@ impl Service {
         }
     }
 
-    /// SIGKILL to it and to all that it started.
+    /// SIGKILL to it and to all that it started. One that waits in the kernel is left to it.
     pub fn kill(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.identity.kill_family();
-            let _ = self.child.wait();
+            let _ = self.child.try_wait();
         }
     }
 }

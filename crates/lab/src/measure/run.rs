@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,12 +16,13 @@ use super::agreement;
 use super::database;
 use super::device::DeviceSet;
 use super::environment;
-use super::execution::Bench;
+use super::execution::{Attendant, Bench};
+use super::guest::CONSOLE;
 use super::journal::{self, Journal};
 use super::peak;
 use super::plan;
 use super::preparation;
-use crate::experiment::Experiment;
+use crate::experiment::{DeviceKind, Experiment};
 use crate::quantity::show_number;
 use crate::record::{Outcome, Plan, Run, read_json, write_json, write_whole};
 
@@ -41,9 +43,21 @@ pub struct Finished {
     pub measured: usize,
     /// Runs that failed.
     pub failed: usize,
+    /// A contender keeps the devices, and it was asked to end then: runs are missing.
+    pub is_stuck: bool,
 }
 
-/// Runs an experiment into `folder`, which is made or continued.
+/// What differs where another start takes care of the rest, as it does around a guest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Runs that failed in this second or later are not repeated.
+    pub failures_stay_since_unix_s: Option<u64>,
+    /// Whether to end once a contender hangs in the kernel and keeps the devices.
+    pub ends_when_stuck: bool,
+}
+
+/// Runs an experiment into `folder`, which is made or continued. After a contender that hangs the
+/// others go on, on devices of their own where the lab makes these.
 ///
 /// # Errors
 /// A line; what was measured so far stays.
@@ -52,6 +66,7 @@ pub fn run(
     experiment: &Experiment,
     folder: &Path,
     erase: &[PathBuf],
+    manner: &Manner,
     listener: &mut dyn Listener,
 ) -> Result<Finished> {
     let not_run = preparation::check(experiment, erase)?;
@@ -63,7 +78,7 @@ pub fn run(
     let left: Vec<_> = plan
         .runs
         .iter()
-        .filter(|planned| !is_measured(&folder.join("runs").join(planned.folder())))
+        .filter(|planned| !is_done(&folder.join("runs").join(planned.folder()), manner))
         .collect();
     if left.len() < plan.runs.len() && !left.is_empty() {
         listener.tell(&format!(
@@ -75,14 +90,15 @@ pub fn run(
     if !left.is_empty() {
         let journal = Journal::begin(&journal::directory())?;
         listener.tell("making the devices");
-        let devices = DeviceSet::make(&journal, &experiment.devices, erase)?;
+        let devices = Arc::new(DeviceSet::make(&journal, &experiment.devices, erase)?);
         let asked = &experiment.database;
         let version = database::find(asked.kind, asked.directory.as_deref())
             .and_then(|installation| installation.version())
             .ok();
         let environment = environment::look(&devices.leaves, version.as_deref());
         write_json(&folder.join("environment.json"), &environment)?;
-        let mut bench = Bench::new(experiment, &journal, &devices)?;
+        let bench = Bench::new(experiment, &journal)?;
+        let mut attendant = Attendant::new(bench, devices);
         let began = Instant::now();
         for (index, planned) in left.iter().enumerate() {
             interrupt::check()?;
@@ -99,7 +115,7 @@ pub fn run(
             }
             fs::create_dir_all(&place)
                 .with_context(|| format!("cannot make {}", place.display()))?;
-            let run = bench.execute(planned, &place, arrivals);
+            let run = attendant.execute(planned, &place, arrivals);
             let run = agreement::checked(run, &plan, folder);
             // A run that was stopped half way did not fail: it did not happen.
             interrupt::check()?;
@@ -107,6 +123,20 @@ pub fn run(
             let done = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let rest = u32::try_from(left.len() - index - 1).unwrap_or(0);
             listener.end(&run, Some(began.elapsed() / done * rest));
+            if attendant.is_stuck() && rest > 0 {
+                if manner.ends_when_stuck {
+                    return Ok(Finished {
+                        measured: 0,
+                        failed: 0,
+                        is_stuck: true,
+                    });
+                }
+                if experiment.devices.kind != DeviceKind::Block {
+                    listener.tell("a contender keeps the devices: making others");
+                    let others = DeviceSet::make(&journal, &experiment.devices, erase)?;
+                    attendant.go_on_with(Arc::new(others));
+                }
+            }
         }
     }
     count(folder, &plan)
@@ -116,11 +146,11 @@ pub fn run(
 fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
     let file = folder.join("experiment.toml");
     if !file.exists() {
+        // The console of a guest begins before its experiment does.
         let is_empty = !folder.exists()
             || fs::read_dir(folder)
                 .with_context(|| format!("cannot read {}", folder.display()))?
-                .next()
-                .is_none();
+                .all(|entry| entry.is_ok_and(|entry| entry.file_name() == CONSOLE));
         ensure!(
             is_empty,
             "{} is not empty and holds no experiment",
@@ -160,14 +190,21 @@ fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn is_measured(place: &Path) -> bool {
-    read_json::<Run>(&place.join("run.json")).is_ok_and(|run| run.measured().is_some())
+fn is_done(place: &Path, manner: &Manner) -> bool {
+    read_json::<Run>(&place.join("run.json")).is_ok_and(|run| {
+        run.measured().is_some()
+            || manner
+                .failures_stay_since_unix_s
+                .is_some_and(|since| run.began_unix_s >= since)
+    })
 }
 
-fn count(folder: &Path, plan: &Plan) -> Result<Finished> {
+/// Counts what is in a folder where every run has happened.
+pub(super) fn count(folder: &Path, plan: &Plan) -> Result<Finished> {
     let mut finished = Finished {
         measured: 0,
         failed: 0,
+        is_stuck: false,
     };
     for planned in &plan.runs {
         let run: Run = read_json(&folder.join("runs").join(planned.folder()).join("run.json"))?;

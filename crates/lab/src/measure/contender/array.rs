@@ -7,9 +7,10 @@ use anyhow::Result;
 use spindle_rig::interrupt;
 
 use super::kernel_filesystem::KINDS;
-use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
+use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root, no_kernel_part};
 use crate::measure::journal::Undo;
-use crate::measure::program::{command, lacking};
+use crate::measure::program::lacking;
+use crate::measure::stacking::mdadm;
 use crate::record::Layout;
 
 struct Array {
@@ -42,10 +43,7 @@ impl Contender for Array {
 
     fn lacks(&self) -> Option<String> {
         lacks_root()
-            .or_else(|| {
-                (!Path::new("/proc/mdstat").exists())
-                    .then(|| "the running kernel has no md".to_owned())
-            })
+            .or_else(|| (!Path::new("/proc/mdstat").exists()).then(|| no_kernel_part("md")))
             .or_else(|| lacking("mdadm"))
             .or_else(|| lacking(&format!("mkfs.{}", self.filesystem)))
             .or_else(|| kernel_lacks(self.filesystem))
@@ -58,8 +56,12 @@ impl Contender for Array {
     fn make(&self, site: &Site<'_>) -> Result<Standing> {
         let mut maker = Maker::new(site);
         let device = PathBuf::from(format!("/dev/md/spindle-lab-{}", std::process::id()));
+        for leaf in site.leaves {
+            // A member keeps its mark, by which the array would be put together again.
+            maker.intend(Undo::Content(leaf.path.clone()))?;
+        }
         maker.intend(Undo::Array(device.clone()))?;
-        let mut create = command("mdadm");
+        let mut create = mdadm();
         create
             .arg("--create")
             .arg(&device)
@@ -70,6 +72,8 @@ impl Contender for Array {
             create.args(["--chunk", "1024"]);
         }
         maker.run(create.args(site.leaves.iter().map(|leaf| &leaf.path)))?;
+        site.watch
+            .begin("bringing the array in step", 0, RESYNC_AT_MOST)?;
         interrupt::wait_for("the array to be in step", RESYNC_AT_MOST, || {
             let state = std::fs::read_to_string("/proc/mdstat")?;
             Ok((!state.contains("resync")).then_some(()))

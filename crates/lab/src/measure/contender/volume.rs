@@ -2,16 +2,17 @@
 //! kernel's device-mapper.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use spindle_rig::interrupt;
 
 use super::kernel_filesystem::KINDS;
-use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
+use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root, no_kernel_part};
 use crate::measure::journal::Undo;
 use crate::measure::program::{command, lacking, run};
+use crate::measure::stacking::{has_udev, lvm};
 use crate::record::Layout;
-use std::time::Duration;
 
 struct Volume {
     shape: &'static str,
@@ -50,7 +51,7 @@ impl Contender for Volume {
         let has_mapper = std::fs::read_to_string("/proc/devices")
             .is_ok_and(|devices| devices.contains("device-mapper"));
         lacks_root()
-            .or_else(|| (!has_mapper).then(|| "the running kernel has no device-mapper".to_owned()))
+            .or_else(|| (!has_mapper).then(|| no_kernel_part("device-mapper")))
             .or_else(|| lacking("lvcreate"))
             .or_else(|| lacking(&format!("mkfs.{}", self.filesystem)))
             .or_else(|| kernel_lacks(self.filesystem))
@@ -75,31 +76,48 @@ impl Contender for Volume {
                 .to_vec(),
             _ => {
                 let stripes = (count / 2).to_string();
-                ["--type", "raid10", "--mirrors", "1", "--stripes", &stripes]
-                    .map(str::to_owned)
-                    .to_vec()
+                let words = [
+                    "--type",
+                    "raid10",
+                    "--mirrors",
+                    "1",
+                    "--stripes",
+                    &stripes,
+                    "--stripesize",
+                    "1m",
+                ];
+                words.map(str::to_owned).to_vec()
             }
         };
+        for leaf in site.leaves {
+            // What a removed group leaves of itself would make the next contender ask.
+            maker.intend(Undo::Content(leaf.path.clone()))?;
+        }
         maker.intend(Undo::VolumeGroup(group.clone()))?;
         maker.run(
-            command("vgcreate")
+            lvm("vgcreate")
                 .args(["--force", "--yes", &group])
                 .args(&paths),
         )?;
-        let mut create = command("lvcreate");
+        let mut create = lvm("lvcreate");
         create.args(["--yes", "--wipesignatures", "n", "--zero", "n"]);
         create
             .args(["--name", "data", "--extents", "95%FREE"])
             .args(shape);
         maker.run(create.arg(&group))?;
+        if !has_udev() {
+            run(command("dmsetup").arg("mknodes"))?;
+        }
         if self.copies > 1 {
+            site.watch
+                .begin("bringing the mirror in step", 0, RESYNC_AT_MOST)?;
             interrupt::wait_for("the mirror to be in step", RESYNC_AT_MOST, || {
-                let mut list = command("lvs");
+                let mut list = lvm("lvs");
                 list.args(["--noheadings", "--options", "sync_percent", &group]);
                 Ok((run(&mut list)?.trim() == "100.00").then_some(()))
             })?;
         }
-        let device = PathBuf::from(format!("/dev/{group}/data"));
+        let device = PathBuf::from(format!("/dev/mapper/{group}-data"));
         let point = maker.filesystem(self.filesystem, &[&device])?;
         let layout = Layout {
             copies: self.copies,

@@ -22,7 +22,8 @@ impl Contender for Zfs {
     fn lacks(&self) -> Option<String> {
         lacks_root()
             .or_else(|| lacking("zpool"))
-            .or_else(|| kernel_lacks("zfs"))
+            // No guest has it either.
+            .or_else(|| kernel_lacks("zfs").map(|_| "the running kernel has no zfs".to_owned()))
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

@@ -16,6 +16,7 @@ use spindle_rig::interrupt;
 use crate::measure::place::{mounts_below, unmount};
 use crate::measure::process::{self, Identity};
 use crate::measure::program::{command, run};
+use crate::measure::stacking::{lvm, mdadm};
 
 /// Something to be taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,16 +113,17 @@ impl Undo {
             Self::Setting(path, value) => fs::write(path, value)
                 .with_context(|| format!("cannot set {} back", path.display())),
             Self::VolumeGroup(name) => {
-                if run(command("vgs").arg(name)).is_ok() {
-                    run(command("vgremove").args(["--force", "--yes", name]))?;
+                if run(lvm("vgs").arg(name)).is_ok() {
+                    run(lvm("vgremove").args(["--force", "--yes", name]))?;
                 }
                 Ok(())
             }
             Self::Array(path) => {
                 if path.exists() {
-                    run(command("mdadm").arg("--stop").arg(path))?;
+                    run(mdadm().arg("--stop").arg(path))?;
                 }
-                Ok(())
+                // Without a daemon for device nodes the name stays behind.
+                missing_is_fine(fs::remove_file(path)).context("cannot remove its name")
             }
             Self::Pool(name) => {
                 if run(command("zpool").args(["list", name])).is_ok() {

@@ -1,0 +1,205 @@
+//! The machine of the guest: its kernel, its disks, and the process that it is on the host.
+//!
+//! User-mode Linux is several processes of the host. They live in a process namespace of their own,
+//! whose first process dies with the thread that started it: so nothing of a guest survives the
+//! lab, however the lab ends. What can be told of the kernel is told by its command line.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+use crate::measure::journal::{Journal, Made, Undo};
+use crate::measure::process::Identity;
+use crate::measure::program::{as_typed, command, find, lacking, tail};
+
+/// The kernel, as a program.
+const KERNEL: &str = "linux.uml";
+
+/// Where Debian keeps its modules, one directory a release.
+pub const MODULES: &str = "/usr/lib/uml/modules";
+
+/// Why no guest can be had here, where none can.
+#[must_use]
+pub fn lacks() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("it is started by root: run it with sudo".to_owned());
+    }
+    [KERNEL, "modprobe", "setpriv", "unshare", "mkfs.ext4"]
+        .into_iter()
+        .find_map(lacking)
+        .or_else(|| {
+            (!Path::new(MODULES).is_dir())
+                .then(|| format!("the modules of the guest's kernel are not in {MODULES}"))
+        })
+}
+
+/// What a machine is made of.
+#[derive(Debug)]
+pub struct MachinePlan<'a> {
+    /// A directory of its own, whose name has no blanks.
+    pub directory: &'a Path,
+    /// Its disks, in order; the first is `/dev/ubda`.
+    pub disks: &'a [PathBuf],
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// The order to our own program in it.
+    pub order: &'a Path,
+    /// Everything that the console shows.
+    pub console: &'a Path,
+}
+
+/// A running guest. A drop ends it.
+#[derive(Debug)]
+pub struct Machine {
+    child: Child,
+    lines: Receiver<String>,
+    console: PathBuf,
+    made: Option<Made>,
+}
+
+impl Machine {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn start(plan: &MachinePlan<'_>, journal: &Journal) -> Result<Self> {
+        let place = plan.directory.to_string_lossy();
+        ensure!(
+            !place.contains(char::is_whitespace),
+            "a guest cannot be told of {place}: its name has a blank"
+        );
+        let own = plan.directory.join("init");
+        if !own.exists() {
+            symlink(std::env::current_exe()?, &own)
+                .with_context(|| format!("cannot make {}", own.display()))?;
+        }
+        let mut log = File::options()
+            .create(true)
+            .append(true)
+            .open(plan.console)
+            .with_context(|| format!("cannot write {}", plan.console.display()))?;
+        let mut guest = kernel(plan, &own);
+        writeln!(log, "{}", as_typed(&guest))?;
+        let mut child = guest
+            .env("TMPDIR", memory_place(plan.memory_bytes, plan.directory))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log.try_clone()?)
+            .process_group(0)
+            .spawn()
+            .context("the guest cannot be started")?;
+        let made = Identity::of(child.id())
+            .map(|identity| journal.intend(Undo::Process(identity)))
+            .transpose()?;
+        let (sender, lines) = channel();
+        let output = child.stdout.take().context("the console is a pipe")?;
+        thread::Builder::new()
+            .name("console".to_owned())
+            .spawn(move || {
+                let mut output = BufReader::new(output);
+                let mut bytes = Vec::new();
+                // What is said is no text where the kernel has written over its own memory.
+                while output.read_until(b'\n', &mut bytes).unwrap_or(0) > 0 {
+                    let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+                    bytes.clear();
+                    if super::speech::Word::from_line(&line).is_none() {
+                        let _ = writeln!(log, "{line}");
+                    }
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            child,
+            lines,
+            console: plan.console.to_owned(),
+            made,
+        })
+    }
+
+    /// What the console shows, line by line; it ends with the guest.
+    #[must_use]
+    pub fn lines(&self) -> &Receiver<String> {
+        &self.lines
+    }
+
+    /// The last that was seen on the console, and why the kernel gave up where it says so.
+    #[must_use]
+    pub fn console_tail(&self) -> String {
+        let log = fs::read(&self.console).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let end = tail(&log, 12);
+        // What the processor held then fills more than the end.
+        match log.lines().rev().find(|line| line.contains("Kernel panic")) {
+            Some(reason) if !end.contains(reason) => format!("{reason}\n{end}"),
+            _ => end,
+        }
+    }
+
+    /// Ends it now.
+    pub fn end(&mut self) {
+        // The journal's entry kills the family; where there is none the guest has ended already.
+        drop(self.made.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The kernel's program with its command line, below those that let it end with us.
+fn kernel(plan: &MachinePlan<'_>, own: &Path) -> Command {
+    let mut guest = command("setpriv");
+    guest.args(["--pdeathsig", "KILL"]);
+    guest.arg(command("unshare").get_program());
+    guest.args(["--pid", "--fork", "--kill-child=KILL"]);
+    // The first process of the namespace must not be the kernel itself: signals that a process
+    // sends to itself are lost on a first process, and the kernel ends itself by one when it panics.
+    guest.args(["/bin/sh", "-c", "\"$@\"; exit $?", "guest"]);
+    guest.arg(find(KERNEL).unwrap_or_else(|| PathBuf::from(KERNEL)));
+    guest.arg(format!("mem={}M", plan.memory_bytes >> 20));
+    guest.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]);
+    guest.arg(format!("init={}", own.display()));
+    for (index, disk) in plan.disks.iter().enumerate() {
+        guest.arg(format!("ubd{index}={}", disk.display()));
+    }
+    // Unnamed, the console is added at the end, where our own words are.
+    guest.args([
+        "console=tty0",
+        "con=null",
+        "con0=null,fd:1",
+        "ssl=null",
+        "loglevel=5",
+    ]);
+    guest.arg(format!("uml_dir={}", plan.directory.join("uml").display()));
+    guest.args(["--", "guest-init"]);
+    guest.arg(plan.order);
+    guest
+}
+
+/// Where the file behind the guest's memory lies: in the host's memory, where there is room for it
+/// and programs may run from it, as the kernel of the guest demands.
+fn memory_place(memory_bytes: u64, otherwise: &Path) -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    let fits = statvfs(shared).is_ok_and(|room| {
+        room.f_bavail * room.f_frsize > memory_bytes + memory_bytes / 8
+            && !room.f_flag.contains(StatVfsMountFlags::NOEXEC)
+    });
+    if fits {
+        shared.to_owned()
+    } else {
+        otherwise.to_owned()
+    }
+}

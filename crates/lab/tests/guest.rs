@@ -1,0 +1,176 @@
+//! Experiments in a guest: contenders that this kernel cannot have, and guests that are killed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod scene;
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use scene::Scene;
+use serde_json::Value;
+use spindle_lab::measure::guest;
+use spindle_lab::measure::program::find;
+
+const EXPERIMENT: &str = r#"
+contenders = CONTENDERS
+blocks = 1
+warm_up = "100 ms"
+duration = "500 ms"
+guest = true
+
+[devices]
+kind = "loop"
+count = 4
+size = "320 MiB"
+directory = "SCENE"
+bandwidth = "60 MiB"
+
+[database]
+memory = "128 MiB"
+
+[[workload]]
+kind = "block"
+pattern = "log"
+size = "16 MiB"
+"#;
+
+fn new_scene() -> Option<Scene> {
+    if let Some(reason) = guest::lacks() {
+        println!("skipped: {reason}");
+        return None;
+    }
+    let scene = Scene::new()?;
+    (!scene.lacks_programs(&["fio"])).then_some(scene)
+}
+
+/// Runs the contenders beside ext4 in one guest; gives those that were measured.
+fn measured(contenders: &[&str]) -> Option<Vec<String>> {
+    let scene = new_scene()?;
+    let mut all = vec!["ext4"];
+    all.extend(contenders);
+    let text = EXPERIMENT.replace("CONTENDERS", &format!("{all:?}"));
+    let file = scene.write("guest.toml", &text);
+    let ran = scene.lab(&["run", &file]);
+    assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
+    let folder = scene.path().join("guest");
+    let summary = fs::read_to_string(folder.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let environment = fs::read_to_string(folder.join("environment.json")).unwrap();
+    let environment: Value = serde_json::from_str(&environment).unwrap();
+    let guest = environment["facts"]["guest"].as_str().unwrap();
+    assert!(guest.contains("user-mode Linux"), "{guest}");
+    let of_contenders = summary["workloads"][0]["contenders"].as_array().unwrap();
+    let measured = of_contenders
+        .iter()
+        .map(|contender| {
+            assert!(contender["rate"].as_f64().unwrap() > 0.0, "{contender}");
+            contender["name"].as_str().unwrap().to_owned()
+        })
+        .filter(|name| !name.starts_with("ext4"))
+        .collect();
+    scene.assert_clean();
+    Some(measured)
+}
+
+fn skips_without(program: &str) -> bool {
+    let lacks = find(program).is_none();
+    if lacks {
+        println!("skipped: {program} is not installed");
+    }
+    lacks
+}
+
+#[test]
+fn volumes_of_lvm_are_made_used_and_removed_in_a_guest() {
+    if skips_without("lvcreate") {
+        return;
+    }
+    let wanted = [
+        "lvm-striped-ext3",
+        "lvm-striped-ext4",
+        "lvm-striped-xfs",
+        "lvm-mirrored-ext4",
+        "lvm-raid10-xfs",
+    ];
+    let Some(measured) = measured(&wanted) else {
+        return;
+    };
+    assert_eq!(measured, wanted);
+}
+
+#[test]
+fn arrays_of_md_are_made_used_and_removed_in_a_guest() {
+    if skips_without("mdadm") {
+        return;
+    }
+    let wanted = [
+        "md-raid0-ext3",
+        "md-raid0-xfs",
+        "md-raid1-ext4",
+        "md-raid10-xfs",
+    ];
+    let Some(measured) = measured(&wanted) else {
+        return;
+    };
+    assert_eq!(measured, wanted);
+}
+
+#[test]
+fn the_kernels_nfs_client_and_spindle_are_measured_in_a_guest() {
+    if skips_without("ganesha.nfsd") || skips_without("mount.nfs") {
+        return;
+    }
+    let mut wanted = vec!["nfs3", "nfs4", "nfs4-nconnect4"];
+    if spindle_lab::measure::contender::spindle_program().is_some() {
+        wanted.push("spindle-external");
+    }
+    let mut asked = wanted.clone();
+    asked.push("spindle-nfs");
+    let Some(measured) = measured(&asked) else {
+        return;
+    };
+    assert_eq!(measured, wanted);
+}
+
+/// Processes whose command line names the place.
+fn processes_at(place: &str) -> usize {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read(entry.unwrap().path().join("cmdline")).ok())
+        .filter(|line| String::from_utf8_lossy(line).contains(place))
+        .count()
+}
+
+#[test]
+fn no_guest_outlives_the_lab_that_was_killed_or_interrupted() {
+    let Some(scene) = new_scene() else { return };
+    let text = EXPERIMENT
+        .replace("CONTENDERS", "[\"ext4\"]")
+        .replace("500 ms", "60 s");
+    let file = scene.write("killed.toml", &text);
+    let here = scene.path().display().to_string();
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut lab = scene.start(&["run", &file]);
+        let until = Instant::now() + Duration::from_secs(120);
+        while !scene.path().join("killed/environment.json").exists() {
+            assert!(lab.try_wait().unwrap().is_none(), "it ended early");
+            assert!(Instant::now() < until, "the guest has not begun");
+            thread::sleep(Duration::from_millis(50));
+        }
+        fs::remove_file(scene.path().join("killed/environment.json")).unwrap();
+        let id = Pid::from_raw(i32::try_from(lab.id()).unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+        lab.wait().unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while processes_at(&here) > 0 {
+            assert!(Instant::now() < until, "{signal:?}: the guest lives on");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let doctor = scene.lab(&["doctor"]);
+        assert!(doctor.status.success(), "{}", doctor.stderr);
+        scene.assert_clean();
+    }
+}
