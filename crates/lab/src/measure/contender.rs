@@ -106,6 +106,8 @@ pub struct Standing {
     iostat: Option<Command>,
     /// What serves it besides, and ends with the parts.
     servers: Vec<Service>,
+    /// Groups of servers that do not share the run's own.
+    pub groups: Vec<ControlGroup>,
     /// Where the data lies on a file system below, whose pages are cached there, too.
     pub below: Option<PathBuf>,
 }
@@ -295,6 +297,7 @@ impl<'a> Maker<'a> {
             daemon: None,
             iostat: None,
             servers: Vec::new(),
+            groups: Vec::new(),
             below: None,
         }
     }

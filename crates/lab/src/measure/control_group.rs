@@ -104,6 +104,7 @@ pub struct ControlGroup {
     /// Directories whose `cgroup.procs` a member is written to.
     paths: Vec<PathBuf>,
     memory: Option<PathBuf>,
+    memory_bytes: Option<u64>,
     _made: Vec<Made>,
 }
 
@@ -139,8 +140,24 @@ impl ControlGroup {
         Ok(Self {
             paths: vec![path.clone()],
             memory: Some(path),
+            memory_bytes,
             _made: vec![made],
         })
+    }
+
+    /// Another one beside it, with as much memory of its own: for a server that would have a
+    /// machine of its own, and whose client must not wait for it while it waits for its client.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn beside(&self, journal: &Journal, word: &str) -> Result<Self> {
+        let name = self
+            .paths
+            .first()
+            .and_then(|path| path.file_name())
+            .context("a group has a name")?;
+        let name = format!("{}-{word}", name.to_string_lossy());
+        Self::make(journal, &name, self.memory_bytes)
     }
 
     /// The words before a command that make it a member by birth: a shell that moves itself and

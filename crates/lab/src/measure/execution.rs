@@ -23,7 +23,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 pub use self::attendant::Attendant;
 use self::image::{Images, Order};
 use super::contender::{self, Place, Site, Standing};
-use super::control_group::ControlGroup;
+use super::control_group::{ControlGroup, Version, version};
 use super::counters::{devices_since, processor_since, total};
 use super::database::{self, Installation, Purpose, Server, ServerPlan, Statistics};
 use super::device::DeviceSet;
@@ -304,15 +304,24 @@ struct Ends {
 }
 
 impl OneRun<'_> {
-    fn limits(&self) -> Result<Vec<Made>> {
+    fn limits(&self, standing: &Standing) -> Result<Vec<Made>> {
         let devices = &self.bench.experiment.devices;
         if devices.bandwidth.is_none() && devices.requests.is_none() {
             return Ok(Vec::new());
         }
         let leaves = &self.devices.leaves;
         let journal = &self.bench.journal;
-        self.group
-            .limit(journal, leaves, devices.bandwidth, devices.requests)
+        let limit = |group: &ControlGroup| {
+            group.limit(journal, leaves, devices.bandwidth, devices.requests)
+        };
+        let mut made = limit(self.group)?;
+        if version("io") == Some(Version::Two) {
+            // Version 1 holds everybody at once.
+            for group in &standing.groups {
+                made.extend(limit(group)?);
+            }
+        }
+        Ok(made)
     }
 
     fn sampler(
@@ -344,7 +353,7 @@ impl OneRun<'_> {
         } else {
             cache::evict(&path)?;
         }
-        let limits = self.limits()?;
+        let limits = self.limits(standing)?;
         let meter = Meter::default();
         let sampler = self.sampler(standing, &meter, None)?;
         let (warm_up, duration) = if self.asked.kind == Kind::Validate {
@@ -432,7 +441,7 @@ impl OneRun<'_> {
         watch.begin("starting the database", 4 * data_bytes, Duration::ZERO)?;
         let server = self.started(installation.as_ref(), &data)?;
         let server_block_bytes = as_float(server.block_bytes());
-        let limits = self.limits()?;
+        let limits = self.limits(standing)?;
         let experiment = &self.bench.experiment;
         let length = experiment.warm_up + experiment.duration;
         // One operation takes what it takes: a scan, all the queries of a suite.

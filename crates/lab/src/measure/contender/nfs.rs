@@ -1,9 +1,11 @@
 //! The kernel's NFS client against nfs-ganesha on this machine, over ext4 on the first device:
 //! version 3, version 4.1, each over one or several connections.
 //!
-//! The server belongs to the control group of the run, and so do the pages that it caches; what it
-//! serves is compared with `ext4`, which is the same file system without the network. Spindle has no
-//! disks on NFS yet, and says so.
+//! The server has a control group of its own beside that of the run, with as much memory, as a host
+//! of its own would have. In one group both would hang: the client's dirty pages fill the group, its
+//! writers are made to wait until these are written, and the server, who is to write them, is one of
+//! these writers. What is served is compared with `ext4`, which is the same file system without the
+//! network. Spindle has no disks on NFS yet, and says so.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use spindle_rig::interrupt;
 
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
+use crate::measure::control_group::ControlGroup;
 use crate::measure::journal::Undo;
 use crate::measure::program::{Service, command, lacking, run};
 use crate::record::Layout;
@@ -90,7 +93,8 @@ impl Contender for Nfs {
         if self.version == "3" && TcpStream::connect(REGISTRY).is_err() {
             servers.push(registry(&mut maker)?);
         }
-        servers.push(self.server(&mut maker, &below)?);
+        let group = site.group.beside(site.journal, "server")?;
+        servers.push(self.server(&mut maker, &below, &group)?);
         let point = maker.mount_point()?;
         self.attach(&mut maker, &mut servers, &below, &point)?;
         let layout = Layout {
@@ -102,6 +106,7 @@ impl Contender for Nfs {
         };
         let mut standing = maker.standing(Place::Directory(point), layout);
         standing.servers = servers;
+        standing.groups.push(group);
         standing.below = Some(below);
         Ok(standing)
     }
@@ -122,7 +127,12 @@ fn registry(maker: &mut Maker<'_>) -> Result<Service> {
 }
 
 impl Nfs {
-    fn server(&self, maker: &mut Maker<'_>, below: &Path) -> Result<Service> {
+    fn server(
+        &self,
+        maker: &mut Maker<'_>,
+        below: &Path,
+        group: &ControlGroup,
+    ) -> Result<Service> {
         let scratch = maker.site.scratch;
         let state = scratch.join("ganesha");
         fs::create_dir(&state)?;
@@ -136,7 +146,7 @@ impl Nfs {
         maker
             .made_by
             .push(crate::measure::program::as_typed(&ganesha));
-        let ganesha = &mut maker.site.group.wrap(&ganesha);
+        let ganesha = &mut group.wrap(&ganesha);
         let mut service = Service::start("nfs-ganesha", ganesha, maker.site.log)?;
         maker.intend(Undo::Process(service.identity()))?;
         interrupt::wait_for("nfs-ganesha to answer", ANSWER_AT_MOST, || {
