@@ -127,12 +127,7 @@ fn registry(maker: &mut Maker<'_>) -> Result<Service> {
 }
 
 impl Nfs {
-    fn server(
-        &self,
-        maker: &mut Maker<'_>,
-        below: &Path,
-        group: &ControlGroup,
-    ) -> Result<Service> {
+    fn server(&self, maker: &mut Maker<'_>, below: &Path, group: &ControlGroup) -> Result<Service> {
         let scratch = maker.site.scratch;
         let state = scratch.join("ganesha");
         fs::create_dir(&state)?;
