@@ -444,8 +444,8 @@ impl OneRun<'_> {
         let limits = self.limits(standing)?;
         let experiment = &self.bench.experiment;
         let length = experiment.warm_up + experiment.duration;
-        // One operation takes what it takes: a scan, all the queries of a suite.
-        let length = if load.is_one_operation() {
+        // A stated number of operations takes what it takes: a scan, all the queries of a suite.
+        let length = if load.operations_each().is_some() {
             length + 6 * LONG
         } else {
             length
