@@ -341,6 +341,17 @@ impl OneRun<'_> {
         Sampler::start(sources, self.folder)
     }
 
+    /// A stated number of operations takes what it takes: a scan, all the queries of a suite.
+    fn load_length(&self, load: &dyn Load) -> Duration {
+        let experiment = &self.bench.experiment;
+        let length = experiment.warm_up + experiment.duration;
+        if load.operations_each().is_some() {
+            length + 6 * LONG
+        } else {
+            length
+        }
+    }
+
     fn below_database(&self, standing: &mut Standing) -> Result<Measured> {
         let experiment = &self.bench.experiment;
         let watch = &self.bench.watch;
@@ -442,15 +453,7 @@ impl OneRun<'_> {
         let server = self.started(installation.as_ref(), &data)?;
         let server_block_bytes = as_float(server.block_bytes());
         let limits = self.limits(standing)?;
-        let experiment = &self.bench.experiment;
-        let length = experiment.warm_up + experiment.duration;
-        // A stated number of operations takes what it takes: a scan, all the queries of a suite.
-        let length = if load.operations_each().is_some() {
-            length + 6 * LONG
-        } else {
-            length
-        };
-        watch.begin("the load", data_bytes, length)?;
+        watch.begin("the load", data_bytes, self.load_length(load))?;
         let worked = self.work(standing, load, server.as_ref());
         if worked.is_err() {
             note(self.folder, &server.log_tail());

@@ -200,14 +200,13 @@ fn listen(
         heard = Instant::now();
         match Word::from_line(&line) {
             None => {}
+            Some(Word::Alive) if has_begun => {}
             Some(Word::Alive) => {
-                if !has_begun {
-                    has_begun = true;
-                    listener.tell(&format!(
-                        "the guest runs after {:.1} s",
-                        began.elapsed().as_secs_f64()
-                    ));
-                }
+                has_begun = true;
+                listener.tell(&format!(
+                    "the guest runs after {:.1} s",
+                    began.elapsed().as_secs_f64()
+                ));
             }
             Some(Word::Tell(line)) => listener.tell(&line),
             Some(Word::Begin {
