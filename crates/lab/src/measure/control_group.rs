@@ -145,19 +145,21 @@ impl ControlGroup {
         })
     }
 
-    /// Another one beside it, with as much memory of its own: for a server that would have a
-    /// machine of its own, and whose client must not wait for it while it waits for its client.
+    /// Another one beside it, with as much memory of its own and what its program takes: for a
+    /// server that would have a machine of its own, and whose client must not wait for it while it
+    /// waits for its client.
     ///
     /// # Errors
     /// Where it cannot be made.
-    pub fn beside(&self, journal: &Journal, word: &str) -> Result<Self> {
+    pub fn beside(&self, journal: &Journal, word: &str, program_bytes: u64) -> Result<Self> {
         let name = self
             .paths
             .first()
             .and_then(|path| path.file_name())
             .context("a group has a name")?;
         let name = format!("{}-{word}", name.to_string_lossy());
-        Self::make(journal, &name, self.memory_bytes)
+        let memory_bytes = self.memory_bytes.map(|bytes| bytes + program_bytes);
+        Self::make(journal, &name, memory_bytes)
     }
 
     /// The words before a command that make it a member by birth: a shell that moves itself and

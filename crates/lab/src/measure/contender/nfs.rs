@@ -34,6 +34,9 @@ const FILESYSTEM: &str = "ext4";
 const PORT: u16 = 20490;
 const MOUNT_PORT: u16 = 20491;
 const REGISTRY: &str = "127.0.0.1:111";
+/// What nfs-ganesha takes for itself: 80 MB were seen, and one that runs out of memory is killed
+/// while its client waits for ever.
+const PROGRAM_BYTES: u64 = 256 << 20;
 const ANSWER_AT_MOST: Duration = Duration::from_secs(90);
 
 pub(super) fn offers() -> Vec<Box<dyn Contender>> {
@@ -93,7 +96,7 @@ impl Contender for Nfs {
         if self.version == "3" && TcpStream::connect(REGISTRY).is_err() {
             servers.push(registry(&mut maker)?);
         }
-        let group = site.group.beside(site.journal, "server")?;
+        let group = site.group.beside(site.journal, "server", PROGRAM_BYTES)?;
         servers.push(self.server(&mut maker, &below, &group)?);
         let point = maker.mount_point()?;
         self.attach(&mut maker, &mut servers, &below, &point)?;
