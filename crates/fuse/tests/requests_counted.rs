@@ -100,12 +100,17 @@ fn what_the_cache_holds_costs_nothing_to_read_again() {
     let file = existing_file(&mounted, OFlags::empty());
     let mut block = [0; 8192];
     file.read_exact_at(&mut block, 0).unwrap();
-    let found = requests(mounted.mount().counters(), || {
-        for number in 0..128 {
-            file.read_exact_at(&mut block, number * 8192).unwrap();
-        }
-    });
-    assert_eq!(found, []);
+    let mut read_all = || {
+        requests(mounted.mount().counters(), || {
+            for number in 0..128 {
+                file.read_exact_at(&mut block, number * 8192).unwrap();
+            }
+        })
+    };
+    // A kernel that is short of memory may have taken a page away between writing and reading;
+    // whatever it took is held again after the first time.
+    read_all();
+    assert_eq!(read_all(), []);
 }
 
 #[test]
