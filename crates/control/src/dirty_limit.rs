@@ -25,8 +25,9 @@ const HELD_MS: u64 = 500;
 /// A disk that wrote less since the last look has not shown what it can do.
 const SHOWN_BYTES: u64 = 1 << 20;
 
-/// A change by less than one part in so many is not worth telling the kernel.
-const CHANGE_SHARE: u64 = 8;
+/// The page cache holds at most one part in so many of the memory, as the kernel lets file systems
+/// by itself before it begins to write.
+const MEMORY_SHARE: u64 = 10;
 
 /// What a disk has written since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +44,8 @@ pub struct Written {
 #[derive(Debug, Default)]
 pub struct DirtyLimit {
     seen: Vec<Written>,
-    /// What the disks showed, of file data and with their copies, in bytes each second.
+    /// What the disks have shown of data without its copies.
     bytes_per_second: u64,
-    told_bytes: u64,
 }
 
 /// The limit for a group of so many disks that have shown nothing yet.
@@ -55,9 +55,9 @@ pub fn lowest(disks_count: usize) -> u64 {
 }
 
 impl DirtyLimit {
-    /// Looks at what every disk has written and how many copies there are of a byte. The limit in
-    /// bytes, where the kernel is to be told of a new one; never above `most`.
-    pub fn look(&mut self, now: &[Written], copies_count: usize, most: u64) -> Option<u64> {
+    /// Looks at what every disk has written, where each byte is kept in so many copies. The limit
+    /// in bytes, on a machine of this much memory.
+    pub fn look(&mut self, now: &[Written], copies_count: usize, memory_bytes: u64) -> u64 {
         let (mut bytes, mut time_us) = (0, 0);
         for written in now {
             let Some(before) = self.seen.iter().find(|seen| seen.disk == written.disk) else {
@@ -78,12 +78,9 @@ impl DirtyLimit {
             self.bytes_per_second = shown.max(slower);
         }
         let wanted = self.bytes_per_second.saturating_mul(HELD_MS) / 1000;
-        let limit = wanted.min(most).max(lowest(now.len()));
-        if limit.abs_diff(self.told_bytes) <= self.told_bytes / CHANGE_SHARE {
-            return None;
-        }
-        self.told_bytes = limit;
-        Some(limit)
+        wanted
+            .min(memory_bytes / MEMORY_SHARE)
+            .max(lowest(now.len()))
     }
 }
 
@@ -92,7 +89,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const MOST: u64 = 4 << 30;
+    const MEMORY: u64 = 40 << 30;
 
     /// Four disks that each wrote so much in so long.
     fn disks(mebibytes: u64, time_us: u64) -> Vec<Written> {
@@ -107,55 +104,52 @@ mod tests {
     #[test]
     fn disks_that_have_shown_nothing_and_slow_ones_hold_the_lowest_limit() {
         let mut limit = DirtyLimit::default();
-        assert_eq!(limit.look(&disks(0, 0), 1, MOST), Some(128 * MIB));
+        assert_eq!(limit.look(&disks(0, 0), 1, MEMORY), 128 * MIB);
         // 60 MiB in a second each, one after the other.
-        assert_eq!(limit.look(&disks(60, 1_000_000), 1, MOST), None);
+        let slow = disks(60, 1_000_000);
+        assert_eq!(limit.look(&slow, 1, MEMORY), 128 * MIB);
         assert_eq!(lowest(1), 128 * MIB);
         assert_eq!(lowest(40), 40 * 32 * MIB);
     }
 
     #[test]
     fn fast_disks_may_be_ahead_by_half_a_second_and_copies_count() {
-        let mut limit = DirtyLimit::default();
-        limit.look(&disks(0, 0), 1, MOST);
         // 100 MiB in a tenth of a second: 1,000 MiB a second each.
-        assert_eq!(limit.look(&disks(100, 100_000), 1, MOST), Some(2000 * MIB));
+        let fast = disks(100, 100_000);
+        let mut limit = DirtyLimit::default();
+        limit.look(&disks(0, 0), 1, MEMORY);
+        assert_eq!(limit.look(&fast, 1, MEMORY), 2000 * MIB);
         let mut mirrored = DirtyLimit::default();
-        mirrored.look(&disks(0, 0), 2, MOST);
-        let limit = mirrored.look(&disks(100, 100_000), 2, MOST);
-        assert_eq!(limit, Some(1000 * MIB));
+        mirrored.look(&disks(0, 0), 2, MEMORY);
+        assert_eq!(mirrored.look(&fast, 2, MEMORY), 1000 * MIB);
     }
 
     #[test]
     fn disks_that_become_slow_are_held_to_it_by_and_by() {
         let mut limit = DirtyLimit::default();
-        limit.look(&disks(0, 0), 1, MOST);
-        limit.look(&disks(100, 100_000), 1, MOST);
-        let mut told = Vec::new();
+        limit.look(&disks(0, 0), 1, MEMORY);
+        let mut limits = vec![limit.look(&disks(100, 100_000), 1, MEMORY)];
         for second in 1..30 {
             let written = disks(100 + 60 * second, 100_000 + 1_000_000 * second);
-            told.extend(limit.look(&written, 1, MOST));
+            limits.push(limit.look(&written, 1, MEMORY));
         }
-        assert!(told.is_sorted_by(|one, next| one > next), "{told:?}");
-        assert!(
-            told.last().is_some_and(|last| *last < 160 * MIB),
-            "{told:?}"
-        );
+        assert!(limits.is_sorted_by(|one, next| one >= next), "{limits:?}");
+        assert_eq!(limits.last(), Some(&(128 * MIB)), "{limits:?}");
     }
 
     #[test]
     fn the_limit_stays_below_what_the_memory_allows() {
         let mut limit = DirtyLimit::default();
-        limit.look(&disks(0, 0), 1, 300 * MIB);
-        let told = limit.look(&disks(100, 100_000), 1, 300 * MIB);
-        assert_eq!(told, Some(300 * MIB));
+        limit.look(&disks(0, 0), 1, 3000 * MIB);
+        let held = limit.look(&disks(100, 100_000), 1, 3000 * MIB);
+        assert_eq!(held, 300 * MIB);
     }
 
     #[test]
     fn little_writing_and_counters_that_began_again_show_nothing() {
         let mut limit = DirtyLimit::default();
-        limit.look(&disks(10, 5_000), 1, MOST);
-        assert_eq!(limit.look(&disks(10, 5_001), 1, MOST), None);
-        assert_eq!(limit.look(&disks(0, 0), 1, MOST), None);
+        let lowest = limit.look(&disks(10, 5_000), 1, MEMORY);
+        assert_eq!(limit.look(&disks(10, 5_001), 1, MEMORY), lowest);
+        assert_eq!(limit.look(&disks(0, 0), 1, MEMORY), lowest);
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,8 @@ pub struct Mount {
     gate: Arc<Gate>,
     /// Somebody else keeps the mount: it outlives this process.
     kept: AtomicBool,
+    /// What the kernel was told last; 0 where that is not known.
+    dirty_bytes_max: AtomicU64,
 }
 
 impl Mount {
@@ -179,11 +181,14 @@ impl Mount {
             let _ = MountPoint::remove(&point.directory, true);
         }
         let mount = started?;
-        if geteuid().is_root()
-            && let Err(error) = point.tune(options)
-        {
-            tracing::warn!(directory = %point.directory.display(), %error,
-                "read-ahead and write-back keep the kernel's defaults");
+        if geteuid().is_root() {
+            match point.tune(options) {
+                Ok(()) => (mount.dirty_bytes_max).store(options.dirty_bytes_max, Ordering::Relaxed),
+                Err(error) => {
+                    tracing::warn!(directory = %point.directory.display(), %error,
+                        "read-ahead and write-back keep the kernel's defaults");
+                }
+            }
         }
         Ok(mount)
     }
@@ -208,6 +213,7 @@ impl Mount {
             alive: Arc::default(),
             gate: Arc::new(Gate::new(workers_count)),
             kept: AtomicBool::new(kept),
+            dirty_bytes_max: AtomicU64::new(0),
         };
         let service = Arc::new(service);
         let gate = Arc::clone(&mount.gate);
@@ -261,13 +267,20 @@ impl Mount {
         }
     }
 
-    /// Lets a buffered writer be this far ahead of the disks from now on. Only root may; without
-    /// it the kernel's own limit stays.
+    /// Lets a buffered writer be this far ahead of the disks from now on; a change by less than an
+    /// eighth is not worth telling the kernel. Only root may; for anybody else the kernel's own
+    /// limit stays.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says; it is told again the next time.
     pub fn limit_dirty_bytes(&self, bytes: u64) -> std::io::Result<()> {
-        BackingDevice::of(&self.directory)?.limit_dirty_bytes(bytes)
+        let told = self.dirty_bytes_max.load(Ordering::Relaxed);
+        if !geteuid().is_root() || bytes.abs_diff(told) <= told / 8 {
+            return Ok(());
+        }
+        BackingDevice::of(&self.directory)?.limit_dirty_bytes(bytes)?;
+        self.dirty_bytes_max.store(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Where it is mounted.

@@ -8,7 +8,7 @@ use spindle_group::{Event, EventKind};
 use tokio::sync::watch;
 
 use super::Daemon;
-use crate::dirty_limit::DirtyLimit;
+use crate::dirty_limit::{DirtyLimit, Written};
 use crate::error::{ControlError, ControlResult};
 use crate::files::now;
 use crate::health;
@@ -79,6 +79,26 @@ impl SpaceWatch {
     }
 }
 
+/// Lets the page cache hold as much for the mounts as the disks have shown they can write.
+fn follow_disks(daemon: &Daemon, limit: &mut DirtyLimit) {
+    let group = daemon.opened.group();
+    let written: Vec<Written> = (group.open_disks().into_iter())
+        .map(|(disk, slot)| {
+            let counters = daemon.opened.engine().counters(slot);
+            Written {
+                disk,
+                bytes: counters.written_bytes,
+                time_us: counters.write_time_us,
+            }
+        })
+        .collect();
+    let memory = rustix::system::sysinfo();
+    let memory_bytes = memory.totalram * u64::from(memory.mem_unit);
+    let copies_count = group.redundancy().copies();
+    let limit_bytes = limit.look(&written, copies_count, memory_bytes);
+    daemon.mounts.limit_dirty_bytes(limit_bytes);
+}
+
 fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let started = Instant::now();
     let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
@@ -121,7 +141,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             alive_at = Instant::now() + ALIVE_INTERVAL;
             daemon.tell_alive();
             daemon.sweep_orphans();
-            daemon.follow_disks(&mut dirty_limit);
+            follow_disks(daemon, &mut dirty_limit);
         }
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {

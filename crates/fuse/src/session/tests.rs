@@ -305,6 +305,9 @@ fn the_kernel_reads_ahead_as_far_as_asked_and_writes_back_early() {
     mount.limit_dirty_bytes(64 << 20).unwrap();
     let held_bytes: u64 = shown("max_bytes").trim().parse().unwrap();
     assert!(held_bytes.abs_diff(64 << 20) < 1 << 20, "{held_bytes}");
+    // So little is not told.
+    mount.limit_dirty_bytes(68 << 20).unwrap();
+    assert_eq!(shown("max_bytes").trim().parse(), Ok(held_bytes));
     mount.stop(false).unwrap();
 }
 
