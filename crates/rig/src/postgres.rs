@@ -40,8 +40,7 @@ impl Installation {
     /// # Errors
     /// Where there is none; or where we are root and there is no user to run it as.
     pub fn find() -> Result<Self> {
-        let programs = debian_programs()
-            .or_else(programs_on_path)
+        let programs = programs()
             .context("PostgreSQL is not installed; on Debian: apt-get install postgresql")?;
         let owner = if rustix::process::geteuid().is_root() {
             Some(user_named(USER).context(
@@ -91,6 +90,12 @@ impl Installation {
         }
         Ok(())
     }
+}
+
+/// Where its programs are: the newest version that Debian keeps, else along the search path.
+#[must_use]
+pub fn programs() -> Option<PathBuf> {
+    debian_programs().or_else(programs_on_path)
 }
 
 fn debian_programs() -> Option<PathBuf> {

@@ -202,19 +202,25 @@ pub trait Session: Send {
     ///
     /// # Errors
     /// What the database says.
-    fn begin(&mut self) -> Result<()>;
+    fn begin(&mut self) -> Result<()> {
+        self.batch("BEGIN")
+    }
 
     /// Ends it: durable once this returns.
     ///
     /// # Errors
     /// What the database says.
-    fn commit(&mut self) -> Result<()>;
+    fn commit(&mut self) -> Result<()> {
+        self.batch("COMMIT")
+    }
 
     /// Gives it up. Also needed after every error within it.
     ///
     /// # Errors
     /// What the database says.
-    fn rollback(&mut self) -> Result<()>;
+    fn rollback(&mut self) -> Result<()> {
+        self.batch("ROLLBACK")
+    }
 
     /// Fills a table by the quickest way that the database has (`COPY`, or inserts of many rows).
     ///

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use spindle_rig::interrupt;
 
@@ -244,11 +244,30 @@ impl Service {
     pub fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => {
-                let log = fs::read_to_string(&self.log).unwrap_or_default();
-                bail!("{} ended ({status}): {}", self.name, tail(&log, 8))
-            }
+            Some(status) => bail!("{} ended ({status}): {}", self.name, self.log_tail()),
         }
+    }
+
+    /// The end of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        tail(&log, 12)
+    }
+
+    /// Sends `signal` and waits for an end without a fault; after `limit` it is killed.
+    ///
+    /// # Errors
+    /// Where it did not end by itself, or ended badly: with the end of its log.
+    pub fn end_well(&mut self, signal: Signal, limit: Duration) -> Result<()> {
+        let status = self.end(signal, limit)?;
+        ensure!(
+            status.success(),
+            "{} ended badly ({status}): {}",
+            self.name,
+            self.log_tail()
+        );
+        Ok(())
     }
 
     /// Sends `signal` and waits; after `limit` it is killed, which is an error.

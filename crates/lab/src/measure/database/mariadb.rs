@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder};
@@ -25,7 +25,7 @@ use self::statistics::MariadbStatistics;
 use super::account::Account;
 use super::{Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
 use crate::experiment::DatabaseKind;
-use crate::measure::program::{Service, find, lacking, run, tail};
+use crate::measure::program::{Service, find, lacking, run};
 use crate::quantity::parse_size;
 
 const START_AT_MOST: Duration = Duration::from_secs(120);
@@ -235,7 +235,7 @@ impl Server {
             command.arg(format!("--{name}={value}"));
         }
         // The control group names the process to whoever clears away after a SIGKILL.
-        let log = log_file(plan.runtime);
+        let log = plan.runtime.join("mariadb.log");
         let service = Service::start("MariaDB", &mut plan.group.wrap(&command), &log)?;
         let mut server = Self {
             service,
@@ -291,10 +291,6 @@ fn socket(runtime: &Path) -> PathBuf {
     runtime.join("socket")
 }
 
-fn log_file(runtime: &Path) -> PathBuf {
-    runtime.join("mariadb.log")
-}
-
 impl super::Server for Server {
     fn kind(&self) -> DatabaseKind {
         DatabaseKind::Mariadb
@@ -317,8 +313,7 @@ impl super::Server for Server {
     }
 
     fn log_tail(&self) -> String {
-        let log = fs::read_to_string(log_file(&self.runtime)).unwrap_or_default();
-        tail(&log, 12)
+        self.service.log_tail()
     }
 
     fn warm(&self) -> Result<()> {
@@ -333,14 +328,7 @@ impl super::Server for Server {
     }
 
     fn stop(mut self: Box<Self>) -> Result<()> {
-        let status = self.service.end(Signal::TERM, STOP_AT_MOST)?;
-        if !status.success() {
-            bail!(
-                "MariaDB ended badly ({status}): {}",
-                super::Server::log_tail(self.as_ref())
-            );
-        }
-        Ok(())
+        self.service.end_well(Signal::TERM, STOP_AT_MOST)
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustix::process::Signal;
@@ -26,7 +26,7 @@ use super::account::Account;
 use super::{Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
 use crate::experiment::DatabaseKind;
 use crate::measure::journal::{Made, Undo};
-use crate::measure::program::{Service, find, run, tail};
+use crate::measure::program::{Service, run};
 
 const START_AT_MOST: Duration = Duration::from_secs(120);
 const STOP_AT_MOST: Duration = Duration::from_secs(300);
@@ -55,8 +55,7 @@ impl Installation {
                         given.display()
                     )
                 })?,
-            None => debian()
-                .or_else(|| Some(find("initdb")?.parent()?.to_owned()))
+            None => spindle_rig::postgres::programs()
                 .context("PostgreSQL is not installed; on Debian: apt-get install postgresql-15")?,
         };
         let account = Account::find(USER)?;
@@ -67,22 +66,6 @@ impl Installation {
     fn program(&self, name: &str) -> Command {
         self.account.program(&self.programs.join(name))
     }
-}
-
-fn debian() -> Option<PathBuf> {
-    fs::read_dir("/usr/lib/postgresql")
-        .ok()?
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let version: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let programs = entry.path().join("bin");
-            programs
-                .join("initdb")
-                .exists()
-                .then_some((version, programs))
-        })
-        .max()
-        .map(|(_, programs)| programs)
 }
 
 impl super::Installation for Installation {
@@ -229,20 +212,12 @@ impl super::Server for Server {
     }
 
     fn log_tail(&self) -> String {
-        let log = fs::read_to_string(self.runtime.join("postgresql.log")).unwrap_or_default();
-        tail(&log, 12)
+        self.service.log_tail()
     }
 
     /// Fast shutdown.
     fn stop(mut self: Box<Self>) -> Result<()> {
-        let status = self.service.end(Signal::INT, STOP_AT_MOST)?;
-        if !status.success() {
-            bail!(
-                "PostgreSQL ended badly ({status}): {}",
-                super::Server::log_tail(self.as_ref())
-            );
-        }
-        Ok(())
+        self.service.end_well(Signal::INT, STOP_AT_MOST)
     }
 }
 

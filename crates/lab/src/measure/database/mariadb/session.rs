@@ -151,18 +151,6 @@ impl Session for MariadbSession {
         Ok(self.run(statement, values)?.1)
     }
 
-    fn begin(&mut self) -> Result<()> {
-        self.batch("START TRANSACTION")
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        self.batch("COMMIT")
-    }
-
-    fn rollback(&mut self) -> Result<()> {
-        self.batch("ROLLBACK")
-    }
-
     fn insert_many(
         &mut self,
         table: &str,

@@ -73,18 +73,6 @@ impl Session for PostgresqlSession {
         rows.iter().map(row).collect()
     }
 
-    fn begin(&mut self) -> Result<()> {
-        self.batch("BEGIN")
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        self.batch("COMMIT")
-    }
-
-    fn rollback(&mut self) -> Result<()> {
-        self.batch("ROLLBACK")
-    }
-
     fn insert_many(
         &mut self,
         table: &str,
