@@ -1,19 +1,18 @@
 //! The one who sees to each run and outlives those that hang.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Bench, note, unix_now_s};
+use super::{Bench, failed, note, unix_now_s};
 use crate::measure::device::DeviceSet;
 use crate::measure::patience::{Attended, attend};
 use crate::measure::place::mounts_below;
 use crate::measure::process;
-use crate::measure::program::{command, run_within, tail};
-use crate::record::{Outcome, PlannedRun, Run, SCHEMA};
+use crate::measure::program::{command, run_within};
+use crate::record::{PlannedRun, Run, SCHEMA};
 
 /// Does runs one after the other on the devices of an experiment.
 pub struct Attendant {
@@ -89,18 +88,13 @@ impl Attendant {
             Ok(Attended::Broke) => "a mistake of the lab's own: its thread panicked".to_owned(),
             Err(error) => format!("{error:#}"),
         };
-        note(folder, &reason);
-        let log = fs::read_to_string(folder.join("log.txt")).unwrap_or_default();
         Run {
             schema: SCHEMA,
             planned: planned.clone(),
             began_unix_s,
             elapsed_s: began.elapsed().as_secs_f64(),
             layout: None,
-            outcome: Outcome::Failed {
-                reason,
-                log_tail: tail(&log, 20),
-            },
+            outcome: failed(folder, &reason),
         }
     }
 

@@ -11,7 +11,7 @@
 //! requests of libaio, which go past the page cache, where the account is exact again. So the smaller
 //! of the two is taken where the page cache is used, and the account where it is not.
 
-use super::Ends;
+use super::one_run::Ends;
 use crate::measure::sampler::iostat;
 use crate::record::{Layer, ObjectActivity};
 

@@ -1,0 +1,454 @@
+//! A run on a contender that stands: what is put on it, driven and checked, and what was counted
+//! meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::super::contender::{Place, Standing};
+use super::super::control_group::{ControlGroup, Version, version};
+use super::super::counters::{devices_since, processor_since, total};
+use super::super::database::{Installation, Purpose, Server, ServerPlan, Statistics};
+use super::super::device::DeviceSet;
+use super::super::durability;
+use super::super::journal::Made;
+use super::super::load::{Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end};
+use super::super::preparation::log_bytes;
+use super::super::program::as_typed;
+use super::super::sampler::{Reading, Sampler, Sources, waits_since};
+use super::super::workload::{Load, fio};
+use super::{Bench, LONG, cache, image, layers, note};
+use crate::analyse::latency::{mean_us, quantile_us};
+use crate::experiment::{Kind, Regime, Workload};
+use crate::quantity::as_float;
+use crate::record::{Check, Latency, Layer, Measured, ObjectActivity, PlannedRun};
+
+pub(super) struct OneRun<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) devices: &'a DeviceSet,
+    pub(super) planned: &'a PlannedRun,
+    pub(super) asked: &'a Workload,
+    pub(super) folder: &'a Path,
+    pub(super) scratch: &'a Path,
+    pub(super) group: &'a Arc<ControlGroup>,
+}
+
+/// What was read at both ends of the measured time.
+pub(super) struct Ends {
+    pub(super) from: Reading,
+    pub(super) until: Reading,
+    /// What the database read of each table and index in between.
+    pub(super) objects: Vec<ObjectActivity>,
+    /// What was produced between them, where operations are not what counts.
+    pub(super) produced: Option<u64>,
+}
+
+impl OneRun<'_> {
+    fn limits(&self, standing: &Standing) -> Result<Vec<Made>> {
+        let devices = &self.bench.experiment.devices;
+        if devices.bandwidth.is_none() && devices.requests.is_none() {
+            return Ok(Vec::new());
+        }
+        let leaves = &self.devices.leaves;
+        let journal = &self.bench.journal;
+        let limit = |group: &ControlGroup| {
+            group.limit(journal, leaves, devices.bandwidth, devices.requests)
+        };
+        let mut made = limit(self.group)?;
+        if version("io") == Some(Version::Two) {
+            // Version 1 holds everybody at once.
+            for group in &standing.groups {
+                made.extend(limit(group)?);
+            }
+        }
+        Ok(made)
+    }
+
+    fn sampler(
+        &self,
+        standing: &mut Standing,
+        meter: &Meter,
+        statistics: Option<Box<dyn Statistics>>,
+    ) -> Result<Sampler> {
+        let sources = Sources {
+            leaves: self.devices.leaves.clone(),
+            group: Arc::clone(self.group),
+            meter: meter.clone(),
+            servers: standing.servers(),
+            statistics,
+            iostat: standing.iostat(),
+        };
+        Sampler::start(sources, self.folder)
+    }
+
+    /// A stated number of operations takes what it takes: a scan, all the queries of a suite.
+    fn load_length(&self, load: &dyn Load) -> Duration {
+        let experiment = &self.bench.experiment;
+        let length = experiment.warm_up + experiment.duration;
+        if load.operations_each().is_some() {
+            length + 6 * LONG
+        } else {
+            length
+        }
+    }
+
+    pub(super) fn below_database(&self, standing: &mut Standing) -> Result<Measured> {
+        let experiment = &self.bench.experiment;
+        let watch = &self.bench.watch;
+        watch.begin("probing its flushes", 0, Duration::ZERO)?;
+        let durability = durability::probe(&standing.place).ok();
+        watch.begin("writing its file", self.asked.size_bytes, Duration::ZERO)?;
+        let path = fio::prepare(&standing.place, self.asked.size_bytes, self.group)?;
+        if self.asked.regime == Regime::Cached {
+            cache::warm(&path, self.group)?;
+        } else {
+            cache::evict(&path)?;
+        }
+        let limits = self.limits(standing)?;
+        let meter = Meter::default();
+        let sampler = self.sampler(standing, &meter, None)?;
+        let (warm_up, duration) = if self.asked.kind == Kind::Validate {
+            (Duration::ZERO, Duration::from_secs(3600))
+        } else {
+            (experiment.warm_up, experiment.duration)
+        };
+        let job = fio::job(self.asked, &path, warm_up, duration, self.planned.seed)?;
+        note(self.folder, &as_typed(&job));
+        watch.begin(
+            "the load",
+            self.asked.size_bytes,
+            warm_up + duration + LONG / 4,
+        )?;
+        // fio warms up by itself; what it does until then does not count here either.
+        let (from, reached) = thread::scope(|scope| {
+            let mark = scope.spawn(|| {
+                thread::sleep(warm_up);
+                sampler.read()
+            });
+            let reached = fio::measure(&job, self.group, self.asked, warm_up + duration);
+            (mark.join(), reached)
+        });
+        let reached = reached?;
+        let from = from.map_err(|_| anyhow!("the sampler panicked"))?;
+        let until = sampler.read_ended();
+        drop(sampler);
+        drop(limits);
+        let ends = Ends {
+            from,
+            until,
+            objects: Vec::new(),
+            produced: None,
+        };
+        let mut measured = self.measured(&ends, reached.latency.clone());
+        measured.unit = reached.unit.to_owned();
+        measured.rate = reached.rate;
+        measured.operations = reached.operations;
+        measured.duration_s = reached.duration_s;
+        measured.processor.harness_s = reached.harness_s;
+        measured.durability = durability;
+        if matches!(standing.place, Place::Directory(_)) {
+            let filesystem = layers::filesystem(&ends, fio::is_direct(self.asked));
+            measured.layers.insert(0, filesystem);
+        }
+        measured.layers.insert(
+            0,
+            Layer {
+                name: "fio".to_owned(),
+                read_bytes: reached.read_bytes,
+                written_bytes: reached.written_bytes,
+                reads: as_float(reached.operations),
+                writes: 0.0,
+            },
+        );
+        Ok(measured)
+    }
+
+    pub(super) fn in_database(
+        &self,
+        standing: &mut Standing,
+        load: &dyn Load,
+        image: &Path,
+    ) -> Result<Measured> {
+        let Place::Directory(directory) = standing.place.clone() else {
+            bail!("a database needs a directory");
+        };
+        let watch = &self.bench.watch;
+        let data_bytes = self.asked.size_bytes;
+        watch.begin("probing its flushes", 0, Duration::ZERO)?;
+        let durability = durability::probe(&standing.place).ok();
+        let data = directory.join("data");
+        watch.begin("restoring the data", 4 * data_bytes, Duration::ZERO)?;
+        image::restore(image, &data, self.group)?;
+        cache::evict(&data)?;
+        if let Some(below) = &standing.below {
+            // What serves it over the network holds pages, too.
+            cache::evict(below)?;
+        }
+        let installation = self
+            .bench
+            .installation
+            .as_ref()
+            .context("the database was looked for")?;
+        watch.begin("starting the database", 4 * data_bytes, Duration::ZERO)?;
+        let server = self.started(installation.as_ref(), &data)?;
+        let server_block_bytes = as_float(server.block_bytes());
+        let limits = self.limits(standing)?;
+        watch.begin("the load", data_bytes, self.load_length(load))?;
+        let worked = self.work(standing, load, server.as_ref());
+        if worked.is_err() {
+            note(self.folder, &server.log_tail());
+        }
+        let (driven, ends) = worked?;
+        watch.begin("checking the work", 4 * data_bytes, Duration::ZERO)?;
+        let mut checks = load.checks(server.as_ref(), &driven)?;
+        checks.extend(self.littles_law(load, &driven));
+        let facts = load.facts(server.as_ref())?;
+        drop(limits);
+        watch.begin("stopping the database", data_bytes, Duration::ZERO)?;
+        server.stop()?;
+        let mut measured = self.measured(&ends, driven.latency.clone());
+        if self.asked.rate.is_some() {
+            // An open load gets the rate that it arrives at; what differs is how long each waits.
+            let mean_us = mean_us(&driven.latency).context("there were operations")?;
+            measured.unit = "1/s (1 / mean latency)".to_owned();
+            measured.rate = 1e6 / mean_us.max(1.0);
+        } else {
+            measured.unit = load.unit().0.to_owned();
+            measured.rate = match ends.produced {
+                Some(count) => as_float(count) / driven.duration_s * load.unit().1,
+                None => load.rate(&driven),
+            };
+        }
+        measured.operations = driven.operations;
+        measured.duration_s = driven.duration_s;
+        // Where the database runs on the harness's own threads, all of it is the database's. Else it
+        // is the clients' own, or all of the lab with its sampler where that is more.
+        measured.processor.harness_s = if installation.is_embedded() {
+            0.0
+        } else {
+            measured.processor.harness_s.max(driven.harness_s)
+        };
+        measured.unserved = driven.unserved;
+        measured.checks = checks;
+        measured.answers = load.answers();
+        measured.durability = durability;
+        measured.facts.extend(facts);
+        if let Some(rate) = self.asked.rate {
+            measured.facts.insert("arrivals_per_s".to_owned(), rate);
+        }
+        measured.waits = Some(waits_since(&ends.until.waits, &ends.from.waits));
+        let asked = &self.bench.experiment.database;
+        let is_direct = installation
+            .direct_cache_bytes(asked.memory_bytes, &asked.settings)
+            .is_some();
+        measured
+            .layers
+            .insert(0, layers::filesystem(&ends, is_direct));
+        measured
+            .layers
+            .insert(0, layers::database(&ends, server_block_bytes));
+        Ok(measured)
+    }
+
+    /// The server over restored data, with what the regime wants in its caches.
+    fn started(&self, installation: &dyn Installation, data: &Path) -> Result<Box<dyn Server>> {
+        let asked = &self.bench.experiment.database;
+        let is_cached = self.asked.regime == Regime::Cached;
+        let is_direct = installation
+            .direct_cache_bytes(asked.memory_bytes, &asked.settings)
+            .is_some();
+        if is_cached && !is_direct {
+            cache::warm(data, self.group)?;
+        }
+        let runtime = self.scratch.join("database");
+        fs::create_dir(&runtime)?;
+        let server = installation.start(&ServerPlan {
+            data,
+            runtime: &runtime,
+            purpose: Purpose::Measure,
+            settings: &asked.settings,
+            memory_bytes: asked.memory_bytes,
+            log_bytes: log_bytes(self.asked),
+            users: self.asked.users,
+            group: self.group,
+            journal: &self.bench.journal,
+        })?;
+        let settings: Vec<String> = server
+            .settings()
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        note(
+            self.folder,
+            &format!("{}: {}", server.kind(), settings.join(" ")),
+        );
+        if is_cached {
+            server.warm()?;
+        }
+        Ok(server)
+    }
+
+    fn work(
+        &self,
+        standing: &mut Standing,
+        load: &dyn Load,
+        server: &dyn Server,
+    ) -> Result<(Driven, Ends)> {
+        let meter = Meter::default();
+        let clients = load.clients(server, self.planned.seed)?;
+        let statistics = server.statistics()?;
+        let sampler = self.sampler(standing, &meter, Some(statistics))?;
+        let mut objects = server.statistics()?;
+        let before = objects.objects();
+        let (driven, mut ends) = if let Some(operations_each) = load.operations_each() {
+            let from = sampler.read();
+            let driven = drive_to_end(clients, operations_each, self.planned.seed, &meter)?;
+            let until = sampler.read_ended();
+            let ends = Ends {
+                from,
+                until,
+                objects: Vec::new(),
+                produced: None,
+            };
+            (driven, ends)
+        } else {
+            self.many_operations(load, clients, &sampler, &meter)?
+        };
+        // With the warm-up: tables and indexes are asked for once, not at the ends of the measured
+        // time, in which nothing else should happen.
+        let block_bytes = as_float(server.block_bytes());
+        ends.objects = layers::objects(&before, &objects.objects(), block_bytes);
+        Ok((driven, ends))
+    }
+
+    fn many_operations(
+        &self,
+        load: &dyn Load,
+        clients: Vec<Box<dyn Client>>,
+        sampler: &Sampler,
+        meter: &Meter,
+    ) -> Result<(Driven, Ends)> {
+        let experiment = &self.bench.experiment;
+        let plan = LoadPlan {
+            shape: match self.asked.rate {
+                Some(rate) => Shape::Open { rate },
+                None => Shape::Closed {
+                    think_time: self.asked.think_time,
+                },
+            },
+            warm_up: experiment.warm_up,
+            duration: experiment.duration,
+            seed: self.planned.seed,
+        };
+        let (mut from, mut until) = (None, None);
+        let driven = drive(
+            clients,
+            &plan,
+            meter,
+            || from = Some((sampler.read(), load.produced())),
+            || until = Some((sampler.read(), load.produced())),
+        )?;
+        ensure!(
+            driven.operations > 0,
+            "nothing was acknowledged in the measured time"
+        );
+        let (from, produced_before) = from.context("the measured time began")?;
+        let (until, produced) = until.context("the measured time ended")?;
+        let ends = Ends {
+            from,
+            until,
+            produced: produced
+                .zip(produced_before)
+                .map(|(after, before)| after - before),
+            objects: Vec::new(),
+        };
+        Ok((driven, ends))
+    }
+
+    /// What every run has in common; the rest is the caller's to fill in.
+    fn measured(&self, ends: &Ends, latency: Latency) -> Measured {
+        let devices = devices_since(&ends.until.devices, &ends.from.devices);
+        let disks = total(&devices);
+        let mut facts: BTreeMap<String, f64> = [
+            ("device_flushes".to_owned(), disks.flushes),
+            (
+                "storage_daemon_s".to_owned(),
+                ends.until.servers_s - ends.from.servers_s,
+            ),
+        ]
+        .into();
+        facts.insert(
+            "database_processor_s".to_owned(),
+            ends.until.members_s - ends.from.members_s,
+        );
+        for (name, value) in &ends.until.database {
+            let grown = value - ends.from.database(name);
+            // A server that did not answer at one end leaves a gap, never a number.
+            if grown.is_finite() {
+                facts.insert((*name).to_owned(), grown);
+            }
+        }
+        Measured {
+            unit: String::new(),
+            rate: 0.0,
+            operations: 0,
+            duration_s: 0.0,
+            warm_up_s: if self.asked.is_measured_to_its_end() {
+                0.0
+            } else {
+                self.bench.experiment.warm_up.as_secs_f64()
+            },
+            latency,
+            processor: processor_since(&ends.until.processor, &ends.from.processor),
+            layers: vec![Layer {
+                name: "devices".to_owned(),
+                read_bytes: disks.read_bytes,
+                written_bytes: disks.written_bytes,
+                reads: disks.reads,
+                writes: disks.writes,
+            }],
+            checks: Vec::new(),
+            durability: None,
+            unserved: 0,
+            answers: BTreeMap::new(),
+            facts,
+            devices,
+            waits: None,
+            objects: layers::busiest(ends),
+        }
+    }
+
+    /// Clients = rate x time each operation takes, within 2 %, for a closed load.
+    fn littles_law(&self, load: &dyn Load, driven: &Driven) -> Option<Check> {
+        if self.asked.rate.is_some() || load.operations_each().is_some() {
+            return None;
+        }
+        let pause_s = load
+            .mean_pause()
+            .unwrap_or(self.asked.think_time)
+            .as_secs_f64();
+        let each_s = mean_us(&driven.latency)? / 1e6 + pause_s;
+        // Growth has one client, whatever the experiment says of users.
+        let clients = match self.asked.kind {
+            Kind::Growth => 1.0,
+            _ => f64::from(self.asked.users),
+        };
+        let found = driven.rate() * each_s;
+        // What was under way at either end counts whole or not at all.
+        let longest_s = as_float(quantile_us(&driven.latency, 1.0)?) / 1e6;
+        let at_ends = (longest_s + pause_s) / driven.duration_s;
+        // Pauses are drawn: of few operations their mean is not yet what it should be.
+        let by_chance = 3.0 * pause_s / each_s / as_float(driven.operations).sqrt();
+        let allowed = 0.02 + at_ends + by_chance;
+        Some(Check {
+            name: "clients are the rate times the latency".to_owned(),
+            passed: (found / clients - 1.0).abs() <= allowed,
+            detail: format!("clients {clients}, rate times latency {found:.2}"),
+        })
+    }
+}
