@@ -23,12 +23,25 @@ pub struct Condition {
 
 /// Makes the question from a query that gives `w` and `d` of each violation.
 macro_rules! violations {
-    ($query:literal) => {
+    ($($part:expr),+ $(,)?) => {
         concat!(
             "SELECT count(*), min(w * 100 + d) FROM (",
-            $query,
+            $($part),+,
             ") AS violation"
         )
+    };
+}
+
+/// Every customer, with what the lines that were delivered to them cost.
+macro_rules! customers_with_cost {
+    () => {
+        "SELECT c_w_id AS w, c_d_id AS d FROM customer
+         LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS cost FROM orders
+                    JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id
+                    WHERE ol_delivery_d IS NOT NULL
+                    GROUP BY o_w_id, o_d_id, o_c_id) AS delivered
+             ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id
+         "
     };
 }
 
@@ -134,14 +147,8 @@ pub const CONDITIONS: [Condition; 11] = [
         number: 10,
         says: "C_BALANCE is what the customer's delivered lines cost less what the customer paid",
         violations: violations!(
-            "SELECT c_w_id AS w, c_d_id AS d FROM customer
-             LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS cost FROM orders
-                        JOIN order_line
-                            ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id
-                        WHERE ol_delivery_d IS NOT NULL
-                        GROUP BY o_w_id, o_d_id, o_c_id) AS delivered
-                 ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id
-             LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid FROM history
+            customers_with_cost!(),
+            "LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid FROM history
                         GROUP BY h_c_w_id, h_c_d_id, h_c_id) AS past
                  ON h_c_w_id = c_w_id AND h_c_d_id = c_d_id AND h_c_id = c_id
              WHERE c_balance <> coalesce(cost, 0) - coalesce(paid, 0)"
@@ -151,14 +158,8 @@ pub const CONDITIONS: [Condition; 11] = [
         number: 12,
         says: "C_BALANCE and C_YTD_PAYMENT are together what the customer's delivered lines cost",
         violations: violations!(
-            "SELECT c_w_id AS w, c_d_id AS d FROM customer
-             LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS cost FROM orders
-                        JOIN order_line
-                            ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id
-                        WHERE ol_delivery_d IS NOT NULL
-                        GROUP BY o_w_id, o_d_id, o_c_id) AS delivered
-                 ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id
-             WHERE c_balance + c_ytd_payment <> coalesce(cost, 0)"
+            customers_with_cost!(),
+            "WHERE c_balance + c_ytd_payment <> coalesce(cost, 0)"
         ),
     },
 ];
