@@ -17,6 +17,7 @@ use spindle_rig::interrupt;
 
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
 use crate::measure::control_group::ControlGroup;
+use crate::measure::guest::inside::is_guest;
 use crate::measure::journal::Undo;
 use crate::measure::program::{Service, command, lacking, run};
 use crate::record::Layout;
@@ -80,7 +81,7 @@ impl Contender for Nfs {
             .or_else(|| kernel_lacks("nfs"))
             .or_else(|| lacking("ganesha.nfsd"))
             .or_else(|| lacking("mount.nfs"))
-            .or_else(|| (self.version == "3").then(|| lacking("rpcbind")).flatten())
+            .or_else(|| (self.version == "3").then(lacks_registry).flatten())
             .or_else(|| lacking(&format!("mkfs.{FILESYSTEM}")))
             .or_else(|| kernel_lacks(FILESYSTEM))
     }
@@ -115,7 +116,21 @@ impl Contender for Nfs {
     }
 }
 
-/// Version 3 finds its services by a registry; the server ends where there is none.
+/// Version 3 finds its services by a registry; the server ends where there is none. It listens on
+/// every address of the machine: only in a guest, which has no network, is it ours to start.
+fn lacks_registry() -> Option<String> {
+    if TcpStream::connect(REGISTRY).is_ok() {
+        None
+    } else if is_guest() {
+        lacking("rpcbind")
+    } else {
+        Some(
+            "NFS version 3 needs rpcbind, which listens on every network: run it yourself, or give --guest"
+                .to_owned(),
+        )
+    }
+}
+
 fn registry(maker: &mut Maker<'_>) -> Result<Service> {
     let _ = fs::create_dir("/run/rpcbind");
     let mut rpcbind = command("rpcbind");
