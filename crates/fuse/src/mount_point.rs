@@ -5,7 +5,8 @@
 //! is done. A daemon that dies leaves its mount behind; such a one is recognised and named.
 
 use std::ffi::CString;
-use std::io::{self, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSliceMut, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -128,7 +129,9 @@ impl BackingDevice {
     }
 
     fn set(&self, name: &str, value: u64) -> io::Result<()> {
-        std::fs::write(self.0.join(name), value.to_string())
+        // Not to be created: what an older kernel lacks would be "permission denied".
+        let mut attribute = File::options().write(true).open(self.0.join(name))?;
+        attribute.write_all(value.to_string().as_bytes())
     }
 
     /// The kernel would begin to write when a tenth of all memory is dirty: until then the disks

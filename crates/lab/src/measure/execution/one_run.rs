@@ -183,7 +183,7 @@ impl OneRun<'_> {
         let durability = durability::probe(&standing.place).ok();
         let data = directory.join("data");
         watch.begin("restoring the data", 4 * data_bytes, Duration::ZERO)?;
-        image::restore(image, &data, self.group)?;
+        image::restore(image, &data)?;
         cache::evict(&data)?;
         if let Some(below) = &standing.below {
             // What serves it over the network holds pages, too.
