@@ -244,10 +244,9 @@ fn figures(name: &str, summary: &Summary) -> String {
 
 fn table(workload: &WorkloadSummary) -> String {
     let mut text = format!(
-        "\n**{}**, {}; the baseline against itself lies within {:.1} %\n\n\
+        "\n**{}**; the baseline against itself lies within {:.1} %\n\n\
          | contender | {} | ratio | interval | verdict | mean | p99 | CPU an operation |\n|---|---|---|---|---|---|---|---|\n",
         workload.title,
-        workload.regime,
         workload.noise_floor * 100.0,
         workload.unit
     );
