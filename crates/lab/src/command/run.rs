@@ -74,7 +74,7 @@ pub(super) fn run_text(
     let finished = finished.map_err(|error| {
         if folder.join("plan.json").exists() {
             error.context(format!(
-                "not finished; the same command goes on with what is in {}",
+                "not finished; what was measured stays in {}",
                 folder.display()
             ))
         } else {

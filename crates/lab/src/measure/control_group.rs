@@ -60,19 +60,21 @@ pub fn lacks_limits() -> Option<String> {
 /// This process as a member of a group; a drop takes it back to where it came from.
 #[derive(Debug)]
 pub struct Membership {
-    homes: Vec<PathBuf>,
+    home: PathBuf,
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        for home in &self.homes {
-            let _ = fs::write(home.join("cgroup.procs"), std::process::id().to_string());
-        }
+        let _ = become_member(&self.home, std::process::id());
     }
 }
 
+fn become_member(group: &Path, process: u32) -> std::io::Result<()> {
+    fs::write(group.join("cgroup.procs"), process.to_string())
+}
+
 /// Where this process is a member in the hierarchy that holds memory.
-fn homes() -> Result<Vec<PathBuf>> {
+fn home() -> Result<PathBuf> {
     let version = version("memory").context("no memory cgroup here")?;
     let text = fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
     let root = match version {
@@ -82,7 +84,7 @@ fn homes() -> Result<Vec<PathBuf>> {
     let inner = home_in(&text, version).unwrap_or_default();
     let home = root.join(inner.trim_start_matches('/'));
     // Within a container the path may be that of the host, which cannot be seen from here.
-    Ok(vec![if home.exists() { home } else { root }])
+    Ok(if home.exists() { home } else { root })
 }
 
 /// The path in the text of `/proc/PID/cgroup`.
@@ -101,11 +103,10 @@ fn home_in(text: &str, version: Version) -> Option<String> {
 /// A group. Removing it ends every process in it, but for the one that removes it.
 #[derive(Debug)]
 pub struct ControlGroup {
-    /// Directories whose `cgroup.procs` a member is written to.
-    paths: Vec<PathBuf>,
-    memory: Option<PathBuf>,
+    /// Its directory in the hierarchy that holds memory.
+    path: PathBuf,
     memory_bytes: Option<u64>,
-    _made: Vec<Made>,
+    _made: Made,
 }
 
 impl ControlGroup {
@@ -138,10 +139,9 @@ impl ControlGroup {
                 .with_context(|| format!("cannot give {bytes} bytes to {}", path.display()))?;
         }
         Ok(Self {
-            paths: vec![path.clone()],
-            memory: Some(path),
+            path,
             memory_bytes,
-            _made: vec![made],
+            _made: made,
         })
     }
 
@@ -152,11 +152,7 @@ impl ControlGroup {
     /// # Errors
     /// Where it cannot be made.
     pub fn beside(&self, journal: &Journal, word: &str, program_bytes: u64) -> Result<Self> {
-        let name = self
-            .paths
-            .first()
-            .and_then(|path| path.file_name())
-            .context("a group has a name")?;
+        let name = self.path.file_name().context("a group has a name")?;
         let name = format!("{}-{word}", name.to_string_lossy());
         let memory_bytes = self.memory_bytes.map(|bytes| bytes + program_bytes);
         Self::make(journal, &name, memory_bytes)
@@ -167,16 +163,8 @@ impl ControlGroup {
     #[must_use]
     pub fn wrap(&self, command: &Command) -> Command {
         let mut wrapped = Command::new("/bin/sh");
-        let moves: Vec<String> = (1..=self.paths.len())
-            .map(|index| format!("echo $$ > \"${{{index}}}/cgroup.procs\" && "))
-            .collect();
-        let script = format!(
-            "{}shift {} && exec \"$@\"",
-            moves.concat(),
-            self.paths.len()
-        );
-        wrapped.args(["-c", &script, "spindle-lab"]);
-        wrapped.args(&self.paths);
+        let script = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
+        wrapped.args(["-c", script, "spindle-lab"]).arg(&self.path);
         wrapped.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -196,17 +184,14 @@ impl ControlGroup {
     /// Where the kernel refuses.
     pub fn adopt(&self, process: Identity) -> Result<()> {
         for member in process.family() {
-            for path in &self.paths {
-                let written = fs::write(path.join("cgroup.procs"), member.id.to_string());
-                if let Err(error) = written
-                    && member.is_alive()
-                {
-                    bail!(
-                        "cannot move process {} to {}: {error}",
-                        member.id,
-                        path.display()
-                    );
-                }
+            if let Err(error) = become_member(&self.path, member.id)
+                && member.is_alive()
+            {
+                bail!(
+                    "cannot move process {} to {}: {error}",
+                    member.id,
+                    self.path.display()
+                );
             }
         }
         Ok(())
@@ -217,21 +202,16 @@ impl ControlGroup {
     /// # Errors
     /// Where the kernel refuses.
     pub fn enter(&self) -> Result<Membership> {
-        let homes = homes()?;
-        let membership = Membership { homes };
-        for path in &self.paths {
-            fs::write(path.join("cgroup.procs"), std::process::id().to_string())
-                .with_context(|| format!("cannot become a member of {}", path.display()))?;
-        }
+        let membership = Membership { home: home()? };
+        become_member(&self.path, std::process::id())
+            .with_context(|| format!("cannot become a member of {}", self.path.display()))?;
         Ok(membership)
     }
 
     /// The ids of its processes now.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
-        self.paths
-            .first()
-            .and_then(|path| fs::read_to_string(path.join("cgroup.procs")).ok())
+        fs::read_to_string(self.path.join("cgroup.procs"))
             .unwrap_or_default()
             .lines()
             .filter_map(|line| line.trim().parse().ok())
@@ -241,16 +221,26 @@ impl ControlGroup {
     /// Bytes that the group holds now, page cache included.
     #[must_use]
     pub fn memory_used_bytes(&self) -> Option<u64> {
-        let path = self.memory.as_ref()?;
         ["memory.usage_in_bytes", "memory.current"]
             .iter()
             .find_map(|name| {
-                fs::read_to_string(path.join(name))
+                fs::read_to_string(self.path.join(name))
                     .ok()?
                     .trim()
                     .parse()
                     .ok()
             })
+    }
+
+    /// Whether the kernel ended one of its processes because its memory was used up.
+    #[must_use]
+    pub fn ran_out_of_memory(&self) -> bool {
+        ["memory.oom_control", "memory.events"].iter().any(|name| {
+            let text = fs::read_to_string(self.path.join(name)).unwrap_or_default();
+            text.lines()
+                .filter_map(|line| line.strip_prefix("oom_kill "))
+                .any(|count| count.trim() != "0")
+        })
     }
 
     /// Holds each device to these bytes and requests a second, either way.
@@ -278,14 +268,13 @@ impl ControlGroup {
                 [each("bps", bandwidth), each("iops", requests)].concat()
             }
             Version::Two => {
-                let group = self.paths.first().context("a group has a path")?;
                 let mut words = Vec::new();
                 for (way, limit) in [("bps", bandwidth), ("iops", requests)] {
                     if let Some(limit) = limit {
                         words.push(format!("r{way}={limit} w{way}={limit}"));
                     }
                 }
-                vec![(group.join("io.max"), words.join(" "))]
+                vec![(self.path.join("io.max"), words.join(" "))]
             }
         };
         for device in devices {
@@ -302,6 +291,29 @@ impl ControlGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::program::{command, run_within};
+
+    #[test]
+    fn a_group_that_ran_out_of_memory_says_so() {
+        if !rustix::process::geteuid().is_root() || version("memory").is_none() {
+            println!("skipped: no memory cgroup here, or not root");
+            return;
+        }
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::begin(state.path()).unwrap();
+        let name = format!("spindle-lab-greed-test-{}", std::process::id());
+        let group = ControlGroup::make(&journal, &name, Some(16 << 20)).unwrap();
+        let limit = std::time::Duration::from_secs(60);
+        let succeeds = |program: &Command| {
+            let ended = run_within(&mut group.wrap(program), limit).unwrap();
+            ended.status.success()
+        };
+        assert!(succeeds(&command("true")));
+        assert!(!group.ran_out_of_memory());
+        // It keeps the last lines of what has no lines.
+        assert!(!succeeds(command("tail").arg("/dev/zero")));
+        assert!(group.ran_out_of_memory());
+    }
 
     #[test]
     fn the_group_of_this_process_is_found_in_either_version() {

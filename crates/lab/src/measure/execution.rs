@@ -205,11 +205,16 @@ impl Bench {
             (Some(load), Some(image)) => run.in_database(&mut standing, load.as_ref(), &image),
             _ => run.below_database(&mut standing),
         };
-        if measured.is_err() {
+        let measured = measured
             // Why the storage failed is rather in its own words than in the database's.
-            standing.check_alive()?;
-        }
-        let measured = measured?;
+            .or_else(|error| standing.check_alive().and(Err(error)))
+            .map_err(|error| {
+                if group.ran_out_of_memory() {
+                    error.context("all memory of the run was used up, and the kernel ended a process of it: raise `memory`")
+                } else {
+                    error
+                }
+            })?;
         self.watch
             .begin("removing it", asked.size_bytes, Duration::ZERO)?;
         standing.remove().context("it could not be removed")?;

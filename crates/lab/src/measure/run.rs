@@ -171,7 +171,7 @@ fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
         };
         if same(&before) != same(text) {
             bail!(
-                "{} holds another experiment; give another folder by --output",
+                "{} holds another experiment; remove it, or give another folder",
                 folder.display()
             );
         }
@@ -180,7 +180,7 @@ fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
     let common = there.runs.len().min(plan.runs.len());
     ensure!(
         there.schema == plan.schema && there.runs[..common] == plan.runs[..common],
-        "{} was planned where other contenders could run; give another folder by --output",
+        "{} was planned where other contenders could run; remove it, or give another folder",
         folder.display()
     );
     if plan.runs.len() > there.runs.len() {
