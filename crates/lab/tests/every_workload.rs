@@ -1,5 +1,6 @@
-//! A smoke run: every workload, through the command, on a file system and on Spindle where its
-//! command is there; the folder, the report, and nothing left behind.
+//! Smoke runs through the command: every workload on a file system and on Spindle, where its command
+//! is there; every contender under a file's and a database's load; the folder, the report, and
+//! nothing left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,6 +8,7 @@ mod scene;
 
 use scene::Scene;
 use serde_json::Value;
+use spindle_lab::measure::contender::{self, Contender};
 
 const EXPERIMENT: &str = r#"
 name = "smoke"
@@ -103,4 +105,45 @@ fn every_workload_runs_is_checked_and_leaves_nothing_behind() {
         "{}",
         refused.stderr
     );
+}
+
+#[test]
+fn every_contender_of_this_machine_carries_a_file_and_a_database() {
+    let Some(scene) = Scene::new() else { return };
+    if scene.lacks_programs(&["fio", "initdb"]) {
+        return;
+    }
+    // Those that cannot run here are told as such, and are no failure.
+    let mut all: Vec<Box<dyn Contender>> = contender::all();
+    run_on(
+        &scene,
+        "file",
+        &all,
+        "kind = \"block\"\npattern = \"random-mixed\"\nsize = \"16 MiB\"",
+    );
+    all.retain(|contender| !contender.is_device());
+    run_on(
+        &scene,
+        "database",
+        &all,
+        "kind = \"tpcb\"\nsize = \"16 MiB\"\nusers = 2",
+    );
+    scene.assert_clean();
+}
+
+fn run_on(scene: &Scene, name: &str, contenders: &[Box<dyn Contender>], load: &str) {
+    let names: Vec<String> = contenders
+        .iter()
+        .map(|contender| contender.name())
+        .collect();
+    let text = format!(
+        "contenders = {names:?}\nbaseline = \"ext4\"\n\
+         blocks = 1\nwarm_up = \"100 ms\"\nduration = \"300 ms\"\n\
+         [devices]\nkind = \"loop\"\ncount = 4\nsize = \"384 MiB\"\ndirectory = \"SCENE\"\n\
+         [database]\nmemory = \"256 MiB\"\n[[workload]]\n{load}\n"
+    );
+    let file = scene.write(&format!("{name}.toml"), &text);
+    let ran = scene.lab(&["run", &file]);
+    assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains(": ext4 ... "), "{}", ran.stdout);
 }
