@@ -2,12 +2,14 @@
 
 mod curve;
 mod extract;
+mod machine;
 mod sections;
 mod style;
 
 use std::fmt::Write as _;
 
-use self::sections::{environment, fairness, footer, trouble, workload};
+use self::machine::environment;
+use self::sections::{fairness, footer, trouble, workload};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{Summary, Told};
 use crate::analyse::verdict::Verdict;

@@ -333,21 +333,6 @@ pub(super) fn trouble(summary: &Summary) -> String {
     text
 }
 
-/// The machine.
-pub(super) fn environment(folder: &Folder) -> String {
-    let mut text = "<section><h2>Machine and settings</h2><dl>".to_owned();
-    for (name, value) in &folder.environment.facts {
-        let _ = write!(
-            text,
-            "<dt>{}</dt><dd>{}</dd>",
-            escaped(name),
-            escaped(value)
-        );
-    }
-    text.push_str("</dl></section>");
-    text
-}
-
 /// How to repeat it, and what the names mean.
 pub(super) fn footer(folder: &Folder, summary: &Summary) -> String {
     format!(
