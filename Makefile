@@ -63,7 +63,7 @@ lab: build ## which storage is faster for a database here: two minutes on loop d
 	@if [ "$$(id -u)" = 0 ]; then $(RELEASE)/spindle-lab quick $(LAB); \
 	else echo "the lab makes devices and mounts: sudo $(RELEASE)/spindle-lab quick"; fi
 
-lab-gallery: build ## the reports in docs/lab/gallery/ made again, an hour (as root): make lab-gallery GALLERY='--only 3-random'
+lab-gallery: build ## the reports in docs/lab/gallery/ made again, an hour and a half (as root): make lab-gallery GALLERY='--only 3-random'
 	@tools/setup bench
 	$(CARGO) build --release --locked -p spindle-lab
 	$(RELEASE)/spindle-lab gallery $(GALLERY)

@@ -457,7 +457,10 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
         processor_us: average(&|run| {
             let used = run.processor.user_s + run.processor.system_s - run.processor.harness_s;
             used * 1e6 / as_float(run.operations).max(1.0)
-        }),
+        })
+        // Both are counted in ticks: where the lab took nearly all, what is left may be less than
+        // nothing, and is not known.
+        .filter(|us| *us > 0.0),
         harness_share: average(&|run| {
             run.processor.harness_s / (f64::from(run.processor.count) * run.duration_s)
         }),
