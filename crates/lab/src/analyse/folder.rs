@@ -47,7 +47,7 @@ impl RunWithSamples {
     }
 
     /// What was worked on a second, within the measured time or with the warm-up: operations, or
-    /// bytes of the devices where the lab does not see the operations.
+    /// megabytes of the devices where the lab does not see the operations, or hardly one a sample.
     #[must_use]
     pub fn pace(&self, with_warm_up: bool) -> Vec<(f64, f64)> {
         let Some(measured) = self.run.measured() else {
@@ -55,7 +55,8 @@ impl RunWithSamples {
         };
         let operations = self.samples.rates("operations");
         let is_seen = operations.iter().any(|(_, rate)| *rate > 0.0);
-        let points = if is_seen {
+        let are_many = usize::try_from(measured.operations).is_ok_and(|n| n > operations.len());
+        let points = if is_seen && are_many {
             operations
         } else {
             let written = self.samples.rates("device_written_bytes");
