@@ -231,9 +231,17 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
+    /// Notes a command that makes a part of it. The directory of the run, which nobody else has, is
+    /// `$RUN` in it.
+    fn note(&mut self, command: &Command) {
+        let scratch = self.site.scratch.to_string_lossy();
+        self.made_by
+            .push(as_typed(command).replace(&*scratch, "$RUN"));
+    }
+
     /// Runs a command that makes a part of it.
     fn run(&mut self, command: &mut Command) -> Result<String> {
-        self.made_by.push(as_typed(command));
+        self.note(command);
         run(command)
     }
 

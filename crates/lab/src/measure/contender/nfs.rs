@@ -156,9 +156,7 @@ impl Nfs {
         ganesha.args(["-F", "-L", "STDERR"]);
         ganesha.arg("-f").arg(&settings);
         ganesha.arg("-p").arg(scratch.join("ganesha.pid"));
-        maker
-            .made_by
-            .push(crate::measure::program::as_typed(&ganesha));
+        maker.note(&ganesha);
         let ganesha = &mut group.wrap(&ganesha);
         let mut service = Service::start("nfs-ganesha", ganesha, maker.site.log)?;
         maker.intend(Undo::Process(service.identity()))?;
@@ -229,9 +227,7 @@ impl Nfs {
         let mut mount = command("mount");
         mount.args(["-t", "nfs", "-o", &options]);
         mount.arg(PathBuf::from(source)).arg(point);
-        maker
-            .made_by
-            .push(crate::measure::program::as_typed(&mount));
+        maker.note(&mount);
         // It answers on its port before it serves its exports.
         let mut last = None;
         let waited = interrupt::wait_for("the NFS mount", ANSWER_AT_MOST, || {

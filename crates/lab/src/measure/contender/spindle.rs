@@ -11,7 +11,7 @@ use spindle_rig::interrupt;
 use super::{Contender, Maker, Place, Site, Standing, lacks_root};
 use crate::measure::journal::Undo;
 use crate::measure::place::is_mounted;
-use crate::measure::program::{Service, as_typed, find};
+use crate::measure::program::{Service, find};
 use crate::record::Layout;
 
 struct Spindle {
@@ -109,7 +109,7 @@ impl Contender for Spindle {
         if !self.page_cache {
             mount.arg("--direct");
         }
-        maker.made_by.push(as_typed(&mount));
+        maker.note(&mount);
         let mut daemon = Service::start("spindle", &mut site.group.wrap(&mount), site.log)?;
         maker.intend(Undo::Process(daemon.identity()))?;
         interrupt::wait_for("the mount", MOUNT_AT_MOST, || {

@@ -54,6 +54,10 @@ fn every_contender_of_this_machine_is_made_used_and_removed() {
             assert_eq!(fs::read_to_string(&file).unwrap(), "text", "{name}");
         }
         assert!(standing.layout.devices >= 1, "{name}");
+        // What a report tells names no directory of this machine.
+        let made_by = standing.layout.made_by.join("\n");
+        let here = scratch.display().to_string();
+        assert!(!made_by.contains(&here), "{name}: {made_by}");
         standing
             .remove()
             .unwrap_or_else(|error| panic!("{name}: {error:#}"));

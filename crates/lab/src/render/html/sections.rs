@@ -282,7 +282,7 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
         text,
         "</tbody></table></div><p class=\"note\">fdatasyncs/s: 8 KiB written and made durable, one after the other, on the empty contender, \
          before any limit of bandwidth. Contenders with other numbers of copies are not ranked together.</p>\
-         <details><summary>How each was made</summary><pre>{commands}</pre></details></section>"
+         <details><summary>How each was made ($RUN is a directory of the run)</summary><pre>{commands}</pre></details></section>"
     );
     text
 }
