@@ -134,3 +134,29 @@ fn a_disk_that_appears_on_the_search_path_joins_its_open_group_again() {
     assert!(std::fs::read(place.mount_point().join("file")).unwrap() == contents);
     place.umount();
 }
+
+#[test]
+fn a_disk_that_is_found_again_and_must_wait_for_a_person_is_not_held_meanwhile() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let group = place.ask(["group", "show", "data"]);
+    let path = group["disks"][2]["path"].as_str().unwrap().to_owned();
+    place.tell(["disk", "offline", "data", "data_0002"]);
+    let hidden = place.path("hidden");
+    std::fs::rename(&path, &hidden).unwrap();
+    place.mount();
+    std::fs::rename(&hidden, &path).unwrap();
+    // The daemon looks for it at least every ten seconds.
+    std::thread::sleep(std::time::Duration::from_secs(12));
+    assert_eq!(offline_count(&place), 1);
+    let scan = place.ask(["disk", "scan"]);
+    let disks = scan["disks"].as_array().unwrap();
+    let found = disks.iter().find(|disk| disk["path"] == path.as_str());
+    assert_eq!(found.unwrap()["in_use"], false);
+    place.tell(["disk", "online", "data", "data_0002"]);
+    assert_eq!(offline_count(&place), 0);
+    place.umount();
+}

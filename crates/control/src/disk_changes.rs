@@ -353,6 +353,8 @@ impl Opened {
         };
         let names = self.new_names(request)?;
         let mut names = names.into_iter();
+        // A disk that has just left may be the one that joins.
+        self.release_forgotten();
         for disk in &request.add {
             let name = names.next().expect("a name for each");
             let failure_group = match &disk.failure_group {

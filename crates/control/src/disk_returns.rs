@@ -46,7 +46,9 @@ impl Opened {
     ) -> ControlResult<DiskChangesReport> {
         let slots = self.slots_of_away(settings, disks)?;
         let wanted = self.wanted_back(disks)?;
-        self.group().return_disks(&slots)?;
+        let returned = self.group().return_disks(&slots);
+        self.release_untaken(&slots);
+        returned?;
         let report = self.changes_report(&wanted);
         match report.disks.iter().find(|disk| disk.mode == "offline") {
             Some(failed) if !disks.is_empty() => Err(ControlError::new(
@@ -76,17 +78,21 @@ impl Opened {
         let wanted = self.wanted_back(disks)?;
         let mut slots = Vec::new();
         for (index, disk) in wanted.iter().enumerate() {
-            match self.slot_of_away(settings, *disk)? {
-                Some(slot) => slots.push(slot),
-                None if disks.is_empty() => {}
-                None => {
-                    return Err(ControlError::not_found(format!(
-                        "disk {} is not on the search path: {}",
-                        disks[index],
-                        settings.search_path()
-                    )));
+            let missing = match self.slot_of_away(settings, *disk) {
+                Ok(Some(slot)) => {
+                    slots.push(slot);
+                    continue;
                 }
-            }
+                Ok(None) if disks.is_empty() => continue,
+                Ok(None) => ControlError::not_found(format!(
+                    "disk {} is not on the search path: {}",
+                    disks[index],
+                    settings.search_path()
+                )),
+                Err(error) => error,
+            };
+            self.release_untaken(&slots);
+            return Err(missing);
         }
         Ok(slots)
     }
@@ -100,10 +106,24 @@ impl Opened {
             if self.answering_slot(disk).is_none()
                 && let Ok(Some(slot)) = self.find_elsewhere(settings, disk)
             {
-                self.group().return_by_itself(disk, slot)?;
+                let returned = self.group().return_by_itself(disk, slot);
+                self.release_untaken(&[slot]);
+                returned?;
             }
         }
         Ok(())
+    }
+
+    /// Lets go of those of these disks that the group has no use for: found again, but not taken
+    /// back. Held on, they would be in use for whoever looks for them next.
+    pub(crate) fn release_untaken(&self, slots: &[DiskSlot]) {
+        let taken: Vec<DiskSlot> = (self.group().open_disks().into_iter())
+            .map(|(_, slot)| slot)
+            .collect();
+        for slot in slots.iter().filter(|slot| !taken.contains(slot)) {
+            self.engine().release(*slot);
+            self.forget_slot(*slot);
+        }
     }
 
     /// Where a disk is open that is away, or is opened now.

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use spindle_base::{DiskNumber, GroupName};
-use spindle_device::DiskSlot;
 use spindle_group::{Estimate, PlannedChange, Power};
 use utoipa::ToSchema;
 
@@ -202,13 +201,9 @@ impl Opened {
             return self.tell(&PlannedChange::Offline(self.numbers(names)?));
         }
         if let Some(names) = &request.online {
-            let known: Vec<DiskSlot> = self.open_slots();
             let slots = self.slots_of_away(settings, names)?;
             let told = self.tell(&PlannedChange::Online(slots.clone()));
-            for slot in slots.into_iter().filter(|slot| !known.contains(slot)) {
-                self.engine().release(slot);
-                self.forget_slot(slot);
-            }
+            self.release_untaken(&slots);
             return told;
         }
         self.tell(&PlannedChange::Rebalance)
@@ -217,11 +212,6 @@ impl Opened {
     fn tell(&self, change: &PlannedChange) -> ControlResult<EstimateReport> {
         let estimate = self.group().estimate(change)?;
         Ok(EstimateReport::new(self, &estimate))
-    }
-
-    fn open_slots(&self) -> Vec<DiskSlot> {
-        let open = self.group().open_disks();
-        open.into_iter().map(|(_, slot)| slot).collect()
     }
 }
 

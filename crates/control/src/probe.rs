@@ -3,6 +3,7 @@
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, PlainDisks, Request, Work};
 use spindle_format::{
@@ -13,6 +14,9 @@ use spindle_group::{DiskLook, LabelFound};
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::view::{DiskStatus, FoundDisk};
+
+/// Longer than anybody has a device who only asks whether it is free.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// A disk that was looked at.
 #[derive(Debug, Clone)]
@@ -39,16 +43,15 @@ pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
         .collect();
     let slots: Vec<DiskSlot> = opened.iter().filter_map(|slot| slot.clone().ok()).collect();
     let mut looks = spindle_group::look(&disks, &slots).into_iter();
-    paths
-        .iter()
-        .zip(opened)
-        .map(|(path, opened)| {
+    let in_use = which_are_in_use(paths);
+    (paths.iter().zip(opened).zip(in_use))
+        .map(|((path, opened), in_use)| {
             let mut probe = Probe {
                 path: path.clone(),
                 look: None,
                 foreign: Vec::new(),
                 failure: None,
-                in_use: is_in_use(path),
+                in_use,
             };
             match opened {
                 Err(error) => probe.failure = Some(error),
@@ -232,6 +235,19 @@ impl Probe {
             found: self.found(),
         }
     }
+}
+
+/// Whether a process or the kernel holds these. To ask is to have the device for a moment, which
+/// another who asks takes for a holder: what seems to be in use is asked twice.
+fn which_are_in_use(paths: &[PathBuf]) -> Vec<bool> {
+    let mut in_use: Vec<bool> = paths.iter().map(|path| is_in_use(path)).collect();
+    if in_use.contains(&true) {
+        std::thread::sleep(MOMENT);
+    }
+    for (path, in_use) in paths.iter().zip(&mut in_use) {
+        *in_use = *in_use && is_in_use(path);
+    }
+    in_use
 }
 
 fn is_in_use(path: &Path) -> bool {

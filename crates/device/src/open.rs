@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -25,6 +26,11 @@ pub use file_disk::{FileDisk, FileDiskError};
 
 /// The smallest disk: AU 0 of the smallest AU size, in which no data has a place yet.
 pub const DISK_SIZE_MIN_BYTES: u64 = 1 << 20;
+
+/// How long to wait for a disk that somebody has. Who only asks whether a device is free claims it
+/// for a moment, as we do ourselves; and what was let go is held until its last transfer has ended.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What a disk is to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -188,6 +194,7 @@ enum Access {
 
 impl OpenDisk {
     /// Opens a disk to own it: read and write, direct where the file system can, and nobody else.
+    /// One that somebody has is waited for, a second at most, unless it is known to stay in use.
     ///
     /// # Errors
     /// [`OpenError`] where the disk is not there, not ours to open, in use, or none.
@@ -219,9 +226,11 @@ impl OpenDisk {
             (Access::Own, DiskKind::PlainFile) => OFlags::RDWR,
             (Access::Look, _) => OFlags::RDONLY,
         };
-        let (descriptor, direct) = open_direct(path, flags).map_err(|errno| match errno {
+        let holder = || holder::holder_of_device(stat.st_rdev, path);
+        let opened = claim(|| open_direct(path, flags), || holder().is_some());
+        let (descriptor, direct) = opened.map_err(|errno| match errno {
             Errno::BUSY => {
-                let by = holder::holder_of_device(stat.st_rdev, path);
+                let by = holder();
                 OpenError::new(path, OpenErrorKind::InUse { by }, Some(errno))
             }
             _ => OpenError::of_errno(path, errno),
@@ -355,8 +364,22 @@ fn open_direct(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), Errno> {
     }
 }
 
+/// Asks for a disk as long as [`PATIENCE`] allows while somebody has it, unless it `stays` so.
+fn claim<T>(ask: impl Fn() -> Result<T, Errno>, stays: impl Fn() -> bool) -> Result<T, Errno> {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Err(Errno::BUSY | Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE && !stays() => {
+                std::thread::sleep(PATIENCE_INTERVAL);
+            }
+            answer => return answer,
+        }
+    }
+}
+
 fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
-    match rustix::fs::flock(descriptor, FlockOperation::NonBlockingLockExclusive) {
+    let lock = || rustix::fs::flock(descriptor, FlockOperation::NonBlockingLockExclusive);
+    match claim(lock, || false) {
         Err(Errno::WOULDBLOCK) => {
             let by = holder::holder_of_lock(descriptor);
             Err(OpenError::new(path, OpenErrorKind::InUse { by }, None))

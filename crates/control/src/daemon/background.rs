@@ -113,6 +113,8 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             .file_system()
             .step(now_ms)
             .map_err(ControlError::from);
+        // At once: whoever sees that a disk has left may take it.
+        daemon.opened.release_forgotten();
         if Instant::now() >= heartbeat_at {
             heartbeat_at = Instant::now() + HEARTBEAT_INTERVAL;
             let now_s = u64::try_from(now().seconds).unwrap_or(0);
@@ -136,7 +138,6 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             }
         }
         space.look(daemon);
-        daemon.opened.release_forgotten();
         if Instant::now() >= alive_at {
             alive_at = Instant::now() + ALIVE_INTERVAL;
             daemon.tell_alive();

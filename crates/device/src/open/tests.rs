@@ -1,6 +1,8 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use super::{DiskKind, FileDisk, OpenDisk, OpenErrorKind};
 use crate::engine_tests::Folder;
@@ -164,6 +166,41 @@ fn a_block_device_is_owned_exclusively_and_its_holder_is_named() {
     command("umount", &[&point_text]).unwrap();
     let by = Some(format!("mounted on {point_text}"));
     assert_eq!(found, OpenErrorKind::InUse { by });
+}
+
+#[test]
+fn who_only_asks_whether_a_device_is_free_does_not_take_it_from_its_owner() {
+    let folder = Folder::new("asked");
+    let device = match LoopDevice::over(&file_disk(&folder)) {
+        Ok(device) => device,
+        Err(reason) => return println!("skipped: no loop device: {reason}"),
+    };
+    let claims_count = AtomicU32::new(0);
+    let stopped = AtomicBool::new(false);
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        // As discovery does, or a daemon that looks for a disk that went: a claim, given up again.
+        scope.spawn(|| {
+            while !stopped.load(Ordering::Relaxed) {
+                let claim = std::fs::File::options()
+                    .read(true)
+                    .custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed())
+                    .open(&device.0);
+                claims_count.fetch_add(u32::from(claim.is_ok()), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(3));
+                drop(claim);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let begun = Instant::now();
+        let mut outcomes = Vec::new();
+        while claims_count.load(Ordering::Relaxed) < 20 && begun.elapsed().as_secs() < 20 {
+            outcomes.push(OpenDisk::open(&device.0).map(drop));
+        }
+        stopped.store(true, Ordering::Relaxed);
+        outcomes
+    });
+    assert!(claims_count.into_inner() >= 20, "nobody asked");
+    outcomes.into_iter().for_each(Result::unwrap);
 }
 
 #[test]
