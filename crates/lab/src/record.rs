@@ -259,6 +259,21 @@ pub struct ObjectActivity {
     pub hit_share: Option<f64>,
 }
 
+/// The fact that holds the seconds between the readings of the counters at either end of a run.
+pub const COUNTED_S: &str = "counted_s";
+
+impl Measured {
+    /// Whether the counters cover the measured time. On a machine with no processor to spare the
+    /// reading at its beginning may come late, and they are too small then; rates and latencies are
+    /// the clients' own.
+    #[must_use]
+    pub fn is_counted_whole(&self) -> bool {
+        self.facts
+            .get(COUNTED_S)
+            .is_none_or(|counted_s| *counted_s >= 0.9 * self.duration_s)
+    }
+}
+
 /// Latencies as counts of values: exact enough (three digits), and small.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {

@@ -101,6 +101,11 @@ pub enum Doubt {
         /// Whose noise is known.
         measured: String,
     },
+    /// Counters were read too late to cover the measured time; figures from them are left out.
+    CountedInPart {
+        /// Of how many runs.
+        runs: usize,
+    },
     /// What was measured lay in memory: it says little of the disks.
     DevicesIdle {
         /// Bytes that the devices read and wrote, of those that the operations moved.
@@ -181,6 +186,9 @@ impl Doubt {
             Self::NoiseIsAnothers { baseline, measured } => format!(
                 "It is compared with {baseline}, which keeps as many copies; the noise floor is that of {measured}."
             ),
+            Self::CountedInPart { runs } => format!(
+                "In {runs} runs the counters were read too late: layers, processor time and waits leave these out."
+            ),
             Self::DevicesIdle { share } => format!(
                 "The devices moved {} of what the database asked for: this was measured in memory.",
                 percent(share)
@@ -203,7 +211,9 @@ impl Doubt {
             }
             Self::NotSettled { .. } => "Raise `warm_up`, or shrink the data.",
             Self::FewIndependentSamples { .. } => "Raise `duration`.",
-            Self::HarnessIsBusy { .. } => "Give the machine more processors, or use fewer users.",
+            Self::HarnessIsBusy { .. } | Self::CountedInPart { .. } => {
+                "Give the machine more processors, or use fewer users."
+            }
             Self::DatabaseIsEmbedded => {
                 "Fine for comparing storages; read no database's cost from the processor's figures."
             }

@@ -118,3 +118,47 @@ pub fn read(folder: &Path) -> Result<Folder> {
         peaks: read_json(&folder.join("peaks.json")).ok(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::analyse::sample::{experiment, folder, measured};
+    use crate::record::{Outcome, Samples};
+
+    #[test]
+    fn what_is_hardly_one_operation_has_the_pace_of_its_devices() {
+        let mut folder = folder(experiment(5), |_| measured(1000.0));
+        let run = &mut folder.runs[0];
+        let of_operations = run.pace(false);
+        assert!(
+            of_operations
+                .iter()
+                .all(|(_, rate)| (890.0..1110.0).contains(rate))
+        );
+        let Outcome::Measured(scan) = &mut run.run.outcome else {
+            unreachable!("it is measured");
+        };
+        scan.operations = 1;
+        let columns = [
+            "seconds",
+            "operations",
+            "device_read_bytes",
+            "device_written_bytes",
+        ];
+        run.samples = Samples {
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: (0..=22)
+                .map(f64::from)
+                .map(|second| {
+                    let ended = f64::from(u8::from(second > 20.0));
+                    vec![second, ended, second * 40e6, second * 2e6]
+                })
+                .collect(),
+        };
+        let pace = run.pace(false);
+        assert_eq!(pace.len(), 20, "{pace:?}");
+        assert!(
+            pace.iter().all(|(_, rate)| (rate - 42.0).abs() < 1e-9),
+            "{pace:?}"
+        );
+    }
+}

@@ -189,7 +189,7 @@ pub struct ContenderSummary {
     pub fdatasyncs_per_s: Option<f64>,
     /// Bytes an operation at each layer: (layer, read, written).
     pub layers: Vec<(String, f64, f64)>,
-    /// What its database and its devices did; none where no run was measured.
+    /// What its database and its devices did; none where no run was counted whole.
     pub extract: Option<Extract>,
     /// Why its figures may not be what they seem.
     pub doubts: Vec<Told>,
@@ -413,16 +413,16 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
     let measured: Vec<&Measured> = runs.iter().filter_map(|run| run.run.measured()).collect();
     let rates: Vec<f64> = measured.iter().map(|measured| measured.rate).collect();
     let latency = merged(measured.iter().map(|measured| &measured.latency));
+    let counted: Vec<&Measured> = measured
+        .iter()
+        .copied()
+        .filter(|run| run.is_counted_whole())
+        .collect();
     let average = |of: &dyn Fn(&Measured) -> f64| {
-        mean(
-            &measured
-                .iter()
-                .map(|measured| of(measured))
-                .collect::<Vec<_>>(),
-        )
+        mean(&counted.iter().map(|run| of(run)).collect::<Vec<_>>())
     };
     let mut layers = Vec::new();
-    if let Some(first) = measured.first() {
+    if let Some(first) = counted.first() {
         for (index, layer) in first.layers.iter().enumerate() {
             let each = |of: &dyn Fn(&Measured) -> f64| average(of).unwrap_or(0.0);
             let operations = |run: &Measured| as_float(run.operations).max(1.0);
@@ -457,10 +457,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
         processor_us: average(&|run| {
             let used = run.processor.user_s + run.processor.system_s - run.processor.harness_s;
             used * 1e6 / as_float(run.operations).max(1.0)
-        })
-        // Both are counted in ticks: where the lab took nearly all, what is left may be less than
-        // nothing, and is not known.
-        .filter(|us| *us > 0.0),
+        }),
         harness_share: average(&|run| {
             run.processor.harness_s / (f64::from(run.processor.count) * run.duration_s)
         }),
@@ -471,7 +468,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
                 .collect::<Vec<_>>(),
         ),
         layers,
-        extract: extract(&measured),
+        extract: extract(&counted),
         doubts: Vec::new(),
     }
 }

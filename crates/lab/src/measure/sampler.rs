@@ -51,6 +51,8 @@ pub struct Sources {
 /// Everything at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
+    /// When, in seconds since the sampler began.
+    pub at_s: f64,
     /// Each leaf device.
     pub devices: Vec<DeviceActivity>,
     /// The processors.
@@ -89,12 +91,14 @@ pub struct Sampler {
 
 /// What the thread and [`Sampler::read`] both use.
 struct Shared {
+    began: Instant,
     sources: Sources,
     iostat: Option<Iostat>,
     waits: Waits,
 }
 
 const EVERY: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
 impl Sampler {
     /// Begins to write `samples.csv` and, where there is a database, `waits.csv` into `folder`.
@@ -116,6 +120,7 @@ impl Sampler {
         };
         let iostat = sources.iostat.as_mut().map(Iostat::start).transpose()?;
         let shared = Arc::new(Mutex::new(Shared {
+            began: Instant::now(),
             sources,
             iostat,
             waits: Waits::default(),
@@ -123,15 +128,16 @@ impl Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::Builder::new().name("sampler".to_owned()).spawn({
             let (shared, asked) = (Arc::clone(&shared), Arc::clone(&stop));
-            let began = Instant::now();
             move || {
-                let mut next = began;
+                let mut next = Instant::now();
                 while !asked.load(Ordering::Relaxed) {
-                    let row = row(&shared, began);
+                    let row = row(&shared);
                     if writer.write(&row).is_err() {
                         return;
                     }
-                    next += EVERY;
+                    // What was missed on a busy machine stays so: rows one after the other would
+                    // keep the lock from whoever reads an end of the measured time.
+                    next = (next + EVERY).max(Instant::now() + SHORTEST_PAUSE);
                     while Instant::now() < next && !asked.load(Ordering::Relaxed) {
                         thread::sleep(Duration::from_millis(10));
                     }
@@ -180,6 +186,7 @@ impl Drop for Sampler {
 }
 
 fn read(shared: &mut Shared) -> Reading {
+    let at_s = shared.began.elapsed().as_secs_f64();
     let sources = &mut shared.sources;
     let mut processor = processor();
     let mut own = vec![Identity::own()];
@@ -198,6 +205,7 @@ fn read(shared: &mut Shared) -> Reading {
         None => vec![std::process::id()],
     };
     Reading {
+        at_s,
         devices: devices(&sources.leaves),
         processor,
         servers_s: processes_s(&sources.servers),
@@ -220,7 +228,7 @@ struct Row {
     sessions: Vec<(String, String, u64)>,
 }
 
-fn row(shared: &Mutex<Shared>, began: Instant) -> Row {
+fn row(shared: &Mutex<Shared>) -> Row {
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let sessions = shared
         .sources
@@ -233,7 +241,7 @@ fn row(shared: &Mutex<Shared>, began: Instant) -> Row {
     }
     let reading = read(&mut shared);
     let (running_s, runnable_s) = schedule_s();
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = shared.began.elapsed().as_secs_f64();
     let all = total(&reading.devices);
     let mut cells: Vec<(String, f64)> = [
         ("seconds", seconds),
@@ -414,6 +422,50 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::journal::Journal;
+
+    const ANSWER: Duration = Duration::from_millis(1200);
+
+    /// A database that takes longer to answer than there is between two rows.
+    struct Slow;
+
+    impl Statistics for Slow {
+        fn read(&mut self) -> Vec<(&'static str, f64)> {
+            thread::sleep(ANSWER);
+            vec![("database_commits", 1.0)]
+        }
+    }
+
+    #[test]
+    fn rows_that_come_late_leave_a_pause_for_who_reads_an_end_of_the_measured_time() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root makes control groups");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let journal = Journal::begin(place.path()).unwrap();
+        let name = format!("spindle-lab-sampler-test-{}", std::process::id());
+        let sources = Sources {
+            leaves: Vec::new(),
+            group: Arc::new(ControlGroup::make(&journal, &name, None).unwrap()),
+            meter: Meter::default(),
+            servers: Vec::new(),
+            statistics: Some(Box::new(Slow)),
+            iostat: None,
+        };
+        let sampler = Sampler::start(sources, place.path()).unwrap();
+        thread::sleep(Duration::from_secs(6));
+        drop(sampler);
+        let text = std::fs::read_to_string(place.path().join("samples.csv")).unwrap();
+        let seconds: Vec<f64> = (text.lines().skip(1))
+            .map(|line| line.split(',').next().unwrap().parse().unwrap())
+            .collect();
+        assert!(seconds.len() >= 3, "{text}");
+        for pair in seconds.windows(2) {
+            let pause_s = pair[1] - pair[0] - ANSWER.as_secs_f64();
+            assert!(pause_s >= 0.45, "{seconds:?}");
+        }
+    }
 
     #[test]
     fn sessions_add_up_over_the_samples_between_two_readings() {

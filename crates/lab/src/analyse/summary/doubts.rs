@@ -114,6 +114,14 @@ pub(super) fn of_a_contender(
     {
         doubts.push(Doubt::HarnessIsBusy { share });
     }
+    let in_part = runs
+        .iter()
+        .filter_map(|run| run.run.measured())
+        .filter(|run| !run.is_counted_whole())
+        .count();
+    if in_part > 0 {
+        doubts.push(Doubt::CountedInPart { runs: in_part });
+    }
     let unserved: u64 = runs
         .iter()
         .filter_map(|run| Some(run.run.measured()?.unserved))

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::analyse::sample::{curve, experiment, folder, measured};
-use crate::record::PlannedRun;
+use crate::record::{COUNTED_S, PlannedRun};
 
 /// A scaling curve.
 fn of_users(reach: impl FnMut(&PlannedRun) -> Outcome) -> Folder {
@@ -131,6 +131,36 @@ fn where_the_baseline_differs_from_itself_nothing_is_claimed() {
             .what
             .contains("differs from itself")
     );
+}
+
+#[test]
+fn a_run_whose_counters_came_late_keeps_its_rate_and_loses_what_was_counted() {
+    let folder = folder(experiment(5), |planned| {
+        let Outcome::Measured(mut run) = noisy(planned, 1.0, 0.01) else {
+            unreachable!("it is measured");
+        };
+        let is_late = planned.contender == "xfs" && planned.block == 2;
+        if is_late {
+            run.processor.user_s /= 10.0;
+            run.layers
+                .iter_mut()
+                .for_each(|layer| layer.read_bytes /= 10.0);
+        }
+        let counted_s = if is_late { 3.0 } else { 20.1 };
+        run.facts.insert(COUNTED_S.to_owned(), counted_s);
+        Outcome::Measured(run)
+    });
+    let summary = summarise(&folder);
+    let (xfs, ext4) = (of(&summary, 0, "xfs"), of(&summary, 0, "ext4"));
+    assert_eq!(xfs.rates.len(), 5);
+    assert_eq!(xfs.ratio.unwrap().blocks, 5);
+    assert_eq!(xfs.layers, ext4.layers);
+    let (of_xfs, of_ext4) = (xfs.processor_us.unwrap(), ext4.processor_us.unwrap());
+    assert!((of_xfs - of_ext4).abs() < 1e-6, "{of_xfs} {of_ext4}");
+    let told = |contender: &ContenderSummary| {
+        (contender.doubts.iter()).any(|told| told.doubt == Doubt::CountedInPart { runs: 1 })
+    };
+    assert!(told(xfs) && !told(ext4), "{:?}", xfs.doubts);
 }
 
 #[test]

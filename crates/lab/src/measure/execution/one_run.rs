@@ -26,7 +26,7 @@ use super::{Bench, LONG, cache, image, layers, note};
 use crate::analyse::latency::{mean_us, quantile_us};
 use crate::experiment::{Kind, Regime, Workload};
 use crate::quantity::as_float;
-use crate::record::{Check, Latency, Layer, Measured, ObjectActivity, PlannedRun};
+use crate::record::{COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun};
 
 pub(super) struct OneRun<'a> {
     pub(super) bench: &'a Bench,
@@ -375,17 +375,19 @@ impl OneRun<'_> {
         let devices = devices_since(&ends.until.devices, &ends.from.devices);
         let disks = total(&devices);
         let mut facts: BTreeMap<String, f64> = [
-            ("device_flushes".to_owned(), disks.flushes),
+            ("device_flushes", disks.flushes),
             (
-                "storage_daemon_s".to_owned(),
+                "storage_daemon_s",
                 ends.until.servers_s - ends.from.servers_s,
             ),
+            (
+                "database_processor_s",
+                ends.until.members_s - ends.from.members_s,
+            ),
+            (COUNTED_S, ends.until.at_s - ends.from.at_s),
         ]
+        .map(|(name, value)| (name.to_owned(), value))
         .into();
-        facts.insert(
-            "database_processor_s".to_owned(),
-            ends.until.members_s - ends.from.members_s,
-        );
         for (name, value) in &ends.until.database {
             let grown = value - ends.from.database(name);
             // A server that did not answer at one end leaves a gap, never a number.
