@@ -187,7 +187,7 @@ impl Doubt {
                 "It is compared with {baseline}, which keeps as many copies; the noise floor is that of {measured}."
             ),
             Self::CountedInPart { runs } => format!(
-                "In {runs} runs the counters were read too late: layers, processor time and waits leave these out."
+                "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
             ),
             Self::DevicesIdle { share } => format!(
                 "The devices moved {} of what the database asked for: this was measured in memory.",
