@@ -1,6 +1,6 @@
-//! Smoke runs through the command: every workload on a file system and on Spindle, where its command
-//! is there; every contender under a file's and a database's load; the folder, the report, and
-//! nothing left behind.
+//! Smoke runs through the command: an experiment of several workloads on a file system and on
+//! Spindle with its folder and its report; every workload on every contender that this machine can
+//! do; and nothing left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ mod scene;
 
 use scene::Scene;
 use serde_json::Value;
-use spindle_lab::measure::contender::{self, Contender};
+use spindle_lab::measure::contender;
 
 const EXPERIMENT: &str = r#"
 name = "smoke"
@@ -31,15 +31,6 @@ kind = "block"
 pattern = "random-mixed"
 size = "32 MiB"
 [[workload]]
-kind = "validate"
-size = "32 MiB"
-[[workload]]
-kind = "scan"
-size = "32 MiB"
-[[workload]]
-kind = "growth"
-size = "32 MiB"
-[[workload]]
 kind = "random"
 size = "32 MiB"
 users = 2
@@ -51,14 +42,10 @@ kind = "tpcb"
 size = "16 MiB"
 users = 2
 rate = 50
-[[workload]]
-kind = "tpcc"
-warehouses = 1
-users = 2
 "#;
 
 #[test]
-fn every_workload_runs_is_checked_and_leaves_nothing_behind() {
+fn an_experiment_of_many_workloads_runs_is_reported_and_leaves_nothing_behind() {
     let Some(scene) = Scene::new() else { return };
     if scene.lacks_programs(&["fio", "initdb"]) {
         return;
@@ -79,7 +66,7 @@ fn every_workload_runs_is_checked_and_leaves_nothing_behind() {
     let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&text).unwrap();
     let workloads = summary["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 7);
+    assert_eq!(workloads.len(), 3);
     for workload in workloads {
         for contender in workload["contenders"].as_array().unwrap() {
             let rate = contender["rate"].as_f64().unwrap();
@@ -107,43 +94,58 @@ fn every_workload_runs_is_checked_and_leaves_nothing_behind() {
     );
 }
 
+/// Each kind of load, as small as it comes, in thirds that take about as long.
+const LOADS: [&[&str]; 3] = [
+    &[
+        "kind = \"block\"\npattern = \"random-mixed\"\nsize = \"16 MiB\"",
+        "kind = \"validate\"\nsize = \"16 MiB\"",
+        "kind = \"scan\"\nsize = \"16 MiB\"",
+        "kind = \"as3ap\"\nsize = \"16 MiB\"\nmode = \"single-user\"",
+    ],
+    &[
+        "kind = \"growth\"\nsize = \"16 MiB\"",
+        "kind = \"random\"\nsize = \"16 MiB\"\nusers = 2",
+        "kind = \"tpcb\"\nsize = \"16 MiB\"\nusers = 2",
+    ],
+    &[
+        "kind = \"tpcc\"\nwarehouses = 1\nusers = 2",
+        "kind = \"tpch\"\nscale = 0.01",
+    ],
+];
+
 #[test]
-fn every_contender_of_this_machine_carries_a_file_and_a_database() {
+fn every_workload_runs_on_every_contender_of_this_machine() {
     let Some(scene) = Scene::new() else { return };
     if scene.lacks_programs(&["fio", "initdb"]) {
         return;
     }
     // Those that cannot run here are told as such, and are no failure.
-    let mut all: Vec<Box<dyn Contender>> = contender::all();
-    run_on(
-        &scene,
-        "file",
-        &all,
-        "kind = \"block\"\npattern = \"random-mixed\"\nsize = \"16 MiB\"",
-    );
-    all.retain(|contender| !contender.is_device());
-    run_on(
-        &scene,
-        "database",
-        &all,
-        "kind = \"tpcb\"\nsize = \"16 MiB\"\nusers = 2",
-    );
-    scene.assert_clean();
+    let names: Vec<String> = contender::all().iter().map(|one| one.name()).collect();
+    std::thread::scope(|scope| {
+        for (third, loads) in LOADS.into_iter().enumerate() {
+            let names = &names;
+            scope.spawn(move || run_on_all(third, names, loads));
+        }
+    });
 }
 
-fn run_on(scene: &Scene, name: &str, contenders: &[Box<dyn Contender>], load: &str) {
-    let names: Vec<String> = contenders
-        .iter()
-        .map(|contender| contender.name())
-        .collect();
-    let text = format!(
-        "contenders = {names:?}\nbaseline = \"ext4\"\n\
+fn run_on_all(third: usize, contenders: &[String], loads: &[&str]) {
+    let scene = Scene::new().unwrap();
+    let mut text = format!(
+        "contenders = {contenders:?}\nbaseline = \"ext4\"\n\
          blocks = 1\nwarm_up = \"100 ms\"\nduration = \"300 ms\"\n\
          [devices]\nkind = \"loop\"\ncount = 4\nsize = \"384 MiB\"\ndirectory = \"SCENE\"\n\
-         [database]\nmemory = \"256 MiB\"\n[[workload]]\n{load}\n"
+         [database]\nmemory = \"256 MiB\"\n"
     );
-    let file = scene.write(&format!("{name}.toml"), &text);
+    for load in loads {
+        text.push_str(&format!("[[workload]]\n{load}\n"));
+    }
+    let file = scene.write(&format!("third{third}.toml"), &text);
     let ran = scene.lab(&["run", &file]);
     assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains(": ext4 ... "), "{}", ran.stdout);
+    for name in ["ext4", "xfs", "btrfs-raid1", "spindle-normal-direct"] {
+        let runs_count = ran.stdout.matches(&format!(": {name} ... ")).count();
+        assert_eq!(runs_count, loads.len(), "{name}\n{}", ran.stdout);
+    }
+    scene.assert_clean();
 }

@@ -88,6 +88,9 @@ pub struct Driven {
     pub duration_s: f64,
     /// Of the operations that count.
     pub latency: Latency,
+    /// Client time, in seconds, by which the operations that count miss the measured time of a
+    /// closed load: of those under way at its end more, of those under way at its beginning less.
+    pub under_way_s: f64,
     /// Arrivals of the measured time that were never served.
     pub unserved: u64,
     /// Processor time of the clients' threads within the measured time.
@@ -235,6 +238,7 @@ fn gather(
         acknowledged: reports.iter().map(|report| report.acknowledged).sum(),
         duration_s: plan.duration.as_secs_f64(),
         latency: latency_of(&all),
+        under_way_s: reports.iter().map(|report| report.under_way_s).sum(),
         unserved,
         harness_s: reports.iter().map(|report| report.processor_s).sum(),
     })

@@ -23,7 +23,7 @@ use super::super::program::as_typed;
 use super::super::sampler::{Reading, Sampler, Sources, waits_since};
 use super::super::workload::{Load, fio};
 use super::{Bench, LONG, cache, image, layers, note};
-use crate::analyse::latency::{mean_us, quantile_us};
+use crate::analyse::latency::mean_us;
 use crate::experiment::{Kind, Regime, Workload};
 use crate::quantity::as_float;
 use crate::record::{COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun};
@@ -440,10 +440,9 @@ impl OneRun<'_> {
             Kind::Growth => 1.0,
             _ => f64::from(self.asked.users),
         };
-        let found = driven.rate() * each_s;
-        // What was under way at either end counts whole or not at all.
-        let longest_s = as_float(quantile_us(&driven.latency, 1.0)?) / 1e6;
-        let at_ends = (longest_s + pause_s) / driven.duration_s;
+        let found = driven.rate() * each_s + driven.under_way_s / driven.duration_s;
+        // A pause that one of the ends cuts counts whole or not at all.
+        let at_ends = pause_s / driven.duration_s;
         // Pauses are drawn: of few operations their mean is not yet what it should be.
         let by_chance = 3.0 * pause_s / each_s / as_float(driven.operations).sqrt();
         let allowed = 0.02 + at_ends + by_chance;

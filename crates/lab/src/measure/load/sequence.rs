@@ -72,6 +72,7 @@ pub fn drive_to_end(
         acknowledged: gathered.iter().map(|report| report.acknowledged).sum(),
         duration_s,
         latency: latency_of(&all),
+        under_way_s: 0.0,
         unserved: 0,
         harness_s: gathered.iter().map(|report| report.processor_s).sum(),
     })
@@ -88,6 +89,7 @@ fn work(
     let mut report = Report {
         latencies: empty_histogram(),
         acknowledged: 0,
+        under_way_s: 0.0,
         processor_s: 0.0,
     };
     let before = processor_time();

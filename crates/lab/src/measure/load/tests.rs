@@ -112,6 +112,35 @@ fn a_stall_counts_for_every_operation_that_should_have_begun_in_it() {
 }
 
 #[test]
+fn operations_that_an_end_of_the_measured_time_cuts_are_accounted_for() {
+    /// Longer than a third of the measured time.
+    struct Slow;
+
+    impl Client for Slow {
+        fn operate(&mut self, _: &mut fastrand::Rng) -> Result<()> {
+            thread::sleep(Duration::from_millis(190));
+            Ok(())
+        }
+    }
+
+    let driven = drive(
+        vec![Box::new(Slow), Box::new(Slow)],
+        &plan(CLOSED, 100, 500),
+        &Meter::default(),
+        || {},
+        || {},
+    )
+    .unwrap();
+    // Operations end at 190, 380 and 570 ms, and one is under way at 600: the first began 100 ms
+    // too early, the last 30 ms before the end. The operations that count tell of too many clients.
+    let clients = |seconds: f64| seconds / driven.duration_s;
+    let counted_s = as_float(driven.operations) * mean_us(&driven.latency).unwrap() / 1e6;
+    assert!((clients(counted_s) - 2.0).abs() > 0.1, "{counted_s}");
+    let clients = clients(counted_s + driven.under_way_s);
+    assert!((clients - 2.0).abs() < 0.01, "{clients}");
+}
+
+#[test]
 fn a_closed_load_hides_the_stall_which_is_why_there_is_an_open_one() {
     let driven = drive(
         stalling(4),

@@ -29,6 +29,8 @@ pub(super) struct Worker {
 pub(super) struct Report {
     pub latencies: Histogram<u64>,
     pub acknowledged: u64,
+    /// See [`super::Driven::under_way_s`].
+    pub under_way_s: f64,
     pub processor_s: f64,
 }
 
@@ -42,6 +44,7 @@ impl Worker {
         let mut report = Report {
             latencies: empty_histogram(),
             acknowledged: 0,
+            under_way_s: 0.0,
             processor_s: 0.0,
         };
         let mut used_before = None;
@@ -59,17 +62,33 @@ impl Worker {
                 Shape::Closed { .. } => ended,
                 Shape::Open { .. } => intended,
             };
-            if counts_at >= self.from && counts_at < self.until {
+            let counts = counts_at >= self.from && counts_at < self.until;
+            if counts {
                 record(
                     &mut report.latencies,
                     ended.saturating_duration_since(intended),
                 );
             }
+            report.under_way_s += self.under_way_s(intended, ended, counts);
         }
         if let Some(before) = used_before {
             report.processor_s = processor_time().saturating_sub(before).as_secs_f64();
         }
         Ok(report)
+    }
+
+    /// What an operation adds to [`Report::under_way_s`].
+    fn under_way_s(&self, began: Instant, ended: Instant, counts: bool) -> f64 {
+        let Shape::Closed { .. } = self.shape else {
+            return 0.0;
+        };
+        if counts {
+            return -self.from.saturating_duration_since(began).as_secs_f64();
+        }
+        let within = ended.min(self.until);
+        within
+            .saturating_duration_since(began.max(self.from))
+            .as_secs_f64()
     }
 
     /// Waits for the next operation's start; `None` at the end.
