@@ -1,13 +1,13 @@
 //! Which disks there are on the search path, and which groups they make up.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use spindle_base::Uuid;
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::nearness::suggestion;
-use crate::probe::{Probe, look_at_all};
+use crate::probe::{Probe, look_at_all, which_are_in_use};
 use crate::settings::Settings;
 use crate::view::{DiskStatus, ScanReport};
 
@@ -152,7 +152,11 @@ impl Discovery {
     /// The disks as a listing shows them.
     #[must_use]
     pub fn report(&self) -> ScanReport {
-        let mut disks: Vec<_> = self.probes.iter().map(Probe::report).collect();
+        let paths: Vec<&Path> = self.probes.iter().map(|probe| &*probe.path).collect();
+        let mut disks: Vec<_> = (self.probes.iter())
+            .zip(which_are_in_use(&paths))
+            .map(|(probe, in_use)| probe.report(in_use))
+            .collect();
         for (index, probe) in self.probes.iter().enumerate() {
             let Some(label) = probe.member() else {
                 continue;

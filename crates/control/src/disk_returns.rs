@@ -12,6 +12,7 @@ use crate::discovery::Discovery;
 use crate::disk_changes::in_group;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::opening::Opened;
+use crate::probe::which_are_in_use;
 use crate::query::append;
 use crate::settings::Settings;
 use crate::view::DiskChangesReport;
@@ -175,7 +176,7 @@ impl Opened {
             });
             // A path that is held already and does not answer may have come back as another
             // device; one that is held and in use has not.
-            is_it && !probe.in_use
+            is_it && which_are_in_use(&[&probe.path]) == [false]
         });
         let Some(probe) = probe else {
             return Ok(None);

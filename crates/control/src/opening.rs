@@ -21,7 +21,7 @@ use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
 use crate::keeper::KeeperLink;
-use crate::probe::Probe;
+use crate::probe::{Probe, which_are_in_use};
 use crate::settings::Settings;
 use crate::view::{DiskReport, EventReport, TemplateReport};
 
@@ -124,14 +124,14 @@ impl Opened {
             Access::Look { .. } | Access::Change => Engine::new(settings),
         };
         let mut slots = Vec::new();
-        for path in paths {
+        for path in &paths {
             let slot = if writable {
                 own(&engine, path, &found.disks)
             } else {
                 engine.attach_to_look(path)
             };
             let slot = slot.map_err(|error| explain(&found.name, error, &found.disks))?;
-            slots.push((slot, path.to_owned()));
+            slots.push((slot, path.to_path_buf()));
         }
         if !writable {
             engine.withhold_writes();
@@ -140,7 +140,7 @@ impl Opened {
         let opener = opener(settings, access.force())?;
         // Who holds the disks knows that no process of this machine has the group, whatever the
         // opener record says: a killed one leaves a number that another process may have now.
-        let held = !writable && found.disks.iter().any(|probe| probe.in_use);
+        let held = !writable && which_are_in_use(&paths).contains(&true);
         let group = Group::open_kept(
             engine.disks(),
             &only_slots,

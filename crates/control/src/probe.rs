@@ -29,8 +29,6 @@ pub struct Probe {
     pub foreign: Vec<Signature>,
     /// Why it cannot be opened or read.
     failure: Option<ControlError>,
-    /// Whether a process or the kernel holds it.
-    pub in_use: bool,
 }
 
 /// Looks at all of these disks, many at a time.
@@ -43,15 +41,13 @@ pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
         .collect();
     let slots: Vec<DiskSlot> = opened.iter().filter_map(|slot| slot.clone().ok()).collect();
     let mut looks = spindle_group::look(&disks, &slots).into_iter();
-    let in_use = which_are_in_use(paths);
-    (paths.iter().zip(opened).zip(in_use))
-        .map(|((path, opened), in_use)| {
+    (paths.iter().zip(opened))
+        .map(|(path, opened)| {
             let mut probe = Probe {
                 path: path.clone(),
                 look: None,
                 foreign: Vec::new(),
                 failure: None,
-                in_use,
             };
             match opened {
                 Err(error) => probe.failure = Some(error),
@@ -217,9 +213,9 @@ impl Probe {
         }
     }
 
-    /// The probe as a listing shows it.
+    /// The probe as a listing shows it, with what [`which_are_in_use`] says of it.
     #[must_use]
-    pub fn report(&self) -> FoundDisk {
+    pub fn report(&self, in_use: bool) -> FoundDisk {
         let label = self.label();
         FoundDisk {
             path: self.path.display().to_string(),
@@ -231,15 +227,17 @@ impl Probe {
             name: label.map(|label| label.disk_name.to_string()),
             failure_group: label.map(|label| label.failure_group.to_string()),
             uuid: label.map(|label| label.disk_uuid.to_string()),
-            in_use: self.in_use,
+            in_use,
             found: self.found(),
         }
     }
 }
 
-/// Whether a process or the kernel holds these. To ask is to have the device for a moment, which
-/// another who asks takes for a holder: what seems to be in use is asked twice.
-fn which_are_in_use(paths: &[PathBuf]) -> Vec<bool> {
+/// Whether a process or the kernel holds these. To ask is to have the device for a moment, in which
+/// nobody else gets it: it is asked only where the answer is needed. Another who asks seems to hold
+/// it, and so it is asked twice.
+#[must_use]
+pub fn which_are_in_use(paths: &[&Path]) -> Vec<bool> {
     let mut in_use: Vec<bool> = paths.iter().map(|path| is_in_use(path)).collect();
     if in_use.contains(&true) {
         std::thread::sleep(MOMENT);

@@ -6,6 +6,8 @@
 
 mod scene;
 
+use std::path::Path;
+
 use scene::Scene;
 use serde_json::Value;
 use spindle_lab::measure::contender;
@@ -45,7 +47,7 @@ rate = 50
 "#;
 
 #[test]
-fn an_experiment_of_many_workloads_runs_is_reported_and_leaves_nothing_behind() {
+fn an_experiment_of_several_workloads_runs_is_reported_and_leaves_nothing_behind() {
     let Some(scene) = Scene::new() else { return };
     if scene.lacks_programs(&["fio", "initdb"]) {
         return;
@@ -63,17 +65,7 @@ fn an_experiment_of_many_workloads_runs_is_reported_and_leaves_nothing_behind() 
     ] {
         assert!(folder.join(name).metadata().unwrap().len() > 100, "{name}");
     }
-    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
-    let summary: Value = serde_json::from_str(&text).unwrap();
-    let workloads = summary["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 3);
-    for workload in workloads {
-        for contender in workload["contenders"].as_array().unwrap() {
-            let rate = contender["rate"].as_f64().unwrap();
-            assert!(rate > 0.0, "{workload}");
-            assert_eq!(contender["failed"], 0);
-        }
-    }
+    assert_all_measured(&folder, 3);
     scene.assert_clean();
 
     // Started again there is nothing left to do, and the report is the same.
@@ -94,7 +86,23 @@ fn an_experiment_of_many_workloads_runs_is_reported_and_leaves_nothing_behind() 
     );
 }
 
-/// Each kind of load, as small as it comes, in thirds that take about as long.
+/// No run of these loads has failed, and none has done nothing.
+#[track_caller]
+fn assert_all_measured(folder: &Path, workloads_count: usize) {
+    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    let workloads = summary["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), workloads_count);
+    for workload in workloads {
+        for contender in workload["contenders"].as_array().unwrap() {
+            let rate = contender["rate"].as_f64().unwrap();
+            assert!(rate > 0.0, "{workload}");
+            assert_eq!(contender["failed"], 0);
+        }
+    }
+}
+
+/// Each kind of load, as small as it comes, in thirds that run beside each other.
 const LOADS: [&[&str]; 3] = [
     &[
         "kind = \"block\"\npattern = \"random-mixed\"\nsize = \"16 MiB\"",
@@ -142,6 +150,7 @@ fn run_on_all(third: usize, loads: &[&str]) {
     let file = scene.write(&format!("third{third}.toml"), &text);
     let ran = scene.lab(&["run", &file]);
     assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
+    assert_all_measured(&scene.path().join(format!("third{third}")), loads.len());
     // Those that cannot run here are told as such, and are no failure; a database needs files.
     for contender in contenders {
         let name = contender.name();

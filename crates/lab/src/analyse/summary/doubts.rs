@@ -65,6 +65,7 @@ pub(super) fn of_the_machine(folder: &Folder) -> Vec<Doubt> {
     }
     let stolen: Vec<f64> = measured
         .iter()
+        .filter(|(_, run)| run.is_counted_whole())
         .map(|(_, run)| run.processor.stolen_s / (f64::from(run.processor.count) * run.duration_s))
         .collect();
     if let Some(share) = mean(&stolen)
