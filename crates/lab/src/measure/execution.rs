@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 pub use self::attendant::Attendant;
 use self::image::{Images, Order};
@@ -215,6 +215,11 @@ impl Bench {
                     error
                 }
             })?;
+        // Of few operations none may be of the kind that counts, such as a New-Order.
+        ensure!(
+            measured.rate > 0.0,
+            "nothing that counts was done in the measured time: raise `duration`, or `size` where the load has an end of its own"
+        );
         self.watch
             .begin("removing it", asked.size_bytes, Duration::ZERO)?;
         standing.remove().context("it could not be removed")?;

@@ -1,8 +1,10 @@
 //! What is made goes, in whatever way the maker ended.
 
 use std::process::Command;
+use std::time::Duration;
 
 use super::*;
+use crate::measure::program::{command, run};
 
 fn dead() -> Identity {
     let mut child = Command::new("true").spawn().unwrap();
@@ -106,4 +108,31 @@ fn after_a_restart_only_what_outlives_it_is_undone() {
     let cleared = clear_left_behind(state.path()).unwrap();
     assert_eq!(cleared.undone.len(), 1);
     assert!(!file.exists());
+}
+
+#[test]
+fn a_loop_device_that_somebody_looks_at_is_gone_when_it_was_undone() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: loop devices are made by root");
+        return;
+    }
+    let scene = tempfile::tempdir().unwrap();
+    let file = scene.path().join("disk");
+    fs::write(&file, vec![0; 1 << 20]).unwrap();
+    let journal = Journal::begin(&scene.path().join("state")).unwrap();
+    let made = journal.intend(Undo::LoopOver(file.clone())).unwrap();
+    let device = run(command("losetup").args(["--find", "--show"]).arg(&file)).unwrap();
+    let number = device.trim().trim_start_matches("/dev/");
+    let backing = Path::new("/sys/block")
+        .join(number)
+        .join("loop/backing_file");
+    assert!(backing.exists());
+    let looks = File::open(device.trim()).unwrap();
+    let looker = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(looks);
+    });
+    made.remove().unwrap();
+    assert!(!backing.exists());
+    looker.join().unwrap();
 }

@@ -167,13 +167,25 @@ fn remove_directory(path: &Path) -> Result<()> {
 }
 
 fn detach(file: &Path) -> Result<()> {
+    for device in loops_over(file)? {
+        run(command("losetup").arg("--detach").arg(device))?;
+    }
+    // The kernel lets go of the file when the last one closes the device, and who looks at all
+    // devices, as mkfs.btrfs does, has each of them open for a moment.
+    for _ in 0..250 {
+        if loops_over(file)?.is_empty() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    bail!("the loop device over {} is busy", file.display())
+}
+
+fn loops_over(file: &Path) -> Result<Vec<String>> {
     let listed = run(command("losetup")
         .args(["--noheadings", "--output", "NAME", "--associated"])
         .arg(file))?;
-    for device in listed.split_whitespace() {
-        run(command("losetup").arg("--detach").arg(device))?;
-    }
-    Ok(())
+    Ok(listed.split_whitespace().map(str::to_owned).collect())
 }
 
 /// The signatures go, so that the device is as empty as it was given; the start is zeroed for what
