@@ -132,10 +132,19 @@ pub struct DirtyRegions {
 }
 
 impl DirtyRegions {
-    /// Takes a row as the catalog holds it at opening.
-    pub fn load(&self, file: FileId, region: u32, record: &DirtyRecord) {
-        let mut state = self.state.lock();
-        state.regions.insert((file, region), Region::of(record));
+    /// Takes a row as the catalog holds it at opening. A disk that was dropped since missed nothing
+    /// that anybody will ask of it; a row that names no other is taken all the same, so that the
+    /// next round, or the removal of its file, takes it away.
+    pub fn load(
+        &self,
+        file: FileId,
+        region: u32,
+        record: &DirtyRecord,
+        is_member: &dyn Fn(DiskNumber) -> bool,
+    ) {
+        let mut loaded = Region::of(record);
+        loaded.keep_stale(is_member);
+        self.state.lock().regions.insert((file, region), loaded);
     }
 
     /// Nothing is recorded from now on.

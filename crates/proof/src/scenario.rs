@@ -101,8 +101,9 @@ fn play(arguments: &Arguments, installations: &Installations) -> Result<()> {
         })
         .and_then(|()| stage.judge_all(&databases));
     if let Err(error) = played {
-        // What daemon and server had to say goes with the scene.
+        // What daemon and server had to say goes with the scene, and so do the disks.
         println!("{}", stage.log_tail());
+        println!("{}", stage.findings());
         return Err(error);
     }
     let kills_count = stage.kills_count;

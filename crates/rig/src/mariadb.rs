@@ -147,6 +147,8 @@ impl Cluster {
             .args(["--no-defaults", "--skip-test-db"])
             .args(["--auth-root-authentication-method=normal"])
             .arg(format!("--datadir={}", self.data.display()))
+            // A server that starts removes what it finds in there of another's temporary tables.
+            .arg(format!("--tmpdir={}", self.runtime.display()))
             .args([
                 "--innodb-log-file-size=16M",
                 "--innodb-flush-method=O_DIRECT",

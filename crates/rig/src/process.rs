@@ -74,12 +74,12 @@ pub fn run(command: &mut Command) -> Result<Outcome> {
 pub fn run_well(command: &mut Command) -> Result<String> {
     let outcome = run(command)?;
     if !outcome.status.success() {
-        bail!(
-            "{} failed ({}): {}",
-            as_typed(command),
-            outcome.status,
-            outcome.stderr.trim()
-        );
+        // A program that reports what it found wrong does so on its standard output.
+        let said = match outcome.stderr.trim() {
+            "" => outcome.stdout.trim(),
+            said => said,
+        };
+        bail!("{} failed ({}): {said}", as_typed(command), outcome.status);
     }
     Ok(outcome.stdout)
 }

@@ -93,6 +93,13 @@ impl Region {
         }
     }
 
+    /// Nothing is stale on other disks; the row follows with the rounds.
+    pub(super) fn keep_stale(&mut self, is_member: &dyn Fn(DiskNumber) -> bool) {
+        let named = self.stale.len();
+        self.stale.retain(|stale| is_member(stale.disk));
+        self.shrunk |= self.stale.len() < named;
+    }
+
     /// Gives the open row to `apply` unless it is there and names every stale disk; the edit
     /// that put it.
     pub(super) fn open(

@@ -172,7 +172,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
             },
         ],
     };
-    dirty.load(file.id, 2, &record);
+    dirty.load(file.id, 2, &record, &|_| true);
     assert!(dirty.doubtful().is_empty(), "its copies agree");
     file.may_be_stale
         .store(true, std::sync::atomic::Ordering::Relaxed);
@@ -228,8 +228,8 @@ fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() 
 #[test]
 fn regions_found_at_opening_are_doubtful_until_settled_and_stale_ones_stay() {
     let (dirty, file) = (DirtyRegions::default(), file());
-    dirty.load(file.id, 0, &open(&[]));
-    dirty.load(file.id, 4, &open(&[AWAY]));
+    dirty.load(file.id, 0, &open(&[]), &|_| true);
+    dirty.load(file.id, 4, &open(&[AWAY]), &|_| true);
     let doubtful = |region, stale_disks| DoubtfulRegion {
         file: file.id,
         region,
@@ -253,11 +253,45 @@ fn regions_found_at_opening_are_doubtful_until_settled_and_stale_ones_stay() {
 }
 
 #[test]
+fn a_row_of_a_disk_that_left_meanwhile_goes_with_a_round_or_with_its_file() {
+    let closed = |disks: &[DiskNumber]| DirtyRecord {
+        open: false,
+        stale: (disks.iter())
+            .map(|disk| StaleDisk {
+                disk: *disk,
+                runs: vec![run(5, 2)],
+            })
+            .collect(),
+    };
+    let left = DiskNumber(2);
+    let load = || {
+        let dirty = DirtyRegions::default();
+        dirty.load(FileId(7), 0, &closed(&[left]), &|disk| disk != left);
+        dirty.load(FileId(8), 0, &closed(&[left, AWAY]), &|disk| disk != left);
+        dirty
+    };
+    let dirty = load();
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    let [(_, _, gone), (_, _, rest)] = &edit.changes[..] else {
+        panic!("{edit:?}");
+    };
+    assert!(gone.is_none(), "nobody else missed anything");
+    let rest = DirtyRecord::parse(rest.as_ref().unwrap()).unwrap();
+    assert_eq!(rest, closed(&[AWAY]));
+    assert_eq!(dirty.count(), 1);
+
+    let mut edit = Edit::default();
+    load().forget_file(FileId(7), &mut edit);
+    assert_eq!(edit.changes.len(), 1);
+    assert!(edit.changes[0].2.is_none());
+}
+
+#[test]
 fn a_removed_file_takes_its_rows_with_it_and_leaves_its_neighbours() {
     let dirty = DirtyRegions::default();
-    dirty.load(FileId(7), 0, &open(&[]));
-    dirty.load(FileId(7), 9, &open(&[]));
-    dirty.load(FileId(8), 0, &open(&[]));
+    dirty.load(FileId(7), 0, &open(&[]), &|_| true);
+    dirty.load(FileId(7), 9, &open(&[]), &|_| true);
+    dirty.load(FileId(8), 0, &open(&[]), &|_| true);
     let mut edit = Edit::default();
     dirty.forget_file(FileId(7), &mut edit);
     assert_eq!(edit.changes.len(), 2);

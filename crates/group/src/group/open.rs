@@ -350,14 +350,10 @@ fn load_dirty_regions(
 ) -> Result<(), GroupError> {
     catalog.scan(Table::DirtyRegion, &mut |key, value| {
         let (id, region) = numbered_key(key)?;
-        let mut record = DirtyRecord::parse(value).map_err(|error| {
+        let record = DirtyRecord::parse(value).map_err(|error| {
             CatalogError::Damaged(format!("file {id}, dirty region {region}: {error}"))
         })?;
-        // A disk that was dropped since missed nothing that anybody will ask of it.
-        (record.stale).retain(|stale| table.get(stale.disk).is_some());
-        if record.open || !record.stale.is_empty() {
-            dirty.load(id, region, &record);
-        };
+        dirty.load(id, region, &record, &|disk| table.get(disk).is_some());
         Ok(())
     })?;
     Ok(())

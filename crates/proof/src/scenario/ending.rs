@@ -52,9 +52,28 @@ impl Stage {
         ));
         servers.stop()?;
         self.unmount()?;
-        // It fails where maps, space, records or names disagree.
+        self.check_books()
+    }
+
+    /// Maps, space, records and names agree, in a group that is open or closed.
+    pub fn check_books(&self) -> Result<()> {
         self.spindle.tell(["check", GROUP])?;
         Ok(())
+    }
+
+    /// What a scrub and a check say of the group after something was found.
+    pub fn findings(&mut self) -> String {
+        self.servers = None;
+        if self.mount.is_none()
+            && let Err(error) = self.mount()
+        {
+            return format!("no mount: {error:#}");
+        }
+        let scrubbed = self
+            .spindle
+            .ask_findings(["scrub", GROUP, "--power", "1024", "--wait"]);
+        let checked = self.check_books();
+        format!("a scrub: {scrubbed:#?}\na check: {checked:?}")
     }
 
     /// Each disk holds its share, by the extent maps themselves: disks of one size, and no

@@ -60,7 +60,8 @@ pub struct Stage {
     pub clients: Option<Clients>,
     /// The servers.
     pub servers: Option<Servers>,
-    mount: Option<Mount>,
+    /// The mount, where it is mounted.
+    pub mount: Option<Mount>,
     /// What is typed.
     pub spindle: Spindle,
     /// The devices.

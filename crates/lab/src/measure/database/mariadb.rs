@@ -115,6 +115,8 @@ impl super::Installation for Installation {
             .arg("--skip-test-db")
             .arg("--auth-root-authentication-method=normal")
             .arg(format!("--datadir={}", own(data).display()))
+            // A server that starts removes what it finds in there of another's temporary tables.
+            .arg(format!("--tmpdir={}", temporary(data).display()))
             .arg("--innodb-log-file-size=16M");
         for (name, value) in at_its_making(settings) {
             command.arg(format!("--{name}={value}"));
