@@ -100,15 +100,15 @@ impl Group {
         };
         let at = copy.start_bytes() + inside_bytes;
         self.note_written(file, copy.disk());
+        let mut batch = [Request::new(slot, at, Work::Write(good))];
+        self.disks.run(&mut batch);
+        let [request] = batch;
         if !file.moving.is_empty() {
             // Whoever copies this extent elsewhere may have read the bad bytes.
             let from = inside_bytes / BLOCK_SIZE_BYTES;
             let blocks = (good.len() as u64).div_ceil(BLOCK_SIZE_BYTES);
             file.moving.note_everywhere(from, from + blocks);
         }
-        let mut batch = [Request::new(slot, at, Work::Write(good))];
-        self.disks.run(&mut batch);
-        let [request] = batch;
         request.result.map_err(|error| error.to_string())?;
         self.verify(copy, at, good)
     }

@@ -300,10 +300,10 @@ impl Group {
                 &format!("extent {index} of file {} has no copy online", file.id),
             ));
         }
+        let failed = self.run_writes(file, &plan, payload);
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
-        let failed = self.run_writes(file, &plan, payload);
         if !failed.is_empty() {
             let mut ranges = intent.gaps.clone();
             ranges.push((first, end));
@@ -322,8 +322,9 @@ impl Group {
         Ok(())
     }
 
-    /// Tells whoever copies extents of the range elsewhere that these blocks, and what is zeroed
-    /// before them, are about to change. The caller holds the range alone.
+    /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed
+    /// before them, have changed; the marks have not moved yet. The caller holds the range alone
+    /// since before they changed.
     pub(crate) fn note_moving(&self, file: &File, first: u64, end: u64) {
         // Beyond what extents can reach nothing is written.
         let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {

@@ -1,9 +1,13 @@
 //! Extents of a file that are being copied elsewhere, and what was written to them meanwhile.
 //!
 //! Copying excludes no writer. Instead whoever writes, holding the range lock, notes the blocks
-//! here before the data goes out; when all is copied, the noted blocks are copied again with the
-//! extent's range locked. A record is made with the range locked too, so every writer either was
-//! answered before it or sees it. A file with no record costs its writers one load.
+//! here when the disks have answered and before it lets go of the lock; when all is copied, the
+//! noted blocks are copied again with the extent's range locked. A record is made with the range
+//! locked too, so every writer either was answered before it or sees it. A file with no record
+//! costs its writers one load.
+//!
+//! Not before the data goes out: notes are also taken without the lock, while writers write, and
+//! what was noted too early would be copied as it was before, with nobody to note it again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,7 +61,7 @@ impl Moving {
         Some(ticket)
     }
 
-    /// Blocks `[from, to)` of the extent are about to be written.
+    /// Blocks `[from, to)` of the extent were written, on the disks that answered.
     pub fn note(&self, index: u32, from: u64, to: u64) {
         let mut records = self.records.lock();
         if let Some(record) = records.by_extent.get_mut(&index) {
