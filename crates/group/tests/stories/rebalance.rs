@@ -2,15 +2,19 @@
 //! up is replaced, and whoever reads and writes meanwhile never notices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Uuid};
-use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
 use spindle_group::{
     Group, GroupError, Layout, NewDisk, OperationState, OperationView, Pass, Power, ScrubScope,
     ScrubState, ScrubWish,
 };
 
-use crate::scene::{EXTERNAL, FINE, MIB, NORMAL, Scene, assert_sound, create, pattern, read};
+use crate::scene::{
+    EXTERNAL, FINE, MIB, NORMAL, Scene, assert_sound, create, opener, pattern, read,
+};
 
 fn spare(disks: &SimulatedDisks, failure_group: u8, size_mib: u64) -> NewDisk {
     let slot = disks.attach(size_mib * MIB);
@@ -123,6 +127,88 @@ fn a_disk_that_joins_gets_its_share_and_nothing_else_moves() {
         assert!(read(&group, &file, 0, data.len()) == data);
         assert_eq!(held_mib(&group), after);
         assert_eq!(group.work(0).unwrap().copied_bytes, 0);
+    }
+}
+
+/// Disks that hold one write up, before any of it is written, while others go on.
+#[derive(Debug)]
+struct SlowWrite {
+    disks: Arc<SimulatedDisks>,
+    is_armed: AtomicBool,
+    reached: Barrier,
+}
+
+impl Disks for SlowWrite {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        let marked = |request: &Request<'_>| matches!(&request.work, Work::Write(bytes) if bytes.starts_with(MARK));
+        if batch.iter().any(marked) && self.is_armed.swap(false, Ordering::AcqRel) {
+            self.reached.wait();
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        self.disks.run(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.disks.size_bytes(slot)
+    }
+
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.disks.measure(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.disks.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.disks.in_flight_count(slot)
+    }
+}
+
+const MARK: &[u8] = b"this write is slow";
+
+/// Whatever the mover has done of an extent when a write to it begins, and however long the disks
+/// take for the write.
+#[test]
+fn a_slow_write_to_extents_that_are_being_copied_is_on_every_copy() {
+    for steps_before in 0..24 {
+        let scene = Scene::new(1, Redundancy::Normal, &[(0, 64), (1, 64)]);
+        let slow = Arc::new(SlowWrite {
+            disks: Arc::clone(&scene.disks),
+            is_armed: AtomicBool::new(false),
+            reached: Barrier::new(2),
+        });
+        let slots = [DiskSlot(0), DiskSlot(1)];
+        let disks = Arc::clone(&slow) as Arc<dyn Disks>;
+        let group = Group::open(disks, &slots, &scene.name, &opener()).unwrap();
+        let mut data = write_file(&group, 1, NORMAL, 6);
+        let others = [spare(&scene.disks, 0, 64), spare(&scene.disks, 1, 64)];
+        group.add_disks(&others).unwrap();
+        for step in 0..steps_before {
+            group.work(step).unwrap();
+        }
+        for piece in data.chunks_mut(1 << 20) {
+            piece[..MARK.len()].copy_from_slice(MARK);
+            piece[MARK.len()..].fill(0xd7);
+        }
+        slow.is_armed.store(true, Ordering::Release);
+        std::thread::scope(|scope| {
+            let (group, data) = (&group, &data);
+            let writer = scope.spawn(move || {
+                let file = group.file(FileId(1)).unwrap();
+                group.write(&file, 0, data).unwrap();
+            });
+            slow.reached.wait();
+            work(group).unwrap();
+            writer.join().unwrap();
+        });
+        work(&group).unwrap();
+        let when = format!("{steps_before} steps before the write");
+        assert_copies_agree(&group, &scene, &when);
+        let file = group.file(FileId(1)).unwrap();
+        assert!(read(&group, &file, 0, data.len()) == data, "{when}");
+        assert_sound(&group);
+        group.close().unwrap();
     }
 }
 
