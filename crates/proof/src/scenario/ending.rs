@@ -56,7 +56,7 @@ impl Stage {
     }
 
     /// Maps, space, records and names agree, in a group that is open or closed.
-    pub fn check_books(&self) -> Result<()> {
+    fn check_books(&self) -> Result<()> {
         self.spindle.tell(["check", GROUP])?;
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Stage {
     /// What a scrub and a check say of the group after something was found.
     pub fn findings(&mut self) -> String {
         self.servers = None;
-        if self.mount.is_none()
+        if !self.is_mounted()
             && let Err(error) = self.mount()
         {
             return format!("no mount: {error:#}");

@@ -60,8 +60,7 @@ pub struct Stage {
     pub clients: Option<Clients>,
     /// The servers.
     pub servers: Option<Servers>,
-    /// The mount, where it is mounted.
-    pub mount: Option<Mount>,
+    mount: Option<Mount>,
     /// What is typed.
     pub spindle: Spindle,
     /// The devices.
@@ -130,6 +129,11 @@ impl Stage {
     pub fn mount(&mut self) -> Result<()> {
         self.mount = Some(self.spindle.mount(GROUP, &self.point, &["--keeper"])?);
         Ok(())
+    }
+
+    /// Whether it is mounted.
+    pub const fn is_mounted(&self) -> bool {
+        self.mount.is_some()
     }
 
     /// Unmounts it as an administrator would.

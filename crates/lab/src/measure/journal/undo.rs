@@ -166,19 +166,19 @@ fn remove_directory(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot remove {}", path.display()))
 }
 
+/// Who looks at all devices has one open for milliseconds.
+const LET_GO_AT_MOST: Duration = Duration::from_secs(5);
+
 fn detach(file: &Path) -> Result<()> {
     for device in loops_over(file)? {
         run(command("losetup").arg("--detach").arg(device))?;
     }
     // The kernel lets go of the file when the last one closes the device, and who looks at all
     // devices, as mkfs.btrfs does, has each of them open for a moment.
-    for _ in 0..250 {
-        if loops_over(file)?.is_empty() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    bail!("the loop device over {} is busy", file.display())
+    let what = format!("the loop device over {} to be let go of", file.display());
+    interrupt::wait_for(&what, LET_GO_AT_MOST, || {
+        Ok(loops_over(file)?.is_empty().then_some(()))
+    })
 }
 
 fn loops_over(file: &Path) -> Result<Vec<String>> {
