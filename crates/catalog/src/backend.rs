@@ -6,13 +6,13 @@
 //! The region never shrinks, and its size is the length that `redb` finds at the next opening;
 //! `redb` lays out any length of whole pages, so a region larger than it asked for is only room.
 
+use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
 use redb::StorageBackend;
+use spindle_sync::RwLock;
 
 use crate::{CatalogError, Region};
 

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use redb::ReadableTable;
+use spindle_sync::{Mutex, RwLock};
 
 use crate::commit::Committer;
 use crate::journal;

@@ -27,9 +27,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use spindle_base::FileId;
 use spindle_device::SharedMemory;
+use spindle_sync::Mutex;
 
 use crate::Edit;
 use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};

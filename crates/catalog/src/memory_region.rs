@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
 use spindle_base::Uuid;
+use spindle_sync::Mutex;
 
 use crate::{CatalogError, Region};
 

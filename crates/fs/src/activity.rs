@@ -4,9 +4,9 @@
 //! Figures begin at zero when a file is loaded into memory; a file that nobody has used for long
 //! is forgotten with its figures.
 
+use spindle_sync::atomic::{AtomicU64, Ordering};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use spindle_base::FileId;

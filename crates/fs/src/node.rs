@@ -5,14 +5,14 @@
 //! data: whoever reads or writes holds it shared, whoever moves the end down, punches or appends
 //! holds it alone, so that a size and the bytes below it always belong together.
 
+use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{File, Group, Touch, TouchSlot};
+use spindle_sync::{Mutex, RwLock};
 
 use crate::activity::Activity;
 use crate::attribute::Attributes;

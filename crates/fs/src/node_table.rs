@@ -7,8 +7,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use spindle_base::FileId;
+use spindle_sync::Mutex;
 
 use crate::error::FsResult;
 use crate::node::Node;

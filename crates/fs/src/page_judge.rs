@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use spindle_base::FileId;
 use spindle_catalog::Table;
 use spindle_format::InodeKind;
 use spindle_group::{File, Known, PageJudge};
 use spindle_pages::{HEAD_BYTES, PageFile, is_candidate, is_database};
+use spindle_sync::Mutex;
 
 use crate::row::{each_row, parse_name, split_key};
 use crate::system::{Core, FileSystem};

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout};
+use spindle_sync::{Mutex, RwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
 use crate::error::{FsError, FsResult, corrupt};

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use parking_lot::Mutex;
 use spindle_base::DiskNumber;
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
+use spindle_sync::Mutex;
 
 use crate::space::{Run, Space};
 

@@ -4,8 +4,8 @@
 //! reference into it is good beside whoever adds more. What changes in a value is the value's own
 //! business. All of it is memory; a crash forgets it.
 
+use spindle_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CHUNK: usize = 256;
 

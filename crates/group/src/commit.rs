@@ -13,14 +13,14 @@
 //! ([`Group::remove_file`]); so whoever holds a range lock takes the change lock past those who
 //! wait to have it alone ([`Group::change_inside`]), else the three would wait in a circle.
 
+use spindle_sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::Ordering;
 
-use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Bracket, CatalogError, Edit, KeptJournal, Sequence, Table, TouchSlot};
 use spindle_format::ExtentCopy;
+use spindle_sync::{InsideReadGuard, InsideWriteGuard, MutexGuard};
 
 use crate::disks::Flushes;
 use crate::error::{GroupError, GroupErrorKind};
@@ -36,7 +36,7 @@ const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
 pub struct Change<'a> {
     /// Ends before the change does, so that no commit comes between.
     operation: Option<Operation<'a>>,
-    _shared: RwLockReadGuard<'a, ()>,
+    _shared: InsideReadGuard<'a>,
 }
 
 /// What the journal counts only whole.
@@ -99,7 +99,7 @@ impl Group {
     pub(crate) fn change_inside(&self) -> Change<'_> {
         Change {
             operation: None,
-            _shared: self.change.read_recursive(),
+            _shared: self.change.read_inside(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Group {
     /// Dirty rows of all maps become edits, and what was freed belongs to this batch. No change
     /// may be open until the batch was taken: it would have a half of it, or a size without the
     /// mark that was moved before. So the lock is handed on.
-    fn seal(&self) -> RwLockWriteGuard<'_, ()> {
+    fn seal(&self) -> InsideWriteGuard<'_> {
         let alone = self.change.write();
         let dirty = std::mem::take(&mut *self.dirty_maps.lock());
         for file in dirty.into_iter().filter_map(|id| self.file(id)) {

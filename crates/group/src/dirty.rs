@@ -25,14 +25,14 @@
 mod block_set;
 mod region;
 
+use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence};
 use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
+use spindle_sync::{Mutex, MutexGuard};
 
 use crate::file::File;
 use crate::map::Extent;

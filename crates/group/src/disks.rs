@@ -7,13 +7,13 @@
 mod flush;
 mod slow;
 
+use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
 use spindle_base::{DiskName, DiskNumber, FailureGroupName};
 use spindle_device::{DiskSlot, Disks, Request, Work};
 use spindle_format::ExtentCopy;
+use spindle_sync::RwLock;
 
 use crate::by_number::ByNumber;
 use crate::map::Extent;

@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
 use spindle_base::{DiskNumber, FileId};
 pub use spindle_format::Severity;
+use spindle_sync::Mutex;
 
 /// Events that wait to be taken at most. A storm beyond it is counted, not kept.
 const WAITING_MOST: usize = 4096;

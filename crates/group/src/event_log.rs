@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use parking_lot::Mutex;
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_format::{EventRecord, Severity};
+use spindle_sync::Mutex;
 
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};

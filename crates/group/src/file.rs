@@ -1,11 +1,11 @@
 //! A file of a group: its layout, its map, its locks, and what it still has to make durable.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
 use spindle_catalog::{Sequence, file_key};
+use spindle_sync::{Mutex, RwLock};
 
 use crate::map::Map;
 use crate::range_lock::RangeLock;

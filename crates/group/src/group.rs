@@ -14,13 +14,13 @@ mod slow;
 mod step;
 mod takeover;
 
+use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FileId, GroupName, Redundancy};
 use spindle_catalog::{Catalog, Row, Table};
+use spindle_sync::{InsideLock, Mutex, RwLock};
 
 use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
@@ -57,7 +57,7 @@ pub struct Group {
     placement: RwLock<Arc<Placement>>,
     files: RwLock<BTreeMap<FileId, Arc<File>>>,
     /// Shared by changes, exclusive for a seal; see `commit.rs` for the order of locks.
-    pub(crate) change: RwLock<()>,
+    pub(crate) change: InsideLock,
     /// Files whose maps have rows that the catalog lacks.
     pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
     /// Disks that were offline when last looked.

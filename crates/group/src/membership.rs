@@ -34,17 +34,17 @@ mod returning;
 mod set_back;
 mod voters;
 
+use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
     DiskState, DiskStatus, GroupState, Label, LabelStatus, OPENER_BYTES, OPENER_PLACE,
     OpenerRecord, Replica,
 };
+use spindle_sync::{Mutex, RwLock};
 
 pub(crate) use changes::{Joining, Standings};
 pub(crate) use create::DISK_AUS_MIN;

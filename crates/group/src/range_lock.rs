@@ -4,8 +4,8 @@
 //! with it; so nobody starves, and a lock that nobody contends costs one short mutex. A thread
 //! holds at most one range of a file at a time and takes it before any lock of the maps.
 
-use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
+use spindle_sync::{Condvar, Mutex};
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -101,7 +101,7 @@ impl Drop for RangeGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::RangeLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use spindle_sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn readers_share_and_disjoint_writers_do_not_wait() {

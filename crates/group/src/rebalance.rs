@@ -23,13 +23,13 @@ mod scrub_pass;
 mod shares;
 mod surplus;
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use spindle_base::FileId;
 use spindle_catalog::{Catalog, Edit, Table};
 use spindle_device::AlignedBuffer;
 use spindle_format::DiskStatus;
+use spindle_sync::Mutex;
 
 use crate::error::GroupError;
 use crate::group::Group;

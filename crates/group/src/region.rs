@@ -43,11 +43,11 @@ mod recovery;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{CatalogError, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
+use spindle_sync::{Mutex, RwLock};
 
 use crate::event::EventKind;
 use crate::membership::Membership;

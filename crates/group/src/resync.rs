@@ -10,9 +10,9 @@
 //! A crash leaves more to be copied: rows follow the lists when a region has become quiet, and
 //! the commit that makes them durable flushes the disks first.
 
+use spindle_sync::atomic::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
 use spindle_catalog::Edit;

@@ -24,10 +24,10 @@ mod stretch;
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_pages::PageFile;
+use spindle_sync::{Mutex, RwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};

@@ -12,9 +12,9 @@ mod bits;
 mod disk_space;
 mod shared_au;
 
-use parking_lot::Mutex;
 use spindle_base::{AuSize, DiskNumber};
 use spindle_catalog::Sequence;
+use spindle_sync::Mutex;
 
 pub use disk_space::{Conflict, DiskSpace};
 
@@ -353,7 +353,7 @@ impl crate::region::RegionSpace for Space {
 /// Marks runs while a group is mounted.
 #[derive(Debug)]
 pub struct Marker<'a> {
-    state: parking_lot::MutexGuard<'a, State>,
+    state: spindle_sync::MutexGuard<'a, State>,
 }
 
 impl Marker<'_> {

@@ -1,6 +1,6 @@
 //! What listings show of a group, its disks and its files.
 
-use std::sync::atomic::Ordering;
+use spindle_sync::atomic::Ordering;
 
 use spindle_base::{
     AuSize, BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid,
@@ -182,7 +182,7 @@ impl Group {
                 let status = member.map(|member| member.state.status);
                 let counters = &disk.counters;
                 let count =
-                    |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+                    |counter: &spindle_sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
                 DiskView {
                     number: disk.number,
                     name: disk.name(),

@@ -120,3 +120,33 @@ fn every_crate_keeps_the_lints_of_the_workspace() {
         }
     }
 }
+
+#[test]
+fn locks_and_atomics_below_the_front_doors_are_those_that_a_simulator_decides_on() {
+    // What lies in memory that another process shares cannot be simulated.
+    let shared_memory = ["crates/catalog/src/kept.rs", "crates/catalog/src/kept/"];
+    for file in files_ending_with(&[".rs"]).unwrap() {
+        let is_concerned = ["group", "fs", "catalog"]
+            .iter()
+            .any(|name| file.path.starts_with(&format!("crates/{name}/src/")));
+        if !is_concerned || file.is_test() {
+            continue;
+        }
+        let may_share = shared_memory
+            .iter()
+            .any(|start| file.path.starts_with(start));
+        for (number, line) in file.lines_without_tests() {
+            let foreign = line.contains("parking_lot")
+                || ["Mutex", "RwLock", "Condvar", "mpsc"]
+                    .iter()
+                    .any(|name| line.contains("std::sync::") && line.contains(name))
+                || (line.contains("std::sync::atomic") && !may_share);
+            assert!(
+                !foreign,
+                "{}:{number}: take locks and atomics from `spindle_sync`, so that the simulator of \
+                 threads sees them",
+                file.path
+            );
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Group commit, failures, and what a crash between the two phases leaves.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use spindle_sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 

@@ -175,7 +175,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
     dirty.load(file.id, 2, &record, &|_| true);
     assert!(dirty.doubtful().is_empty(), "its copies agree");
     file.may_be_stale
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+        .store(true, spindle_sync::atomic::Ordering::Relaxed);
     let start = 2 * REGION_BLOCKS;
     dirty.caught_up(&file, (start, start + 15), &[AWAY], 0);
     let found = dirty.stale_regions(&|disk| disk == AWAY);

@@ -5,13 +5,13 @@
 //! before it began. Whoever needs a number covered waits for a flush that began late enough, or
 //! starts one; flushes of several disks go out in one batch.
 
+use spindle_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use spindle_base::DiskNumber;
 use spindle_device::{DeviceError, DiskSlot, Request, Work};
+use spindle_sync::{Condvar, Mutex};
 
 use super::DiskTable;
 use crate::by_number::ByNumber;

@@ -1,7 +1,7 @@
 //! Files come, go, and are shown.
 
+use spindle_sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_catalog::{Edit, Table, file_key};

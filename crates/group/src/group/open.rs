@@ -1,15 +1,15 @@
 //! Opening a group: membership and catalog first, then every map in one scan, which rebuilds
 //! free space on the way; then the comparison of dirty regions.
 
+use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
+use spindle_sync::{InsideLock, Mutex, RwLock};
 
 use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
 use super::{Group, Kept, redundancy, step};
@@ -153,7 +153,7 @@ impl Group {
             space,
             dirty,
             files: RwLock::new(files),
-            change: RwLock::new(()),
+            change: InsideLock::default(),
             dirty_maps: Mutex::default(),
             known_offline: Mutex::new(known_offline),
             fence: Mutex::new(None),

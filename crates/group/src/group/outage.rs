@@ -8,8 +8,8 @@
 //! copied from the other copies. The time is written back every ten minutes, so a crash gives a
 //! disk that much more at most.
 
+use spindle_sync::atomic::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use spindle_base::DiskNumber;
 use spindle_catalog::{Edit, Table};

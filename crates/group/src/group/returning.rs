@@ -9,8 +9,8 @@
 //! ([`Group::return_answering`]); one that does so again and again stays away from then on, so
 //! that a bad path does not shake the group for ever, and so does one that a person took offline.
 
+use spindle_sync::atomic::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};

@@ -1,6 +1,6 @@
 //! Slow disks are named and read around; disks that do not answer a read are not given up for it.
 
-use std::sync::atomic::Ordering;
+use spindle_sync::atomic::Ordering;
 
 use spindle_base::DiskNumber;
 use spindle_device::{DeviceError, DeviceErrorKind};

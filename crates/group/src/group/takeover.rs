@@ -9,17 +9,17 @@
 //! journal cannot tell (more writes than it names, a write that failed on every copy), all dirty
 //! regions are, as after a power cut.
 
+use spindle_sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use spindle_base::{AuSize, DiskNumber, FileId};
 use spindle_catalog::{
     Catalog, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch, TouchSlot,
     file_key,
 };
 use spindle_format::{COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
+use spindle_sync::Mutex;
 
 use super::Group;
 use crate::disks::DiskTable;

@@ -7,13 +7,13 @@
 //! ([`Group::move_bad_places`]); it is done before a read is answered. A crash before the commit
 //! finds the copy at its old place, which is then found bad again.
 
+use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_format::ExtentCopy;
+use spindle_sync::Mutex;
 
 use super::bytes_of;
 use crate::error::GroupError;

@@ -1,7 +1,7 @@
 //! Reads: holes and what was never written give zeros without a request, the rest comes from
 //! one copy of each extent in one batch.
 
-use std::sync::atomic::Ordering;
+use spindle_sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;

@@ -1,7 +1,7 @@
 //! Writes: extents that are missing get space, all pieces go to all online copies in one batch,
 //! what failed takes its disk offline, and then the marks move.
 
-use std::sync::atomic::Ordering;
+use spindle_sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};

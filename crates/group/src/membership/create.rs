@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FailureGroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, GroupState, LABEL_BYTES, LABEL_PLACES,
     Label, LabelStatus, OpenerRecord, Replica, STATE_PLACES,
 };
+use spindle_sync::{Mutex, RwLock};
 
 use super::publish::Quorum;
 use super::{Inner, Member, Membership, refused, voters};

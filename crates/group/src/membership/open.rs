@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
+use spindle_sync::{Mutex, RwLock};
 
 use super::create::{is_same_disk, uuid_start};
 use super::election::{Holder, NotElected, elect};

@@ -10,9 +10,9 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_format::{DiskStatus, ExtentCopy};
+use spindle_sync::Mutex;
 
 use super::operations::{Meter, OperationState, OperationView, Pass};
 use super::planner::{FileEntry, Goal, Maps, Move, Plan, PlanDisk, Role};

@@ -9,10 +9,10 @@
 //! Not before the data goes out: notes are also taken without the lock, while writers write, and
 //! what was noted too early would be copied as it was before, with nobody to note it again.
 
+use spindle_sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::Mutex;
+use spindle_sync::Mutex;
 
 /// Ranges kept of one extent before neighbours are joined.
 const RANGES_MOST: usize = 256;

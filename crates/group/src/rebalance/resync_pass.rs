@@ -1,7 +1,7 @@
 //! RESYNC as a pass of the background: the copying itself is in `resync.rs`.
 
-use parking_lot::Mutex;
 use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_sync::Mutex;
 
 use super::operations::{Meter, OperationState, OperationView, Pass};
 use super::power::Power;

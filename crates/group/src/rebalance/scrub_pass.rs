@@ -1,7 +1,7 @@
 //! SCRUB as a pass of the background: the looking itself is in `scrub.rs`. It has a power of its
 //! own, and waits while another pass copies: that the copies are there comes first.
 
-use parking_lot::Mutex;
+use spindle_sync::Mutex;
 
 use super::operations::{Meter, OperationState, OperationView, Pass};
 use super::power::Power;

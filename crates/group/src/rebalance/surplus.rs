@@ -8,14 +8,14 @@
 //!
 //! Missing copies, of files that should have more, are made by RESTORE.
 
+use spindle_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_format::ExtentCopy;
+use spindle_sync::Mutex;
 
 use super::operations::{OperationState, OperationView, Pass};
 use super::power::Power;

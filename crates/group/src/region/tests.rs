@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_format::AuRun;
+use spindle_sync::Mutex;
 
 use super::{RegionSpace, ReplicatedRegion};
 use crate::membership::Membership;

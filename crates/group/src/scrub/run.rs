@@ -1,10 +1,10 @@
 //! A scrub that runs: its position, its suspects and what it found, shared by its workers.
 
+use spindle_sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use spindle_base::FileId;
+use spindle_sync::Mutex;
 
 use super::cursor::Cursor;
 use super::record::Saved;

@@ -1,8 +1,8 @@
 //! One stretch: its copies read and compared, its pages judged, and what is proven put right.
 
+use spindle_sync::atomic::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;

@@ -1,0 +1,24 @@
+//! Locks, atomics and threads of everything between the disks and the front doors.
+//!
+//! What ships is `parking_lot` and the standard library, by their own names. With the feature
+//! `simulated` the same names mean Shuttle's: each lock and each atomic is a point at which another
+//! thread may go on, and a seed decides which. So a simulator runs the real code with many threads,
+//! and a run that breaks a promise can be had again. Shuttle knows no memory order weaker than
+//! sequential consistency, and sees no lock inside a library: a lock of ours stands before those.
+//!
+//! Not here: what is shared with another process (`std`'s atomics in mapped memory), and values
+//! that are made once and never change (`OnceLock`).
+
+#[cfg(not(feature = "simulated"))]
+mod real;
+#[cfg(feature = "simulated")]
+mod simulated;
+
+#[cfg(not(feature = "simulated"))]
+pub use real::*;
+#[cfg(feature = "simulated")]
+pub use simulated::*;
+
+pub use inside::{InsideLock, InsideReadGuard, InsideWriteGuard};
+
+mod inside;

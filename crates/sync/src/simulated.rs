@@ -1,0 +1,55 @@
+//! What a scheduler decides on.
+
+pub use shuttle::sync::atomic;
+pub use shuttle::thread;
+pub use shuttle_parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A point at which another thread may go on, beside those of locks and atomics.
+pub fn point() {
+    thread::yield_now();
+}
+
+/// `parking_lot`'s condition variable, of which Shuttle has none.
+#[derive(Debug, Default)]
+pub struct Condvar {
+    /// How often somebody was notified: whoever waits sees the next notification even where it
+    /// comes between the release of the caller's lock and the wait.
+    notified: shuttle::sync::Mutex<u64>,
+    changed: shuttle::sync::Condvar,
+}
+
+impl Condvar {
+    /// One that nobody waits for.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            notified: shuttle::sync::Mutex::new(0),
+            changed: shuttle::sync::Condvar::new(),
+        }
+    }
+
+    /// Gives the lock up, waits to be notified, and takes the lock again. It may return without
+    /// having been notified, as the real one may.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let mut notified = self.notified.lock().expect("never poisoned");
+        let before = *notified;
+        MutexGuard::unlocked(guard, || {
+            while *notified == before {
+                notified = self.changed.wait(notified).expect("never poisoned");
+            }
+            drop(notified);
+        });
+    }
+
+    /// Wakes one who waits. (All are woken, and find out for themselves: a caller must bear that.)
+    pub fn notify_one(&self) -> bool {
+        self.notify_all();
+        true
+    }
+
+    /// Wakes all who wait.
+    pub fn notify_all(&self) {
+        *self.notified.lock().expect("never poisoned") += 1;
+        self.changed.notify_all();
+    }
+}
