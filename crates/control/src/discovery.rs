@@ -102,6 +102,18 @@ impl Discovery {
                 ));
             }
         };
+        let label = group.disks.iter().find_map(|probe| probe.label());
+        let newer = label.and_then(|label| {
+            let newer = |probe: &Probe| probe.newer(label.group_uuid);
+            (self.probes.iter()).find_map(|probe| Some((probe, newer(probe)?)))
+        });
+        if let Some((probe, why)) = newer {
+            return Err(ControlError::invalid(format!(
+                "group {} is in use by a newer program: on {} {why}; use that program",
+                group.name,
+                probe.path.display(),
+            )));
+        }
         let truncated = group
             .disks
             .iter()

@@ -5,9 +5,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use spindle_base::Uuid;
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, PlainDisks, Request, Work};
 use spindle_format::{
-    DiskEnds, GroupState, Label, LabelStatus, OpenerRecord, SIGNATURE_END_BYTES,
+    DiskEnds, FormatError, GroupState, Label, LabelStatus, OpenerRecord, SIGNATURE_END_BYTES,
     SIGNATURE_START_BYTES, Signature, foreign_signatures,
 };
 use spindle_group::{DiskLook, LabelFound};
@@ -135,8 +136,14 @@ impl Probe {
     pub fn label(&self) -> Option<&Label> {
         match &self.look.as_ref()?.label {
             LabelFound::Good { label, .. } | LabelFound::Truncated { label } => Some(label),
-            LabelFound::None | LabelFound::Damaged(_) => None,
+            LabelFound::None | LabelFound::Damaged(_) | LabelFound::Newer { .. } => None,
         }
+    }
+
+    /// What of this disk a newer program wrote for the group.
+    #[must_use]
+    pub fn newer(&self, group: Uuid) -> Option<FormatError> {
+        self.look.as_ref()?.newer(group)
     }
 
     /// The newest group state on this disk.
@@ -164,7 +171,7 @@ impl Probe {
             LabelFound::Good { .. } if member => DiskStatus::Member,
             _ if !self.foreign.is_empty() => DiskStatus::Foreign,
             LabelFound::Good { .. } | LabelFound::Truncated { .. } => DiskStatus::Former,
-            LabelFound::Damaged(_) => DiskStatus::Unusable,
+            LabelFound::Damaged(_) | LabelFound::Newer { .. } => DiskStatus::Unusable,
             LabelFound::None => DiskStatus::Candidate,
         }
     }
@@ -185,6 +192,7 @@ impl Probe {
         match &look.label {
             LabelFound::None => "nothing".to_owned(),
             LabelFound::Damaged(why) => format!("both labels are damaged: {why}"),
+            LabelFound::Newer { why, .. } => format!("a disk of a newer program: {why}"),
             LabelFound::Truncated { label } => format!(
                 "cut off: its label says {} bytes, it has {}",
                 label.size_bytes, look.size_bytes

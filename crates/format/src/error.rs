@@ -82,6 +82,14 @@ pub enum FormatErrorKind {
     Value(&'static str),
 }
 
+impl FormatErrorKind {
+    /// Whether the structure is whole, and a newer program's.
+    #[must_use]
+    pub const fn is_newer(self) -> bool {
+        matches!(self, Self::Version(_) | Self::Feature(_))
+    }
+}
+
 /// Bytes that are not the structure that was expected: which one, what is wrong, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the {structure} is not valid at its byte {offset_bytes}: {kind}")]

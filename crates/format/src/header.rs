@@ -8,7 +8,7 @@
 //! | 16 | its own place in bytes | misdirected writes |
 //! | 24 | sequence or epoch | an old copy that looks as good as the new one |
 
-use spindle_base::crc32c;
+use spindle_base::{Uuid, crc32c};
 
 use crate::error::{FormatError, FormatErrorKind, Structure};
 use crate::field::{Reader, Writer};
@@ -17,6 +17,15 @@ use crate::field::{Reader, Writer};
 pub const HEADER_BYTES: usize = 32;
 /// Where in the header the checksum is.
 pub const HEADER_CHECKSUM_OFFSET: usize = 12;
+
+/// Whose label, opener record or group state the bytes are: the group's identity and the disk's.
+/// In every version, of programs to come too, they follow the common header.
+#[must_use]
+pub fn identities(bytes: &[u8]) -> Option<(Uuid, Uuid)> {
+    let (group, rest) = bytes.get(HEADER_BYTES..)?.split_first_chunk()?;
+    let disk = rest.first_chunk()?;
+    Some((Uuid(*group), Uuid(*disk)))
+}
 
 /// What the common header of a kind of structure must be.
 pub(crate) struct Header {

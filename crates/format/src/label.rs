@@ -19,6 +19,8 @@ pub const LABEL_MAGIC: &[u8; 8] = b"SPNDLABL";
 pub const LABEL_VERSION: u32 = 1;
 /// Incompatible features that this program knows: none yet.
 pub const LABEL_FEATURES_KNOWN: u32 = 0;
+/// Where the features are in a label.
+const FEATURES_OFFSET: usize = 168;
 /// Bytes of a label that are not reserved.
 pub const LABEL_USED_BYTES: usize = 192;
 
@@ -94,6 +96,13 @@ impl ParsedLabel {
             return Err(HEADER.error(bytes.len(), FormatErrorKind::TooShort));
         };
         let (sequence, mut reader) = HEADER.read(bytes, place)?;
+        // First of all: a feature may change what the other fields can hold.
+        let features = bytes[FEATURES_OFFSET..].first_chunk();
+        let features = features.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        if features & !LABEL_FEATURES_KNOWN != 0 {
+            let kind = FormatErrorKind::Feature(features & !LABEL_FEATURES_KNOWN);
+            return Err(HEADER.error(FEATURES_OFFSET, kind));
+        }
         let group_uuid = reader.uuid()?;
         let disk_uuid = reader.uuid()?;
         let group_name = reader.group_name()?;
@@ -110,10 +119,7 @@ impl ParsedLabel {
             _ => None,
         })?;
         reader.reserved(3)?;
-        let features = reader.u32()?;
-        if features & !LABEL_FEATURES_KNOWN != 0 {
-            return Err(HEADER.error(168, FormatErrorKind::Feature(features)));
-        }
+        let _features_known = reader.u32()?;
         reader.reserved(4)?;
         let size_bytes = reader.judged("size", Reader::u64, |size_bytes| {
             (size_bytes >= 2 * au_size.bytes()).then_some(size_bytes)

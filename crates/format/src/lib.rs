@@ -10,6 +10,7 @@ mod dirty_record;
 mod error;
 mod event;
 mod extent;
+mod feature;
 mod field;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -41,7 +42,8 @@ pub use extent::{
     COPIES_MAX, EXTENT_CLASS_MAX, EXTENT_COPY_BYTES, EXTENT_MARK_BYTES, EXTENT_ROW_HEADER_BYTES,
     EXTENT_ROW_VERSION, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
-pub use header::{HEADER_BYTES, HEADER_CHECKSUM_OFFSET};
+pub use feature::{Feature, Features};
+pub use header::{HEADER_BYTES, HEADER_CHECKSUM_OFFSET, identities};
 pub use inode::{
     INODE_HEADER_BYTES, INODE_VERSION, Inode, InodeKind, NAME_RECORD_BYTES, NAME_RECORD_VERSION,
     NameRecord, PERMISSIONS_MASK, SYMLINK_TARGET_BYTES_MAX, Timestamp,
@@ -69,8 +71,8 @@ pub use signature::{
 };
 pub use state::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, GroupState, ParsedGroupState, REPLICAS_MAX, RUNS_MAX,
-    Replica, STATE_DISK_BYTES, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET, STATE_MAGIC,
-    STATE_REPLICA_HEADER_BYTES, STATE_RUN_BYTES, STATE_VERSION, VOTERS_MAX,
+    Replica, STATE_DISK_BYTES, STATE_FEATURES_OFFSET, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET,
+    STATE_MAGIC, STATE_REPLICA_HEADER_BYTES, STATE_RUN_BYTES, STATE_VERSION, VOTERS_MAX,
 };
 
 #[cfg(test)]

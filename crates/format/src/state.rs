@@ -9,6 +9,7 @@ use spindle_base::{AuSize, DiskNumber, GroupName, Redundancy, Uuid};
 
 use crate::checksum_block::run_data_blocks;
 use crate::error::{FormatError, FormatErrorKind, Structure};
+use crate::feature::Features;
 use crate::field::{Reader, Writer};
 use crate::header::Header;
 use crate::place::{FIRST_DATA_AU, STATE_SLOT_BYTES};
@@ -44,6 +45,8 @@ const _: () = assert!(
 
 /// Where the used length is in a slot.
 pub const STATE_LENGTH_OFFSET: usize = 96;
+/// Where the features are in a slot.
+pub const STATE_FEATURES_OFFSET: usize = 116;
 
 const FLAG_VOTER: u8 = 1;
 const FLAG_QUORUM_ONLY: u8 = 2;
@@ -161,6 +164,8 @@ pub struct GroupState {
     pub next_disk_number: u16,
     /// The bytes of the catalog region in use; its runs may have room for more.
     pub region_size_bytes: u64,
+    /// What the group uses of what earlier programs do not know.
+    pub features: Features,
     /// Every disk, in the order of the numbers.
     pub disks: Vec<DiskState>,
     /// Every replica of the catalog, in order of preference.
@@ -194,7 +199,9 @@ impl ParsedGroupState {
         }
         let bytes = slot.get(..length_bytes).ok_or(too_short)?;
         let (epoch, mut reader) = HEADER.read(bytes, place)?;
-        let (disk_uuid, mut state, disks, replicas) = read_fields(&mut reader, epoch)?;
+        // First of all: a feature may change what the other fields can hold.
+        let features = read_features(bytes)?;
+        let (disk_uuid, mut state, disks, replicas) = read_fields(&mut reader, epoch, features)?;
         state.disks = read_disks(&mut reader, disks)?;
         for _ in 0..replicas {
             state.replicas.push(read_replica(&mut reader)?);
@@ -227,10 +234,17 @@ impl ParsedGroupState {
     }
 }
 
+fn read_features(bytes: &[u8]) -> Result<Features, FormatError> {
+    let bits = (bytes[STATE_FEATURES_OFFSET..].first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+    Features::of_bits(bits)
+        .map_err(|unknown| HEADER.error(STATE_FEATURES_OFFSET, FormatErrorKind::Feature(unknown)))
+}
+
 /// Every field before the disks, and the counts of disks and replicas.
 fn read_fields(
     reader: &mut Reader<'_>,
     epoch: u64,
+    features: Features,
 ) -> Result<(Uuid, GroupState, usize, usize), FormatError> {
     let group_uuid = reader.uuid()?;
     let disk_uuid = reader.uuid()?;
@@ -253,6 +267,7 @@ fn read_fields(
     })?;
     let next_disk_number = reader.u16()?;
     let region_size_bytes = reader.u64()?;
+    let _features_known = reader.u32()?;
     reader.reserved_until(STATE_HEADER_BYTES)?;
     let state = GroupState {
         epoch,
@@ -263,6 +278,7 @@ fn read_fields(
         au_size,
         next_disk_number,
         region_size_bytes,
+        features,
         disks: Vec::new(),
         replicas: Vec::new(),
     };
@@ -449,6 +465,7 @@ impl GroupState {
         writer.u8(u8::try_from(self.replicas.len()).expect("at most 5 replicas"));
         writer.u16(self.next_disk_number);
         writer.u64(self.region_size_bytes);
+        writer.u32(self.features.bits());
         writer.reserved_until(STATE_HEADER_BYTES);
         for disk in &self.disks {
             write_disk(&mut writer, disk);

@@ -10,6 +10,7 @@
 //! | found | done | test |
 //! |---|---|---|
 //! | one copy of a label damaged or older | used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
+//! | a whole label, opener or state of a version or feature that is not known | refused, with force too; nothing is written | `what_a_newer_program_wrote_is_refused_and_stays_as_it_is` |
 //! | both copies damaged | the disk is passed over, an event | `a_disk_with_both_labels_damaged_counts_as_missing` |
 //! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
 //! | a disk smaller than its label says | refused, the path named | `a_truncated_image_is_refused_by_name` |

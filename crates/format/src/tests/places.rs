@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 
 use crate::{
-    AuRun, CHECKSUM_BLOCK_BYTES, ChecksumBlock, DISKS_MAX, DiskState, DiskStatus, FormatErrorKind,
-    GroupState, JOURNAL_PLACE, JournalChange, JournalRecord, LABEL_PLACES, Label, LabelStatus,
-    OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, REPLICAS_MAX, RUNS_MAX, Replica,
-    STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK, block_sum, run_checksum_pairs, run_data_blocks,
+    AuRun, CHECKSUM_BLOCK_BYTES, ChecksumBlock, DISKS_MAX, DiskState, DiskStatus, Features,
+    FormatErrorKind, GroupState, JOURNAL_PLACE, JournalChange, JournalRecord, LABEL_PLACES, Label,
+    LabelStatus, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, REPLICAS_MAX, RUNS_MAX,
+    Replica, STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK, block_sum, run_checksum_pairs,
+    run_data_blocks,
 };
 
 pub(super) fn label() -> Label {
@@ -78,6 +79,7 @@ pub(super) fn state() -> GroupState {
         au_size: AuSize::DEFAULT,
         next_disk_number: 0x0a0b,
         region_size_bytes: 0x0020_3000,
+        features: Features::default(),
         disks: vec![
             disk(2, DiskStatus::Online, true),
             disk(3, DiskStatus::Offline, false),

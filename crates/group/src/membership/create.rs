@@ -11,8 +11,8 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, FailureGroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{
-    AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, GroupState, LABEL_BYTES, LABEL_PLACES,
-    Label, LabelStatus, OpenerRecord, Replica, STATE_PLACES,
+    AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, Features, GroupState, LABEL_BYTES,
+    LABEL_PLACES, Label, LabelStatus, OpenerRecord, Replica, STATE_PLACES,
 };
 use spindle_sync::{Mutex, RwLock};
 
@@ -277,6 +277,7 @@ fn first_state(disks: &dyn Disks, new: &NewGroup) -> GroupState {
         au_size: new.au_size,
         next_disk_number: disk_number(new.disks.len()).0,
         region_size_bytes: 0,
+        features: Features::default(),
         disks: entries,
         replicas,
     };

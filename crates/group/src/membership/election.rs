@@ -154,7 +154,7 @@ fn is_put_aside(state: &GroupState, holders: &[Holder<'_>]) -> bool {
             && holder.states.iter().all(|slot| match slot {
                 SlotFound::Blank => true,
                 SlotFound::State(other) => **other != *state,
-                SlotFound::Damaged(_) => false,
+                SlotFound::Damaged(_) | SlotFound::Newer(_) => false,
             })
     })
 }

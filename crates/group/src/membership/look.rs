@@ -3,8 +3,9 @@
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, OPENER_BYTES,
-    OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES, STATE_SLOT_BYTES,
+    FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
+    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES,
+    STATE_SLOT_BYTES, identities,
 };
 
 /// Disks whose structures are read in one batch.
@@ -19,6 +20,9 @@ pub enum SlotFound {
     State(Box<GroupState>),
     /// It cannot be read, or a crash or a flipped bit damaged it: what it held is unknown.
     Damaged(String),
+    /// A whole state of this disk and group, which a newer program wrote: nothing may be made of
+    /// the group here.
+    Newer(FormatError),
 }
 
 impl SlotFound {
@@ -27,7 +31,7 @@ impl SlotFound {
     pub fn state(&self) -> Option<&GroupState> {
         match self {
             Self::State(state) => Some(state),
-            Self::Blank | Self::Damaged(_) => None,
+            Self::Blank | Self::Damaged(_) | Self::Newer(_) => None,
         }
     }
 }
@@ -39,6 +43,13 @@ pub enum LabelFound {
     None,
     /// Neither copy is good, and at least one was a label or cannot be read.
     Damaged(String),
+    /// A copy is whole and was written by a newer program.
+    Newer {
+        /// Whose disk it is.
+        group_uuid: Uuid,
+        /// What is not known here.
+        why: FormatError,
+    },
     /// A good label, and which of its copies need to be written again.
     Good {
         /// The newer of the two copies.
@@ -66,6 +77,8 @@ pub struct DiskLook {
     pub label: LabelFound,
     /// Who has, or last had, its group open; `None` where the record is blank or damaged.
     pub opener: Option<OpenerRecord>,
+    /// Why the opener record cannot be understood, where it is whole and a newer program's.
+    pub newer_opener: Option<FormatError>,
     /// Its two slots of the group state; blank where there is no label.
     pub states: [SlotFound; 2],
 }
@@ -78,7 +91,24 @@ impl DiskLook {
             LabelFound::Good { label, .. } | LabelFound::Truncated { label } => {
                 (label.status == LabelStatus::Member).then_some(label)
             }
-            LabelFound::None | LabelFound::Damaged(_) => None,
+            LabelFound::None | LabelFound::Damaged(_) | LabelFound::Newer { .. } => None,
+        }
+    }
+
+    /// What of this disk a newer program wrote for the group, if anything: the group must be left
+    /// to that program.
+    #[must_use]
+    pub fn newer(&self, group: Uuid) -> Option<FormatError> {
+        match &self.label {
+            LabelFound::Newer { group_uuid, why } => (*group_uuid == group).then_some(*why),
+            _ if self.member().is_some_and(|label| label.group_uuid == group) => {
+                let in_states = (self.states.iter()).find_map(|slot| match slot {
+                    SlotFound::Newer(why) => Some(*why),
+                    _ => None,
+                });
+                in_states.or(self.newer_opener)
+            }
+            _ => None,
         }
     }
 
@@ -165,15 +195,22 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
         size_bytes,
         label,
         opener: None,
+        newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
     else {
         return found;
     };
-    found.opener = (pieces.bytes(2).ok())
-        .and_then(|bytes| OpenerRecord::parse(bytes, OPENER_PLACE).ok())
-        .filter(|opener| opener.group_uuid == group && opener.disk_uuid == disk);
+    if let Ok(bytes) = pieces.bytes(2)
+        && identities(bytes) == Some((group, disk))
+    {
+        match OpenerRecord::parse(bytes, OPENER_PLACE) {
+            Ok(opener) => found.opener = Some(opener),
+            Err(why) if why.kind.is_newer() => found.newer_opener = Some(why),
+            Err(_) => {}
+        }
+    }
     found.states = [0, 1].map(|index| {
         let place = STATE_PLACES[index];
         match pieces.bytes(3 + index) {
@@ -201,6 +238,9 @@ fn is_longer(head: &[u8], place: u64) -> bool {
 type LabelCopy = Result<ParsedLabel, (String, bool)>;
 
 fn judge_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
+    if let Some((group_uuid, why)) = newer_label(pieces) {
+        return LabelFound::Newer { group_uuid, why };
+    }
     let copies: [LabelCopy; 2] = [0, 1].map(|index| {
         let bytes = pieces.bytes(index).map_err(|failure| (failure, true))?;
         ParsedLabel::parse(bytes, LABEL_PLACES[index]).map_err(|error| {
@@ -237,6 +277,16 @@ fn judge_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
     }
 }
 
+/// A copy of the label that a newer program wrote, and of which group.
+fn newer_label(pieces: &Pieces<'_>) -> Option<(Uuid, FormatError)> {
+    (LABEL_PLACES.into_iter().enumerate()).find_map(|(index, place)| {
+        let bytes = pieces.bytes(index).ok()?;
+        let why = ParsedLabel::parse(bytes, place).err()?;
+        let (group_uuid, _) = identities(bytes)?;
+        why.kind.is_newer().then_some((group_uuid, why))
+    })
+}
+
 fn judge_state(bytes: Result<&[u8], String>, place: u64, group: Uuid, disk: Uuid) -> SlotFound {
     let bytes = match bytes {
         Ok(bytes) => bytes,
@@ -248,6 +298,9 @@ fn judge_state(bytes: Result<&[u8], String>, place: u64, group: Uuid, disk: Uuid
     let state = ParsedGroupState::parse(bytes, place).and_then(|parsed| parsed.check(group, disk));
     match state {
         Ok(state) => SlotFound::State(Box::new(state)),
+        Err(error) if error.kind.is_newer() && identities(bytes) == Some((group, disk)) => {
+            SlotFound::Newer(error)
+        }
         Err(error) => SlotFound::Damaged(error.to_string()),
     }
 }

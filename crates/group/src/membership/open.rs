@@ -40,6 +40,7 @@ impl Membership {
         let looks = look(&*disks, slots);
         let groups = groups(&looks);
         let found = choose(&groups, name, &looks)?;
+        check_versions(found, &looks)?;
         check_members(found)?;
         let holders = holders_of(found);
         let past = Past::of(&holders);
@@ -222,21 +223,42 @@ fn choose<'a, 'b>(
         )),
         (None, _) => {
             let seen: Vec<&str> = groups.iter().map(|found| found.name.as_str()).collect();
+            let newer = looks.iter().find_map(|look| match &look.label {
+                LabelFound::Newer { why, .. } => Some(format!("; on {} {why}", look.path)),
+                _ => None,
+            });
             Err(refused(
                 GroupErrorKind::NotFound,
                 format!(
                     "no disk of a group {name} is among the {} disks that were looked at (groups \
-                     found: {}); check the search path and the name",
+                     found: {}{}); check the search path and the name",
                     looks.len(),
                     if seen.is_empty() {
                         "none".to_owned()
                     } else {
                         seen.join(", ")
-                    }
+                    },
+                    newer.unwrap_or_default()
                 ),
             ))
         }
     }
+}
+
+/// Refuses a group of which a newer program wrote anything: what is not understood may be the
+/// newest. No force helps, since going on from the older would destroy it.
+fn check_versions(found: &GroupFound<'_>, looks: &[DiskLook]) -> Result<(), GroupError> {
+    let newer = (looks.iter()).find_map(|look| Some((look, look.newer(found.uuid)?)));
+    let Some((look, why)) = newer else {
+        return Ok(());
+    };
+    Err(refused(
+        GroupErrorKind::Invalid,
+        format!(
+            "group {} is in use by a newer program: on {} {why}; open it with that program              (--force does not help, since going on from what is older would destroy the group)",
+            found.name, look.path
+        ),
+    ))
 }
 
 /// No identity twice, and no disk shorter than it was.

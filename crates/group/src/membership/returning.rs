@@ -12,6 +12,7 @@
 //! | the group has forgotten it, or given it up | refused: add it anew | `a_disk_that_was_given_up_does_not_come_back` |
 //! | a state from after it went, of voters that we do not have | refused: it went on without us | `the_half_that_went_on_by_itself_does_not_come_back` |
 //! | a state from after it went, that a crash kept us from relying on | it is online again | `a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back` |
+//! | anything that a newer program wrote | refused | `a_disk_that_a_newer_program_wrote_does_not_come_back` |
 //! | only states older than the last it held | refused: it was set back | `a_disk_that_was_set_back_does_not_come_back` |
 
 use spindle_base::DiskNumber;
@@ -74,6 +75,11 @@ impl Membership {
         look: &DiskLook,
         held_epoch: &dyn Fn(DiskNumber) -> Option<u64>,
     ) -> Result<DiskNumber, String> {
+        if let Some(why) = look.newer(self.uuid) {
+            return Err(format!(
+                "was written by a newer program ({why}): use that program"
+            ));
+        }
         let label = self.judge_label(inner, look)?;
         let (number, name) = (label.number, &inner.state.group_name);
         let Some(entry) = inner.state.disk(number) else {
@@ -125,7 +131,7 @@ impl Membership {
             // The state that it held may stand where nothing could be read.
             let unread = look.states.iter().find_map(|slot| match slot {
                 SlotFound::Damaged(why) => Some(why),
-                SlotFound::Blank | SlotFound::State(_) => None,
+                SlotFound::Blank | SlotFound::State(_) | SlotFound::Newer(_) => None,
             });
             if let Some(why) = unread {
                 return Err(format!(
@@ -150,6 +156,9 @@ impl Membership {
             LabelFound::None => return Err(format!("bears no label of group {name}")),
             LabelFound::Damaged(why) => {
                 return Err(format!("has no copy of its label that is good: {why}"));
+            }
+            LabelFound::Newer { why, .. } => {
+                return Err(format!("was labelled by a newer program: {why}"));
             }
             LabelFound::Truncated { label } => {
                 return Err(format!(

@@ -66,7 +66,7 @@ impl<'a> Past<'a> {
         let is_older = |slot: &SlotFound| match slot {
             SlotFound::Blank => true,
             SlotFound::State(state) => state.epoch < relied_on.epoch,
-            SlotFound::Damaged(_) => false,
+            SlotFound::Damaged(_) | SlotFound::Newer(_) => false,
         };
         let knows_of_opening = |opener: &OpenerRecord| {
             let is_told = newest.clean || opener.open;

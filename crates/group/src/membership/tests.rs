@@ -2,6 +2,7 @@
 
 mod crashes;
 mod failures;
+mod newer;
 mod returns;
 mod set_back;
 mod starts;

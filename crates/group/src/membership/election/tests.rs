@@ -1,7 +1,7 @@
 //! The rows of the election's table that disks alone do not easily show.
 
 use spindle_base::{AuSize, DiskNumber, GroupName, Redundancy, Uuid};
-use spindle_format::{AuRun, DiskState, DiskStatus, GroupState, Replica};
+use spindle_format::{AuRun, DiskState, DiskStatus, Features, GroupState, Replica};
 
 use super::{Holder, NotElected, elect};
 use crate::membership::SlotFound;
@@ -17,6 +17,7 @@ fn state(epoch: u64, voters: &[u16], mark: &str) -> GroupState {
         au_size: AuSize::DEFAULT,
         next_disk_number: 5,
         region_size_bytes: 0,
+        features: Features::default(),
         disks: (0..5)
             .map(|number| DiskState {
                 number: DiskNumber(number),
