@@ -12,6 +12,7 @@
 //! A contender that keeps the guest's devices ends that guest; another one goes on with what is left.
 
 pub mod inside;
+pub mod kernel;
 pub mod machine;
 pub mod order;
 pub mod speech;
@@ -24,7 +25,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 
-use self::machine::{MODULES, Machine, MachinePlan};
+use self::kernel::Kernel;
+use self::machine::{Machine, MachinePlan};
 use self::order::{DEVICES_AT_MOST, Order, device_name};
 use self::speech::Word;
 use super::device::{self, DeviceSet, fill};
@@ -59,6 +61,7 @@ pub fn run(
 ) -> Result<Finished> {
     check(experiment, erase)?;
     claim(folder)?;
+    let kernel = Kernel::configured();
     let folder = &fs::canonicalize(folder)?;
     let journal = Journal::begin(&journal::directory())?;
     let directory = fs::canonicalize(&experiment.devices.directory)
@@ -77,7 +80,7 @@ pub fn run(
             folder: folder.clone(),
             devices: (0..disks.measured_count).filter_map(device_name).collect(),
             work_disk: device_name(disks.measured_count).context("the disks were counted")?,
-            modules: PathBuf::from(MODULES),
+            modules: kernel.modules(),
             spindle: contender::spindle_program().and_then(|path| fs::canonicalize(path).ok()),
             // Libraries lie beside the directory of the programs.
             programs: experiment
@@ -85,11 +88,12 @@ pub fn run(
                 .directory
                 .as_ref()
                 .and_then(|path| Some(path.parent()?.to_owned())),
-            facts: facts(experiment, &disks),
+            facts: facts(experiment, &disks, &kernel),
             failures_stay_since_unix_s: started_unix_s,
         },
     )?;
     let plan = MachinePlan {
+        kernel: &kernel,
         directory: &directory,
         disks: &disks.paths,
         memory_bytes: memory_bytes(experiment),
@@ -296,7 +300,7 @@ fn memory_bytes(experiment: &Experiment) -> u64 {
 }
 
 /// What a reader must know of the guest, beyond what it can tell itself.
-fn facts(experiment: &Experiment, disks: &Disks) -> Vec<(String, String)> {
+fn facts(experiment: &Experiment, disks: &Disks, kernel: &Kernel) -> Vec<(String, String)> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo")
         .lines()
@@ -308,6 +312,7 @@ fn facts(experiment: &Experiment, disks: &Disks) -> Vec<(String, String)> {
             "guest",
             "user-mode Linux, one processor, a process switch is dear: what the processor limits is not comparable to the host".to_owned(),
         ),
+        fact("guest's kernel", kernel.to_string()),
         fact(
             "guest's disks",
             format!(

@@ -18,7 +18,7 @@ use super::process::Identity;
 const FURTHER_PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Which package has a program.
-const PACKAGES: [(&str, &str); 27] = [
+const PACKAGES: [(&str, &str); 26] = [
     ("fio", "fio"),
     ("mkfs.ext3", "e2fsprogs"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -38,7 +38,6 @@ const PACKAGES: [(&str, &str); 27] = [
     ("setpriv", "util-linux"),
     ("cp", "coreutils"),
     ("wipefs", "util-linux"),
-    ("linux.uml", "user-mode-linux"),
     ("modprobe", "kmod"),
     ("unshare", "util-linux"),
     ("fsfreeze", "util-linux"),

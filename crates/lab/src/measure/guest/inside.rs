@@ -169,6 +169,7 @@ fn make_places(order: &Order) -> Result<()> {
     let mut shown: Vec<&Path> = own.parent().into_iter().collect();
     shown.extend(order.spindle.as_deref().and_then(Path::parent));
     shown.extend(order.programs.as_deref());
+    shown.push(&order.modules);
     shown.dedup();
     for place in HIDDEN_PLACES {
         if Path::new(place).is_dir() {

@@ -25,6 +25,7 @@ fn hear(script: &str, silent_at_most: Duration) -> Option<Result<Word>> {
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).unwrap();
     let journal = Journal::begin(&scene.path().join("state")).unwrap();
     let plan = MachinePlan {
+        kernel: &Kernel::configured(),
         directory: scene.path(),
         disks: &[],
         memory_bytes: 128 << 20,
