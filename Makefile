@@ -11,7 +11,7 @@ RELEASE = target/release
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build demo test lint sim cuts scenario soak fuzz bench lab lab-gallery
+.PHONY: help setup build demo test lint sim threads cuts scenario soak fuzz bench lab lab-gallery
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -36,6 +36,9 @@ lint: ## format, clippy, the repository's own rules, dependencies and spelling
 
 sim: ## one run of the simulator again: make sim SEED=17
 	$(CARGO) run --locked -p spindle-sim -- --seed $(SEED)
+
+threads: ## one run of the simulator of threads again: make threads SEED=17
+	$(CARGO) run --locked --manifest-path harness/threads/Cargo.toml -- --seed $(SEED)
 
 cuts: setup ## power cuts under PostgreSQL: make cuts CUTS=50 SEED=1 CHANGES=--with-changes
 	$(CARGO) build --locked -p spindle-cli -p spindle-proof

@@ -1,0 +1,55 @@
+//! Simulated disks at whose every request another thread may go on.
+//!
+//! A batch's requests are served one by one in an order that the seed draws, with a point before
+//! each; so a power cut, a disk that goes and another thread's write come between any two of them.
+
+use std::sync::{Arc, Mutex};
+
+use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks};
+
+/// See the module.
+#[derive(Debug)]
+pub struct PointDisks {
+    inner: Arc<SimulatedDisks>,
+    /// Never held over a point.
+    random: Mutex<SeededRandom>,
+}
+
+impl PointDisks {
+    /// Over these disks.
+    #[must_use]
+    pub fn new(inner: Arc<SimulatedDisks>, seed: u64) -> Self {
+        Self {
+            inner,
+            random: Mutex::new(SeededRandom::new(!seed)),
+        }
+    }
+}
+
+impl Disks for PointDisks {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        let mut order: Vec<usize> = (0..batch.len()).collect();
+        self.random
+            .lock()
+            .expect("never poisoned")
+            .shuffle(&mut order);
+        for index in order {
+            spindle_sync::point();
+            self.inner.run(&mut batch[index..=index]);
+        }
+        // The answer is on its way.
+        spindle_sync::point();
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.inner.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.inner.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.inner.in_flight_count(slot)
+    }
+}

@@ -1,0 +1,351 @@
+//! What every thread was told, and what may be read then.
+//!
+//! Each sector of a file is a register. A write has a begin and, where it was answered, an end; so
+//! has a sync. A tick separates any two of them. From this follows, with no model of the group:
+//! - **A read** may see a write that began before the read ended, unless another one was answered
+//!   before the read began and had begun after the first was answered.
+//! - **After a power cut** a sector may show any write, unless another one was answered before a sync
+//!   began that was answered with success, and had begun after the first was answered.
+//!
+//! A write that failed or was never answered may be seen or not, for ever. A sync that failed has
+//! told of what was answered before it ended: no later sync speaks of that again.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use spindle_base::FileId;
+
+/// What is written and lost together.
+pub const SECTOR_BYTES: usize = 512;
+/// What is written at once at least.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// A moment between two events.
+pub type Tick = u64;
+
+#[derive(Debug, Clone)]
+struct Write {
+    /// 0 for zeros.
+    version: u32,
+    first_block: u64,
+    end_block: u64,
+    begun: Tick,
+    /// When it was answered with success.
+    done: Option<Tick>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sync {
+    begun: Tick,
+    ended: Tick,
+    ok: bool,
+}
+
+#[derive(Debug, Default)]
+struct FileHistory {
+    copies: usize,
+    writes: Vec<Write>,
+    syncs: Vec<Sync>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    now: Tick,
+    files: BTreeMap<FileId, FileHistory>,
+    first_outage: Option<Tick>,
+    violations: Vec<String>,
+    trace: Vec<String>,
+    is_traced: bool,
+}
+
+/// The common history of all threads. No call has a point in it.
+#[derive(Debug, Default)]
+pub struct History {
+    state: Mutex<State>,
+}
+
+/// The bytes of a sector: who wrote it stands in it, over and over.
+pub fn fill(memory: &mut [u8], file: FileId, first_block: u64, version: u32) {
+    for (index, sector) in memory.chunks_mut(SECTOR_BYTES).enumerate() {
+        if version == 0 {
+            sector.fill(0);
+            continue;
+        }
+        let block = first_block + (index * SECTOR_BYTES / BLOCK_BYTES) as u64;
+        let stamp = stamp(file, block, index % (BLOCK_BYTES / SECTOR_BYTES), version);
+        for place in sector.chunks_mut(stamp.len()) {
+            place.copy_from_slice(&stamp);
+        }
+    }
+}
+
+fn stamp(file: FileId, block: u64, sector: usize, version: u32) -> [u8; 16] {
+    let mut stamp = [0; 16];
+    let number = u32::try_from(file.0).unwrap_or(u32::MAX);
+    stamp[..4].copy_from_slice(&number.to_le_bytes());
+    let place = u32::try_from(block * 8 + sector as u64).unwrap_or(u32::MAX);
+    stamp[4..8].copy_from_slice(&place.to_le_bytes());
+    stamp[8..12].copy_from_slice(&version.to_le_bytes());
+    stamp[12..].copy_from_slice(&(version ^ place ^ 0x5a5a_5a5a).to_le_bytes());
+    stamp
+}
+
+/// The version that a sector shows, where it is a whole one of this place.
+fn version_of(bytes: &[u8], file: FileId, block: u64, sector: usize) -> Option<u32> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Some(0);
+    }
+    let version = u32::from_le_bytes(bytes[8..12].try_into().ok()?);
+    let expected = stamp(file, block, sector, version);
+    bytes
+        .chunks(expected.len())
+        .all(|place| place == expected)
+        .then_some(version)
+}
+
+impl History {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// With every event in words, for one run told at length.
+    pub fn trace(&self) {
+        self.state().is_traced = true;
+    }
+
+    /// A line of the trace, where there is one.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        let mut state = self.state();
+        if state.is_traced {
+            let line = format!("{:5} {}", state.now, line());
+            state.trace.push(line);
+        }
+    }
+
+    /// A promise was broken.
+    pub fn violate(&self, what: String) {
+        self.note(|| format!("VIOLATION {what}"));
+        self.state().violations.push(what);
+    }
+
+    /// What was broken, and the trace.
+    pub fn take(&self) -> (Vec<String>, Vec<String>) {
+        let mut state = self.state();
+        (
+            std::mem::take(&mut state.violations),
+            std::mem::take(&mut state.trace),
+        )
+    }
+
+    /// Whether nothing was broken so far.
+    pub fn is_clean(&self) -> bool {
+        self.state().violations.is_empty()
+    }
+
+    /// A moment after everything so far.
+    pub fn tick(&self) -> Tick {
+        let mut state = self.state();
+        state.now += 1;
+        state.now
+    }
+
+    /// A file of zeros.
+    pub fn create(&self, file: FileId, copies: usize) {
+        let zeros = Write {
+            version: 0,
+            first_block: 0,
+            end_block: u64::MAX,
+            begun: 0,
+            done: Some(0),
+        };
+        let history = FileHistory {
+            copies,
+            writes: vec![zeros],
+            syncs: Vec::new(),
+        };
+        self.state().files.insert(file, history);
+    }
+
+    /// A disk lost what no flush had covered: what only one copy had may be as it was before.
+    pub fn outage(&self) {
+        let mut state = self.state();
+        state.now += 1;
+        let now = state.now;
+        state.first_outage.get_or_insert(now);
+    }
+
+    /// A write of `version` begins (0: a hole); its place in the history.
+    pub fn begin_write(&self, file: FileId, blocks: (u64, u64), version: u32) -> usize {
+        let begun = self.tick();
+        self.note(|| format!("write {version} of {file} {blocks:?} begins"));
+        let mut state = self.state();
+        let writes = &mut state.files.get_mut(&file).expect("it was created").writes;
+        writes.push(Write {
+            version,
+            first_block: blocks.0,
+            end_block: blocks.1,
+            begun,
+            done: None,
+        });
+        writes.len() - 1
+    }
+
+    /// It was answered.
+    pub fn end_write(&self, file: FileId, place: usize, ok: bool) {
+        let now = self.tick();
+        let mut state = self.state();
+        let write = &mut state.files.get_mut(&file).expect("it was created").writes[place];
+        write.done = ok.then_some(now);
+        let version = write.version;
+        drop(state);
+        self.note(|| format!("write {version} of {file} ended, ok: {ok}"));
+    }
+
+    /// A sync that began at `begun` was answered.
+    pub fn end_sync(&self, file: FileId, begun: Tick, ok: bool) {
+        let ended = self.tick();
+        self.note(|| format!("sync of {file} since {begun} ended, ok: {ok}"));
+        let mut state = self.state();
+        let syncs = &mut state.files.get_mut(&file).expect("it was created").syncs;
+        syncs.push(Sync { begun, ended, ok });
+    }
+
+    /// Judges what a read that began at `begun` gave.
+    pub fn judge_read(&self, file: FileId, first_block: u64, bytes: &[u8], begun: Tick) {
+        let ended = self.tick();
+        let mut wrong = None;
+        {
+            let state = self.state();
+            let history = &state.files[&file];
+            // What one copy held and lost with its disk's power may be gone until a sync tells.
+            let outage = state.first_outage.filter(|_| history.copies == 1);
+            let is_settled = |write: &Write| match outage {
+                None => write.done.is_some_and(|done| done < begun),
+                Some(_) => history.is_synced(write, begun),
+            };
+            for (block, sector, found) in sectors(file, first_block, bytes) {
+                let may_be = |seen: &Write| {
+                    seen.begun < ended && history.is_newest(seen, block, &is_settled)
+                };
+                if !history.shows(block, found, may_be) {
+                    wrong = Some((block, sector, found));
+                    break;
+                }
+            }
+        }
+        if let Some((block, sector, found)) = wrong {
+            self.violate(format!(
+                "a read of {file} block {block} sector {sector} (ticks {begun} to {ended}) saw {}",
+                words(found)
+            ));
+        }
+    }
+
+    /// Judges what is there after the end of all threads.
+    pub fn judge_end(&self, file: FileId, first_block: u64, bytes: &[u8], was_cut: bool) {
+        let end = self.tick();
+        let mut wrong = None;
+        {
+            let state = self.state();
+            let history = &state.files[&file];
+            let is_lossy = was_cut || (history.copies == 1 && state.first_outage.is_some());
+            let is_settled = |write: &Write| {
+                if is_lossy {
+                    history.is_synced(write, end)
+                } else {
+                    write.done.is_some()
+                }
+            };
+            for (block, sector, found) in sectors(file, first_block, bytes) {
+                // A sector that the cut met may be torn inside of its block, never in itself.
+                let may_be = |seen: &Write| history.is_newest(seen, block, &is_settled);
+                if !history.shows(block, found, may_be) {
+                    wrong = Some((block, sector, found, history.newest_synced(block, end)));
+                    break;
+                }
+            }
+        }
+        if let Some((block, sector, found, newest)) = wrong {
+            self.violate(format!(
+                "at the end {file} block {block} sector {sector} shows {}, and write {newest:?} was \
+                 synced",
+                words(found)
+            ));
+        }
+    }
+}
+
+fn words(found: Option<u32>) -> String {
+    match found {
+        None => "bytes that nobody wrote there".to_owned(),
+        Some(0) => "zeros".to_owned(),
+        Some(version) => format!("write {version}"),
+    }
+}
+
+/// Each sector: its block, its place in the block, and the version that it shows.
+fn sectors(
+    file: FileId,
+    first_block: u64,
+    bytes: &[u8],
+) -> impl Iterator<Item = (u64, usize, Option<u32>)> {
+    bytes
+        .chunks(SECTOR_BYTES)
+        .enumerate()
+        .map(move |(index, sector)| {
+            let block = first_block + (index * SECTOR_BYTES / BLOCK_BYTES) as u64;
+            let place = index % (BLOCK_BYTES / SECTOR_BYTES);
+            (block, place, version_of(sector, file, block, place))
+        })
+}
+
+impl FileHistory {
+    fn touching(&self, block: u64) -> impl Iterator<Item = &Write> {
+        self.writes
+            .iter()
+            .filter(move |write| (write.first_block..write.end_block).contains(&block))
+    }
+
+    /// Whether a write of that version is one that may be seen.
+    fn shows(&self, block: u64, found: Option<u32>, may_be: impl Fn(&Write) -> bool) -> bool {
+        let Some(version) = found else {
+            return false;
+        };
+        self.touching(block)
+            .any(|write| write.version == version && may_be(write))
+    }
+
+    /// Whether no settled write has replaced this one for certain.
+    fn is_newest(&self, seen: &Write, block: u64, is_settled: &dyn Fn(&Write) -> bool) -> bool {
+        let Some(done) = seen.done else {
+            return true;
+        };
+        !self
+            .touching(block)
+            .any(|other| other.begun > done && is_settled(other))
+    }
+
+    /// Whether a sync answered before `before` speaks of this write.
+    fn is_synced(&self, write: &Write, before: Tick) -> bool {
+        let Some(done) = write.done else {
+            return false;
+        };
+        self.syncs.iter().any(|sync| {
+            let told_of_loss =
+                |other: &Sync| !other.ok && other.ended > done && other.begun < sync.ended;
+            sync.ok
+                && sync.begun > done
+                && sync.ended < before
+                && !self.syncs.iter().any(told_of_loss)
+        })
+    }
+
+    fn newest_synced(&self, block: u64, before: Tick) -> Option<u32> {
+        self.touching(block)
+            .filter(|write| self.is_synced(write, before))
+            .max_by_key(|write| write.begun)
+            .map(|write| write.version)
+    }
+}

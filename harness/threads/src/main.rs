@@ -1,0 +1,230 @@
+//! The simulator of threads: the real group under a scheduler that is drawn from a seed.
+//!
+//! `crates/sim` has one thread and every operation of a file system; here several threads write,
+//! sync, commit, lose disks and copy, and each lock, atomic and disk request is a point at which
+//! another of them may go on or the power may fail. A seed and a commit repeat a run.
+
+mod disks;
+mod history;
+mod scheduler;
+mod story;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+
+use history::History;
+use scheduler::SeededScheduler;
+
+const USAGE: &str = "\
+usage: spindle-threads --seed N            one run, told at length
+       spindle-threads --seeds A..B [--threads T] [--seconds S] [--keep-going]
+";
+
+/// Room for the deepest call of the group's.
+const STACK_BYTES: usize = 1 << 20;
+/// Points after which a run counts as one that does not end.
+const POINTS_MOST: usize = 20_000_000;
+/// A run is over in milliseconds; one that takes this long waits for itself inside of a library.
+const HANGS_AFTER: Duration = Duration::from_secs(120);
+
+struct Request {
+    first: u64,
+    last: u64,
+    threads: usize,
+    seconds: Option<u64>,
+    keep_going: bool,
+}
+
+fn main() -> ExitCode {
+    match request().map(|request| run(&request)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn request() -> Result<Request> {
+    let mut request = Request {
+        first: 1,
+        last: 1,
+        threads: 1,
+        seconds: None,
+        keep_going: false,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            arguments
+                .next()
+                .with_context(|| format!("{argument} wants a value"))
+        };
+        match argument.as_str() {
+            "--seed" => {
+                request.first = value()?.parse().context("a seed is a number")?;
+                request.last = request.first;
+            }
+            "--seeds" => {
+                let range = value()?;
+                let (first, last) = range.split_once("..").context("seeds are A..B")?;
+                request.first = first.parse().context("seeds are numbers")?;
+                request.last = last.parse().context("seeds are numbers")?;
+            }
+            "--threads" => request.threads = value()?.parse().context("threads are a number")?,
+            "--seconds" => {
+                request.seconds = Some(value()?.parse().context("seconds are a number")?);
+            }
+            "--keep-going" => request.keep_going = true,
+            other => bail!("what is {other}?"),
+        }
+    }
+    Ok(request)
+}
+
+/// What a seed broke: what, and the trace where it was asked for.
+type Broken = (Vec<String>, Vec<String>);
+
+/// Runs a seed.
+fn simulate(seed: u64, traced: bool) -> Option<Broken> {
+    let history = Arc::new(History::default());
+    if traced {
+        history.trace();
+    }
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(POINTS_MOST);
+    config.silence_warnings = true;
+    config
+        .ungraceful_shutdown_config
+        .immediately_return_on_panic = true;
+    let told = Arc::clone(&history);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let runner = Runner::new(SeededScheduler::new(seed), config);
+        runner.run(move || story::run(seed, &told));
+    }));
+    if let Err(panic) = outcome {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        history.violate(format!("panic: {text}"));
+    }
+    let broken = history.take();
+    (!broken.0.is_empty()).then_some(broken)
+}
+
+struct Shared {
+    next: AtomicU64,
+    done: AtomicU64,
+    stop: AtomicBool,
+    violations: Mutex<Vec<(u64, String)>>,
+    at_work: Vec<Mutex<Option<(u64, Instant)>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn run(request: &Request) -> bool {
+    let begun = Instant::now();
+    if request.first == request.last {
+        return run_one(request.first);
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let shared = Shared {
+        next: AtomicU64::new(request.first),
+        done: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        violations: Mutex::default(),
+        at_work: (0..request.threads).map(|_| Mutex::default()).collect(),
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (shared.at_work.iter())
+            .map(|place| {
+                let shared = &shared;
+                scope.spawn(move || work(request, shared, place, begun))
+            })
+            .collect();
+        let mut reported = Instant::now();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            watch(&shared);
+            if reported.elapsed() >= Duration::from_secs(10) {
+                reported = Instant::now();
+                let done = shared.done.load(Ordering::Relaxed);
+                println!("{done} seeds in {} s", begun.elapsed().as_secs());
+            }
+        }
+    });
+    let violations = locked(&shared.violations);
+    let done = shared.done.load(Ordering::Relaxed);
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{done} threaded seeds in {seconds:.1} s, {} broke a promise",
+        violations.len()
+    );
+    for (seed, what) in violations.iter() {
+        println!("seed {seed}: {what}");
+    }
+    violations.is_empty()
+}
+
+fn run_one(seed: u64) -> bool {
+    let Some((broken, trace)) = simulate(seed, true) else {
+        println!("seed {seed}: every promise held");
+        return true;
+    };
+    for line in trace {
+        println!("{line}");
+    }
+    for what in broken {
+        println!("seed {seed}: {what}");
+    }
+    false
+}
+
+fn work(request: &Request, shared: &Shared, place: &Mutex<Option<(u64, Instant)>>, begun: Instant) {
+    while !shared.stop.load(Ordering::Relaxed) {
+        let seed = shared.next.fetch_add(1, Ordering::Relaxed);
+        let out_of_time =
+            (request.seconds).is_some_and(|seconds| begun.elapsed().as_secs() >= seconds);
+        if seed > request.last || out_of_time {
+            break;
+        }
+        *locked(place) = Some((seed, Instant::now()));
+        if let Some((broken, _)) = simulate(seed, false) {
+            let first = broken.into_iter().next().unwrap_or_default();
+            let first = first.lines().next().unwrap_or_default().to_owned();
+            locked(&shared.violations).push((seed, first));
+            if !request.keep_going {
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        shared.done.fetch_add(1, Ordering::Relaxed);
+    }
+    *locked(place) = None;
+}
+
+/// A lock inside of a library that another logical thread holds would otherwise end no run.
+fn watch(shared: &Shared) {
+    for place in &shared.at_work {
+        if let Some((seed, since)) = *locked(place)
+            && since.elapsed() > HANGS_AFTER
+        {
+            println!("seed {seed} hangs");
+            std::process::exit(1);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! One run: a mirrored group, several threads that use it, faults, perhaps a power cut, and the
+//! judgement of what is there afterwards.
+//!
+//! Two failure groups of two disks. Only disks of the second one fail, one at a time and the next
+//! only when the one before has come back, so that a mirrored file has a good copy at every moment
+//! and no request on it may fail while there is power. A file of one copy may lie anywhere: it may
+//! lose what its disk lost, and has to say so at the next sync.
+
+mod ending;
+mod scene;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use spindle_base::FileId;
+use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
+use spindle_group::{Group, GroupError};
+use spindle_sync::thread;
+
+use crate::disks::PointDisks;
+use crate::history::History;
+
+/// What the threads of a run share. Its own atomics are no points.
+pub struct Story {
+    pub seed: u64,
+    pub disks: Arc<SimulatedDisks>,
+    pub access: Arc<dyn Disks>,
+    pub history: Arc<History>,
+    pub files: Vec<Subject>,
+    now_ms: AtomicU64,
+    next_version: AtomicU64,
+    /// The threads with an end of their own have ended: the others may.
+    is_over: AtomicBool,
+}
+
+/// A file that the threads meet on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject {
+    pub id: FileId,
+    pub is_mirrored: bool,
+}
+
+/// How often a thread without an end of its own goes round at most.
+const ROUNDS_MOST: u64 = 400;
+
+impl Story {
+    /// A random of its own for each use.
+    fn random(&self, of: u64) -> SeededRandom {
+        SeededRandom::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (of << 56))
+    }
+
+    fn version(&self) -> u32 {
+        u32::try_from(self.next_version.fetch_add(1, Ordering::Relaxed)).expect("a run is short")
+    }
+
+    fn later_ms(&self, by_ms: u64) -> u64 {
+        self.now_ms.fetch_add(by_ms, Ordering::Relaxed) + by_ms
+    }
+
+    /// Whether an answer of a request that must not fail means anything.
+    fn judge<T>(&self, what: &str, answer: Result<T, GroupError>) -> Option<T> {
+        match answer {
+            Ok(value) => Some(value),
+            Err(_) if !self.disks.is_powered() => None,
+            Err(error) => {
+                self.history.violate(format!("{what} failed: {error}"));
+                None
+            }
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.disks.is_powered() && self.history.is_clean()
+    }
+}
+
+/// Runs the story of a seed within an execution of the scheduler.
+pub fn run(seed: u64, history: &Arc<History>) {
+    let mut random = SeededRandom::new(seed);
+    let disks = Arc::new(SimulatedDisks::new(
+        seed,
+        &[scene::DISK_BYTES; scene::DISKS_COUNT],
+    ));
+    let access: Arc<dyn Disks> = Arc::new(PointDisks::new(Arc::clone(&disks), seed));
+    scene::create(&access);
+    let group = Arc::new(scene::open(&access, &disks, 1).expect("a new group can be opened"));
+    let mut story = Story {
+        seed,
+        disks,
+        access,
+        history: Arc::clone(history),
+        files: Vec::new(),
+        now_ms: AtomicU64::new(1_000_000),
+        next_version: AtomicU64::new(1),
+        is_over: AtomicBool::new(false),
+    };
+    story.make_files(&group, &mut random);
+    let was_cut = story.go(&group, &mut random);
+    story.end(group, was_cut);
+}
+
+impl Story {
+    /// Runs the threads until all have ended; whether the power was cut.
+    fn go(self: &mut Story, group: &Arc<Group>, random: &mut SeededRandom) -> bool {
+        let story = Arc::new(Story {
+            seed: self.seed,
+            disks: Arc::clone(&self.disks),
+            access: Arc::clone(&self.access),
+            history: Arc::clone(&self.history),
+            files: self.files.clone(),
+            now_ms: AtomicU64::new(self.now_ms.load(Ordering::Relaxed)),
+            next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
+            is_over: AtomicBool::new(false),
+        });
+        if random.chance(3, 5) {
+            let most = [30, 150, 600][random.index(3)];
+            let requests = 1 + random.below(most);
+            story
+                .history
+                .note(|| format!("the power will fail at request {requests}"));
+            story.disks.power_fails_after(requests);
+        }
+        let mut bounded = Vec::new();
+        let mut endless = Vec::new();
+        let start = |of: u64, body: fn(&Story, &Group, u64)| {
+            let (story, group) = (Arc::clone(&story), Arc::clone(group));
+            thread::spawn(move || body(&story, &group, of))
+        };
+        for writer in 0..2 + random.below(2) {
+            bounded.push(start(1 + writer, Story::write_and_read));
+        }
+        if random.chance(2, 3) {
+            bounded.push(start(10, Story::lose_and_return_disks));
+        }
+        if random.chance(1, 2) {
+            bounded.push(start(11, Story::change_disks));
+        }
+        if random.chance(1, 3) {
+            bounded.push(start(12, Story::break_places));
+        }
+        endless.push(start(20, Story::step));
+        endless.push(start(21, Story::work));
+        if random.chance(1, 3) {
+            endless.push(start(22, Story::work));
+        }
+        for thread in bounded {
+            let _ = thread.join();
+        }
+        story.is_over.store(true, Ordering::Relaxed);
+        for thread in endless {
+            let _ = thread.join();
+        }
+        self.now_ms
+            .store(story.now_ms.load(Ordering::Relaxed), Ordering::Relaxed);
+        let was_cut = !story.disks.is_powered();
+        story.disks.power_stays();
+        was_cut
+    }
+
+    /// Every disk of the second failure group, as a slot.
+    fn fallible(&self) -> Vec<DiskSlot> {
+        (0..u16::try_from(self.disks.disk_count()).expect("few"))
+            .map(DiskSlot)
+            .filter(|slot| scene::failure_group(*slot) == 1)
+            .collect()
+    }
+}

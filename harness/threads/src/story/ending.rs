@@ -1,0 +1,152 @@
+//! The end: the power comes back, the group is opened again, every disk returns, the background
+//! work comes to rest, and what is there is judged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spindle_device::DiskSlot;
+use spindle_group::{Group, Power};
+
+use super::{Story, Subject, scene};
+
+/// Units after which the work on these few extents must have ended.
+const UNITS_MOST: u64 = 20_000;
+
+impl Story {
+    /// See the module.
+    pub fn end(&mut self, group: Arc<Group>, was_cut: bool) {
+        if !self.history.is_clean() {
+            // What broke a promise is in no state to be asked more.
+            return;
+        }
+        if !was_cut {
+            self.judge_files(&group, false);
+            self.disks.crash();
+        }
+        drop(group);
+        self.disks.restart();
+        // Some come back only later, as those of a controller that starts slowly.
+        let away: Vec<DiskSlot> = (self.fallible().into_iter())
+            .filter(|slot| self.disks.is_vanished(*slot))
+            .collect();
+        let mut random = self.random(99);
+        if random.chance(1, 2) {
+            for slot in &away {
+                self.disks.bring_back(*slot);
+            }
+        }
+        self.history
+            .note(|| format!("opening again; {away:?} were away"));
+        let group = match scene::open(&self.access, &self.disks, 2) {
+            Ok(group) => group,
+            Err(error) => {
+                self.history
+                    .violate(format!("the group cannot be opened again: {error}"));
+                return;
+            }
+        };
+        self.judge_files(&group, true);
+        for slot in away {
+            self.disks.bring_back(slot);
+        }
+        if self.bring_to_rest(&group) {
+            self.judge_copies(&group);
+            self.judge_files(&group, true);
+        }
+    }
+
+    fn judge_files(&self, group: &Group, was_cut: bool) {
+        for Subject { id, is_mirrored } in &self.files {
+            let Some(file) = group.file(*id) else {
+                self.history.violate(format!("file {id} is gone"));
+                continue;
+            };
+            for extent in group.map(&file) {
+                let mut bytes = vec![0xee; usize::try_from(extent.length_bytes).expect("small")];
+                match group.read(&file, extent.offset_bytes, &mut bytes) {
+                    Ok(()) => self.history.judge_end(
+                        *id,
+                        extent.offset_bytes / crate::history::BLOCK_BYTES as u64,
+                        &bytes,
+                        was_cut,
+                    ),
+                    // The disk of its only copy is away.
+                    Err(_) if !is_mirrored => {}
+                    Err(error) => self
+                        .history
+                        .violate(format!("{id} cannot be read: {error}")),
+                }
+            }
+        }
+    }
+
+    fn bring_to_rest(&self, group: &Group) -> bool {
+        let away: Vec<DiskSlot> = (group.view().disks.iter())
+            .filter(|disk| disk.mode == "offline")
+            .map(|disk| DiskSlot(disk.number.0))
+            .collect();
+        for slot in away {
+            if let Err(error) = group.return_disks(&[slot]) {
+                self.history.violate(format!(
+                    "slot {} is not taken back at the end: {error}",
+                    slot.0
+                ));
+                return false;
+            }
+        }
+        self.judge("setting the power", group.set_power(Power::MAX));
+        for _ in 0..3 {
+            for _ in 0..8 {
+                let now_ms = self.later_ms(6000);
+                while self.judge("a step", group.step(now_ms)) == Some(true) {}
+            }
+            let mut units = 0;
+            while self.history.is_clean() {
+                let now_ms = self.now_ms.fetch_add(1, Ordering::Relaxed);
+                match self.judge("background work", group.work(now_ms)) {
+                    Some(worked) if worked.did_something => units += 1,
+                    _ => break,
+                }
+                if units > UNITS_MOST {
+                    self.history
+                        .violate("the background work does not end".to_owned());
+                }
+            }
+        }
+        match self.judge("a check", group.check()) {
+            Some(lines) if lines.is_empty() => {}
+            Some(lines) => self
+                .history
+                .violate(format!("the check found: {}", lines.join("; "))),
+            None => {}
+        }
+        self.history.is_clean()
+    }
+
+    /// Every copy of what is initialised has the same bytes.
+    fn judge_copies(&self, group: &Group) {
+        for Subject { id, is_mirrored } in &self.files {
+            let Some(file) = group.file(*id).filter(|_| *is_mirrored) else {
+                continue;
+            };
+            for extent in group.map(&file) {
+                let length = usize::try_from(extent.initialised_bytes).expect("small");
+                let copies: Vec<Vec<u8>> = (extent.copies.iter().flatten())
+                    .map(|(disk, offset)| self.disks.bytes(DiskSlot(disk.0), *offset, length))
+                    .collect();
+                if copies.len() < 2 {
+                    self.history.violate(format!(
+                        "extent {} of {id} has {} copies at the end",
+                        extent.index,
+                        copies.len()
+                    ));
+                } else if copies.iter().any(|copy| *copy != copies[0]) {
+                    self.history.violate(format!(
+                        "the copies of extent {} of {id} differ: {:?}",
+                        extent.index, extent.copies
+                    ));
+                }
+            }
+        }
+    }
+}

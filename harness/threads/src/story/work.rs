@@ -1,0 +1,299 @@
+//! What the threads do.
+
+use std::sync::atomic::Ordering;
+
+use spindle_device::{DiskSlot, SeededRandom};
+use spindle_group::{File, Group, Power};
+
+use super::{ROUNDS_MOST, Story, Subject, scene};
+use crate::history::{BLOCK_BYTES, fill};
+
+/// The blocks of each file that are used.
+const FILE_BLOCKS: u64 = 48;
+const LARGE_FILE_BLOCKS: u64 = 700;
+
+fn bytes_of(blocks: u64) -> usize {
+    usize::try_from(blocks).expect("few") * BLOCK_BYTES
+}
+
+/// Where the next operation goes: mostly to the same few blocks, so that threads meet.
+fn place(random: &mut SeededRandom) -> (u64, u64) {
+    let reach = if random.chance(1, 8) {
+        LARGE_FILE_BLOCKS
+    } else {
+        FILE_BLOCKS
+    };
+    let first = random.below(reach);
+    let most = if random.chance(1, 6) { 40 } else { 4 };
+    let blocks = 1 + random.below(most);
+    (first, first + blocks)
+}
+
+impl Story {
+    /// A thread of a database: writes, reads, syncs, now and then a hole.
+    pub fn write_and_read(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        for _ in 0..6 + random.below(14) {
+            if !self.goes_on() {
+                return;
+            }
+            let subject = self.files[random.index(self.files.len())];
+            let Some(file) = group.file(subject.id) else {
+                self.history
+                    .violate(format!("file {} is not there", subject.id));
+                return;
+            };
+            match random.below(10) {
+                0..=4 => self.write_once(group, subject, &file, &mut random),
+                5 => self.punch_once(group, subject, &file, &mut random),
+                6..=7 => self.sync_once(group, subject, &file, &mut random),
+                8 => self.sync_all(group),
+                _ => self.read_once(group, subject, &file, &mut random),
+            }
+        }
+    }
+
+    /// Writes some blocks.
+    pub fn write_once(
+        &self,
+        group: &Group,
+        subject: Subject,
+        file: &File,
+        random: &mut SeededRandom,
+    ) {
+        let (first, end) = place(random);
+        let version = self.version();
+        let mut data = vec![0; bytes_of(end - first)];
+        fill(&mut data, subject.id, first, version);
+        let place = self.history.begin_write(subject.id, (first, end), version);
+        let answer = group.write(file, bytes_of(first) as u64, &data);
+        self.end_write(subject, place, "a write", answer);
+    }
+
+    fn punch_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
+        let (first, end) = place(random);
+        let place = self.history.begin_write(subject.id, (first, end), 0);
+        let answer = group.punch(file, bytes_of(first) as u64, bytes_of(end - first) as u64);
+        self.end_write(subject, place, "a punch", answer);
+    }
+
+    fn end_write(
+        &self,
+        subject: Subject,
+        place: usize,
+        what: &str,
+        answer: Result<(), spindle_group::GroupError>,
+    ) {
+        self.history.end_write(subject.id, place, answer.is_ok());
+        if subject.is_mirrored {
+            self.judge(what, answer);
+        }
+    }
+
+    fn sync_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
+        let begun = self.history.tick();
+        let answer = group.sync_file(file, random.chance(1, 2));
+        self.history.end_sync(subject.id, begun, answer.is_ok());
+        if subject.is_mirrored {
+            self.judge("a sync", answer);
+        }
+    }
+
+    fn sync_all(&self, group: &Group) {
+        let begun = self.history.tick();
+        let answer = group.sync();
+        // A sync of everything speaks of what has another copy only; losses of one copy are told
+        // by the file's own.
+        for subject in self.files.iter().filter(|subject| subject.is_mirrored) {
+            self.history.end_sync(subject.id, begun, answer.is_ok());
+        }
+        self.judge("a sync of the group", answer);
+    }
+
+    fn read_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
+        let (first, end) = place(random);
+        let mut out = vec![0xee; bytes_of(end - first)];
+        let begun = self.history.tick();
+        let answer = group.read(file, bytes_of(first) as u64, &mut out);
+        if answer.is_ok() {
+            self.history.judge_read(subject.id, first, &out, begun);
+        } else if subject.is_mirrored {
+            self.judge("a read", answer);
+        }
+    }
+
+    /// The daemon's lazy work: commits, cleaning, replicas.
+    pub fn step(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        for _ in 0..ROUNDS_MOST {
+            if self.is_over.load(Ordering::Relaxed) || !self.goes_on() {
+                return;
+            }
+            let now_ms = self.later_ms(1 + random.below(4000));
+            let answer = group.step(now_ms);
+            self.judge("a step", answer);
+            group.take_events();
+            spindle_sync::point();
+        }
+    }
+
+    /// The daemon's background work: resync, rebalance, restore.
+    pub fn work(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        for _ in 0..ROUNDS_MOST {
+            if self.is_over.load(Ordering::Relaxed) || !self.goes_on() {
+                return;
+            }
+            let now_ms = self.later_ms(1 + random.below(20));
+            let answer = group.work(now_ms);
+            if !self
+                .judge("background work", answer)
+                .is_some_and(|worked| worked.did_something)
+            {
+                spindle_sync::point();
+            }
+        }
+    }
+
+    /// A disk loses its power, somebody notices, and it comes back.
+    pub fn lose_and_return_disks(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        for _ in 0..1 + random.below(3) {
+            for _ in 0..random.below(60) {
+                spindle_sync::point();
+            }
+            let candidates = self.fallible();
+            let slot = candidates[random.index(candidates.len())];
+            if !self.goes_on() {
+                return;
+            }
+            self.history
+                .note(|| format!("slot {} loses its power", slot.0));
+            self.disks.vanish(slot);
+            self.history.outage();
+            if !self.wait_until_noticed(group, slot) {
+                return;
+            }
+            for _ in 0..random.below(120) {
+                spindle_sync::point();
+            }
+            self.disks.bring_back(slot);
+            self.history
+                .note(|| format!("slot {} has power again", slot.0));
+            if !self.bring_online(group, slot) {
+                return;
+            }
+        }
+    }
+
+    /// Whoever next asks the disk for something finds out; this thread does so itself at last.
+    fn wait_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
+        for round in 0_u32.. {
+            if !self.goes_on() {
+                return false;
+            }
+            let is_known = (group.view().disks.iter())
+                .find(|disk| disk.number.0 == slot.0)
+                .is_none_or(|disk| disk.mode == "offline");
+            if is_known {
+                return true;
+            }
+            if round > 20 {
+                let now_s = self.now_ms.load(Ordering::Relaxed) / 1000;
+                // The heartbeat is written to every disk.
+                self.judge("a heartbeat", group.heartbeat(now_s));
+            }
+            spindle_sync::point();
+        }
+        false
+    }
+
+    fn bring_online(&self, group: &Group, slot: DiskSlot) -> bool {
+        for _ in 0..200 {
+            if !self.goes_on() {
+                return false;
+            }
+            match group.return_disks(&[slot]) {
+                Ok(back) => {
+                    self.history.note(|| format!("back: {back:?}"));
+                    return true;
+                }
+                // Dropped and forgotten meanwhile, or a flush from before is under way.
+                Err(error) => {
+                    self.history
+                        .note(|| format!("it is not taken back: {error}"));
+                    let is_member = group
+                        .view()
+                        .disks
+                        .iter()
+                        .any(|disk| disk.number.0 == slot.0);
+                    if !is_member {
+                        return true;
+                    }
+                    spindle_sync::point();
+                }
+            }
+        }
+        true
+    }
+
+    /// A disk joins or leaves, so that copies move.
+    pub fn change_disks(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        for _ in 0..1 + random.below(2) {
+            for _ in 0..random.below(40) {
+                spindle_sync::point();
+            }
+            if !self.goes_on() {
+                return;
+            }
+            if random.chance(2, 3) && self.disks.disk_count() < 8 {
+                let slot = self.disks.attach(scene::DISK_BYTES);
+                self.history.note(|| format!("slot {} joins", slot.0));
+                // It may be refused beside another change; then nothing has changed.
+                let answer = group.add_disks(&[scene::new_disk(slot)]);
+                self.history.note(|| format!("{answer:?}"));
+            } else {
+                let answer = group.set_power(Power::MAX).and_then(|()| group.rebalance());
+                self.history.note(|| format!("rebalance: {answer:?}"));
+            }
+        }
+    }
+
+    /// A place of a disk cannot be read nor written any more.
+    pub fn break_places(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        for _ in 0..1 + random.below(2) {
+            for _ in 0..random.below(60) {
+                spindle_sync::point();
+            }
+            let subject = self.files[random.index(self.files.len())];
+            let Some(file) = group.file(subject.id).filter(|_| subject.is_mirrored) else {
+                continue;
+            };
+            let extents = group.map(&file);
+            let Some(extent) = extents.get(random.index(extents.len().max(1))) else {
+                continue;
+            };
+            let broken = (extent.copies.iter().flatten())
+                .find(|(disk, _)| scene::failure_group(DiskSlot(disk.0)) == 1);
+            let Some((disk, at)) = broken.filter(|_| extent.initialised_bytes > 0) else {
+                continue;
+            };
+            let slot = DiskSlot(disk.0);
+            self.history
+                .note(|| format!("slot {} breaks at {at}", slot.0));
+            let range = *at..at + extent.initialised_bytes;
+            self.disks.fail_reads(slot, range.clone(), u64::MAX);
+            if random.chance(1, 2) {
+                self.disks.fail_writes(slot, range, u64::MAX);
+            }
+            let mut out = vec![0; usize::try_from(extent.initialised_bytes).expect("few")];
+            for _ in 0..4 {
+                // Either copy may be asked.
+                let answer = group.read(&file, extent.offset_bytes, &mut out);
+                self.judge("a read of a broken place", answer);
+            }
+        }
+    }
+}
