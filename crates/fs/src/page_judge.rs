@@ -64,26 +64,32 @@ impl PathJudge {
         Some(format!("/{}", parts.join("/")))
     }
 
+    /// From each copy of the file and of its control file: a disk that lost writes may be the one
+    /// that is read first.
     fn pages(core: &Arc<Core>, file: &File, path: &str) -> Option<PageFile> {
-        let mut head = vec![0; GLANCE_BYTES];
-        core.group.read(file, 0, &mut head).ok()?;
-        if !is_candidate(path) && !is_database(&head) {
-            return None;
+        if !is_candidate(path) {
+            let mut glance = vec![0; GLANCE_BYTES];
+            core.group.read(file, 0, &mut glance).ok()?;
+            if !is_database(&glance) {
+                return None;
+            }
         }
-        head.resize(HEAD_BYTES, 0);
-        core.group.read(file, 0, &mut head).ok()?;
-        let control = PageFile::control_path(path).and_then(|path| {
+        let heads = core.group.read_each_copy(file, HEAD_BYTES);
+        let controls = PageFile::control_path(path).and_then(|path| {
             let files = FileSystem {
                 core: Arc::clone(core),
             };
             let found = files.resolve(path.as_ref()).ok()?;
-            let mut bytes = vec![0; CONTROL_BYTES];
             let file = core.group.file(found.id)?;
-            core.group.read(&file, 0, &mut bytes).ok()?;
-            Some(bytes)
+            Some(core.group.read_each_copy(&file, CONTROL_BYTES))
         });
-        PageFile::recognise(path, &head, control.as_deref())
+        let controls = controls.unwrap_or_default();
+        PageFile::recognise_copies(path, &slices(&heads), &slices(&controls))
     }
+}
+
+fn slices(copies: &[Vec<u8>]) -> Vec<&[u8]> {
+    copies.iter().map(|copy| &copy[..]).collect()
 }
 
 impl PageJudge for PathJudge {

@@ -1,7 +1,9 @@
 //! Which database a file belongs to, from its path and its first bytes.
 
-use crate::postgresql::{self, Checksums};
-use crate::{Verdict, innodb, sqlite};
+use std::ops::Range;
+
+use crate::postgresql::{self, Checksums, Cluster};
+use crate::{Choice, Verdict, choose, innodb, sqlite};
 
 /// So many bytes from a file's start are enough to recognise it.
 pub const HEAD_BYTES: usize = 64 << 10;
@@ -11,10 +13,10 @@ pub const HEAD_BYTES: usize = 64 << 10;
 pub enum PageFile {
     /// A relation of PostgreSQL.
     PostgreSql {
-        /// Which gibibyte of the relation the file is.
+        /// Which segment of the relation the file is.
         segment: u32,
-        /// Whether its cluster has checksums.
-        checksums: Checksums,
+        /// What its cluster's control file says.
+        cluster: Cluster,
     },
     /// A tablespace of InnoDB.
     InnoDb(innodb::Space),
@@ -81,12 +83,72 @@ impl PageFile {
     pub fn recognise(path: &str, head: &[u8], control: Option<&[u8]>) -> Option<Self> {
         match candidate(path) {
             Some(Candidate::PostgreSql { segment }) => {
-                let checksums =
-                    control.map_or(Checksums::NotKnown, postgresql::checksums_of_control);
-                (checksums != Checksums::Off).then_some(Self::PostgreSql { segment, checksums })
+                let known = control.and_then(Cluster::of_control);
+                let cluster = known.unwrap_or_else(|| Cluster::of_head(head));
+                (cluster.checksums != Checksums::Off)
+                    .then_some(Self::PostgreSql { segment, cluster })
             }
             Some(Candidate::InnoDb) => innodb::Space::of_head(head).map(Self::InnoDb),
             None => sqlite::Database::of_head(head).map(Self::Sqlite),
+        }
+    }
+
+    /// Recognises a file by the first bytes of each of its copies, and by each copy of the
+    /// control file. A disk that lost writes may hold another file's pages here, or an older
+    /// control file: what the copies do not agree about is not certain, but where one of them is
+    /// proven to be the damaged one.
+    #[must_use]
+    pub fn recognise_copies(path: &str, heads: &[&[u8]], controls: &[&[u8]]) -> Option<Self> {
+        let clusters: Vec<Option<Cluster>> = controls
+            .iter()
+            .map(|one| Cluster::of_control(one))
+            .collect();
+        let is_agreed = clusters.windows(2).all(|pair| pair[0] == pair[1]);
+        let control = controls.first().copied().filter(|_| is_agreed);
+        let found: Vec<Option<Self>> = heads
+            .iter()
+            .map(|head| Self::recognise(path, head, control))
+            .collect();
+        let proven = found.iter().flatten().find(|file| file.is_certain());
+        let file = *proven.or_else(|| found.iter().flatten().next())?;
+        let length = file.page_bytes();
+        let mut first_pages: Vec<&[u8]> = heads
+            .iter()
+            .map(|head| head.get(..length).unwrap_or_default())
+            .collect();
+        first_pages.sort_unstable();
+        first_pages.dedup();
+        let is_same_space = match &file {
+            Self::InnoDb(space) => first_pages.iter().all(|page| space.may_be_its_first(page)),
+            _ => true,
+        };
+        let is_clear = first_pages.len() == 1
+            || (is_same_space && matches!(choose(&file, 0, &first_pages), Choice::Right(_)));
+        Some(if is_clear { file } else { file.doubted() })
+    }
+
+    /// Whether a wrong checksum is proof of anything in this file.
+    fn is_certain(&self) -> bool {
+        match self {
+            Self::PostgreSql { cluster, .. } => cluster.checksums == Checksums::On,
+            Self::InnoDb(space) => space.certain,
+            Self::Sqlite(database) => database.certain,
+        }
+    }
+
+    /// The same file, where a wrong checksum proves nothing. PostgreSQL's relations are what
+    /// their control file says: their own first page says no more than any other.
+    const fn doubted(self) -> Self {
+        match self {
+            Self::PostgreSql { .. } => self,
+            Self::InnoDb(space) => Self::InnoDb(innodb::Space {
+                certain: false,
+                ..space
+            }),
+            Self::Sqlite(database) => Self::Sqlite(sqlite::Database {
+                certain: false,
+                ..database
+            }),
         }
     }
 
@@ -94,9 +156,18 @@ impl PageFile {
     #[must_use]
     pub const fn page_bytes(&self) -> usize {
         match self {
-            Self::PostgreSql { .. } => postgresql::PAGE_BYTES,
+            Self::PostgreSql { cluster, .. } => cluster.page_bytes,
             Self::InnoDb(space) => space.page_bytes,
             Self::Sqlite(database) => database.page_bytes,
+        }
+    }
+
+    /// Where a page says its position in the log.
+    pub(crate) const fn position_bytes(&self) -> Option<Range<usize>> {
+        match self {
+            Self::PostgreSql { .. } => Some(postgresql::POSITION_BYTES),
+            Self::InnoDb(_) => Some(innodb::POSITION_BYTES),
+            Self::Sqlite(_) => None,
         }
     }
 
@@ -104,11 +175,20 @@ impl PageFile {
     #[must_use]
     pub fn judge(&self, page: u64, bytes: &[u8]) -> Verdict {
         match self {
-            Self::PostgreSql { segment, checksums } => {
-                postgresql::judge(bytes, *segment, page, *checksums)
+            Self::PostgreSql { segment, cluster } => {
+                postgresql::judge(bytes, *segment, page, *cluster)
             }
             Self::InnoDb(space) => innodb::judge(bytes, page, space),
             Self::Sqlite(database) => sqlite::judge(bytes, *database),
         }
+    }
+
+    /// What each page of a unit is worth, the first of which has the number `first_page`.
+    #[must_use]
+    pub fn judge_unit(&self, first_page: u64, unit: &[u8]) -> Vec<Verdict> {
+        (first_page..)
+            .zip(unit.chunks(self.page_bytes()))
+            .map(|(number, page)| self.judge(number, page))
+            .collect()
     }
 }

@@ -3,7 +3,7 @@
 //! Any bytes get a verdict. A page that was called good is called so again with the same
 //! knowledge, and not with a bit of it flipped, but for what no checksum covers.
 
-use crate::{HEAD_BYTES, PageFile, Verdict, postgresql};
+use crate::{Choice, HEAD_BYTES, PageFile, Verdict, choose, postgresql};
 
 /// Paths of each kind, and of none.
 const PATHS: [&str; 6] = [
@@ -21,7 +21,7 @@ pub fn pages(input: &[u8]) {
         return;
     };
     let path = PATHS[usize::from(*first) % PATHS.len()];
-    let _ = postgresql::checksums_of_control(bytes);
+    let _ = postgresql::Cluster::of_control(bytes);
     let head = &bytes[..bytes.len().min(HEAD_BYTES)];
     for control in [None, Some(bytes)] {
         let Some(file) = PageFile::recognise(path, head, control) else {
@@ -36,5 +36,14 @@ pub fn pages(input: &[u8]) {
             assert_eq!(file.judge(page, bytes), verdict);
         }
         let _ = file.judge(u64::MAX, head);
+        if let Some(unit) = bytes.get(..page_bytes) {
+            let mut other = unit.to_vec();
+            other[page_bytes / 2] ^= 1;
+            // Whatever is chosen is good, and what is not chosen is not.
+            if let Choice::Right(right) = choose(&file, 0, &[unit, &other]) {
+                let verdicts = [unit, &other].map(|unit| file.judge(0, unit));
+                assert!(verdicts[right].is_good() && verdicts[1 - right].is_bad());
+            }
+        }
     }
 }

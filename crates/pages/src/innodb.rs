@@ -6,12 +6,20 @@
 //! over all but the last 4 bytes, stored there. Which of them a file has, and the length of its
 //! pages, stands in the flags of its page 0. All integers are big-endian.
 //!
-//! Left out, and therefore unknown: compressed pages (`ROW_FORMAT=COMPRESSED`, page
-//! compression), and pages with the checksum of servers before MySQL 5.7.
+//! A file may hold encrypted pages (their key's version is not 0) and pages of page compression
+//! (types 34354 and 37401, 14 to 17 in MySQL; in `full_crc32` a bit of the type, which then tells
+//! the length). `full_crc32` sums over what lies on the disk, so such pages are judged; of `crc32`
+//! the encrypted ones are, whose sum stands at 30, and the others are unknown. In a file that can
+//! hold such pages no position in the log proves anything.
+//!
+//! Left out, and therefore unknown: files of `ROW_FORMAT=COMPRESSED`, and pages with the checksum
+//! of servers before MySQL 5.7 or with none.
+
+use std::ops::Range;
 
 use spindle_base::crc32c;
 
-use crate::{Verdict, big, is_zero};
+use crate::{Origin, Position, Verdict, big, big_long, is_zero};
 
 /// The length of a page unless the flags say another.
 pub const PAGE_BYTES: usize = 16 << 10;
@@ -20,11 +28,29 @@ const PAGE_BYTES_LEAST: usize = 4 << 10;
 const PAGE_BYTES_MOST: usize = 64 << 10;
 
 const PAGE_NUMBER_OFFSET: usize = 4;
+/// Where a page says its position in the log.
+pub(crate) const POSITION_BYTES: Range<usize> = 16..24;
 const LSN_LOW_OFFSET: usize = 20;
+const TYPE_OFFSET: usize = 24;
+/// Where pages of `crc32` have the version of their key, and behind it the sum over what was
+/// encrypted; in `full_crc32` the version of the key is the first field.
+const KEY_VERSION_OFFSET: usize = 26;
+const ENCRYPTED_SUM_OFFSET: usize = 30;
 const SPACE_OFFSET: usize = 34;
 const BODY_OFFSET: usize = 38;
 const FLAGS_OFFSET: usize = 54;
 const TRAILER_BYTES: usize = 8;
+
+/// What stands in both sums of a page that was written without one.
+const NO_CHECKSUM: u32 = 0xDEAD_BEEF;
+/// What page 0 holds where the file's pages can be encrypted: MariaDB writes it behind the list
+/// of extents, before any page is.
+const ENCRYPTION_MAGIC: &[u8; 6] = b"s\x0e\x0cREt";
+/// MySQL's mark of an encrypted file, in the flags.
+const ENCRYPTED_FLAG: u32 = 1 << 13;
+/// In the type of a page of `full_crc32`: it is compressed, and the rest of the field is its
+/// length in units of 256 bytes.
+const COMPRESSED_TYPE: u16 = 1 << 15;
 
 /// Marks the flags of `full_crc32`.
 const FULL_CRC32_MARKER: u32 = 1 << 4;
@@ -47,6 +73,8 @@ pub struct Space {
     pub page_bytes: usize,
     /// The number of the tablespace; 0 is the system's.
     pub number: u32,
+    /// Whether pages can be encrypted or compressed: positions in the log prove nothing then.
+    pub is_coded: bool,
     /// Whether page 0 was itself good: only then another page can be called bad.
     pub certain: bool,
 }
@@ -58,38 +86,48 @@ impl Space {
         if head.len() < PAGE_BYTES_LEAST || is_zero(&head[..PAGE_BYTES_LEAST]) {
             return None;
         }
-        let space = Self::of_flags(big(head, FLAGS_OFFSET), big(head, SPACE_OFFSET));
+        let number = big(head, SPACE_OFFSET);
+        let flags = big(head, FLAGS_OFFSET);
+        let told = Self::of_flags(flags, number);
+        if told.is_none() && is_row_compressed(flags) {
+            return None;
+        }
         // The second file of the system's space has no flags: its pages are as long as usual.
         let usual = [Format::FullCrc32, Format::Crc32].map(|format| Self {
             format,
             page_bytes: PAGE_BYTES,
-            number: big(head, SPACE_OFFSET),
+            number,
+            is_coded: true,
             certain: false,
         });
-        let proven = space.into_iter().chain(usual).find(|candidate| {
+        let proven = told.into_iter().chain(usual).find(|candidate| {
             let page = head.get(..candidate.page_bytes);
-            page.is_some_and(|page| has_right_checksum(page, candidate.format))
+            page.is_some_and(|page| checked(page, candidate.format) == Some(Coding::Plain))
         });
-        match proven {
-            Some(space) => Some(Self {
-                certain: true,
-                ..space
-            }),
-            None => space,
-        }
+        let mut space = proven.or(told)?;
+        space.certain = proven.is_some();
+        let first = head.get(..space.page_bytes).unwrap_or(head);
+        space.is_coded |= first
+            .windows(ENCRYPTION_MAGIC.len())
+            .any(|window| window == ENCRYPTION_MAGIC);
+        Some(space)
     }
 
     fn of_flags(flags: u32, number: u32) -> Option<Self> {
-        let (format, exponent) = if flags & FULL_CRC32_MARKER != 0 {
+        let (format, exponent, is_coded) = if flags & FULL_CRC32_MARKER != 0 {
             // Bits 5 to 7: the algorithm of page compression.
-            let compressed = flags >> 5 & 7 != 0;
-            (Format::FullCrc32, (!compressed).then_some(flags & 0xF)?)
+            (Format::FullCrc32, flags & 0xF, flags >> 5 & 7 != 0)
         } else {
-            // Bits 1 to 4: the length of compressed pages; 6 to 9: the length of pages, 0 for
-            // the usual one; 16: page compression of MariaDB.
-            let compressed = flags >> 1 & 0xF != 0 || flags >> 16 & 1 != 0;
-            let exponent = (!compressed).then_some(flags >> 6 & 0xF)?;
-            (Format::Crc32, if exponent == 0 { 5 } else { exponent })
+            if is_row_compressed(flags) {
+                return None;
+            }
+            // 6 to 9: the length of pages, 0 for the usual one; 16: page compression of MariaDB.
+            let exponent = match flags >> 6 & 0xF {
+                0 => 5,
+                exponent => exponent,
+            };
+            let is_coded = flags >> 16 & 1 != 0 || flags & ENCRYPTED_FLAG != 0;
+            (Format::Crc32, exponent, is_coded)
         };
         let page_bytes = 512_usize.checked_shl(exponent)?;
         (PAGE_BYTES_LEAST..=PAGE_BYTES_MOST)
@@ -98,9 +136,39 @@ impl Space {
                 format,
                 page_bytes,
                 number,
+                is_coded,
                 certain: false,
             })
     }
+
+    /// Whether these bytes can be this file's first page, damaged or not. A disk that lost all
+    /// that was written to a file has the pages of an earlier one in their places.
+    pub(crate) fn may_be_its_first(&self, page: &[u8]) -> bool {
+        is_zero(page)
+            || big(page, SPACE_OFFSET) == self.number
+            || big(page, PAGE_NUMBER_OFFSET) != 0
+    }
+
+    fn position_of(&self, page: &[u8]) -> Position {
+        if self.is_coded {
+            Position::Hidden
+        } else {
+            Position::At(big_long(page, POSITION_BYTES.start))
+        }
+    }
+}
+
+/// Bits 1 to 4 of the flags: the length of pages of `ROW_FORMAT=COMPRESSED`.
+const fn is_row_compressed(flags: u32) -> bool {
+    flags & FULL_CRC32_MARKER == 0 && flags >> 1 & 0xF != 0
+}
+
+/// How a page whose checksum is right lies on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Plain,
+    /// Encrypted or compressed.
+    Coded,
 }
 
 /// What a page is worth that should be page `page` of its file.
@@ -112,47 +180,90 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
     if is_zero(bytes) {
         return Verdict::Empty;
     }
-    let bad = if space.certain {
-        Verdict::Bad
-    } else {
-        Verdict::Unknown
+    let bad = |origin| match space.certain {
+        true => Verdict::Bad(origin),
+        false => Verdict::Unknown,
     };
-    if has_right_checksum(bytes, space.format) {
-        // The system's space goes over several files and holds the doublewrite buffer, whose
-        // pages bear the numbers of those they are copies of.
-        let in_place = space.number == 0
-            || (u64::from(big(bytes, PAGE_NUMBER_OFFSET)) == page
-                && big(bytes, SPACE_OFFSET) == space.number);
-        return if in_place { Verdict::Good } else { bad };
+    // The system's space goes over several files and holds the doublewrite buffer, whose pages
+    // bear the numbers of those they are copies of.
+    let is_system = space.number == 0;
+    let has_its_number = is_system || u64::from(big(bytes, PAGE_NUMBER_OFFSET)) == page;
+    let coding = checked(bytes, space.format);
+    if let Some(coding) = coding {
+        // What is encrypted is so with the number of the space in it.
+        let has_its_space =
+            is_system || coding == Coding::Coded || big(bytes, SPACE_OFFSET) == space.number;
+        return match coding {
+            _ if !has_its_number || !has_its_space => bad(Origin::Elsewhere),
+            Coding::Plain => Verdict::Good(space.position_of(bytes)),
+            Coding::Coded => Verdict::Good(Position::Hidden),
+        };
+    }
+    // A compressed page of another space may lie in the doublewrite buffer.
+    if is_system && (64..192).contains(&page) {
+        return Verdict::Unknown;
+    }
+    // Every program that writes a page writes its number.
+    if !has_its_number {
+        return bad(Origin::Elsewhere);
     }
     match space.format {
-        // A compressed page of another space may lie in the doublewrite buffer.
-        _ if space.number == 0 && (64..192).contains(&page) => Verdict::Unknown,
-        Format::FullCrc32 => bad,
-        // Where the two fields differ they may be those of an older server.
-        Format::Crc32 if big(bytes, 0) != big(bytes, bytes.len() - TRAILER_BYTES) => {
-            Verdict::Unknown
-        }
-        // What a server writes that was told to make no checksums.
-        Format::Crc32 if big(bytes, 0) == 0xDEAD_BEEF => Verdict::Unknown,
-        Format::Crc32 => bad,
+        Format::FullCrc32 if is_coded_full_crc32(bytes) => bad(Origin::Here(Position::Hidden)),
+        Format::Crc32 if may_have_no_crc32(bytes) => Verdict::Unknown,
+        Format::FullCrc32 | Format::Crc32 => bad(Origin::Here(space.position_of(bytes))),
     }
 }
 
-/// Whether the checksum and the two ends of the page agree. `page` is at least of 4 KiB.
-fn has_right_checksum(page: &[u8], format: Format) -> bool {
+fn is_coded_full_crc32(page: &[u8]) -> bool {
+    big(page, 0) != 0 || page_type(page) & COMPRESSED_TYPE != 0
+}
+
+/// Whether a page of `crc32` may be a sound one whose sum cannot be judged: encrypted, compressed,
+/// of an older server, where the two fields differ, or of one that was told to make no sums.
+fn may_have_no_crc32(page: &[u8]) -> bool {
+    let trailer = page.len() - TRAILER_BYTES;
+    big(page, KEY_VERSION_OFFSET) != 0
+        || matches!(page_type(page), 34354 | 37401 | 14..=17)
+        || big(page, 0) != big(page, trailer)
+        || big(page, 0) == NO_CHECKSUM
+}
+
+fn page_type(page: &[u8]) -> u16 {
+    u16::from_be_bytes([page[TYPE_OFFSET], page[TYPE_OFFSET + 1]])
+}
+
+/// How the page lies on the disk where its checksum and its two ends agree; `None` where they do
+/// not. `page` is at least of 4 KiB.
+fn checked(page: &[u8], format: Format) -> Option<Coding> {
     let end = page.len();
     let trailer = end - TRAILER_BYTES;
-    match format {
+    let (is_right, coding) = match format {
+        Format::FullCrc32 if is_coded_full_crc32(page) => {
+            let length = match page_type(page) {
+                plain if plain & COMPRESSED_TYPE == 0 => end,
+                compressed => usize::from(compressed & !COMPRESSED_TYPE) << 8,
+            };
+            let is_length = (SPACE_OFFSET + 4 + 4..=end).contains(&length);
+            let is_right = is_length && crc32c(&page[..length - 4]) == big(page, length - 4);
+            (is_right, Coding::Coded)
+        }
         Format::FullCrc32 => {
-            crc32c(&page[..end - 4]) == big(page, end - 4)
-                && big(page, trailer) == big(page, LSN_LOW_OFFSET)
+            let is_right = crc32c(&page[..end - 4]) == big(page, end - 4)
+                && big(page, trailer) == big(page, LSN_LOW_OFFSET);
+            (is_right, Coding::Plain)
         }
         Format::Crc32 => {
             let sum = crc32c(&page[PAGE_NUMBER_OFFSET..26]) ^ crc32c(&page[BODY_OFFSET..trailer]);
-            sum == big(page, 0)
+            let is_encrypted =
+                big(page, KEY_VERSION_OFFSET) != 0 && sum == big(page, ENCRYPTED_SUM_OFFSET);
+            if is_encrypted && sum != big(page, 0) {
+                return Some(Coding::Coded);
+            }
+            let is_right = sum == big(page, 0)
                 && sum == big(page, trailer)
-                && big(page, end - 4) == big(page, LSN_LOW_OFFSET)
+                && big(page, end - 4) == big(page, LSN_LOW_OFFSET);
+            (is_right, Coding::Plain)
         }
-    }
+    };
+    is_right.then_some(coding)
 }

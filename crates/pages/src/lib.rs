@@ -8,7 +8,8 @@
 //! Invariants: any bytes get a verdict, never a panic. A page is `Good` only where a checksum
 //! over it is right and it stands where it says it stands; it is `Bad` only where it is certain
 //! that its file has checksums. Whatever is doubtful is `Unknown`, and nothing is ever repaired
-//! by or from a page that is unknown.
+//! by or from a page that is unknown. No version of a page is overwritten that may be the newer
+//! good one ([`choice`](choose)).
 
 mod choice;
 mod file;
@@ -17,36 +18,11 @@ pub mod fuzzing;
 pub mod innodb;
 pub mod postgresql;
 pub mod sqlite;
+mod verdict;
 
-pub use choice::{Choice, choose};
+pub use choice::{Choice, Undecided, choose};
 pub use file::{HEAD_BYTES, PageFile, is_candidate, is_database};
-
-/// What a page is worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its checksum is right, and it stands where it says it stands.
-    Good,
-    /// Its checksum or its place is wrong.
-    Bad,
-    /// All zeros, as a database leaves a page that it has not used yet. Sound, and proof of
-    /// nothing: a write that was lost can leave zeros too.
-    Empty,
-    /// It has no checksum, or none that can be relied on.
-    Unknown,
-}
-
-impl Verdict {
-    /// The worse of two: what a unit is worth that holds both pages.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Bad, _) | (_, Self::Bad) => Self::Bad,
-            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
-            (Self::Empty, Self::Empty) => Self::Empty,
-            (Self::Good | Self::Empty, _) => Self::Good,
-        }
-    }
-}
+pub use verdict::{Origin, Position, Verdict};
 
 /// Whether every byte is zero.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
@@ -57,6 +33,16 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
 /// The little-endian number at `offset`; zero beyond the end.
 pub(crate) fn little(bytes: &[u8], offset: usize) -> u32 {
     array(bytes, offset).map_or(0, u32::from_le_bytes)
+}
+
+/// The little-endian number of 64 bits at `offset`; zero beyond the end.
+pub(crate) fn little_long(bytes: &[u8], offset: usize) -> u64 {
+    u64::from(little(bytes, offset)) | u64::from(little(bytes, offset + 4)) << 32
+}
+
+/// The big-endian number of 64 bits at `offset`; zero beyond the end.
+pub(crate) fn big_long(bytes: &[u8], offset: usize) -> u64 {
+    u64::from(big(bytes, offset)) << 32 | u64::from(big(bytes, offset + 4))
 }
 
 /// The big-endian number at `offset`; zero beyond the end.

@@ -1,25 +1,40 @@
-//! PostgreSQL's pages: 8 KiB, with a checksum of 16 bits that covers the block number.
+//! PostgreSQL's pages: 8 KiB, or what the server was built for, with a checksum of 16 bits that
+//! covers the block number.
 //!
 //! The checksum is described in `storage/checksum_impl.h`: 32 sums run side by side over the
 //! page as little-endian words, each step a multiplication by the FNV prime with the high bits
 //! folded back in; two rounds of zeros mix the last words; the sums are joined by exclusive or,
 //! then the block number, and the result is brought into 1..=65535. The field itself counts as
-//! zero. Whether a cluster has checksums stands in its `global/pg_control`.
+//! zero. Whether a cluster has checksums, how long its pages are and how many a segment file has
+//! stands in its `global/pg_control`. Each page begins with its position in the log.
+
+use std::ops::Range;
 
 use spindle_base::crc32c;
 
-use crate::{Verdict, is_zero, little};
+use crate::{Origin, Position, Verdict, is_zero, little, little_long};
 
-/// Length of a page.
+/// The usual length of a page.
 pub const PAGE_BYTES: usize = 8192;
-/// Pages of one segment file: 1 GiB of them.
-pub const SEGMENT_PAGES: u64 = (1 << 30) / PAGE_BYTES as u64;
+/// What a server can be built for.
+const PAGE_BYTES_LEAST: u32 = 1 << 10;
+const PAGE_BYTES_MOST: u32 = 32 << 10;
+/// Pages of one segment file, usually: 1 GiB of them.
+pub const SEGMENT_PAGES: u32 = (1 << 30) / 8192;
 
+/// Where a page says its position in the log.
+pub(crate) const POSITION_BYTES: Range<usize> = 0..8;
 const CHECKSUM_OFFSET: usize = 8;
 const UPPER_OFFSET: usize = 14;
 const SIZE_AND_VERSION_OFFSET: usize = 18;
-/// The length of the page and the version of its layout, which share a field.
-const SIZE_AND_VERSION: u16 = 0x2004;
+/// The version of a page's layout, in the low byte of the field.
+const LAYOUT_VERSION: u16 = 4;
+/// What a control file holds to prove how numbers are written, and how far it and what is read
+/// here stand before the version of the checksums.
+const FLOAT_FORMAT: f64 = 1_234_567.0;
+const FLOAT_FORMAT_BEFORE: usize = 44;
+const BLOCK_SIZE_BEFORE: usize = 36;
+const SEGMENT_SIZE_BEFORE: usize = 32;
 
 const LANES: usize = 32;
 const FNV_PRIME: u32 = 16_777_619;
@@ -70,27 +85,78 @@ pub enum Checksums {
     NotKnown,
 }
 
-/// Reads `global/pg_control`. The place of the field differs between versions; what follows it
-/// is fixed from PostgreSQL 10 on: the nonce of 32 bytes, then the checksum of all before.
-#[must_use]
-pub fn checksums_of_control(control: &[u8]) -> Checksums {
-    let version = little(control, 8);
-    let before_end = match version {
-        1002..1800 => 36,
-        // One byte more, and three to align the checksum.
-        1800..1900 => 40,
-        _ => return Checksums::NotKnown,
-    };
-    for end in (before_end.max(64)..=control.len().min(508)).step_by(4) {
-        if control.len() >= end + 4 && crc32c(&control[..end]) == little(control, end) {
-            return match little(control, end - before_end) {
-                0 => Checksums::Off,
-                1 => Checksums::On,
-                _ => Checksums::NotKnown,
-            };
+/// What is known of the cluster that a file belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cluster {
+    /// Whether its pages have checksums.
+    pub checksums: Checksums,
+    /// Length of a page: a power of two from 1 KiB to 32 KiB.
+    pub page_bytes: usize,
+    /// Pages of one segment file.
+    pub segment_pages: u32,
+}
+
+impl Cluster {
+    /// One as nearly every server is built.
+    #[must_use]
+    pub const fn usual(checksums: Checksums) -> Self {
+        Self {
+            checksums,
+            page_bytes: PAGE_BYTES,
+            segment_pages: SEGMENT_PAGES,
         }
     }
-    Checksums::NotKnown
+
+    /// The cluster of a file whose control file was not seen; its first page, if it is one, says
+    /// how long it is.
+    #[must_use]
+    pub fn of_head(head: &[u8]) -> Self {
+        let usual = Self::usual(Checksums::NotKnown);
+        let field = little(head, SIZE_AND_VERSION_OFFSET) & 0xFFFF;
+        let page_bytes = field & 0xFF00;
+        if field & 0xFF != u32::from(LAYOUT_VERSION) || !is_page_length(page_bytes) {
+            return usual;
+        }
+        Self {
+            page_bytes: page_bytes as usize,
+            ..usual
+        }
+    }
+
+    /// Reads `global/pg_control`; `None` where it is none that can be read. The places of the
+    /// fields differ between versions; the last ones are fixed from PostgreSQL 10 on: the lengths,
+    /// the version of the checksums, the nonce of 32 bytes, then the checksum of all before.
+    #[must_use]
+    pub fn of_control(control: &[u8]) -> Option<Self> {
+        let before_end = match little(control, 8) {
+            1002..1800 => 36,
+            // One byte more, and three to align the checksum.
+            1800..1900 => 40,
+            _ => return None,
+        };
+        let end = (128..=control.len().min(508)).step_by(4).find(|end| {
+            control.len() >= end + 4 && crc32c(&control[..*end]) == little(control, *end)
+        })?;
+        let at = end - before_end;
+        let checksums = match little(control, at) {
+            0 => Checksums::Off,
+            1 => Checksums::On,
+            _ => Checksums::NotKnown,
+        };
+        let page_bytes = little(control, at - BLOCK_SIZE_BEFORE);
+        let segment_pages = little(control, at - SEGMENT_SIZE_BEFORE);
+        let proof = f64::from_bits(little_long(control, at - FLOAT_FORMAT_BEFORE));
+        let is_proven = proof.to_bits() == FLOAT_FORMAT.to_bits();
+        (is_proven && is_page_length(page_bytes) && segment_pages > 0).then_some(Self {
+            checksums,
+            page_bytes: page_bytes as usize,
+            segment_pages,
+        })
+    }
+}
+
+const fn is_page_length(bytes: u32) -> bool {
+    bytes.is_power_of_two() && bytes >= PAGE_BYTES_LEAST && bytes <= PAGE_BYTES_MOST
 }
 
 /// The segment that a relation's file is, from the file's name (`16384`, `16384.3`,
@@ -119,10 +185,14 @@ fn is_number(text: &str) -> bool {
 /// The checksum that a page of this block number should have; its field counts as zero.
 ///
 /// # Panics
-/// Where `page` is not of [`PAGE_BYTES`].
+/// Where `page` is of no length that a page can have.
 #[must_use]
 pub fn checksum(page: &[u8], block: u32) -> u16 {
-    assert_eq!(page.len(), PAGE_BYTES);
+    assert!(
+        u32::try_from(page.len()).is_ok_and(is_page_length),
+        "no page is of {} bytes",
+        page.len()
+    );
     let mut sums = LANE_START;
     let mix = |sum: u32, word: u32| {
         let mixed = sum ^ word;
@@ -152,10 +222,10 @@ pub fn checksum(page: &[u8], block: u32) -> u16 {
 
 /// What a page is worth. `page` is its number within its file, of which `segment` is the number.
 #[must_use]
-pub fn judge(bytes: &[u8], segment: u32, page: u64, checksums: Checksums) -> Verdict {
-    let first = u64::from(segment) * SEGMENT_PAGES;
+pub fn judge(bytes: &[u8], segment: u32, page: u64, cluster: Cluster) -> Verdict {
+    let first = u64::from(segment) * u64::from(cluster.segment_pages);
     let block = first.checked_add(page).and_then(|n| u32::try_from(n).ok());
-    let (Some(block), PAGE_BYTES) = (block, bytes.len()) else {
+    let Some(block) = block.filter(|_| bytes.len() == cluster.page_bytes) else {
         return Verdict::Unknown;
     };
     if is_zero(bytes) {
@@ -163,11 +233,16 @@ pub fn judge(bytes: &[u8], segment: u32, page: u64, checksums: Checksums) -> Ver
     }
     let field = |offset: usize| u16::from_le_bytes([bytes[offset], bytes[offset + 1]]);
     // A page that is in use has an upper end; one without must be all zeros.
-    let sound = field(SIZE_AND_VERSION_OFFSET) == SIZE_AND_VERSION && field(UPPER_OFFSET) != 0;
-    match checksums {
+    let is_page = field(SIZE_AND_VERSION_OFFSET) & 0xFF == LAYOUT_VERSION
+        && usize::from(field(SIZE_AND_VERSION_OFFSET) & 0xFF00) == cluster.page_bytes
+        && field(UPPER_OFFSET) != 0;
+    // The halves of the position are two numbers, the high one first.
+    let position = Position::At(little_long(bytes, POSITION_BYTES.start).rotate_left(32));
+    match cluster.checksums {
         Checksums::Off => Verdict::Unknown,
-        _ if sound && field(CHECKSUM_OFFSET) == checksum(bytes, block) => Verdict::Good,
-        Checksums::On => Verdict::Bad,
+        _ if is_page && field(CHECKSUM_OFFSET) == checksum(bytes, block) => Verdict::Good(position),
+        Checksums::On if is_page => Verdict::Bad(Origin::Here(position)),
+        Checksums::On => Verdict::Bad(Origin::Elsewhere),
         Checksums::NotKnown => Verdict::Unknown,
     }
 }

@@ -4,8 +4,12 @@
 //! of the header says how many) for two sums of 32 bits, each of which adds the other and the
 //! next little-endian word. That 8 bytes are reserved does not prove the sums: another extension
 //! may use them. A first page whose sums are right does.
+//!
+//! A page has no position in any log, and a program without the extension leaves the sums of an
+//! older version on the pages that it writes. So a page whose sums are wrong may always be the
+//! newer one: that it is wrong is told, and it is never written over.
 
-use crate::{Verdict, is_zero, little};
+use crate::{Origin, Position, Verdict, is_zero, little};
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const PAGE_SIZE_OFFSET: usize = 16;
@@ -54,9 +58,9 @@ pub fn judge(bytes: &[u8], database: Database) -> Verdict {
         return Verdict::Empty;
     }
     if has_right_sums(bytes) {
-        Verdict::Good
+        Verdict::Good(Position::Hidden)
     } else if database.certain {
-        Verdict::Bad
+        Verdict::Bad(Origin::Here(Position::Hidden))
     } else {
         Verdict::Unknown
     }

@@ -1,9 +1,11 @@
 use proptest::prelude::*;
 
 use crate::innodb::{self, Format, Space};
-use crate::postgresql::{self, Checksums, segment_of_name};
+use crate::postgresql::{self, Checksums, Cluster, segment_of_name};
 use crate::sqlite::{self, Database};
-use crate::{Choice, PageFile, Verdict, choose, fuzzing, is_candidate};
+use crate::{
+    Choice, Origin, PageFile, Position, Undecided, Verdict, choose, fuzzing, is_candidate,
+};
 
 fn filled(seed: u64, length_bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -17,11 +19,20 @@ fn filled(seed: u64, length_bytes: usize) -> Vec<u8> {
         .collect()
 }
 
+const WITH_CHECKSUMS: Cluster = Cluster::usual(Checksums::On);
+
 /// A page as PostgreSQL would seal it.
 fn postgresql_page(seed: u64, block: u32) -> Vec<u8> {
-    let mut page = filled(seed, postgresql::PAGE_BYTES);
-    page[14..16].copy_from_slice(&8000_u16.to_le_bytes());
-    page[18..20].copy_from_slice(&0x2004_u16.to_le_bytes());
+    postgresql_page_at(seed, block, seed, postgresql::PAGE_BYTES)
+}
+
+/// The same at a position of the log.
+fn postgresql_page_at(seed: u64, block: u32, position: u64, page_bytes: usize) -> Vec<u8> {
+    let mut page = filled(seed, page_bytes);
+    page[..8].copy_from_slice(&position.rotate_left(32).to_le_bytes());
+    page[14..16].copy_from_slice(&800_u16.to_le_bytes());
+    let size_and_version = u16::try_from(page_bytes).unwrap() | 4;
+    page[18..20].copy_from_slice(&size_and_version.to_le_bytes());
     let sum = postgresql::checksum(&page, block);
     page[8..10].copy_from_slice(&sum.to_le_bytes());
     page
@@ -29,7 +40,24 @@ fn postgresql_page(seed: u64, block: u32) -> Vec<u8> {
 
 /// A page as InnoDB would seal it; page 0 with flags.
 fn innodb_page(seed: u64, format: Format, space: u32, number: u32, page_bytes: usize) -> Vec<u8> {
+    innodb_page_at(seed, format, space, number, page_bytes, seed)
+}
+
+/// The same at a position of the log.
+fn innodb_page_at(
+    seed: u64,
+    format: Format,
+    space: u32,
+    number: u32,
+    page_bytes: usize,
+    position: u64,
+) -> Vec<u8> {
     let mut page = filled(seed, page_bytes);
+    // No key, an index page, and neither encrypted nor compressed.
+    page[..4].fill(0);
+    page[16..24].copy_from_slice(&position.to_be_bytes());
+    page[24..26].copy_from_slice(&17_855_u16.to_be_bytes());
+    page[26..34].fill(0);
     let end = page.len();
     page[4..8].copy_from_slice(&number.to_be_bytes());
     page[34..38].copy_from_slice(&space.to_be_bytes());
@@ -126,32 +154,33 @@ fn the_path_says_what_may_have_pages() {
 #[test]
 fn without_a_control_file_a_right_checksum_is_proof_and_a_wrong_one_is_not() {
     let mut page = postgresql_page(1, 7);
-    let judge = |page: &[u8], checksums| postgresql::judge(page, 0, 7, checksums);
-    assert_eq!(judge(&page, Checksums::NotKnown), Verdict::Good);
-    assert_eq!(judge(&page, Checksums::On), Verdict::Good);
+    let judge = |page: &[u8], checksums| postgresql::judge(page, 0, 7, Cluster::usual(checksums));
+    assert!(judge(&page, Checksums::NotKnown).is_good());
+    assert!(judge(&page, Checksums::On).is_good());
     assert_eq!(judge(&page, Checksums::Off), Verdict::Unknown);
     page[5000] ^= 1;
     assert_eq!(judge(&page, Checksums::NotKnown), Verdict::Unknown);
-    assert_eq!(judge(&page, Checksums::On), Verdict::Bad);
+    assert_eq!(
+        judge(&page, Checksums::On),
+        Verdict::Bad(Origin::Here(Position::At(1)))
+    );
 }
 
 #[test]
 fn a_page_in_the_place_of_another_is_bad() {
     let page = postgresql_page(1, 131_072 * 2 + 7);
-    assert_eq!(postgresql::judge(&page, 2, 7, Checksums::On), Verdict::Good);
+    assert!(postgresql::judge(&page, 2, 7, WITH_CHECKSUMS).is_good());
     for (segment, block) in [(0, 7), (2, 8), (1, 131_072 + 8)] {
-        assert_eq!(
-            postgresql::judge(&page, segment, block, Checksums::On),
-            Verdict::Bad
-        );
+        assert!(postgresql::judge(&page, segment, block, WITH_CHECKSUMS).is_bad());
     }
     for format in [Format::Crc32, Format::FullCrc32] {
         let space = Space::of_head(&innodb_page(1, format, 5, 0, 16384)).unwrap();
         let page = innodb_page(2, format, 5, 3, 16384);
-        assert_eq!(innodb::judge(&page, 3, &space), Verdict::Good);
-        assert_eq!(innodb::judge(&page, 4, &space), Verdict::Bad);
+        assert!(innodb::judge(&page, 3, &space).is_good());
+        let elsewhere = Verdict::Bad(Origin::Elsewhere);
+        assert_eq!(innodb::judge(&page, 4, &space), elsewhere);
         let other = innodb_page(2, format, 6, 3, 16384);
-        assert_eq!(innodb::judge(&other, 3, &space), Verdict::Bad);
+        assert_eq!(innodb::judge(&other, 3, &space), elsewhere);
     }
 }
 
@@ -167,6 +196,7 @@ fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
                     format,
                     page_bytes,
                     number: 9,
+                    is_coded: false,
                     certain: true
                 }
             );
@@ -179,7 +209,7 @@ fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
     assert!(!space.certain);
     assert_eq!(innodb::judge(&head, 0, &space), Verdict::Unknown);
     let page = innodb_page(4, Format::FullCrc32, 9, 1, 16384);
-    assert_eq!(innodb::judge(&page, 1, &space), Verdict::Good);
+    assert!(innodb::judge(&page, 1, &space).is_good());
 }
 
 #[test]
@@ -207,9 +237,9 @@ fn reserved_bytes_alone_do_not_prove_sums() {
             }
         );
         let mut page = sqlite_page(2, page_bytes, false);
-        assert_eq!(sqlite::judge(&page, database), Verdict::Good);
+        assert!(sqlite::judge(&page, database).is_good());
         page[300] ^= 0x80;
-        assert_eq!(sqlite::judge(&page, database), Verdict::Bad);
+        assert!(sqlite::judge(&page, database).is_bad());
         let mut head = head;
         head[400] ^= 1;
         let doubtful = Database::of_head(&head).unwrap();
@@ -221,20 +251,176 @@ fn reserved_bytes_alone_do_not_prove_sums() {
 }
 
 #[test]
-fn a_version_is_right_only_where_it_alone_is_good() {
-    use Verdict::{Bad, Empty, Good, Unknown};
-    for (verdicts, choice) in [
-        (&[Bad, Good][..], Choice::Right(1)),
-        (&[Good, Unknown], Choice::Right(0)),
-        (&[Good, Bad, Unknown], Choice::Right(0)),
-        (&[Good, Good], Choice::SeveralGood),
-        (&[Good, Empty], Choice::SeveralGood),
-        (&[Bad, Empty], Choice::NoneGood),
-        (&[Bad, Unknown], Choice::NoneGood),
-        (&[], Choice::NoneGood),
+fn a_page_says_its_position_in_the_log() {
+    let page = postgresql_page_at(3, 7, 0x1234_5678_9ABC_DEF0, 8192);
+    let good = Verdict::Good(Position::At(0x1234_5678_9ABC_DEF0));
+    assert_eq!(postgresql::judge(&page, 0, 7, WITH_CHECKSUMS), good);
+    let mut page = innodb_page_at(3, Format::FullCrc32, 9, 0, 16384, 0x1234_5678_9ABC);
+    let space = Space::of_head(&page).unwrap();
+    let good = Verdict::Good(Position::At(0x1234_5678_9ABC));
+    assert_eq!(innodb::judge(&page, 0, &space), good);
+    page[300] ^= 1;
+    let bad = Verdict::Bad(Origin::Here(Position::At(0x1234_5678_9ABC)));
+    assert_eq!(innodb::judge(&page, 0, &space), bad);
+}
+
+/// A page with a bit of it flipped that is neither header nor checksum.
+fn damaged(page: &[u8]) -> Vec<u8> {
+    let mut page = page.to_vec();
+    page[500] ^= 8;
+    page
+}
+
+#[test]
+fn a_version_is_right_only_where_no_other_may_be_the_newer_one() {
+    let file = PageFile::PostgreSql {
+        segment: 0,
+        cluster: WITH_CHECKSUMS,
+    };
+    let page = |position| postgresql_page_at(position, 7, position, 8192);
+    let (older, newer) = (page(100), page(200));
+    let garbage = filled(77, 8192);
+    let zeros = vec![0; 8192];
+    for (versions, choice) in [
+        (vec![&damaged(&newer), &newer], Choice::Right(1)),
+        (vec![&newer, &damaged(&older)], Choice::Right(0)),
+        (vec![&garbage, &older], Choice::Right(1)),
+        (
+            vec![&older, &damaged(&newer)],
+            Choice::Undecided(Undecided::MayBeNewer),
+        ),
+        (
+            vec![&older, &newer],
+            Choice::Undecided(Undecided::SeveralGood),
+        ),
+        (vec![&zeros, &newer], Choice::Undecided(Undecided::Zeros)),
+        (
+            vec![&garbage, &damaged(&newer)],
+            Choice::Undecided(Undecided::NoneGood),
+        ),
+        (
+            vec![&garbage, &older, &damaged(&newer)],
+            Choice::Undecided(Undecided::MayBeNewer),
+        ),
+        (vec![], Choice::Undecided(Undecided::NoneGood)),
     ] {
-        assert_eq!(choose(verdicts), choice, "{verdicts:?}");
+        let versions: Vec<&[u8]> = versions.iter().map(|version| &version[..]).collect();
+        assert_eq!(choose(&file, 7, &versions), choice);
     }
+    // What differs in nothing but its position takes nothing with it.
+    let mut moved = older.clone();
+    moved[2] ^= 0x40;
+    assert!(
+        matches!(file.judge(7, &moved), Verdict::Bad(Origin::Here(Position::At(at))) if at > 100)
+    );
+    assert_eq!(choose(&file, 7, &[&older, &moved]), Choice::Right(0));
+    // A tablespace's cluster is not known: its pages may have been written without checksums.
+    let file = PageFile::PostgreSql {
+        segment: 0,
+        cluster: Cluster::usual(Checksums::NotKnown),
+    };
+    assert_eq!(
+        choose(&file, 7, &[&newer, &damaged(&older)]),
+        Choice::Undecided(Undecided::NotJudged)
+    );
+}
+
+#[test]
+fn of_several_pages_in_one_block_each_must_be_proven() {
+    let cluster = Cluster {
+        page_bytes: 1024,
+        ..WITH_CHECKSUMS
+    };
+    let file = PageFile::PostgreSql {
+        segment: 0,
+        cluster,
+    };
+    let block = |positions: [u64; 4]| -> Vec<u8> {
+        (40..)
+            .zip(positions)
+            .flat_map(|(number, position)| postgresql_page_at(position, number, position, 1024))
+            .collect()
+    };
+    let right = block([100, 200, 300, 400]);
+    let mut rotten = right.clone();
+    rotten[1500] ^= 1;
+    assert_eq!(choose(&file, 40, &[&rotten, &right]), Choice::Right(1));
+    // The one that is damaged in its second page has a newer third one.
+    let mut mixed = block([100, 200, 301, 400]);
+    mixed[1500] ^= 1;
+    assert_eq!(
+        choose(&file, 40, &[&mixed, &right]),
+        Choice::Undecided(Undecided::SeveralGood)
+    );
+}
+
+#[test]
+fn an_sqlite_page_whose_sums_are_wrong_may_be_one_that_was_written_without_the_extension() {
+    let database = Database::of_head(&sqlite_page(1, 4096, true)).unwrap();
+    let file = PageFile::Sqlite(database);
+    let older = sqlite_page(2, 4096, false);
+    // The program changed the page and left its sums as they were.
+    let newer = damaged(&older);
+    assert!(file.judge(3, &newer).is_bad());
+    assert_eq!(
+        choose(&file, 3, &[&older, &newer]),
+        Choice::Undecided(Undecided::MayBeNewer)
+    );
+}
+
+#[test]
+fn in_an_encrypted_file_no_position_is_proof() {
+    let mut head = innodb_page(3, Format::FullCrc32, 9, 0, 16384);
+    head[8000..8006].copy_from_slice(b"s\x0e\x0cREt");
+    reseal_full_crc32(&mut head);
+    let space = Space::of_head(&head).unwrap();
+    assert!(space.is_coded && space.certain);
+    let file = PageFile::InnoDb(space);
+    let plain = innodb_page_at(4, Format::FullCrc32, 9, 1, 16384, 100);
+    let mut encrypted = innodb_page_at(5, Format::FullCrc32, 9, 1, 16384, 200);
+    encrypted[..4].copy_from_slice(&1_u32.to_be_bytes());
+    encrypted[26..16376].reverse();
+    assert!(file.judge(1, &encrypted).is_bad());
+    reseal_full_crc32(&mut encrypted);
+    assert_eq!(file.judge(1, &encrypted), Verdict::Good(Position::Hidden));
+    for newer in [encrypted.clone(), damaged(&encrypted), damaged(&plain)] {
+        assert!(matches!(
+            choose(&file, 1, &[&plain, &newer]),
+            Choice::Undecided(Undecided::SeveralGood | Undecided::MayBeNewer)
+        ));
+    }
+    // Bytes that no server wrote as this page are no version of it.
+    let garbage = filled(1, 16384);
+    assert_eq!(choose(&file, 1, &[&garbage, &encrypted]), Choice::Right(1));
+}
+
+fn reseal_full_crc32(page: &mut [u8]) {
+    let end = page.len();
+    let sum = spindle_base::crc32c(&page[..end - 4]);
+    page[end - 4..].copy_from_slice(&sum.to_be_bytes());
+}
+
+#[test]
+fn a_disk_that_has_an_earlier_files_first_page_makes_a_file_doubtful() {
+    let path = "/my/d/t.ibd";
+    let own = innodb_page_at(3, Format::FullCrc32, 9, 0, 16384, 200);
+    let earlier = innodb_page_at(4, Format::FullCrc32, 8, 0, 16384, 300);
+    let is_certain = |heads: &[&[u8]]| {
+        let Some(PageFile::InnoDb(space)) = PageFile::recognise_copies(path, heads, &[]) else {
+            panic!("it is not recognised");
+        };
+        space.certain
+    };
+    assert!(is_certain(&[&own, &own]));
+    assert!(!is_certain(&[&own, &earlier]));
+    // Damage that is proven to be damage leaves it certain, whichever copy has it.
+    assert!(is_certain(&[&own, &damaged(&own)]));
+    assert!(is_certain(&[&filled(9, 16384), &own]));
+    // A page that this judge does not know may be the file's, and the proven one an earlier one.
+    let mut compressed = innodb_page_at(5, Format::Crc32, 7, 0, 16384, 100);
+    compressed[54..58].copy_from_slice(&(4_u32 << 1).to_be_bytes());
+    assert!(!is_certain(&[&earlier, &compressed]));
+    assert!(!is_certain(&[&compressed, &earlier]));
 }
 
 proptest! {
@@ -246,36 +432,30 @@ proptest! {
         bit in 0_u8..8,
     ) {
         let mut page = postgresql_page(seed, block);
-        prop_assert_eq!(
-            postgresql::judge(&page, 0, block.into(), Checksums::On),
-            Verdict::Good
-        );
+        prop_assert!(postgresql::judge(&page, 0, block.into(), WITH_CHECKSUMS).is_good());
         page[byte] ^= 1 << bit;
-        prop_assert_eq!(
-            postgresql::judge(&page, 0, block.into(), Checksums::On),
-            Verdict::Bad
-        );
+        prop_assert!(postgresql::judge(&page, 0, block.into(), WITH_CHECKSUMS).is_bad());
 
         let space = Space::of_head(&innodb_page(1, Format::FullCrc32, 9, 0, 16384)).unwrap();
         let number = block + 1;
         let mut page = innodb_page(seed, Format::FullCrc32, 9, number, 16384);
-        prop_assert_eq!(innodb::judge(&page, number.into(), &space), Verdict::Good);
+        prop_assert!(innodb::judge(&page, number.into(), &space).is_good());
         page[byte * 2] ^= 1 << bit;
-        prop_assert_eq!(innodb::judge(&page, number.into(), &space), Verdict::Bad);
+        prop_assert!(innodb::judge(&page, number.into(), &space).is_bad());
 
         let space = Space::of_head(&innodb_page(1, Format::Crc32, 9, 0, 16384)).unwrap();
         let mut page = innodb_page(seed, Format::Crc32, 9, number, 16384);
-        prop_assert_eq!(innodb::judge(&page, number.into(), &space), Verdict::Good);
+        prop_assert!(innodb::judge(&page, number.into(), &space).is_good());
         page[byte * 2] ^= 1 << bit;
         // Between the two ranges lies what this format does not cover.
         let covered = !(26..34).contains(&(byte * 2));
-        prop_assert_eq!(innodb::judge(&page, number.into(), &space) == Verdict::Good, !covered);
+        prop_assert_eq!(innodb::judge(&page, number.into(), &space).is_good(), !covered);
 
         let database = Database { page_bytes: 8192, certain: true };
         let mut page = sqlite_page(seed, 8192, false);
-        prop_assert_eq!(sqlite::judge(&page, database), Verdict::Good);
+        prop_assert!(sqlite::judge(&page, database).is_good());
         page[byte] ^= 1 << bit;
-        prop_assert_eq!(sqlite::judge(&page, database), Verdict::Bad);
+        prop_assert!(sqlite::judge(&page, database).is_bad());
     }
 
     #[test]

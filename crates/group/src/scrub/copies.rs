@@ -118,6 +118,29 @@ impl Copies {
 }
 
 impl Group {
+    /// The first bytes of a file as each of its copies has them that is whole and can be read,
+    /// where they differ; the copies of what is stale or offline are left out. Empty where no copy
+    /// is whole.
+    pub fn read_each_copy(&self, file: &File, length_bytes: usize) -> Vec<Vec<u8>> {
+        let end = (length_bytes as u64).div_ceil(BLOCK_SIZE_BYTES);
+        let _held = file.range_lock.shared(0, end);
+        let (copies, _) = self.read_copies(file, 0, end, &ScrubScope::Group);
+        let is_whole = |lane: &usize| {
+            copies
+                .pieces
+                .iter()
+                .all(|piece| piece.copies.iter().any(|(other, ..)| other == lane))
+                && !copies.unreadable.iter().any(|(_, other)| other == lane)
+        };
+        let mut versions: Vec<Vec<u8>> = (0..copies.lanes.len())
+            .filter(is_whole)
+            .map(|lane| copies.lanes[lane][..length_bytes].to_vec())
+            .collect();
+        versions.sort_unstable();
+        versions.dedup();
+        versions
+    }
+
     /// Reads every copy of the blocks `[first, end)` that hold data, and counts the bytes; the
     /// caller holds their range.
     pub(super) fn read_copies(

@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_pages::{Choice, PageFile, Verdict, choose};
+use spindle_pages::{Choice, PageFile, Undecided, choose};
 
 /// Beyond it the damage is too wide for a checksum of 16 bits to be believed.
 const COMBINATIONS_MOST: usize = 16;
@@ -23,10 +23,8 @@ pub enum Judgement {
     AllBad,
     /// For each block, which of its versions is right.
     Right(Vec<usize>),
-    /// More than one is good.
-    SeveralGood,
-    /// None is proven good.
-    NoneGood,
+    /// Nothing is proven, and why.
+    Undecided(Undecided),
 }
 
 /// How many blocks a unit of these pages has.
@@ -34,14 +32,12 @@ pub fn unit_blocks(pages: &PageFile) -> u64 {
     (pages.page_bytes() as u64).div_ceil(BLOCK_SIZE_BYTES)
 }
 
-/// What a unit is worth that lies at `offset_bytes` of its file.
-pub fn judge_unit(pages: &PageFile, offset_bytes: u64, unit: &[u8]) -> Verdict {
+/// Whether a unit that lies at `offset_bytes` of its file has a bad page.
+pub fn has_bad_page(pages: &PageFile, offset_bytes: u64, unit: &[u8]) -> bool {
     let page_bytes = pages.page_bytes();
     (offset_bytes / page_bytes as u64..)
         .zip(unit.chunks(page_bytes))
-        .map(|(number, page)| pages.judge(number, page))
-        .reduce(Verdict::with)
-        .unwrap_or(Verdict::Unknown)
+        .any(|(number, page)| pages.judge(number, page).is_bad())
 }
 
 /// Judges every combination of the versions of a unit's blocks, each of which has one at least.
@@ -53,7 +49,7 @@ pub fn judge_versions(pages: &PageFile, offset_bytes: u64, blocks: &[Versions<'_
         })
         .filter(|combinations| *combinations <= COMBINATIONS_MOST);
     let Some(combinations) = combinations else {
-        return Judgement::NoneGood;
+        return Judgement::Undecided(Undecided::NoneGood);
     };
     let chosen = |combination: usize| {
         let mut rest = combination;
@@ -63,40 +59,39 @@ pub fn judge_versions(pages: &PageFile, offset_bytes: u64, blocks: &[Versions<'_
             number
         })
     };
-    let verdicts: Vec<Verdict> = (0..combinations)
+    let units: Vec<Vec<u8>> = (0..combinations)
         .map(|combination| {
-            let numbers = chosen(combination);
-            let unit: Vec<u8> = blocks
+            blocks
                 .iter()
-                .zip(numbers)
+                .zip(chosen(combination))
                 .flat_map(|(versions, number)| versions[number].0.iter().copied())
-                .collect();
-            judge_unit(pages, offset_bytes, &unit)
+                .collect()
         })
         .collect();
-    if let [only] = verdicts[..] {
-        return if only == Verdict::Bad {
+    if let [only] = &units[..] {
+        return if has_bad_page(pages, offset_bytes, only) {
             Judgement::AllBad
         } else {
             Judgement::Fine
         };
     }
-    match choose(&verdicts) {
+    let units: Vec<&[u8]> = units.iter().map(|unit| &unit[..]).collect();
+    let first_page = offset_bytes / pages.page_bytes() as u64;
+    match choose(pages, first_page, &units) {
         Choice::Right(combination) => Judgement::Right(chosen(combination).collect()),
-        Choice::SeveralGood => Judgement::SeveralGood,
-        Choice::NoneGood => Judgement::NoneGood,
+        Choice::Undecided(why) => Judgement::Undecided(why),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Judgement, Versions, judge_versions};
-    use spindle_pages::PageFile;
-    use spindle_pages::postgresql::{Checksums, PAGE_BYTES, checksum};
+    use spindle_pages::postgresql::{Checksums, Cluster, PAGE_BYTES, checksum};
+    use spindle_pages::{PageFile, Undecided};
 
     const PAGES: PageFile = PageFile::PostgreSql {
         segment: 0,
-        checksums: Checksums::On,
+        cluster: Cluster::usual(Checksums::On),
     };
 
     fn page(fill: u8) -> Vec<u8> {
@@ -137,7 +132,7 @@ mod tests {
             &[&older[..4096], &newer[..4096]],
             &[&older[4096..], &newer[4096..]],
         ]);
-        assert_eq!(judgement, Judgement::SeveralGood);
+        assert_eq!(judgement, Judgement::Undecided(Undecided::SeveralGood));
     }
 
     #[test]
@@ -150,6 +145,6 @@ mod tests {
         let mut other = page.clone();
         other[78] ^= 2;
         let judgement = judge(&[&[&page[..4096], &other[..4096]], &[&page[4096..]]]);
-        assert_eq!(judgement, Judgement::NoneGood);
+        assert_eq!(judgement, Judgement::Undecided(Undecided::NoneGood));
     }
 }

@@ -112,10 +112,10 @@ impl Run {
         (bytes / spindle_base::BLOCK_SIZE_BYTES).next_multiple_of(16)
     }
 
-    /// What is known of a file, asked once.
-    pub fn known(&self, file: FileId, ask: impl FnOnce() -> Known) -> Known {
+    /// What is known of a file, and whether it was asked just now and not earlier.
+    pub fn known(&self, file: FileId, ask: impl FnOnce() -> Known) -> (Known, bool) {
         if let Some(known) = self.known.lock().get(&file) {
-            return known.clone();
+            return (known.clone(), false);
         }
         let known = ask();
         let mut all = self.known.lock();
@@ -124,7 +124,12 @@ impl Run {
             all.pop_first();
         }
         all.insert(file, known.clone());
-        known
+        (known, true)
+    }
+
+    /// What was known of a file is asked again.
+    pub fn forget(&self, file: FileId) {
+        self.known.lock().remove(&file);
     }
 
     pub fn note(&self, finding: Finding) {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_pages::{PageFile, Verdict};
+use spindle_pages::{PageFile, Undecided};
 
 use super::copies::Copies;
 use super::cursor::Stretch;
-use super::judging::{Judgement, Versions, judge_unit, judge_versions, unit_blocks};
+use super::judging::{Judgement, Versions, has_bad_page, judge_versions, unit_blocks};
 use super::run::{Run, Suspect};
 use super::{Finding, FindingKind, Known, ScrubStep};
 use crate::error::GroupError;
@@ -32,10 +32,8 @@ struct Mend {
 enum Doubt {
     /// It is proven what is right.
     Proven,
-    /// Several versions are good pages.
-    SeveralGood,
-    /// No version is a good page.
-    NoneGood,
+    /// No version of the page is proven to be right.
+    Undecided(Undecided),
     /// The file has no pages that could be judged, or not all of the page is there.
     NoPages,
     /// All copies agree on a bad page.
@@ -94,23 +92,34 @@ impl Group {
         again: Option<&Suspect>,
     ) -> Result<(), GroupError> {
         let file = &stretch.file;
-        let known = run.known(file.id, || self.known(file));
         let mut bad_places: Vec<BadPlace> = Vec::new();
         let mut findings: Vec<(Place, Finding)> = Vec::new();
-        {
-            let _held = file.range_lock.shared(stretch.first, stretch.end);
+        let (mut known, mut is_fresh) = run.known(file.id, || self.known(file));
+        loop {
+            let held = file.range_lock.shared(stretch.first, stretch.end);
             if file.is_removed() {
                 return Ok(());
             }
             let (first, end) = (stretch.first, stretch.end);
             let (copies, read_bytes) = self.read_copies(file, first, end, run.scope());
             run.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
+            let (places, judged_count) = examine(&copies, known.pages.as_ref(), first, end);
+            if !places.is_empty() && !is_fresh {
+                // What is told, and what is written, does not rest on what a file was an hour
+                // ago: its server may have been stopped and its checksums switched off since.
+                run.forget(file.id);
+                drop(held);
+                (known, is_fresh) = run.known(file.id, || self.known(file));
+                continue;
+            }
+            run.judged_pages_count
+                .fetch_add(judged_count, Ordering::Relaxed);
             if again.is_none() {
                 let done: u64 = copies.pieces.iter().map(|piece| piece.blocks).sum();
                 let done_bytes = done * BLOCK_SIZE_BYTES;
                 run.done_bytes.fetch_add(done_bytes, Ordering::Relaxed);
             }
-            for place in examine(run, &copies, known.pages.as_ref(), first, end) {
+            for place in places {
                 if is_suspect(run, file, &place, now_ms, again) {
                     continue;
                 }
@@ -121,6 +130,7 @@ impl Group {
                 }
                 findings.push((place, finding));
             }
+            break;
         }
         let moved = self.move_from(bad_places)?;
         for (place, mut finding) in findings {
@@ -241,18 +251,11 @@ impl Group {
                 FindingKind::Repairable,
                 format!("{where_}: the copy on {names} is wrong, and another is right"),
             ),
-            Doubt::SeveralGood => (
+            Doubt::Undecided(why) => (
                 FindingKind::CopiesDiffer,
                 format!(
-                    "{where_}: the copies on {names} differ, and more than one is a good page: one \
-                     of them is an older version; nothing was changed"
-                ),
-            ),
-            Doubt::NoneGood => (
-                FindingKind::CopiesDiffer,
-                format!(
-                    "{where_}: the copies on {names} differ, and none is a good page; nothing was \
-                     changed"
+                    "{where_}: the copies on {names} differ, and {}; nothing was changed",
+                    reason(why)
                 ),
             ),
             Doubt::NoPages => (
@@ -332,6 +335,23 @@ impl Group {
     }
 }
 
+/// Why nothing is proven, in words.
+const fn reason(why: Undecided) -> &'static str {
+    match why {
+        Undecided::SeveralGood => "more than one is a good page: one of them is an older version",
+        Undecided::MayBeNewer => {
+            "one is a good page, but another, whose checksum is wrong, may be newer"
+        }
+        Undecided::NotJudged => {
+            "one is a good page, but another has no checksum that could be judged and may be newer"
+        }
+        Undecided::Zeros => {
+            "one is a good page and another is all zeros: either may be the older one"
+        }
+        Undecided::NoneGood => "none is a good page",
+    }
+}
+
 /// A file, blocks of it, and what became of the copy they lay in.
 type MovedBlocks = (spindle_base::FileId, Vec<u64>, Mended);
 
@@ -341,7 +361,7 @@ fn is_suspect(run: &Run, file: &File, place: &Place, now_ms: u64, again: Option<
     let may_change = place.is_page
         && matches!(
             place.doubt,
-            Doubt::SeveralGood | Doubt::NoneGood | Doubt::AllBad | Doubt::NoPages
+            Doubt::Undecided(_) | Doubt::AllBad | Doubt::NoPages
         );
     let is_same = again
         .is_some_and(|before| (before.first_block, before.digest) == (place.first, place.digest));
@@ -358,32 +378,25 @@ fn is_suspect(run: &Run, file: &File, place: &Place, now_ms: u64, again: Option<
     true
 }
 
-/// Every place of the stretch that is not as it should be, in order.
-fn examine(
-    run: &Run,
-    copies: &Copies,
-    pages: Option<&PageFile>,
-    first: u64,
-    end: u64,
-) -> Vec<Place> {
+/// Every place of the stretch that is not as it should be, in order, and how many pages were
+/// judged.
+fn examine(copies: &Copies, pages: Option<&PageFile>, first: u64, end: u64) -> (Vec<Place>, u64) {
     let mut doubtful = copies.doubtful_blocks();
     let mut places = Vec::new();
+    let mut judged_count = 0;
     if let Some(pages) = pages {
         let unit = unit_blocks(pages);
         let mut at = first - first % unit;
-        let mut judged_count = 0;
         while at < end {
             if at >= first && at + unit <= end {
                 judged_count += examine_unit(copies, pages, at, unit, &mut doubtful, &mut places);
             }
             at += unit;
         }
-        run.judged_pages_count
-            .fetch_add(judged_count, Ordering::Relaxed);
     }
     examine_blocks(copies, pages.is_some(), &doubtful, &mut places);
     places.sort_by_key(|place| place.first);
-    places
+    (places, judged_count)
 }
 
 /// Judges one unit where all of it is there; how many pages were judged. What it settles is no
@@ -401,7 +414,7 @@ fn examine_unit(
     let is_doubtful = doubtful.range(at..at + unit).next().is_some();
     if !is_doubtful && let Some(lane) = whole_lane(copies, at, unit) {
         // The usual way: all copies agree, and the page lies in one piece.
-        if judge_unit(pages, offset_bytes, copies.run(lane, at, unit)) == Verdict::Bad {
+        if has_bad_page(pages, offset_bytes, copies.run(lane, at, unit)) {
             places.push(page_place(copies, at, unit, Doubt::AllBad, Vec::new()));
         }
         return judged_count;
@@ -412,15 +425,15 @@ fn examine_unit(
     if versions.iter().any(SmallVec::is_empty) {
         return 0;
     }
-    let right: Vec<usize> = match judge_versions(pages, offset_bytes, &versions) {
-        Judgement::Fine => vec![0; versions.len()],
-        Judgement::Right(right) => right,
-        undecided => {
-            let doubt = match undecided {
-                Judgement::AllBad => Doubt::AllBad,
-                Judgement::SeveralGood => Doubt::SeveralGood,
-                _ => Doubt::NoneGood,
-            };
+    let judged = match judge_versions(pages, offset_bytes, &versions) {
+        Judgement::Fine => Ok(vec![0; versions.len()]),
+        Judgement::Right(right) => Ok(right),
+        Judgement::AllBad => Err(Doubt::AllBad),
+        Judgement::Undecided(why) => Err(Doubt::Undecided(why)),
+    };
+    let right = match judged {
+        Ok(right) => right,
+        Err(doubt) => {
             places.push(page_place(copies, at, unit, doubt, Vec::new()));
             settle(doubtful, at, unit);
             return judged_count;

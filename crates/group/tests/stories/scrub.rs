@@ -9,13 +9,14 @@ use spindle_group::{
     ScrubView, ScrubWish,
 };
 use spindle_pages::PageFile;
-use spindle_pages::postgresql::{Checksums, PAGE_BYTES, checksum};
+use spindle_pages::postgresql::{Checksums, Cluster, PAGE_BYTES, checksum};
 
 use crate::scene::{MIB, NORMAL, Scene, assert_sound, create, pattern, read};
 
 const PAGE: usize = PAGE_BYTES;
 
-/// Every file is PostgreSQL's but those of an id above 100.
+/// Every file is PostgreSQL's but those of an id above 100; those above 50 lie in a tablespace,
+/// whose cluster is not known.
 #[derive(Debug)]
 struct Judge;
 
@@ -25,7 +26,11 @@ impl PageJudge for Judge {
             title: format!("/file{file}"),
             pages: (file.0 <= 100).then_some(PageFile::PostgreSql {
                 segment: 0,
-                checksums: Checksums::On,
+                cluster: Cluster::usual(if file.0 <= 50 {
+                    Checksums::On
+                } else {
+                    Checksums::NotKnown
+                }),
             }),
         }
     }
@@ -208,6 +213,87 @@ fn an_older_good_page_is_not_chosen_and_not_overwritten() {
     assert_eq!(kinds(&view), [FindingKind::CopiesDiffer]);
     let kept = stage.scene.disks.bytes(place.0, place.1, PAGE);
     assert!(kept == older[at..at + PAGE]);
+}
+
+/// A page without a right checksum, as a server writes it whose checksums were switched off.
+fn without_checksum(mut page: Vec<u8>, position: u64) -> Vec<u8> {
+    page[..8].copy_from_slice(&position.rotate_left(32).to_le_bytes());
+    page[8..10].fill(0);
+    page
+}
+
+#[test]
+fn a_page_that_may_be_newer_is_not_written_over_by_an_older_one_that_is_good() {
+    // In a cluster that has checksums, and in one that nobody knows.
+    for id in [10, 60] {
+        for copy in [0, 1] {
+            let stage = stage(4, id, 300);
+            let number = 200;
+            let at = number * PAGE;
+            let mut older = stage.bytes[at..at + PAGE].to_vec();
+            older[..8].copy_from_slice(&100_u64.rotate_left(32).to_le_bytes());
+            let sum = checksum(&older, u32::try_from(number).unwrap());
+            older[8..10].copy_from_slice(&sum.to_le_bytes());
+            let newer = without_checksum(pattern(7, PAGE), 200);
+            let newer = {
+                let mut page = newer;
+                page[14..20].copy_from_slice(&older[14..20]);
+                page
+            };
+            stage.group.write(&stage.file, at as u64, &newer).unwrap();
+            stage.group.sync().unwrap();
+            // One disk answered that write and did not make it.
+            let places = places(&stage.group, &stage.file, at as u64);
+            let (lost, kept) = (places[copy], places[1 - copy]);
+            stage.scene.disks.overwrite(lost.0, lost.1, &older);
+            let view = scrub(&stage.group, true);
+            assert_eq!(kinds(&view), [FindingKind::CopiesDiffer], "{view:?}");
+            assert!(view.findings[0].message.contains("may be newer"));
+            assert!(stage.scene.disks.bytes(kept.0, kept.1, PAGE) == newer);
+            assert!(stage.scene.disks.bytes(lost.0, lost.1, PAGE) == older);
+        }
+    }
+}
+
+#[test]
+fn an_older_page_that_is_damaged_is_mended_from_the_newer_one() {
+    let stage = stage(4, 10, 300);
+    let at = 200 * PAGE;
+    let mut older = stage.bytes[at..at + PAGE].to_vec();
+    older[..8].fill(0);
+    let place = places(&stage.group, &stage.file, at as u64)[0];
+    stage.scene.disks.overwrite(place.0, place.1, &older);
+    let view = scrub(&stage.group, true);
+    assert_eq!(kinds(&view), [FindingKind::Repaired]);
+    let right = &stage.bytes[at..at + PAGE];
+    assert!(stage.scene.disks.bytes(place.0, place.1, PAGE) == right);
+}
+
+/// Says that the cluster has checksums, and from the second question on that it has none.
+#[derive(Debug, Default)]
+struct SwitchedOff(std::sync::atomic::AtomicU32);
+
+impl PageJudge for SwitchedOff {
+    fn look(&self, file: FileId) -> Known {
+        let before = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut known = Judge.look(file);
+        known.pages = known.pages.filter(|_| before == 0);
+        known
+    }
+}
+
+#[test]
+fn what_a_file_is_is_asked_again_before_anything_is_written() {
+    let stage = stage(4, 10, 3000);
+    let judge = Arc::new(SwitchedOff::default());
+    stage.group.set_page_judge(judge);
+    // In the last stretch, when the file has been known for long.
+    let place = places(&stage.group, &stage.file, 2900 * PAGE as u64)[0];
+    damage(&stage.scene, place);
+    let damaged = stage.scene.disks.bytes(place.0, place.1, PAGE);
+    let view = scrub(&stage.group, true);
+    assert_eq!(kinds(&view), [FindingKind::CopiesDiffer]);
+    assert!(stage.scene.disks.bytes(place.0, place.1, PAGE) == damaged);
 }
 
 #[test]

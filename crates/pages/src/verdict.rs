@@ -1,0 +1,60 @@
+//! What a page is worth by itself.
+
+/// Where a page stands in its database's log: of two versions of one page the newer has the
+/// greater position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// The page says it, and it can be compared with that of other versions of the page.
+    At(u64),
+    /// The page has none, or none that proves anything.
+    Hidden,
+}
+
+impl Position {
+    /// Whether a page that stands here is certainly not newer than one that stands at `other`.
+    #[must_use]
+    pub const fn is_not_after(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::At(own), Self::At(other)) => own <= other,
+            _ => false,
+        }
+    }
+}
+
+/// What a bad page is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Of another place, or no page at all: no program wrote this as this page.
+    Elsewhere,
+    /// It looks like a version of this page that is damaged, or that was written without a
+    /// checksum.
+    Here(Position),
+}
+
+/// What a page is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its checksum is right, and it stands where it says it stands.
+    Good(Position),
+    /// Its checksum or its place is wrong.
+    Bad(Origin),
+    /// All zeros, as a database leaves a page that it has not used yet. Sound, and proof of
+    /// nothing: a write that was lost can leave zeros too.
+    Empty,
+    /// It has no checksum, or none that can be relied on.
+    Unknown,
+}
+
+impl Verdict {
+    /// Whether it is good.
+    #[must_use]
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::Good(_))
+    }
+
+    /// Whether it is bad.
+    #[must_use]
+    pub const fn is_bad(self) -> bool {
+        matches!(self, Self::Bad(_))
+    }
+}
