@@ -167,23 +167,30 @@ impl Group {
         loop {
             let mut lost_a_disk = false;
             let alone = Cell::new(None);
-            let answer =
-                self.catalog
-                    .commit(through, &mut || alone.set(Some(self.seal())), &mut || {
-                        // The batch is taken: changes belong to the next one from here on.
-                        drop(alone.take());
-                        let offline_count = self.known_offline.lock().len();
-                        let flushed = self.flush_written();
-                        self.notice_offline();
-                        lost_a_disk = self.known_offline.lock().len() > offline_count;
-                        match flushed {
-                            // What the lost disk had not flushed is noted as stale by edits that this
-                            // batch does not have; the marks in it must not be durable before them.
-                            Ok(()) if lost_a_disk => Err(region_failed("a disk went offline")),
-                            Ok(()) => Ok(()),
-                            Err(error) => Err(region_failed(&error.message)),
-                        }
-                    });
+            // As of the seal: the batch has the edits of these outages and of no later one.
+            let outages_in_batch = Cell::new(0);
+            let answer = self.catalog.commit(
+                through,
+                &mut || {
+                    let sealed = self.seal();
+                    outages_in_batch.set(self.dirty.outages_count());
+                    alone.set(Some(sealed));
+                },
+                &mut || {
+                    // The batch is taken: changes belong to the next one from here on.
+                    drop(alone.take());
+                    let flushed = self.flush_written();
+                    self.notice_offline();
+                    lost_a_disk = self.dirty.outages_count() != outages_in_batch.get();
+                    match flushed {
+                        // What the lost disk had not flushed is noted as stale by edits that this
+                        // batch does not have; the marks in it must not be durable before them.
+                        Ok(()) if lost_a_disk => Err(region_failed("a disk went offline")),
+                        Ok(()) => Ok(()),
+                        Err(error) => Err(region_failed(&error.message)),
+                    }
+                },
+            );
             self.space.release(self.catalog.committed());
             self.notice_offline();
             match answer {
@@ -398,3 +405,6 @@ impl Group {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,45 +6,16 @@ use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
 use spindle_group::{EventKind, File, Group, ReadTotals, RepairTime};
 
-use crate::scene::{FINE, NORMAL, Scene, assert_sound, create, pattern, read};
+use crate::scene::{
+    FINE, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+};
 
 const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
-
-/// Lets the group work until nothing is left to be copied and every region has become quiet.
-fn resync(group: &Group) {
-    static CLOCK_MS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    for _ in 0..8 {
-        let now_ms = CLOCK_MS.fetch_add(6000, std::sync::atomic::Ordering::Relaxed);
-        while group.step(now_ms).unwrap() {}
-        for tick in 0..100_000 {
-            if !group.work(now_ms + tick).unwrap().did_something {
-                break;
-            }
-        }
-    }
-}
 
 fn come_back(scene: &Scene, group: &Group, slot: u16) {
     scene.disks.bring_back(DiskSlot(slot));
     let back = group.return_disks(&[DiskSlot(slot)]).unwrap();
     assert_eq!(back, [spindle_base::DiskNumber(slot)]);
-}
-
-/// Every copy that is there, of every initialised block, holds the same bytes.
-fn assert_copies_equal(scene: &Scene, group: &Group, file: &File, what: &str) {
-    for extent in group.map(file) {
-        let length = usize::try_from(extent.initialised_bytes).unwrap();
-        let copies: Vec<Vec<u8>> = (extent.copies.iter().flatten())
-            .map(|(disk, offset)| scene.disks.bytes(DiskSlot(disk.0), *offset, length))
-            .collect();
-        for copy in &copies {
-            assert!(
-                *copy == copies[0],
-                "{what}: extent {} differs",
-                extent.index
-            );
-        }
-    }
 }
 
 fn written_bytes(group: &Group, disk: usize) -> u64 {

@@ -1,6 +1,7 @@
 //! Groups over simulated disks, made, opened, crashed and opened again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle_base::{
     AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Redundancy, Striping, Uuid,
@@ -196,4 +197,35 @@ pub fn remove(group: &Group, id: u64) {
     let file = group.file(FileId(id)).unwrap();
     group.remove_file(&group.change(), &file).unwrap();
     group.sync().unwrap();
+}
+
+/// Lets the group work until nothing is left to be copied and every region has become quiet.
+pub fn resync(group: &Group) {
+    static CLOCK_MS: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..8 {
+        let now_ms = CLOCK_MS.fetch_add(6000, Ordering::Relaxed);
+        while group.step(now_ms).unwrap() {}
+        for tick in 0..100_000 {
+            if !group.work(now_ms + tick).unwrap().did_something {
+                break;
+            }
+        }
+    }
+}
+
+/// Every copy that is there, of every initialised block, holds the same bytes.
+pub fn assert_copies_equal(scene: &Scene, group: &Group, file: &File, what: &str) {
+    for extent in group.map(file) {
+        let length = usize::try_from(extent.initialised_bytes).unwrap();
+        let copies: Vec<Vec<u8>> = (extent.copies.iter().flatten())
+            .map(|(disk, offset)| scene.disks.bytes(DiskSlot(disk.0), *offset, length))
+            .collect();
+        for copy in &copies {
+            assert!(
+                *copy == copies[0],
+                "{what}: extent {} differs",
+                extent.index
+            );
+        }
+    }
 }

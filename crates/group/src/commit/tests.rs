@@ -1,0 +1,56 @@
+//! Commits beside a disk that goes.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use spindle_base::{DiskNumber, FileId};
+use spindle_device::DiskSlot;
+
+use crate::Group;
+use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+
+/// Waits for another thread to come to a place; a test that waits in vain fails.
+fn wait_until(what: &str, is_there: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_disk_missed_that_goes_during_a_seal_is_durable_before_the_marks_are() {
+    for seed in 1..6 {
+        let scene = Scene::mirrored(seed);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.sync().unwrap();
+        let data = pattern(seed, 4 << 20);
+        group.write(&file, 0, &data).unwrap();
+        thread::scope(|scope| {
+            // The seal waits for this map, with the change lock held alone.
+            let held = file.map.read();
+            let committer = scope.spawn(|| group.commit_everything());
+            wait_until("the commit seals", || group.dirty_maps.lock().is_empty());
+            scene.disks.vanish(DiskSlot(1));
+            let finder = scope.spawn(|| group.take_offline(&[DiskNumber(1)], "it is gone"));
+            wait_until("the disk is offline", || {
+                !group.membership.is_online(DiskNumber(1))
+            });
+            thread::sleep(Duration::from_millis(20));
+            drop(held);
+            finder.join().unwrap().unwrap();
+            committer.join().unwrap().unwrap();
+        });
+        scene.disks.crash();
+        drop((file, group));
+        scene.disks.restart();
+        let group: Group = scene.open();
+        scene.disks.bring_back(DiskSlot(1));
+        group.return_disks(&[DiskSlot(1)]).unwrap();
+        resync(&group);
+        let file = group.file(FileId(10)).unwrap();
+        assert!(read(&group, &file, 0, 4 << 20) == data, "seed {seed}");
+        assert_copies_equal(&scene, &group, &file, &format!("seed {seed}"));
+    }
+}
