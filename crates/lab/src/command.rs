@@ -54,6 +54,9 @@ enum Command {
     /// The first process of a guest; for the lab itself
     #[command(hide = true)]
     GuestInit(guest::GuestArguments),
+    /// The first process of a guest that is only to be seen; for the lab itself
+    #[command(hide = true)]
+    GuestGreet(guest::GreetArguments),
     /// The experiment in a guest; for the lab itself
     #[command(hide = true)]
     GuestWork(guest::GuestArguments),
@@ -64,8 +67,11 @@ enum Command {
 /// # Errors
 /// A line for a person.
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if let Command::GuestInit(arguments) = &arguments.command {
-        return Ok(guest::first_process(arguments));
+    // A first process has nothing behind it, and nobody who would interrupt it.
+    match &arguments.command {
+        Command::GuestInit(arguments) => return Ok(guest::first_process(arguments)),
+        Command::GuestGreet(arguments) => return Ok(guest::greet(arguments)),
+        _ => {}
     }
     interrupt::listen()?;
     clear_left_behind()?;
@@ -78,6 +84,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Quick(arguments) => quick::run(&arguments),
         Command::Gallery(arguments) => gallery::run(&arguments),
         Command::GuestInit(arguments) => Ok(guest::first_process(&arguments)),
+        Command::GuestGreet(arguments) => Ok(guest::greet(&arguments)),
         Command::GuestWork(arguments) => guest::work(&arguments),
     }
 }

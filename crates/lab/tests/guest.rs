@@ -5,6 +5,7 @@
 mod scene;
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use scene::Scene;
 use serde_json::Value;
 use spindle_lab::measure::guest;
+use spindle_lab::measure::guest::kernel::{DIRECTORY_VARIABLE, Kernel};
 use spindle_lab::measure::program::find;
 
 const EXPERIMENT: &str = r#"
@@ -133,6 +135,63 @@ fn the_kernels_nfs_client_and_spindle_are_measured_in_a_guest() {
         return;
     };
     assert_eq!(measured, wanted);
+}
+
+/// What `doctor` says of the guest itself.
+fn doctor_on_the_guest(scene: &Scene, variables: &[(&str, &str)]) -> String {
+    let said = scene.lab_with(variables, &["doctor"]);
+    assert!(said.status.success(), "{}", said.stderr);
+    scene.assert_clean();
+    let mut lines = said.stdout.lines();
+    let line = lines.find(|line| line.contains("user-mode Linux"));
+    line.unwrap_or_else(|| panic!("{}", said.stdout)).to_owned()
+}
+
+#[test]
+fn doctor_starts_a_guest_and_tells_its_kernel() {
+    let Some(scene) = new_scene() else { return };
+    let line = doctor_on_the_guest(&scene, &[]);
+    let kernel = Kernel::configured();
+    let release = fs::read_dir(kernel.modules())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .file_name();
+    let release = release.to_str().unwrap();
+    let expected = format!("  yes  user-mode Linux {release} ({kernel})");
+    assert_eq!(line, expected);
+    // What the contenders need of a kernel is in this one.
+    let said = scene.lab(&["doctor"]).stdout;
+    assert!(!said.contains("cannot load"), "{said}");
+}
+
+#[test]
+fn doctor_tells_in_a_line_why_a_guest_does_not_start() {
+    let Some(scene) = new_scene() else { return };
+    // The same kernel, on a machine that has too little memory for it.
+    let kernel = Kernel::configured();
+    let other = scene.path().join("kernel");
+    fs::create_dir_all(other.join("usr/bin")).unwrap();
+    fs::create_dir_all(other.join("usr/lib/uml")).unwrap();
+    symlink(kernel.modules(), other.join("usr/lib/uml/modules")).unwrap();
+    let program = other.join("usr/bin/linux.uml");
+    let script = format!(
+        "#!/bin/sh\nshift\nexec {} mem=8M \"$@\"\n",
+        kernel.program().display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let variables = [(DIRECTORY_VARIABLE, other.to_str().unwrap())];
+    let line = doctor_on_the_guest(&scene, &variables);
+    assert!(line.starts_with("  no   user-mode Linux: "), "{line}");
+    assert!(line.contains("unknown package"), "{line}");
+    assert!(line.contains("it died at its start"), "{line}");
+    assert!(line.contains("Too few physical memory!"), "{line}");
+    // Where there is none at all it says what to do.
+    let variables = [(DIRECTORY_VARIABLE, "/nowhere")];
+    let line = doctor_on_the_guest(&scene, &variables);
+    assert!(line.contains("tools/setup test"), "{line}");
 }
 
 /// Processes whose command line names the place.

@@ -8,7 +8,7 @@ use crate::experiment::DatabaseKind;
 use crate::measure::contender;
 use crate::measure::control_group::{Version, lacks_limits, version};
 use crate::measure::database;
-use crate::measure::guest;
+use crate::measure::guest::{self, kernel::Kernel};
 use crate::measure::program::lacking;
 
 pub(super) fn run() -> Result<ExitCode> {
@@ -26,17 +26,7 @@ pub(super) fn run() -> Result<ExitCode> {
     line("zram", needs_root.clone().or(no_zram));
     line("block", needs_root);
     println!("\nA guest with a kernel of its own: device-mapper, md, NFS (run FILE --guest)");
-    line("user-mode Linux", guest::lacks());
-    for (contenders, programs) in [
-        ("lvm-*", vec!["lvcreate"]),
-        ("md-*", vec!["mdadm"]),
-        ("nfs*", vec!["ganesha.nfsd", "mount.nfs", "rpcbind", "ip"]),
-    ] {
-        line(
-            &format!("{contenders} in it"),
-            programs.into_iter().find_map(lacking),
-        );
-    }
+    tell_guest();
     println!("\nLimits");
     line("bandwidth (a device as a spindle)", lacks_limits());
     line(
@@ -68,6 +58,57 @@ pub(super) fn run() -> Result<ExitCode> {
     line("block, validate", lacking("fio"));
     line("all others", None);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What each family of contenders needs in a guest: programs of the host's, modules of its kernel.
+const IN_A_GUEST: [(&str, &[&str], &[&str]); 4] = [
+    ("lvm-*", &["lvcreate"], &["dm-mod", "dm-mirror", "dm-raid"]),
+    ("md-*", &["mdadm"], &["raid0", "raid1", "raid10"]),
+    (
+        "nfs*",
+        &["ganesha.nfsd", "mount.nfs", "rpcbind", "ip"],
+        &["nfsv3", "nfsv4"],
+    ),
+    ("spindle-*", &["spindle"], &["fuse"]),
+];
+
+/// A guest is started: files that are there do not tell whether this processor bears their kernel.
+fn tell_guest() {
+    let kernel = Kernel::configured();
+    let greeted = match guest::lacks() {
+        Some(reason) => Err(reason),
+        None => guest::greet(&kernel).map_err(|error| {
+            let said = format!("{error:#}");
+            format!("{kernel}: {}", said.lines().next().unwrap_or_default())
+        }),
+    };
+    match &greeted {
+        Ok(greeting) => line(
+            &format!("user-mode Linux {} ({kernel})", greeting.release),
+            None,
+        ),
+        Err(reason) => line("user-mode Linux", Some(reason.clone())),
+    }
+    for (contenders, programs, modules) in IN_A_GUEST {
+        let lacks = programs
+            .iter()
+            .find_map(|program| match *program {
+                "spindle" => contender::spindle_program()
+                    .is_none()
+                    .then(|| "the program `spindle` is not there".to_owned()),
+                program => lacking(program),
+            })
+            .or_else(|| {
+                let Ok(greeting) = &greeted else {
+                    return Some("there is no guest".to_owned());
+                };
+                let module = modules
+                    .iter()
+                    .find(|module| greeting.lacking_modules.iter().any(|it| it == *module))?;
+                Some(format!("the guest's kernel cannot load {module}"))
+            });
+        line(&format!("{contenders} in it"), lacks);
+    }
 }
 
 fn line(name: &str, lacks: Option<String>) {

@@ -26,8 +26,9 @@ use anyhow::{Context, Result, bail, ensure};
 use spindle_rig::interrupt;
 
 use self::kernel::Kernel;
-use self::machine::{Machine, MachinePlan};
+use self::machine::{Machine, MachinePlan, Task, is_panic};
 use self::order::{DEVICES_AT_MOST, Order, device_name};
+pub use self::speech::Greeting;
 use self::speech::Word;
 use super::device::{self, DeviceSet, fill};
 use super::journal::{self, Journal, Made, Undo};
@@ -35,12 +36,20 @@ use super::run::{Finished, Listener, count};
 use super::{contender, preparation};
 use crate::experiment::{DeviceKind, Experiment};
 use crate::quantity::{as_float, show_size};
-use crate::record::{Plan, Run, read_json, write_json};
+use crate::record::{Plan, PlannedRun, Run, read_json, write_json};
 
 pub use self::machine::lacks;
 
 /// A guest that says nothing for so long hangs: it speaks every five seconds.
 const SILENT_AT_MOST: Duration = Duration::from_secs(180);
+
+/// A kernel that has given up ends by itself; one that does not is ended after this.
+const DYING_AT_MOST: Duration = Duration::from_secs(3);
+
+/// A guest that was only started to be seen has spoken by then, on a busy machine, too.
+const GREETING_AT_MOST: Duration = Duration::from_secs(60);
+
+const GREETING_MEMORY_BYTES: u64 = 256 << 20;
 
 /// Of the kernel, the lab and its programs, beside the memory of the experiment.
 const MEMORY_BESIDE_BYTES: u64 = 768 << 20;
@@ -97,7 +106,7 @@ pub fn run(
         directory: &directory,
         disks: &disks.paths,
         memory_bytes: memory_bytes(experiment),
-        order: &order_path,
+        task: Task::Order(&order_path),
         console: &folder.join(CONSOLE),
     };
     // Each guest that gets stuck has one more failed run behind it than the one before.
@@ -183,24 +192,30 @@ fn listen(
 ) -> Result<Word> {
     let mut heard = Instant::now();
     let mut has_begun = false;
+    let mut panicked = None;
     loop {
         interrupt::check()?;
+        let is_dead = panicked.is_some_and(|at: Instant| at.elapsed() > DYING_AT_MOST);
         let line = match machine.lines().recv_timeout(Duration::from_millis(100)) {
             Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) if is_dead => {
+                machine.end();
+                return Err(dead(machine, has_begun, began));
+            }
             Err(RecvTimeoutError::Timeout) if heard.elapsed() < silent_at_most => continue,
             Err(RecvTimeoutError::Timeout) => {
                 machine.end();
                 bail!(
-                    "the guest hangs: it has said nothing for {} s, and was ended; the end of its console:\n{}",
+                    "the guest hangs: it has said nothing for {} s, and was ended\nthe end of its console:\n{}",
                     silent_at_most.as_secs(),
                     machine.console_tail()
                 )
             }
-            Err(RecvTimeoutError::Disconnected) => bail!(
-                "the guest ended without a word; the end of its console:\n{}",
-                machine.console_tail()
-            ),
+            Err(RecvTimeoutError::Disconnected) => return Err(dead(machine, has_begun, began)),
         };
+        if is_panic(&line) {
+            panicked.get_or_insert_with(Instant::now);
+        }
         heard = Instant::now();
         match Word::from_line(&line) {
             None => {}
@@ -229,9 +244,63 @@ fn listen(
                     left_s.and_then(|left| Duration::try_from_secs_f64(left).ok()),
                 );
             }
-            Some(word @ (Word::Done | Word::Stuck | Word::Failed(_))) => return Ok(word),
+            Some(word @ (Word::Here(_) | Word::Done | Word::Stuck | Word::Failed(_))) => {
+                return Ok(word);
+            }
         }
     }
+}
+
+/// Of a guest that is no more although it has not said how it went.
+fn dead(machine: &Machine, has_begun: bool, began: Instant) -> anyhow::Error {
+    let after = began.elapsed().as_secs_f64();
+    let when = if has_begun {
+        format!("after {after:.1} s")
+    } else {
+        format!("it died at its start, after {after:.1} s")
+    };
+    anyhow::anyhow!(
+        "the guest ended without a word, {when}: {}\nthe end of its console:\n{}",
+        machine.reason(),
+        machine.console_tail()
+    )
+}
+
+/// Starts a guest only to see that it starts, and which kernel it has.
+///
+/// # Errors
+/// Why it does not start, in the first line.
+pub fn greet(kernel: &Kernel) -> Result<Greeting> {
+    let journal = Journal::begin(&journal::directory())?;
+    let directory =
+        std::env::temp_dir().join(format!("spindle-lab-greeting-{}", std::process::id()));
+    let _made = journal.intend(Undo::Directory(directory.clone()))?;
+    fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let plan = MachinePlan {
+        kernel,
+        directory: &directory,
+        disks: &[],
+        memory_bytes: GREETING_MEMORY_BYTES,
+        task: Task::Greeting,
+        console: &directory.join(CONSOLE),
+    };
+    let began = Instant::now();
+    let mut machine = Machine::start(&plan, &journal)?;
+    let silent = &mut Silent;
+    match listen(&mut machine, &directory, silent, began, GREETING_AT_MOST)? {
+        Word::Here(greeting) => Ok(greeting),
+        Word::Failed(reason) => bail!("{reason}"),
+        other => bail!("it said {other:?} instead of a greeting"),
+    }
+}
+
+/// Nobody who would be told anything.
+struct Silent;
+
+impl Listener for Silent {
+    fn tell(&mut self, _line: &str) {}
+    fn begin(&mut self, _run: &PlannedRun, _title: &str, _index: usize, _of: usize) {}
+    fn end(&mut self, _run: &Run, _left: Option<Duration>) {}
 }
 
 /// The disks of the guest: those that are measured, then the one for work.

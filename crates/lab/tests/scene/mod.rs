@@ -77,7 +77,13 @@ impl Scene {
 
     /// Runs the command to its end.
     pub fn lab(&self, words: &[&str]) -> Said {
-        let output = self.command(words).output().unwrap();
+        self.lab_with(&[], words)
+    }
+
+    /// Runs the command to its end, with further variables.
+    pub fn lab_with(&self, variables: &[(&str, &str)], words: &[&str]) -> Said {
+        let mut command = self.command(words);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
         Said {
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -23,7 +23,7 @@ use rustix::process::{WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot};
 
 use super::order::{FACTS_VARIABLE, Order, ROOM};
-use super::speech::Word;
+use super::speech::{Greeting, Word};
 use crate::experiment::{DeviceKind, Experiment};
 use crate::measure::program::{command, run as run_program};
 use crate::measure::run::{Listener, Manner, run};
@@ -59,11 +59,16 @@ const ADDRESS: &str = "192.0.2.1/32";
 
 /// The first process of the guest. It does not return.
 pub fn first_process(order: &Path) -> ExitCode {
-    let word = match begin(order) {
-        Ok(word) => word,
-        Err(error) => Some(Word::Failed(format!("{error:#}"))),
-    };
-    if let Some(word) = word {
+    say_and_switch_off(begin(order))
+}
+
+/// The first process of a guest that is only to be seen. It does not return.
+pub fn greet(modules: &Path) -> ExitCode {
+    say_and_switch_off(greeting(modules).map(|greeting| Some(Word::Here(greeting))))
+}
+
+fn say_and_switch_off(word: Result<Option<Word>>) -> ExitCode {
+    if let Some(word) = word.unwrap_or_else(|error| Some(Word::Failed(format!("{error:#}")))) {
         say(&word);
     }
     rustix::fs::sync();
@@ -71,6 +76,17 @@ pub fn first_process(order: &Path) -> ExitCode {
     let switched_off = reboot(RebootCommand::PowerOff);
     eprintln!("the guest cannot be switched off: {switched_off:?}");
     ExitCode::from(2)
+}
+
+fn greeting(modules: &Path) -> Result<Greeting> {
+    attach("proc", "/proc", "proc", None)?;
+    attach("sysfs", "/sys", "sysfs", None)?;
+    attach("tmpfs", "/run", "tmpfs", Some(c"mode=755"))?;
+    fs::create_dir_all(Path::new(ROOM).join("lib/modules"))?;
+    Ok(Greeting {
+        lacking_modules: load_modules(modules)?,
+        release: release()?,
+    })
 }
 
 /// Gives what the experiment did not say itself.
@@ -183,11 +199,11 @@ fn make_places(order: &Order) -> Result<()> {
 }
 
 /// The kernel finds its modules where a `modprobe` of ours looks, so that nothing of the host's is
-/// changed or needed.
-fn load_modules(modules: &Path) -> Result<()> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let place = Path::new(ROOM).join("lib/modules").join(release.trim());
-    symlink(modules.join(release.trim()), place)?;
+/// changed or needed. Gives those that cannot be loaded.
+fn load_modules(modules: &Path) -> Result<Vec<String>> {
+    let release = release()?;
+    let place = Path::new(ROOM).join("lib/modules").join(&release);
+    symlink(modules.join(&release), place)?;
     let helper = Path::new(ROOM).join("modprobe");
     let program = command("modprobe");
     fs::write(
@@ -202,12 +218,19 @@ fn load_modules(modules: &Path) -> Result<()> {
         "/proc/sys/kernel/modprobe",
         helper.to_string_lossy().as_bytes(),
     )?;
+    let mut lacking = Vec::new();
     for module in MODULES {
         if let Err(error) = run_program(Command::new(&helper).args(["--quiet", module])) {
             eprintln!("no module {module}: {error:#}");
+            lacking.push(module.to_owned());
         }
     }
-    Ok(())
+    Ok(lacking)
+}
+
+fn release() -> Result<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    Ok(text.trim().to_owned())
 }
 
 fn mount_work_disk(disk: &Path) -> Result<()> {

@@ -44,10 +44,19 @@ pub struct MachinePlan<'a> {
     pub disks: &'a [PathBuf],
     /// Its memory.
     pub memory_bytes: u64,
-    /// The order to our own program in it.
-    pub order: &'a Path,
+    /// What our own program is to do in it.
+    pub task: Task<'a>,
     /// Everything that the console shows.
     pub console: &'a Path,
+}
+
+/// What the first process of a guest is for.
+#[derive(Debug, Clone, Copy)]
+pub enum Task<'a> {
+    /// The experiment of the order in this file.
+    Order(&'a Path),
+    /// To say which kernel it is, and that is all.
+    Greeting,
 }
 
 /// A running guest. A drop ends it.
@@ -56,6 +65,8 @@ pub struct Machine {
     child: Child,
     lines: Receiver<String>,
     console: PathBuf,
+    /// Where this guest begins in it: another one may have written before.
+    console_from: usize,
     made: Option<Made>,
 }
 
@@ -80,6 +91,7 @@ impl Machine {
             .append(true)
             .open(plan.console)
             .with_context(|| format!("cannot write {}", plan.console.display()))?;
+        let console_from = usize::try_from(log.metadata()?.len())?;
         let mut guest = command_line(plan, &own);
         writeln!(log, "{}", as_typed(&guest))?;
         let mut child = guest
@@ -116,6 +128,7 @@ impl Machine {
             child,
             lines,
             console: plan.console.to_owned(),
+            console_from,
             made,
         })
     }
@@ -129,14 +142,25 @@ impl Machine {
     /// The last that was seen on the console, and why the kernel gave up where it says so.
     #[must_use]
     pub fn console_tail(&self) -> String {
-        let log = fs::read(&self.console).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.shown();
         let end = tail(&log, 12);
         // What the processor held then fills more than the end.
-        match log.lines().rev().find(|line| line.contains("Kernel panic")) {
+        match log.lines().rev().find(|line| is_panic(line)) {
             Some(reason) if !end.contains(reason) => format!("{reason}\n{end}"),
             _ => end,
         }
+    }
+
+    /// Why it ended, in a line, as far as its console tells.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        reason_in(&self.shown())
+    }
+
+    /// Everything that its console has shown.
+    fn shown(&self) -> String {
+        let log = fs::read(&self.console).unwrap_or_default();
+        String::from_utf8_lossy(log.get(self.console_from..).unwrap_or_default()).into_owned()
     }
 
     /// Ends it now.
@@ -151,6 +175,36 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Whether a line of the console is the kernel's word that it gives up.
+#[must_use]
+pub fn is_panic(line: &str) -> bool {
+    line.contains("Kernel panic - not syncing")
+}
+
+/// What the kernel complains of before it gives up, or instead: of the host, whose processor or
+/// memory is not what it needs.
+const COMPLAINTS: [&str; 4] = [
+    "failed, errno",
+    "Too few physical memory",
+    "Cannot allocate memory",
+    "error while loading shared libraries",
+];
+
+fn reason_in(console: &str) -> String {
+    let lines = || console.lines().map(str::trim);
+    let complaint =
+        lines().find(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint)));
+    let reasons: Vec<&str> = complaint
+        .into_iter()
+        .chain(lines().find(|line| is_panic(line)))
+        .collect();
+    if !reasons.is_empty() {
+        return reasons.join("; ");
+    }
+    let last = lines().rfind(|line| !line.is_empty());
+    last.unwrap_or("its console shows nothing").to_owned()
 }
 
 /// The kernel's program with its command line, below those that let it end with us.
@@ -181,8 +235,10 @@ fn command_line(plan: &MachinePlan<'_>, own: &Path) -> Command {
         "loglevel=5",
     ]);
     guest.arg(format!("uml_dir={}", plan.directory.join("uml").display()));
-    guest.args(["--", "guest-init"]);
-    guest.arg(plan.order);
+    match plan.task {
+        Task::Order(order) => guest.args(["--", "guest-init"]).arg(order),
+        Task::Greeting => guest.args(["--", "guest-greet"]).arg(plan.kernel.modules()),
+    };
     guest
 }
 
@@ -198,5 +254,35 @@ fn memory_place(memory_bytes: u64, otherwise: &Path) -> PathBuf {
         shared.to_owned()
     } else {
         otherwise.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel 6.1 shows where the processor has AMX.
+    const OF_A_SMALL_BUFFER: &str = "\
+Run /tmp/init as init process
+userspace - ptrace set fp regs failed, errno = 14
+
+Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b
+CPU: 0 PID: 1 Comm: init Not tainted 6.1.176 #1
+Call Trace:
+ [<6002c0dd>] new_thread_handler+0xae/0xb0
+";
+
+    #[test]
+    fn why_a_kernel_gave_up_is_one_line_and_names_what_it_complained_of() {
+        assert_eq!(
+            reason_in(OF_A_SMALL_BUFFER),
+            "userspace - ptrace set fp regs failed, errno = 14; \
+             Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b"
+        );
+        assert_eq!(
+            reason_in("Checking for ptrace\nsetpriv: failed to execute\n\n"),
+            "setpriv: failed to execute"
+        );
+        assert_eq!(reason_in(""), "its console shows nothing");
     }
 }

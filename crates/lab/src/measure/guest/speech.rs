@@ -7,11 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::PlannedRun;
 
+/// What a guest that was started to be seen is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// The kernel's release.
+    pub release: String,
+    /// Modules of the contenders that it cannot load.
+    pub lacking_modules: Vec<String>,
+}
+
 /// What the guest has to say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Word {
     /// The kernel schedules and the first process runs.
     Alive,
+    /// It was started to be seen, and here it is.
+    Here(Greeting),
     /// A line for the terminal.
     Tell(String),
     /// A run begins.
