@@ -79,6 +79,49 @@ fn what_was_written_and_never_synced_is_there_after_a_kill() {
     assert!(!is_mounted(&point));
 }
 
+#[test]
+fn processes_that_start_within_one_second_write_to_the_files_that_were_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.tell([
+        OsStr::new("mount"),
+        OsStr::new("data"),
+        place.mount_point().as_os_str(),
+        OsStr::new("--direct"),
+    ]);
+    let point = place.mount_point();
+    let kill = || {
+        let killed = place.process_id();
+        signal(killed, Signal::KILL);
+    };
+    for round in 0..6 {
+        // To just behind the beginning of a second of the clock.
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+        let rest = Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into());
+        std::thread::sleep(rest + Duration::from_millis(10));
+        kill();
+        // Each waits for the next process, and is the first file that it opens.
+        let one_path = point.join(format!("one{round}"));
+        let other_path = point.join(format!("other{round}"));
+        let one = std::fs::File::create_new(&one_path).unwrap();
+        one.write_all_at(b"first", 0).unwrap();
+        kill();
+        let other = std::fs::File::create_new(&other_path).unwrap();
+        other.write_all_at(b"other", 0).unwrap();
+        one.write_all_at(b"again", 0).unwrap();
+        one.sync_all().unwrap();
+        other.sync_all().unwrap();
+        drop((one, other));
+        assert_eq!(std::fs::read(one_path).unwrap(), b"again");
+        assert_eq!(std::fs::read(other_path).unwrap(), b"other");
+    }
+    no_contradictions(&place);
+    place.umount();
+}
+
 /// Makes, renames, links and removes names, and writes, until told to stop; every answer must be
 /// the one that a model gives.
 fn work(directory: &std::path::Path, seed: u64, stop: &AtomicBool) -> Duration {

@@ -64,6 +64,7 @@ impl Mounts {
         remove_dead(&directory)?;
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
+        options.generation = keeper.map_or(0, KeeperLink::generation);
         options.dirty_bytes_max = dirty_limit::lowest(file_system.group().view().disks.len());
         if let Some(count) = request.workers_count {
             options.workers_count = count;
@@ -95,6 +96,7 @@ impl Mounts {
     ) -> ControlResult<()> {
         let mut options = MountOptions::new(group_name);
         options.direct = kept.direct;
+        options.generation = link.generation();
         let (descriptors, negotiated) = link.take_descriptors();
         let mount = Mount::take_over(
             file_system.clone(),

@@ -57,7 +57,6 @@ opcodes! {
 /// Capabilities exchanged by `INIT`; bits from 32 on travel in `flags2`.
 pub mod capability {
     pub const ASYNC_READ: u64 = 1 << 0;
-    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const READDIRPLUS: u64 = 1 << 13;
@@ -95,6 +94,26 @@ pub mod open_answer {
     pub const DIRECT_IO: u32 = 1 << 0;
     pub const KEEP_CACHE: u32 = 1 << 1;
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+}
+
+/// Flags of open(2) as requests carry them, with the kernel's values (asm-generic/fcntl.h). They
+/// are compared, so they are written out: a library may give one name the value of another, as
+/// `O_DSYNC` is often `O_SYNC`.
+pub mod open_flags {
+    #[cfg(any(
+        target_arch = "mips",
+        target_arch = "mips64",
+        target_arch = "sparc",
+        target_arch = "sparc64"
+    ))]
+    compile_error!("this kernel has numbers of its own for these flags");
+
+    pub const EXCLUSIVE: u32 = 0o200;
+    pub const TRUNCATE: u32 = 0o1000;
+    /// A write is answered when its data is durable.
+    pub const DATA_SYNC: u32 = 0o10_000;
+    /// Times as well. `O_SYNC` is this bit beside [`DATA_SYNC`].
+    pub const FULL_SYNC: u32 = 0o4_000_000;
 }
 
 /// In a request's number: it was sent before, to a process that did not answer.
@@ -226,3 +245,6 @@ const _: () = {
     assert!(size_of::<CopyRangeIn>() == 56);
     assert!(size_of::<DirectoryEntry>() == 24);
 };
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
 use crate::errno::errno_of;
-use crate::session::Service;
+use crate::session::{MountOptions, Service};
 use crate::transport::Transport;
 use handles::Handles;
 
@@ -101,11 +101,11 @@ impl From<FsError> for Refusal {
 pub(crate) type Served = Result<Answer, Refusal>;
 
 impl Bridge {
-    pub(crate) fn new(file_system: Arc<FileSystem>, direct: bool) -> Self {
+    pub(crate) fn new(file_system: Arc<FileSystem>, options: &MountOptions) -> Self {
         Self {
             file_system,
-            handles: Handles::new(),
-            direct,
+            handles: Handles::new(options.generation),
+            direct: options.direct,
         }
     }
 

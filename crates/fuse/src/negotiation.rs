@@ -58,7 +58,9 @@ impl From<Errno> for NegotiationError {
 
 /// What we want where the kernel offers it.
 ///
-/// Not wanted, so that the kernel does it alone: locks, access checks, ACLs.
+/// Not wanted, so that the kernel does it alone: locks, access checks, ACLs. `ATOMIC_O_TRUNC`:
+/// the file would be cut before the kernel has looked whether it may be, and the kernel refuses to
+/// cut a program that runs.
 /// `EXPLICIT_INVAL_DATA`: the mount is the only door, so cached pages are never stale by
 /// themselves. `NO_OPENDIR_SUPPORT`: a directory needs no handle, its cookies are stable.
 fn wanted(direct: bool) -> u64 {
@@ -69,7 +71,6 @@ fn wanted(direct: bool) -> u64 {
     };
     cached
         | capability::ASYNC_READ
-        | capability::ATOMIC_O_TRUNC
         | capability::EXPORT_SUPPORT
         | capability::BIG_WRITES
         | capability::READDIRPLUS

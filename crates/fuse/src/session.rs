@@ -53,6 +53,9 @@ pub struct MountOptions {
     /// How much a buffered writer may be ahead of the disks, in bytes; from three quarters of it
     /// on the kernel writes to them.
     pub dirty_bytes_max: u64,
+    /// Which of the processes that serve this mount one after the other this one is, counted by
+    /// whoever starts them. It must differ from that of every one before.
+    pub generation: u64,
 }
 
 impl MountOptions {
@@ -67,6 +70,7 @@ impl MountOptions {
             workers_count: 16,
             read_ahead_kib: 8192,
             dirty_bytes_max: 128 << 20,
+            generation: 0,
         }
     }
 }
@@ -115,7 +119,7 @@ impl Mount {
         directory: &Path,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let bridge = Bridge::new(file_system, options.direct);
+        let bridge = Bridge::new(file_system, options);
         Self::start_service(bridge, directory, options)
     }
 
@@ -132,7 +136,7 @@ impl Mount {
         negotiated: Negotiated,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let bridge = Bridge::new(file_system, options.direct);
+        let bridge = Bridge::new(file_system, options);
         let descriptors = descriptors.into_iter().map(Arc::new).collect();
         Self::resume(bridge, directory, descriptors, negotiated)
     }

@@ -81,6 +81,35 @@ fn truncating_and_growing_leave_zeros_behind_the_cut() {
 }
 
 #[test]
+fn a_program_that_runs_is_neither_cut_nor_written_to() {
+    in_both_modes(|mounted| {
+        let elsewhere = mounted.outside();
+        for directory in [&mounted.root, &elsewhere] {
+            let path = directory.join("program");
+            fs::copy("/bin/sleep", &path).unwrap();
+            let size_bytes = fs::metadata(&path).unwrap().len();
+            let mut running = std::process::Command::new(&path).arg("60").spawn().unwrap();
+            let flags = [
+                OFlags::RDONLY | OFlags::TRUNC,
+                OFlags::WRONLY | OFlags::TRUNC,
+                OFlags::RDWR,
+            ];
+            let opened: Vec<Option<Errno>> = flags
+                .into_iter()
+                .map(|flags| rustix::fs::open(&path, flags, Mode::empty()).err())
+                .collect();
+            let cut = fs::metadata(&path).unwrap().len() != size_bytes;
+            let is_running = running.try_wait().unwrap().is_none();
+            running.kill().unwrap();
+            running.wait().unwrap();
+            // What is done is the same on the mount and on the file system beside it.
+            assert_eq!(opened, [Some(Errno::TXTBSY); 3], "{}", path.display());
+            assert!(!cut && is_running, "{}", path.display());
+        }
+    });
+}
+
+#[test]
 fn appending_writes_go_to_the_end_whatever_the_position() {
     in_both_modes(|mounted| {
         let path = mounted.root.join("log");

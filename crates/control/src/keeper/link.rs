@@ -111,6 +111,12 @@ impl KeeperLink {
         (!self.is_alone()).then_some(self.start.keeper_process_id)
     }
 
+    /// How many daemons the keeper started before this one.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.start.generation
+    }
+
     /// The mount that is to be taken over.
     #[must_use]
     pub const fn mount(&self) -> Option<&KeptMount> {

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use spindle_base::FileId;
 use spindle_fs::{AttributeChange, Attributes, Caching, FsError, FsResult, Handle};
@@ -12,7 +11,7 @@ use spindle_fs::{AttributeChange, Attributes, Caching, FsError, FsResult, Handle
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
 use crate::abi::{
     self, AllocateIn, CopyRange64Out, CopyRangeIn, CreateIn, CreateOut, FsyncIn, InHeader, OpenIn,
-    OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut, open_answer,
+    OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut, open_answer, open_flags,
 };
 use crate::transport::Transport;
 
@@ -22,12 +21,8 @@ const COPY_MAX_BYTES: u64 = 64 << 20;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-fn flags_of(bits: u32) -> OFlags {
-    OFlags::from_bits_retain(bits)
-}
-
 impl Bridge {
-    fn handle(&self, number: u64, id: FileId) -> FsResult<Arc<Handle>> {
+    fn handle(&self, number: u64, id: FileId) -> Result<Arc<Handle>, Refusal> {
         self.handles.get(number, id, &self.file_system)
     }
 
@@ -62,9 +57,9 @@ impl Bridge {
         handle.note_write(length_bytes, started.elapsed());
         // Writes past the cache carry the caller's wish for durability; for cached ones the
         // kernel sends an FSYNC of its own.
-        let flags = flags_of(request.flags);
-        if flags.contains(OFlags::DSYNC) && request.write_flags & abi::WRITE_FROM_CACHE == 0 {
-            let data_only = !flags.contains(OFlags::SYNC);
+        let is_synchronous = request.flags & open_flags::DATA_SYNC != 0;
+        if is_synchronous && request.write_flags & abi::WRITE_FROM_CACHE == 0 {
+            let data_only = request.flags & open_flags::FULL_SYNC == 0;
             self.file_system.sync_file(&handle, data_only)?;
         }
         Ok(Answer::structure(&WriteOut {
@@ -113,7 +108,8 @@ impl Bridge {
         let request: OpenIn = arguments(transport)?;
         let id = node(header);
         let handle = self.file_system.open_file(id)?;
-        if flags_of(request.flags).contains(OFlags::TRUNC) {
+        // Only where the mount was agreed on by an older program, see `negotiation`.
+        if request.flags & open_flags::TRUNCATE != 0 {
             self.truncate_at_open(id, request.open_flags, transport)?;
         }
         Ok(Answer::structure(&self.opened(handle)?))
@@ -127,7 +123,6 @@ impl Bridge {
         request: &CreateIn,
         transport: &T,
     ) -> Result<(Attributes, Arc<Handle>), Refusal> {
-        let flags = flags_of(request.flags);
         let made = self.file_system.create_file(
             node(header),
             name,
@@ -136,10 +131,10 @@ impl Bridge {
             now(),
         );
         match made {
-            Err(FsError::Exists) if !flags.contains(OFlags::EXCL) => {
+            Err(FsError::Exists) if request.flags & open_flags::EXCLUSIVE == 0 => {
                 let found = self.file_system.lookup(node(header), name)?;
                 let handle = self.file_system.open_file(found.id)?;
-                if !flags.contains(OFlags::TRUNC) {
+                if request.flags & open_flags::TRUNCATE == 0 {
                     return Ok((found, handle));
                 }
                 let cut = self.truncate_at_open(found.id, request.open_flags, transport)?;

@@ -1,35 +1,52 @@
 //! Open files by the number that the kernel names them by.
 //!
-//! Numbers are unique over restarts of the daemon: each starts from its clock. So a number that
-//! is not in the table comes from a daemon before this one, and its file is opened anew.
+//! A number says which daemon gave it: the keeper counts the daemons of a mount, and a count
+//! cannot repeat where a clock can. So a number of an earlier daemon is told from our own, and its
+//! file is opened anew.
+//!
+//! **Invariant.** A request never reaches another file than the one that it names: the kernel
+//! sends the file's id beside the number, and both must agree.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
+use rustix::io::Errno;
 use spindle_base::FileId;
-use spindle_fs::{FileSystem, FsResult, Handle};
+use spindle_fs::{FileSystem, FsError, Handle};
+
+use super::Refusal;
 
 const SHARDS_COUNT: u64 = 64;
+
+/// In every number that holds a generation. Programs up to 0.1 numbered by the seconds of their
+/// clock, which never reach this bit; they may have served the mount before us.
+const HAS_GENERATION: u64 = 1 << 63;
+/// What lies below the generation counts the files that one daemon opened.
+const GENERATION_SHIFT: u32 = 40;
+/// More daemons than a keeper can start in a machine's life.
+const GENERATIONS_COUNT: u64 = 1 << (63 - GENERATION_SHIFT);
 
 /// The table, in shards so that workers seldom meet.
 #[derive(Debug)]
 pub(crate) struct Handles {
-    next: AtomicU64,
+    /// The first number of this daemon.
+    first: u64,
+    given_count: AtomicU64,
     shards: Vec<RwLock<HashMap<u64, Arc<Handle>>>>,
 }
 
 impl Handles {
-    pub(crate) fn new() -> Self {
-        let seconds = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+    /// An empty table of the daemon that the keeper started as number `generation`.
+    pub(crate) fn new(generation: u64) -> Self {
+        assert!(
+            generation < GENERATIONS_COUNT,
+            "a keeper counts its daemons from zero"
+        );
         Self {
-            // No daemon opens 16 million files a second, so ranges of two never meet.
-            next: AtomicU64::new(seconds << 24),
+            first: HAS_GENERATION | generation << GENERATION_SHIFT,
+            given_count: AtomicU64::new(0),
             shards: (0..SHARDS_COUNT).map(|_| RwLock::default()).collect(),
         }
     }
@@ -41,24 +58,39 @@ impl Handles {
 
     /// A number for an open file.
     pub(crate) fn insert(&self, handle: Arc<Handle>) -> u64 {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let count = self.given_count.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            count < 1 << GENERATION_SHIFT,
+            "no daemon opens a million million files"
+        );
+        let number = self.first + count;
         self.shard(number).write().insert(number, handle);
         number
     }
 
-    /// The open file of that number.
+    /// The open file of that number, which must be `id`.
+    ///
+    /// # Errors
+    /// `ESTALE` where the number belongs to another file, or to one of an earlier daemon that is
+    /// gone; `EBADF` for a number of this daemon that is not in use.
     pub(crate) fn get(
         &self,
         number: u64,
         id: FileId,
         file_system: &FileSystem,
-    ) -> FsResult<Arc<Handle>> {
+    ) -> Result<Arc<Handle>, Refusal> {
         let shard = self.shard(number);
         if let Some(handle) = shard.read().get(&number) {
-            return Ok(Arc::clone(handle));
+            return checked(handle, id);
         }
-        let opened = file_system.open_file(id)?;
-        Ok(Arc::clone(shard.write().entry(number).or_insert(opened)))
+        if number >= self.first {
+            return Err(Errno::BADF.into());
+        }
+        let opened = match file_system.open_file(id) {
+            Err(FsError::NotFound) => return Err(Errno::STALE.into()),
+            other => other?,
+        };
+        checked(shard.write().entry(number).or_insert(opened), id)
     }
 
     /// Forgets a number; the file closes with its last request.
@@ -68,3 +100,17 @@ impl Handles {
         drop(removed);
     }
 }
+
+fn checked(handle: &Arc<Handle>, id: FileId) -> Result<Arc<Handle>, Refusal> {
+    if handle.id() == id {
+        return Ok(Arc::clone(handle));
+    }
+    tracing::error!(
+        asked = %id, open = %handle.id(),
+        "a request names one file and the handle of another; it is refused"
+    );
+    Err(Errno::STALE.into())
+}
+
+#[cfg(test)]
+mod tests;

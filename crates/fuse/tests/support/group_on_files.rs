@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
-use spindle_device::{DEADLINE_DEFAULT, OpenDisk, open_engine};
+use spindle_device::{DEADLINE_DEFAULT, DiskSlot, Engine, OpenDisk, open_engine};
 use spindle_fs::{FileSystem, Owner, Time};
 use spindle_group::{Group, NewDisk, NewGroup, Opener};
 
@@ -17,6 +17,8 @@ const DISKS_COUNT: usize = 4;
 /// A group of four sparse files and the thread that does its lazy work.
 pub struct GroupOnFiles {
     pub file_system: Arc<FileSystem>,
+    engine: Arc<Engine>,
+    slots: Vec<DiskSlot>,
     ended: Arc<AtomicBool>,
     lazy_work: Option<JoinHandle<()>>,
 }
@@ -65,7 +67,7 @@ impl GroupOnFiles {
             preferred_failure_group: None,
         };
         Group::create(engine.clone(), &new).unwrap();
-        let group = Arc::new(Group::open(engine, &slots, &name, &opener).unwrap());
+        let group = Arc::new(Group::open(engine.clone(), &slots, &name, &opener).unwrap());
         let owner = Owner { user: 0, group: 0 };
         let now = Time {
             seconds: 1_700_000_000,
@@ -89,6 +91,8 @@ impl GroupOnFiles {
         });
         Self {
             file_system,
+            engine,
+            slots,
             ended,
             lazy_work: Some(lazy_work),
         }
@@ -96,6 +100,12 @@ impl GroupOnFiles {
 }
 
 impl GroupOnFiles {
+    /// Flushes that the disks have done, together.
+    pub fn flushes_count(&self) -> u64 {
+        let flushes = |slot: &DiskSlot| self.engine.counters(*slot).flushes;
+        self.slots.iter().map(flushes).sum()
+    }
+
     /// Ends the lazy work, looks for contradictions and closes the group.
     pub fn close(&mut self) {
         self.ended.store(true, Ordering::Relaxed);

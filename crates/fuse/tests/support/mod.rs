@@ -61,6 +61,11 @@ impl Mounted {
         self.mount.as_ref().unwrap()
     }
 
+    /// Flushes that the disks have done, together.
+    pub fn flushes_count(&self) -> u64 {
+        self.group.flushes_count()
+    }
+
     /// An ordinary directory beside the mount.
     pub fn outside(&self) -> PathBuf {
         let outside = self.top.join("outside");
