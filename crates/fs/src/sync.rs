@@ -4,11 +4,10 @@
 //! fsync takes the times and owners too. Both commit the whole batch, because a commit keeps the
 //! order of edits; so a new file's name is durable with its first fsync.
 
-use std::sync::Arc;
+use spindle_base::FileId;
 
 use crate::error::FsResult;
 use crate::handle::Handle;
-use crate::node::Node;
 use crate::system::{Core, FileSystem};
 
 /// Sizes and times that data writes moved become edits after at most this long.
@@ -90,12 +89,17 @@ impl FileSystem {
 }
 
 impl Core {
-    /// Turns what the nodes hold back into edits.
+    /// Turns what the nodes hold back into edits. At return the edits of all nodes that were
+    /// dirty at the call are applied, also of those that another thread writes back just now:
+    /// a node leaves the set only when its edit is applied.
     pub(crate) fn write_dirty_nodes(&self) {
-        let nodes: Vec<Arc<Node>> = self.take_dirty().into_values().collect();
-        for some in nodes.chunks(NODES_PER_OPERATION) {
+        let mut from = FileId(0);
+        loop {
+            let nodes = self.dirty_from(from, NODES_PER_OPERATION);
+            let Some(last) = nodes.last() else { return };
+            from = FileId(last.id.0 + 1);
             let operation = self.begin();
-            for node in some {
+            for node in &nodes {
                 operation.write_back(node);
             }
         }

@@ -281,9 +281,11 @@ impl Core {
         }
     }
 
-    /// Takes the set of dirty nodes.
-    pub(crate) fn take_dirty(&self) -> BTreeMap<FileId, Arc<Node>> {
-        std::mem::take(&mut *self.dirty.lock())
+    /// At most `most` dirty nodes, those of the lowest ids from `from` on.
+    pub(crate) fn dirty_from(&self, from: FileId, most: usize) -> Vec<Arc<Node>> {
+        let dirty = self.dirty.lock();
+        let nodes = dirty.range(from..).take(most);
+        nodes.map(|(_, node)| Arc::clone(node)).collect()
     }
 
     /// Forgets that a node is dirty, because an operation wrote or removed its rows.

@@ -27,6 +27,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
+use crate::map::Books;
 
 /// Beyond every edit: asks a commit for what its seal will add.
 const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
@@ -138,24 +139,31 @@ impl Group {
     /// mark that was moved before. So the lock is handed on.
     fn seal(&self) -> InsideWriteGuard<'_> {
         let alone = self.change.write();
-        let dirty = std::mem::take(&mut *self.dirty_maps.lock());
-        for file in dirty.into_iter().filter_map(|id| self.file(id)) {
-            let rows = file.map.write().take_dirty_rows();
-            if rows.is_empty() {
-                continue;
+        // A file stays among them until its rows are in an edit: whoever finds none of them may
+        // rely on what is applied.
+        loop {
+            let first = self.dirty_maps.lock().first().copied();
+            let Some(id) = first else { break };
+            if let Some(file) = self.file(id) {
+                self.seal_map(&file);
             }
-            let mut edit = Edit::default();
-            for (number, bytes) in rows {
-                let key = file.numbered_key(number);
-                match bytes {
-                    Some(bytes) => edit.put(Table::Extent, key, bytes),
-                    None => edit.delete(Table::Extent, key),
-                }
-            }
-            file.set_sealed(self.catalog.apply_unnoted(edit));
+            self.dirty_maps.lock().remove(&id);
         }
         self.space.seal(self.catalog.applied());
         alone
+    }
+
+    /// The map stays locked until its rows have the number of their edit, so that a sync sees it
+    /// dirty or knows what to wait for.
+    fn seal_map(&self, file: &File) {
+        file.map.write().seal(usize::MAX, |rows| {
+            let mut edit = Edit::default();
+            for (number, bytes) in rows {
+                let change = (Table::Extent, file.numbered_key(number), bytes);
+                edit.changes.push(change);
+            }
+            self.catalog.apply_unnoted(edit)
+        });
     }
 
     /// Makes the batch durable up to `through`. No lock of the list above may be held.
@@ -265,12 +273,11 @@ impl Group {
         file.written
             .lock()
             .retain(|target| !targets.contains(target));
-        let through = if file.map.read().is_dirty() {
-            WHATEVER_IS_SEALED
-        } else if metadata {
-            applied.max(file.sealed())
-        } else {
-            file.sealed()
+        let books = file.map.read().books();
+        let through = match books {
+            Books::Open => WHATEVER_IS_SEALED,
+            Books::Sealed(sealed) if metadata => applied.max(sealed),
+            Books::Sealed(sealed) => sealed,
         };
         self.commit_through(through)?;
         match told {

@@ -1,10 +1,10 @@
 //! A file of a group: its layout, its map, its locks, and what it still has to make durable.
 
-use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use smallvec::SmallVec;
 use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
-use spindle_catalog::{Sequence, file_key};
+use spindle_catalog::file_key;
 use spindle_sync::{Mutex, RwLock};
 
 use crate::map::Map;
@@ -39,8 +39,6 @@ pub struct File {
     pub(crate) written: Mutex<SmallVec<[(DiskNumber, u64); 4]>>,
     /// A write that no copy took, until a sync has told it.
     pub(crate) error: Mutex<Option<String>>,
-    /// The newest edit that carried rows of the map.
-    sealed: AtomicU64,
     pub(crate) removed: AtomicBool,
     /// Some disk may lack a part of the file that the other copies have; see `dirty.rs`.
     pub(crate) may_be_stale: AtomicBool,
@@ -59,7 +57,6 @@ impl File {
             moving: Moving::default(),
             written: Mutex::new(SmallVec::new()),
             error: Mutex::new(None),
-            sealed: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),
         }
@@ -89,14 +86,6 @@ impl File {
 
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn sealed(&self) -> Sequence {
-        Sequence(self.sealed.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn set_sealed(&self, sequence: Sequence) {
-        self.sealed.store(sequence.0, Ordering::Release);
     }
 
     /// Remembers that a sync of this file must cover that write.

@@ -6,7 +6,9 @@
 //! Invariants: an extent is a hole in all of its copies or in none; its mark (blocks from its
 //! start that hold data) is at most its length; a row that differs from the catalog's is named
 //! in the dirty set, from which the next seal takes it. The map changes only while a change is
-//! open, so that a seal sees no half of one.
+//! open, so that a seal sees no half of one. Whether it is dirty and which edit has its newest
+//! rows is one word under the map's lock ([`Books`]): a row leaves the dirty set only together
+//! with the number of the edit that it went into.
 
 mod width;
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::FileId;
-use spindle_catalog::KeptJournal;
+use spindle_catalog::{KeptJournal, Sequence};
 use spindle_format::{
     COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
@@ -58,6 +60,18 @@ impl Extent {
     }
 }
 
+/// What makes a map durable, as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Books {
+    /// It has rows that no edit has yet: whatever the next seal takes.
+    Open,
+    /// Every row is in this edit or an earlier one.
+    Sealed(Sequence),
+}
+
+/// A row for the catalog; without bytes where it should have none under that number.
+pub type RowChange = (u32, Option<Vec<u8>>);
+
 #[derive(Debug, Default, Clone)]
 struct Row {
     /// For each extent its mark, then its copies.
@@ -78,6 +92,8 @@ pub struct Map {
     rows_vary: bool,
     rows: Vec<Row>,
     dirty_rows: BTreeSet<u32>,
+    /// The newest edit that has rows of this map.
+    sealed: Sequence,
     /// The marks as the newest seal took them, of extents whose mark has changed since.
     sealed_marks: BTreeMap<u32, u32>,
     allocated_blocks: u64,
@@ -100,6 +116,7 @@ impl Map {
             rows_vary: false,
             rows: Vec::new(),
             dirty_rows: BTreeSet::new(),
+            sealed: Sequence(0),
             sealed_marks: BTreeMap::new(),
             allocated_blocks: 0,
             extents_count: 0,
@@ -336,10 +353,14 @@ impl Map {
         None
     }
 
-    /// Whether the catalog lacks something of this map.
+    /// What a commit must have so that this map is durable.
     #[must_use]
-    pub fn is_dirty(&self) -> bool {
-        !self.dirty_rows.is_empty()
+    pub fn books(&self) -> Books {
+        if self.dirty_rows.is_empty() {
+            Books::Sealed(self.sealed)
+        } else {
+            Books::Open
+        }
     }
 
     /// Whether this row differs from the catalog's.
@@ -363,23 +384,45 @@ impl Map {
             .map(|(number, _)| number)
     }
 
-    /// The rows that the catalog lacks, encoded; `None` where it should have no such row. They
-    /// count as given from then on.
-    pub fn take_dirty_rows(&mut self) -> Vec<(u32, Option<Vec<u8>>)> {
-        self.sealed_marks = BTreeMap::new();
-        let mut taken = Vec::with_capacity(self.dirty_rows.len());
-        for number in std::mem::take(&mut self.dirty_rows) {
-            let bytes = self.encode_row(number);
-            let row = &mut self.rows[number as usize];
+    /// Gives at most `rows_most` of the rows that the catalog lacks to `apply`, which makes an
+    /// edit of them and answers with its number. Whoever holds the map sees them dirty or
+    /// numbered, never neither.
+    pub fn seal(&mut self, rows_most: usize, apply: impl FnOnce(Vec<RowChange>) -> Sequence) {
+        let numbers: Vec<u32> = self.dirty_rows.iter().copied().take(rows_most).collect();
+        let mut rows = Vec::with_capacity(numbers.len());
+        for number in &numbers {
+            let bytes = self.encode_row(*number);
+            let row = &mut self.rows[*number as usize];
             if bytes.is_none() {
                 row.words = Vec::new();
             }
             if bytes.is_some() || row.stored {
                 row.stored = bytes.is_some();
-                taken.push((number, bytes));
+                rows.push((*number, bytes));
             }
         }
-        taken
+        if !rows.is_empty() {
+            self.sealed = apply(rows);
+        }
+        self.forget_dirty(&numbers);
+    }
+
+    /// An edit has these rows.
+    fn forget_dirty(&mut self, numbers: &[u32]) {
+        if numbers.len() == self.dirty_rows.len() {
+            self.dirty_rows.clear();
+            self.sealed_marks = BTreeMap::new();
+            return;
+        }
+        for number in numbers {
+            self.dirty_rows.remove(number);
+            let first = number * ROW;
+            let marks = self.sealed_marks.range(first..=first + (ROW - 1));
+            let marks: SmallVec<[u32; 16]> = marks.map(|(index, _)| *index).collect();
+            for index in marks {
+                self.sealed_marks.remove(&index);
+            }
+        }
     }
 
     /// The bytes of one row; `None` where it has no extent. Where rows may vary it has no more

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_catalog::{Edit, Table};
-use spindle_fs::{FileSystem, RenameMode, Time};
+use spindle_fs::{AttributeChange, FileSystem, RenameMode, Time};
 
 use crate::fixture::{Fixture, OWNER, ROOT, name};
 
@@ -159,4 +159,50 @@ fn a_commit_never_takes_a_half_of_a_change() {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(torn_count, 0);
     });
+}
+
+#[test]
+fn a_sync_beside_a_write_back_waits_for_every_inode_that_it_took() {
+    const FILES: usize = 8000;
+    let fixture = Fixture::plain();
+    let ids: Vec<_> = (0..FILES)
+        .map(|number| fixture.make(ROOT, &format!("file{number}")).id())
+        .collect();
+    let fs = fixture.fs();
+    fs.sync().unwrap();
+    fs.step(0).unwrap();
+    let mut lost = 0;
+    for round in 1..=10_u32 {
+        let seconds = i64::from(round);
+        let change = AttributeChange {
+            accessed: Some(Time { seconds, ..NOW }),
+            ..AttributeChange::default()
+        };
+        for id in &ids {
+            fs.set_attributes(*id, &change, NOW).unwrap();
+        }
+        let begun = &AtomicBool::new(false);
+        let cut = std::thread::scope(|scope| {
+            // Times become rows after a second.
+            scope.spawn(move || {
+                begun.store(true, Ordering::Release);
+                fs.step(u64::from(round) * 1001).unwrap();
+            });
+            while !begun.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            let after = Duration::from_micros(u64::from(round) * 100);
+            let now = Instant::now();
+            while now.elapsed() < after {
+                std::hint::spin_loop();
+            }
+            fs.sync().unwrap();
+            fixture.after_power_cut(u64::from(round))
+        });
+        let cut = FileSystem::open(cut).unwrap();
+        lost += (ids.iter())
+            .filter(|id| cut.attributes(**id).unwrap().accessed.seconds != seconds)
+            .count();
+    }
+    assert_eq!(lost, 0, "times, after a sync that was answered");
 }

@@ -1,7 +1,8 @@
 use spindle_base::{AuSize, DiskNumber, Striping};
+use spindle_catalog::Sequence;
 use spindle_format::{ExtentCopy, ExtentRow};
 
-use super::{Extent, Map};
+use super::{Books, Extent, Map, RowChange};
 use crate::schedule::Schedule;
 
 fn schedule() -> Schedule {
@@ -20,6 +21,42 @@ fn extent(index: u32, mark_blocks: u32) -> Extent {
     )
 }
 
+/// What a seal that takes everything gives to the edit of this number.
+fn seal(map: &mut Map, number: u64) -> Vec<RowChange> {
+    let mut sealed = Vec::new();
+    map.seal(usize::MAX, |rows| {
+        sealed = rows;
+        Sequence(number)
+    });
+    sealed
+}
+
+#[test]
+fn a_map_is_open_until_its_last_row_has_the_number_of_an_edit() {
+    let mut map = Map::new(schedule(), 2);
+    assert_eq!(map.books(), Books::Sealed(Sequence(0)));
+    for index in [5, 200, 300] {
+        map.insert(index, &extent(index, 1));
+    }
+    assert_eq!(map.books(), Books::Open);
+    map.seal(2, |rows| {
+        assert_eq!(rows.len(), 2);
+        Sequence(7)
+    });
+    assert_eq!(map.books(), Books::Open, "row 2 has no number yet");
+    let (sealed, dirty) = (map.extent(200).unwrap(), map.extent(300).unwrap());
+    assert_eq!(map.sealed_mark(200, &sealed), 1);
+    assert_eq!(
+        map.sealed_mark(300, &dirty),
+        0,
+        "a crash finds no mark here"
+    );
+    assert_eq!(seal(&mut map, 8).len(), 1);
+    assert_eq!(map.books(), Books::Sealed(Sequence(8)));
+    assert_eq!(seal(&mut map, 9), []);
+    assert_eq!(map.books(), Books::Sealed(Sequence(8)), "nothing was in 9");
+}
+
 #[test]
 fn dirty_rows_written_and_loaded_give_the_same_map() {
     let mut map = Map::new(schedule(), 2);
@@ -27,9 +64,9 @@ fn dirty_rows_written_and_loaded_give_the_same_map() {
         map.insert(index, &extent(index, index % 2));
     }
     let mut loaded = Map::new(schedule(), 2);
-    let rows = map.take_dirty_rows();
+    let rows = seal(&mut map, 1);
     assert_eq!(rows.len(), 3);
-    assert!(!map.is_dirty());
+    assert_eq!(map.books(), Books::Sealed(Sequence(1)));
     for (number, bytes) in &rows {
         let bytes = bytes.as_ref().unwrap();
         loaded
@@ -48,11 +85,11 @@ fn a_row_without_extents_is_removed_from_the_catalog_and_only_if_it_was_there() 
     let mut map = Map::new(schedule(), 2);
     map.insert(5, &extent(5, 0));
     map.remove(5);
-    assert_eq!(map.take_dirty_rows(), []);
+    assert_eq!(seal(&mut map, 1), []);
     map.insert(5, &extent(5, 0));
-    map.take_dirty_rows();
+    seal(&mut map, 2);
     map.remove(5);
-    assert_eq!(map.take_dirty_rows(), [(0, None)]);
+    assert_eq!(seal(&mut map, 3), [(0, None)]);
     assert_eq!(map.allocated_blocks(), 0);
 }
 

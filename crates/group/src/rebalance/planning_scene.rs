@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spindle_base::{AuSize, DiskNumber, FileId, Striping};
+use spindle_catalog::Sequence;
 use spindle_format::ExtentCopy;
 
 use super::planner::{FileEntry, Goal, Maps, Plan, PlanDisk, Role};
@@ -73,7 +74,7 @@ impl PlanningScene {
                 turn += 1;
             }
             // As after a commit: nothing is remembered of what is in the catalog.
-            map.take_dirty_rows();
+            map.seal(usize::MAX, |_| Sequence(0));
             scene.extents_count += map.extents_count();
             scene.maps.insert(FileId(file), map);
         }

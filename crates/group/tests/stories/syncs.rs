@@ -1,8 +1,12 @@
 //! What a sync asks of the disks, and no more.
 
-use spindle_base::{FileId, Redundancy};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::scene::{EXTERNAL, NORMAL, Scene, create, pattern, read};
+use spindle_base::{FileId, Redundancy};
+use spindle_group::{File, Group, GroupError};
+
+use crate::scene::{EXTERNAL, FINE, NORMAL, Scene, create, pattern, read};
 
 #[test]
 fn a_sync_with_nothing_to_do_asks_nothing_of_any_disk() {
@@ -174,4 +178,93 @@ fn what_a_killed_process_wrote_is_durable_when_the_next_one_has_opened() {
         let file = group.file(FileId(10)).unwrap();
         assert!(read(&group, &file, 0, 100_000) == found, "seed {seed}");
     }
+}
+
+/// Something that is asked for while another thread's commit seals.
+type Sync<'a> = &'a dyn Fn(&Group, &File) -> Result<(), GroupError>;
+
+/// A file whose map has some 800 rows for the next seal; so it takes a while.
+fn with_a_long_seal(seed: u64) -> (Scene, Group, std::sync::Arc<File>, Vec<u8>) {
+    let sizes_mib = [(0, 300 << 10), (1, 300 << 10)];
+    let scene = Scene::new(seed, Redundancy::Normal, &sizes_mib);
+    let group = scene.open();
+    let file = create(&group, 10, FINE);
+    group.sync().unwrap();
+    group.allocate(&file, 0, 100 << 30).unwrap();
+    let data = pattern(seed, 4096);
+    group.write(&file, 0, &data).unwrap();
+    group.step(0).unwrap();
+    (scene, group, file, data)
+}
+
+/// One thread commits; meanwhile this one calls `beside`.
+fn beside_a_commit<T>(group: &Group, beside: impl FnOnce(Instant) -> T) -> T {
+    let begun = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            begun.store(true, Ordering::Release);
+            // It fails where the power is cut in it.
+            let _ = group.step(5001);
+        });
+        while !begun.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        beside(Instant::now())
+    })
+}
+
+/// When the seal of a commit takes the map of the file, since the beginning of the commit; seen
+/// from outside as the longest time for which the map cannot be looked at.
+fn time_of_the_seal() -> (Duration, Duration) {
+    let (_scene, group, file, _) = with_a_long_seal(1);
+    beside_a_commit(&group, |begun| {
+        let mut longest = (Duration::ZERO, Duration::ZERO);
+        while begun.elapsed() < Duration::from_millis(200) {
+            let from = begun.elapsed();
+            group.allocated_bytes(&file);
+            let to = begun.elapsed();
+            if to - from > longest.1 - longest.0 {
+                longest = (from, to);
+            }
+        }
+        longest
+    })
+}
+
+/// A sync `after` the beginning of another's commit, and the power is cut right after its
+/// answer. Whether what was written before is there.
+fn survives_beside_a_seal(seed: u64, after: Duration, sync: Sync<'_>) -> bool {
+    let (scene, group, file, data) = with_a_long_seal(seed);
+    beside_a_commit(&group, |begun| {
+        while begun.elapsed() < after {
+            std::hint::spin_loop();
+        }
+        sync(&group, &file).unwrap();
+        scene.disks.crash();
+    });
+    drop((file, group));
+    scene.disks.restart();
+    let again = scene.open();
+    let file = again.file(FileId(10)).unwrap();
+    read(&again, &file, 0, data.len()) == data
+}
+
+fn check_beside_a_seal(sync: Sync<'_>) {
+    const ROUNDS: u32 = 40;
+    let (from, to) = time_of_the_seal();
+    let lost = (0..ROUNDS)
+        .map(|round| from + (to - from) * round / ROUNDS)
+        .filter(|after| !survives_beside_a_seal(2, *after, sync))
+        .count();
+    assert_eq!(lost, 0, "of {ROUNDS} syncs that were answered");
+}
+
+#[test]
+fn a_sync_of_a_file_that_another_commit_seals_just_now_waits_for_that_commit() {
+    check_beside_a_seal(&|group, file| group.sync_file(file, true));
+}
+
+#[test]
+fn a_sync_of_everything_beside_a_seal_waits_for_what_is_being_sealed() {
+    check_beside_a_seal(&|group, _| group.sync());
 }
