@@ -23,15 +23,19 @@ fn what_a_disk_missed_that_goes_during_a_seal_is_durable_before_the_marks_are() 
     for seed in 1..6 {
         let scene = Scene::mirrored(seed);
         let group = scene.open();
+        let sealed_first = create(&group, 9, NORMAL);
         let file = create(&group, 10, NORMAL);
         group.sync().unwrap();
+        group.allocate(&sealed_first, 0, 4096).unwrap();
         let data = pattern(seed, 4 << 20);
         group.write(&file, 0, &data).unwrap();
         thread::scope(|scope| {
             // The seal waits for this map, with the change lock held alone.
             let held = file.map.read();
             let committer = scope.spawn(|| group.commit_everything());
-            wait_until("the commit seals", || group.dirty_maps.lock().is_empty());
+            wait_until("the commit seals", || {
+                !group.dirty_maps.lock().contains(&sealed_first.id)
+            });
             scene.disks.vanish(DiskSlot(1));
             let finder = scope.spawn(|| group.take_offline(&[DiskNumber(1)], "it is gone"));
             wait_until("the disk is offline", || {
@@ -43,7 +47,7 @@ fn what_a_disk_missed_that_goes_during_a_seal_is_durable_before_the_marks_are() 
             committer.join().unwrap().unwrap();
         });
         scene.disks.crash();
-        drop((file, group));
+        drop((file, sealed_first, group));
         scene.disks.restart();
         let group: Group = scene.open();
         scene.disks.bring_back(DiskSlot(1));
