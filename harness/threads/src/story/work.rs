@@ -186,32 +186,39 @@ impl Story {
         }
     }
 
-    /// Whoever next asks the disk for something finds out; this thread does so itself at last.
+    /// Whoever next asks the disk for something finds out; this thread does so itself at last. What
+    /// even a sync and a heartbeat do not ask has nothing to lose: it blinked, and nobody knows.
     fn wait_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
-        for round in 0_u32.. {
+        for round in 0..30 {
             if !self.goes_on() {
                 return false;
             }
-            let is_known = (group.view().disks.iter())
-                .find(|disk| disk.number.0 == slot.0)
-                .is_none_or(|disk| disk.mode == "offline");
-            if is_known {
+            if Self::is_offline(group, slot) {
                 return true;
             }
             if round > 20 {
                 let now_s = self.now_ms.load(Ordering::Relaxed) / 1000;
-                // The heartbeat is written to every disk.
                 self.judge("a heartbeat", group.heartbeat(now_s));
+                self.sync_all(group);
             }
             spindle_sync::point();
         }
-        false
+        true
+    }
+
+    fn is_offline(group: &Group, slot: DiskSlot) -> bool {
+        (group.view().disks.iter())
+            .find(|disk| disk.number.0 == slot.0)
+            .is_none_or(|disk| disk.mode == "offline")
     }
 
     fn bring_online(&self, group: &Group, slot: DiskSlot) -> bool {
         for _ in 0..200 {
             if !self.goes_on() {
                 return false;
+            }
+            if !Self::is_offline(group, slot) {
+                return true;
             }
             match group.return_disks(&[slot]) {
                 Ok(back) => {
