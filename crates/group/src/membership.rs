@@ -345,9 +345,24 @@ impl Membership {
         &self,
         change: impl FnOnce(&mut GroupState),
     ) -> Result<(), GroupError> {
+        self.try_change_state(|state| {
+            change(state);
+            Ok(())
+        })
+    }
+
+    /// As [`Membership::change_state`], where the state may turn out to be another than the one
+    /// that was decided on.
+    ///
+    /// # Errors
+    /// What `change` answers, and nothing has changed then.
+    pub(crate) fn try_change_state(
+        &self,
+        change: impl FnOnce(&mut GroupState) -> Result<(), GroupError>,
+    ) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
         let mut next = inner.state.clone();
-        change(&mut next);
+        change(&mut next)?;
         self.publish(&mut inner, next, Quorum::Half)?;
         self.claim_new_voters(&mut inner)
     }

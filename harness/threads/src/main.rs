@@ -9,6 +9,7 @@ mod history;
 mod scheduler;
 mod story;
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,6 +90,25 @@ fn request() -> Result<Request> {
     Ok(request)
 }
 
+thread_local! {
+    /// Of the first panic of this run: a second one is a consequence.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn remember_panics(is_traced: bool) {
+    std::panic::set_hook(Box::new(move |information| {
+        let mut text = information.to_string().replace('\n', " ");
+        if is_traced {
+            text.push_str(&format!("\n{}", std::backtrace::Backtrace::force_capture()));
+        }
+        PANIC.with_borrow_mut(|kept| {
+            if kept.is_empty() {
+                *kept = text;
+            }
+        });
+    }));
+}
+
 /// What a seed broke: what, and the trace where it was asked for.
 type Broken = (Vec<String>, Vec<String>);
 
@@ -107,17 +127,22 @@ fn simulate(seed: u64, traced: bool) -> Option<Broken> {
         .ungraceful_shutdown_config
         .immediately_return_on_panic = true;
     let told = Arc::clone(&history);
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let runner = Runner::new(SeededScheduler::new(seed), config);
-        runner.run(move || story::run(seed, &told));
-    }));
-    if let Err(panic) = outcome {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("no message");
-        history.violate(format!("panic: {text}"));
+    // A thread of its own: an execution that ends in a panic leaves its scheduler's state behind.
+    let outcome = std::thread::Builder::new()
+        .name("seed".to_owned())
+        .spawn(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                let runner = Runner::new(SeededScheduler::new(seed), config);
+                runner.run(move || story::run(seed, &told));
+            }));
+            outcome.err().map(|_| PANIC.with_borrow(String::clone))
+        })
+        .map(std::thread::JoinHandle::join);
+    match outcome {
+        Ok(Ok(None)) => {}
+        Ok(Ok(Some(panic))) => history.violate(format!("panic: {panic}")),
+        Ok(Err(_)) => history.violate("panic outside of the story".to_owned()),
+        Err(error) => history.violate(format!("a thread cannot be started: {error}")),
     }
     let broken = history.take();
     (!broken.0.is_empty()).then_some(broken)
@@ -138,11 +163,11 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn run(request: &Request) -> bool {
+    remember_panics(request.first == request.last);
     let begun = Instant::now();
     if request.first == request.last {
         return run_one(request.first);
     }
-    std::panic::set_hook(Box::new(|_| {}));
     let shared = Shared {
         next: AtomicU64::new(request.first),
         done: AtomicU64::new(0),

@@ -7,8 +7,8 @@
 use spindle_base::DiskNumber;
 use spindle_format::{AuRun, DiskState, DiskStatus, GroupState, Replica};
 
-use super::{Membership, voters};
-use crate::GroupError;
+use super::{Membership, refused, voters};
+use crate::{GroupError, GroupErrorKind};
 
 /// A replica that should lie elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,14 +84,28 @@ impl Membership {
 
     /// Records a further replica, whose contents are already equal to the others', and in the
     /// same state that another disk no longer holds one.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] where the disk went offline while the replica was made, and nothing
+    /// is recorded; else as every change of the state.
     pub(crate) fn record_replica(
         &self,
         replica: Option<&Replica>,
         instead_of: Option<DiskNumber>,
     ) -> Result<(), GroupError> {
-        self.change_state(|state| {
+        self.try_change_state(|state| {
+            // Looked at in the state that is changed: whoever looked before may be late.
+            if let Some(replica) = replica
+                && !(state.disk(replica.disk)).is_some_and(|disk| disk.status.is_served())
+            {
+                return Err(refused(
+                    GroupErrorKind::Io,
+                    format!("disk {} went offline while it got a replica", replica.disk),
+                ));
+            }
             state.replicas.extend(replica.cloned());
             (state.replicas).retain(|replica| Some(replica.disk) != instead_of);
+            Ok(())
         })
     }
 

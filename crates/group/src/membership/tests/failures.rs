@@ -2,7 +2,7 @@
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
-use spindle_format::STATE_PLACES;
+use spindle_format::{Replica, STATE_PLACES};
 
 use super::{forced, make, online, open, open_as, open_of, opener, present, voters};
 use crate::GroupErrorKind;
@@ -153,4 +153,25 @@ fn the_last_relied_on_state_stays_while_the_next_one_is_written() {
         membership.change_state(|_| {}).unwrap();
         check(membership.epoch());
     }
+}
+
+#[test]
+fn a_replica_on_a_disk_that_went_offline_while_it_was_made_is_not_recorded() {
+    let disks = make("abcd", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let state = membership.state();
+    let held = |disk: &DiskNumber| state.replicas.iter().any(|replica| replica.disk == *disk);
+    let free = (0..4).map(DiskNumber).find(|disk| !held(disk)).unwrap();
+    let made = Replica {
+        disk: free,
+        runs: state.replicas[0].runs.clone(),
+    };
+    membership.take_offline(&[free], "it was pulled").unwrap();
+    let error = membership.record_replica(Some(&made), None).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Io, "{error}");
+    let named: Vec<DiskNumber> = (membership.state().replicas.iter())
+        .map(|replica| replica.disk)
+        .collect();
+    assert!(!named.contains(&free), "{named:?}");
+    membership.change_state(|_| {}).unwrap();
 }
