@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_device::{DiskSlot, Disks, Request, Work};
+use spindle_device::{DiskSlot, Disks, Operation, Request, Work};
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -67,8 +67,8 @@ impl Disks for ReadOnlyDisks {
     fn run(&self, batch: &mut [Request<'_>]) {
         for request in batch.iter_mut() {
             let at = request.offset_bytes;
-            match &mut request.work {
-                Work::Write(data) | Work::WriteDurable(data) => {
+            match request.work.written() {
+                Some(data) => {
                     let end_bytes = at.checked_add(data.len() as u64);
                     let fits =
                         end_bytes.is_some_and(|end| end <= self.inner.size_bytes(request.slot));
@@ -80,14 +80,14 @@ impl Disks for ReadOnlyDisks {
                     self.withhold(request.slot, at, data);
                     request.result = Ok(());
                 }
-                Work::Flush => request.result = Ok(()),
-                Work::Read(_) => {}
+                None if request.work.operation() == Operation::Flush => request.result = Ok(()),
+                None => {}
             }
         }
         let mut reads: Vec<usize> = Vec::new();
         let mut inner: Vec<Request<'_>> = Vec::new();
         for (index, request) in batch.iter_mut().enumerate() {
-            if let Work::Read(out) = &mut request.work {
+            if let Some(out) = request.work.filled() {
                 reads.push(index);
                 inner.push(Request::new(
                     request.slot,
@@ -104,8 +104,11 @@ impl Disks for ReadOnlyDisks {
         for (index, result) in reads.into_iter().zip(results) {
             let request = &mut batch[index];
             request.result = result;
-            if let (Ok(()), Work::Read(out)) = (&request.result, &mut request.work) {
-                self.patch(request.slot, request.offset_bytes, out);
+            let (slot, offset_bytes) = (request.slot, request.offset_bytes);
+            if request.result.is_ok()
+                && let Some(out) = request.work.filled()
+            {
+                self.patch(slot, offset_bytes, out);
             }
         }
     }

@@ -1,13 +1,14 @@
 //! The engine that this machine can have: io_uring, or plain system calls where it is missing.
 
+use std::sync::Weak;
 use std::time::Duration;
 
-use crate::Disks;
 use crate::counters::DiskCounters;
 use crate::open::OpenDisk;
 use crate::plain::PlainDisks;
 use crate::request::{DiskSlot, Request};
 use crate::uring::UringDisks;
+use crate::{Disks, Judge};
 
 /// Either engine, with what both can do.
 #[derive(Debug)]
@@ -18,12 +19,16 @@ pub enum Engine {
     Plain(PlainDisks),
 }
 
-/// Gives the io_uring engine, or the plain one and, for a warning, why not io_uring.
+/// Gives the io_uring engine, or the plain one and, for a warning, why not io_uring. Either gives
+/// a disk up that has not answered for `deadline`.
 #[must_use]
 pub fn open_engine(deadline: Duration) -> (Engine, Option<std::io::Error>) {
     match UringDisks::with_deadline(deadline) {
         Ok(disks) => (Engine::Uring(disks), None),
-        Err(reason) => (Engine::Plain(PlainDisks::new()), Some(reason)),
+        Err(reason) => (
+            Engine::Plain(PlainDisks::with_deadline(deadline)),
+            Some(reason),
+        ),
     }
 }
 
@@ -90,6 +95,20 @@ impl Disks for Engine {
         match self {
             Self::Uring(disks) => disks.in_flight_count(slot),
             Self::Plain(disks) => disks.in_flight_count(slot),
+        }
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        match self {
+            Self::Uring(disks) => disks.is_fenced(slot),
+            Self::Plain(disks) => disks.is_fenced(slot),
+        }
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        match self {
+            Self::Uring(disks) => disks.set_judge(judge),
+            Self::Plain(disks) => disks.set_judge(judge),
         }
     }
 }

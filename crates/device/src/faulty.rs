@@ -69,7 +69,8 @@ impl<D: Disks> FaultableDisks<D> {
                 request.fail(&path, DeviceErrorKind::Gone, errno);
             } else {
                 // The caller's memory moves over for the run and comes back with the answer.
-                let empty = Request::new(request.slot, 0, Work::Flush);
+                let mut empty = Request::new(request.slot, 0, Work::Flush);
+                empty.is_patient = request.is_patient;
                 connected.push(std::mem::replace(request, empty));
                 places.push(place);
             }
@@ -104,6 +105,14 @@ impl<D: Disks> Disks for FaultableDisks<D> {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.inner.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.inner.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: std::sync::Weak<dyn crate::Judge>) {
+        self.inner.set_judge(judge);
     }
 }
 

@@ -4,9 +4,14 @@
 //! disks; its requests run in parallel and in no order among themselves; the call returns when
 //! each has its answer. Whoever needs an order makes two batches.
 //!
+//! A disk that does not answer in time is given up where its [`Judge`] allows it: the batch
+//! returns with [`DeviceErrorKind::TimedOut`], and this process sends that disk nothing more until
+//! the late requests have come back. Their memory is the engine's.
+//!
 //! A crash keeps any subset of the writes that no later flush of the same disk covered, each of
 //! them whole or torn at any 512-byte boundary. No idea of groups or extents lives here.
 
+mod bounce;
 mod buffer;
 mod counters;
 mod engine;
@@ -15,6 +20,9 @@ mod engine_tests;
 mod errno;
 mod faulty;
 mod guard;
+#[cfg(test)]
+mod hanging_tests;
+mod memory;
 mod open;
 mod plain;
 mod power_cut;
@@ -26,10 +34,11 @@ mod simulated;
 mod table;
 mod uring;
 
-pub use buffer::AlignedBuffer;
+pub use buffer::{AlignedBuffer, ReadPart, WritePart};
 pub use counters::{DiskCounters, LATENCY_BUCKETS, LatencyHistogram};
 pub use engine::{Engine, open_engine};
 pub use faulty::FaultableDisks;
+pub use memory::{Lent, ReadTarget, WriteSource};
 pub use open::{
     DISK_SIZE_MIN_BYTES, DiskKind, FileDisk, FileDiskError, OpenDisk, OpenError, OpenErrorKind,
 };
@@ -39,11 +48,13 @@ pub use recorder::{
     Record, RecordKind, RecordLog, RecordedDisk, RecordedDisks, ReplayError, ReplaySummary,
     Replayer,
 };
-pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
+pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Operation, Request, Work};
 pub use shared_memory::SharedMemory;
 pub use simulated::{FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
 pub use uring::{DEADLINE_DEFAULT, UringDisks};
+
+use std::sync::Weak;
 
 /// A set of opened disks. Slots are given at opening and stay until the process ends.
 pub trait Disks: Send + Sync + std::fmt::Debug {
@@ -70,6 +81,22 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
 
     /// Requests under way on `slot`, so that a read can go to the least busy copy.
     fn in_flight_count(&self, slot: DiskSlot) -> u32;
+
+    /// Whether requests to `slot` were given up that may still reach the disk.
+    fn is_fenced(&self, _slot: DiskSlot) -> bool {
+        false
+    }
+
+    /// Who decides from now on which disks are given up; before, all are.
+    fn set_judge(&self, _judge: Weak<dyn Judge>) {}
+}
+
+/// Decides whether a disk that does not answer may be given up: whether somebody else has what it
+/// holds. Called by whoever waits, with any lock held, so it waits for nothing.
+pub trait Judge: Send + Sync + std::fmt::Debug {
+    /// True: its requests are answered [`DeviceErrorKind::TimedOut`], and the disk counts as gone
+    /// from now on. False: they wait, and it is asked again.
+    fn may_give_up(&self, slot: DiskSlot) -> bool;
 }
 
 impl<D: Disks + ?Sized> Disks for std::sync::Arc<D> {
@@ -91,5 +118,13 @@ impl<D: Disks + ?Sized> Disks for std::sync::Arc<D> {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         (**self).in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        (**self).is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        (**self).set_judge(judge);
     }
 }

@@ -54,6 +54,10 @@ pub struct OpenDisk {
     pub(crate) in_memory: bool,
     /// The most bytes that the device below takes in one piece, see [`transfer_bytes_max`].
     pub(crate) transfer_bytes_max: usize,
+    /// Nobody else can own it meanwhile.
+    pub(crate) is_owned: bool,
+    /// The device, or the file system and the file.
+    pub(crate) identity: (u64, u64),
     kind: DiskKind,
     sector_size_bytes: u32,
     direct: bool,
@@ -238,11 +242,16 @@ impl OpenDisk {
         if access == Access::Own && kind == DiskKind::PlainFile {
             lock(path, &descriptor)?;
         }
-        Self::examine(path, descriptor, direct)
+        Self::examine(path, descriptor, direct, access)
     }
 
     /// What the open descriptor says; the path may have come to mean another file meanwhile.
-    fn examine(path: &Path, descriptor: OwnedFd, direct: bool) -> Result<Self, OpenError> {
+    fn examine(
+        path: &Path,
+        descriptor: OwnedFd,
+        direct: bool,
+        access: Access,
+    ) -> Result<Self, OpenError> {
         let of_errno = |errno| OpenError::of_errno(path, errno);
         let stat = rustix::fs::fstat(&descriptor).map_err(of_errno)?;
         let kind = kind_of_file(path, FileType::from_raw_mode(stat.st_mode))?;
@@ -271,7 +280,13 @@ impl OpenDisk {
             DiskKind::BlockDevice => stat.st_rdev,
             DiskKind::PlainFile => stat.st_dev,
         };
+        let identity = match kind {
+            DiskKind::BlockDevice => (stat.st_rdev, 0),
+            DiskKind::PlainFile => (stat.st_dev, stat.st_ino),
+        };
         Ok(Self {
+            is_owned: access == Access::Own,
+            identity,
             in_memory,
             transfer_bytes_max: if in_memory {
                 usize::MAX

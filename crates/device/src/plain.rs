@@ -1,39 +1,45 @@
 //! The engine for machines without io_uring: plain system calls, in parallel by a few threads.
 //!
-//! A batch is one shared list; the caller and the pool's threads take pieces from it until none
-//! is left. The caller returns when every piece taken is done, so borrowed memory is never
-//! touched after that. A system call cannot be taken back, so there is no deadline here: a disk
-//! that hangs keeps its caller waiting for as long as the kernel does.
+//! A batch is one shared list; the pool's threads take pieces from it until none is left, and so
+//! does a caller who is patient. A system call cannot be taken back: where a disk does not answer
+//! in time, the caller goes on, and the thread stays behind with memory of its own until the disk
+//! answers; another takes its place in the pool.
 #![allow(
     unsafe_code,
-    reason = "the pool's threads work on memory that the caller has borrowed"
+    reason = "the pool's threads work on memory that the caller has handed over or lent"
 )]
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::Disks;
-use crate::buffer::AlignedBuffer;
+use crate::bounce::Bounce;
+use crate::buffer::Memory;
 use crate::counters::{DiskCounters, Outcome};
 use crate::errno::{is_transient, kind_of};
 use crate::open::OpenDisk;
-use crate::request::{DeviceErrorKind, DiskSlot, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
+use crate::uring::DEADLINE_DEFAULT;
+use crate::{Disks, Judge};
 
 /// Enough to keep eight disks busy; more would help only machines that have io_uring.
 const POOL_THREADS: usize = 8;
 
-/// The plain engine. Its threads end with it.
+/// How often a long wait is looked at: whether its time is up, or another thread has given the
+/// disk up meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The plain engine. Its threads end with it, but for those that wait for a disk.
 #[derive(Debug)]
 pub struct PlainDisks {
     shared: Arc<Shared>,
-    threads: Vec<std::thread::JoinHandle<()>>,
+    deadline: Duration,
 }
 
 #[derive(Debug)]
@@ -46,47 +52,70 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Offers {
     batches: VecDeque<Arc<SharedBatch>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
     ended: bool,
 }
 
 /// A batch whose pieces several threads take from.
 #[derive(Debug)]
 struct SharedBatch {
-    /// The caller's slice. Only who has taken an index below `length` may touch that element,
-    /// and the caller waits until all taken ones are done.
-    first: *mut Request<'static>,
-    length: usize,
+    jobs: Box<[Job]>,
     next: AtomicUsize,
-    done: Mutex<usize>,
-    all_done: Condvar,
+    /// How many have been answered.
+    answers_count: Mutex<usize>,
+    answered: Condvar,
 }
 
-// SAFETY: the pointer is used only for elements taken from `next`, each by one thread, and only
-// while the caller, whose memory it is, waits in `run`.
-unsafe impl Send for SharedBatch {}
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+/// One request, for whichever thread takes it.
+#[derive(Debug)]
+struct Job {
+    slot: DiskSlot,
+    offset_bytes: u64,
+    operation: Operation,
+    memory: *mut u8,
+    length_bytes: usize,
+    /// What keeps the memory alive where its caller does not.
+    keeper: Option<Arc<Memory>>,
+    state: AtomicU8,
+    answer: OnceLock<Result<(), Failure>>,
+}
+
+// SAFETY: the memory is used by the one thread that has taken the job, and it lives until then: by
+// `keeper`, or by a patient caller, who waits in `run`.
+unsafe impl Send for Job {}
 // SAFETY: as above; everything else in it is made for sharing.
-unsafe impl Sync for SharedBatch {}
+unsafe impl Sync for Job {}
 
 impl SharedBatch {
     /// Serves pieces until none is left to take.
     fn serve(&self, table: &DiskTable) {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.length {
+            let Some(job) = self.jobs.get(index) else {
                 return;
+            };
+            let taken =
+                job.state
+                    .compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire);
+            if taken.is_err() {
+                continue;
             }
             // Without the answer the caller would wait for ever, or go on with memory in use.
             let guard = crate::guard::AbortOnUnwind;
-            // SAFETY: `index` was taken by this thread alone, and the caller keeps the slice
-            // alive and untouched until `done` reaches `length`, which this piece still lacks.
-            let request = unsafe { &mut *self.first.add(index) };
-            serve(table.entry(request.slot), request);
+            let entry = table.entry(job.slot);
+            let answer = job.run(&entry.disk).map_err(|failure| {
+                // The slot of a disk that was given up leads nowhere.
+                let late = (DeviceErrorKind::TimedOut, None);
+                if entry.is_fenced() { late } else { failure }
+            });
+            assert!(job.answer.set(answer).is_ok(), "a job is taken once");
             std::mem::forget(guard);
-            let mut done = self.done.lock();
-            *done += 1;
-            if *done == self.length {
-                self.all_done.notify_one();
-            }
+            *self.answers_count.lock() += 1;
+            self.answered.notify_all();
         }
     }
 }
@@ -98,27 +127,32 @@ impl Default for PlainDisks {
 }
 
 impl PlainDisks {
-    /// An engine without disks yet.
+    /// An engine without disks yet, which gives a disk up after [`DEADLINE_DEFAULT`] without an
+    /// answer.
     ///
     /// # Panics
     /// Where the system gives no threads.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_deadline(DEADLINE_DEFAULT)
+    }
+
+    /// An engine that gives a disk up after `deadline` without an answer.
+    ///
+    /// # Panics
+    /// Where the system gives no threads.
+    #[must_use]
+    pub fn with_deadline(deadline: Duration) -> Self {
         let shared = Arc::new(Shared {
             table: DiskTable::new(),
             offers: Mutex::default(),
             offered: Condvar::new(),
         });
-        let threads = (0..POOL_THREADS)
-            .map(|_| {
-                let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name("disk-io".to_owned())
-                    .spawn(move || shared.work())
-                    .expect("a system that cannot give eight threads can serve no disks")
-            })
-            .collect();
-        Self { shared, threads }
+        for _ in 0..POOL_THREADS {
+            Shared::add_thread(&shared)
+                .expect("a system that cannot give eight threads can serve no disks");
+        }
+        Self { shared, deadline }
     }
 
     /// Takes over an open disk; requests name it by the slot from now on.
@@ -139,15 +173,101 @@ impl PlainDisks {
     pub fn counters(&self, slot: DiskSlot) -> DiskCounters {
         self.shared.table.entry(slot).counters.snapshot()
     }
+
+    /// Runs the jobs of a batch by the pool and, where all are patient, by the caller too; returns
+    /// when each has its answer or was given up, which its request then says.
+    fn run_jobs(
+        &self,
+        batch: &mut [Request<'_>],
+        bounces: &[Option<Bounce>],
+        offer: SharedBatch,
+    ) -> Arc<SharedBatch> {
+        let shared = &self.shared;
+        let offer = Arc::new(offer);
+        let all_patient = batch.iter().all(|request| request.is_patient);
+        let helpers = (batch.len() - usize::from(all_patient)).min(POOL_THREADS);
+        let copies = std::iter::repeat_n(&offer, helpers).cloned();
+        shared.offers.lock().batches.extend(copies);
+        for _ in 0..helpers {
+            shared.offered.notify_one();
+        }
+        if all_patient {
+            offer.serve(&shared.table);
+        }
+        let started = Instant::now();
+        let interval = LOOK_INTERVAL.min(self.deadline);
+        loop {
+            let mut answers = offer.answers_count.lock();
+            let is_open = |(request, job): (&Request<'_>, &Job)| {
+                request.result.is_ok() && job.answer.get().is_none()
+            };
+            if !batch.iter().zip(&offer.jobs).any(is_open) {
+                drop(answers);
+                return offer;
+            }
+            if offer.answered.wait_for(&mut answers, interval).timed_out() {
+                drop(answers);
+                let is_overdue = started.elapsed() >= self.deadline;
+                self.give_up(batch, bounces, &offer, is_overdue);
+            }
+        }
+    }
+
+    /// Goes on without the disks that have no time left.
+    fn give_up(
+        &self,
+        batch: &mut [Request<'_>],
+        bounces: &[Option<Bounce>],
+        offer: &SharedBatch,
+        is_overdue: bool,
+    ) {
+        let table = &self.shared.table;
+        for (index, (request, job)) in batch.iter_mut().zip(&offer.jobs).enumerate() {
+            let entry = table.entry(request.slot);
+            let is_open = request.result.is_ok() && job.answer.get().is_none();
+            let is_asked = is_overdue || entry.is_fenced();
+            if !is_open || !is_asked || request.is_patient || !table.may_give_up(request.slot) {
+                continue;
+            }
+            request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
+            if job.state.swap(GIVEN_UP, Ordering::AcqRel) == WAITING {
+                continue;
+            }
+            let memory = match (&bounces[index], &mut request.work) {
+                (_, Work::Flush) => None,
+                (Some(bounce), _) => Some(bounce.keep()),
+                (None, Work::ReadPart(part)) => Some(part.give_up()),
+                (None, Work::WritePart(part)) => Some(part.keep()),
+                (None, Work::Read(_) | Work::Write(_) | Work::WriteDurable(_)) => {
+                    unreachable!("only patient requests are lent plain memory")
+                }
+            };
+            entry.fence(memory);
+            // The thread that has it is lost for now.
+            if let Err(error) = Shared::add_thread(&self.shared) {
+                tracing::warn!(%error, "no thread for the one that waits for a disk");
+            }
+        }
+    }
 }
 
 impl Shared {
+    fn add_thread(shared: &Arc<Self>) -> std::io::Result<()> {
+        let worker = Arc::clone(shared);
+        let thread = std::thread::Builder::new()
+            .name("disk-io".to_owned())
+            .spawn(move || worker.work())?;
+        shared.offers.lock().threads.push(thread);
+        Ok(())
+    }
+
     fn work(&self) {
         let mut offers = self.offers.lock();
         loop {
             if let Some(batch) = offers.batches.pop_front() {
                 drop(offers);
                 batch.serve(&self.table);
+                drop(batch);
                 offers = self.offers.lock();
             } else if offers.ended {
                 return;
@@ -160,43 +280,60 @@ impl Shared {
 
 impl Drop for PlainDisks {
     fn drop(&mut self) {
-        self.shared.offers.lock().ended = true;
+        let mut offers = self.shared.offers.lock();
+        offers.ended = true;
+        let threads = std::mem::take(&mut offers.threads);
+        drop(offers);
         self.shared.offered.notify_all();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has aborted the process already.
-            let _ = thread.join();
+        // One that waits for a disk has the table as long as that lasts, and nobody waits for it.
+        if threads.len() == POOL_THREADS {
+            for thread in threads {
+                // A thread that panicked has aborted the process already.
+                let _ = thread.join();
+            }
         }
     }
 }
 
 impl Disks for PlainDisks {
     fn run(&self, batch: &mut [Request<'_>]) {
-        if let [request] = batch {
+        if let [request] = batch
+            && request.is_patient
+        {
             return serve(self.shared.table.entry(request.slot), request);
         }
         if batch.is_empty() {
             return;
         }
-        let shared = Arc::new(SharedBatch {
-            first: batch.as_mut_ptr().cast(),
-            length: batch.len(),
-            next: AtomicUsize::new(0),
-            done: Mutex::new(0),
-            all_done: Condvar::new(),
-        });
-        let helpers = (batch.len() - 1).min(POOL_THREADS);
-        let mut offers = self.shared.offers.lock();
-        offers
-            .batches
-            .extend(std::iter::repeat_n(&shared, helpers).cloned());
-        drop(offers);
-        for _ in 0..helpers {
-            self.shared.offered.notify_one();
+        let started = Instant::now();
+        let table = &self.shared.table;
+        let mut bounces = Vec::with_capacity(batch.len());
+        let mut jobs = Vec::with_capacity(batch.len());
+        for request in batch.iter_mut() {
+            let entry = table.entry(request.slot);
+            entry.counters.begin();
+            request.result = Ok(());
+            let (job, bounce) = Job::of(entry, request);
+            jobs.push(job);
+            bounces.push(bounce);
         }
-        shared.serve(&self.shared.table);
-        let mut done = shared.done.lock();
-        while *done < shared.length {
-            shared.all_done.wait(&mut done);
+        let offer = SharedBatch {
+            jobs: jobs.into(),
+            next: AtomicUsize::new(0),
+            answers_count: Mutex::new(0),
+            answered: Condvar::new(),
+        };
+        let offer = self.run_jobs(batch, &bounces, offer);
+        for ((request, job), bounce) in batch.iter_mut().zip(&offer.jobs).zip(bounces) {
+            let entry = table.entry(request.slot);
+            if request.result.is_ok() {
+                match job.answer.get() {
+                    Some(Ok(())) => bring(request, bounce.as_ref()),
+                    Some(Err((kind, errno))) => request.fail(&entry.disk.path, *kind, *errno),
+                    None => unreachable!("a job without answer has a request that failed"),
+                }
+            }
+            count(entry, request, started);
         }
     }
 
@@ -215,65 +352,132 @@ impl Disks for PlainDisks {
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.shared.table.entry(slot).counters.in_flight()
     }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.shared.table.entry(slot).is_fenced()
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.shared.table.set_judge(judge);
+    }
 }
 
-/// Serves one request with plain system calls, and counts it.
+/// What was read goes to where it belongs.
+fn bring(request: &mut Request<'_>, bounce: Option<&Bounce>) {
+    if let (Some(memory), Some(bounce)) = (request.work.filled(), bounce) {
+        memory.copy_from_slice(bounce.bytes());
+    }
+}
+
+fn count(entry: &TableEntry, request: &Request<'_>, started: Instant) {
+    let outcome = match (&request.result, request.work.operation()) {
+        (Err(_), _) => Outcome::Failed,
+        (Ok(()), Operation::Read) => Outcome::Read,
+        (Ok(()), Operation::Flush) => Outcome::Flushed,
+        (Ok(()), Operation::Write | Operation::WriteDurable) => Outcome::Written,
+    };
+    let bytes = request.length_bytes() as u64;
+    entry.counters.end(outcome, bytes, started.elapsed().into());
+}
+
+/// Serves one request with plain system calls, however long it takes, and counts it.
 pub(crate) fn serve(entry: &TableEntry, request: &mut Request<'_>) {
     entry.counters.begin();
     let started = Instant::now();
-    let bytes = request.length_bytes() as u64;
-    let outcome = match transfer(entry, request) {
-        Ok(outcome) => {
-            request.result = Ok(());
-            outcome
+    request.result = Ok(());
+    let was_patient = std::mem::replace(&mut request.is_patient, true);
+    let (job, bounce) = Job::of(entry, request);
+    request.is_patient = was_patient;
+    if request.result.is_ok() {
+        match job.run(&entry.disk) {
+            Ok(()) => bring(request, bounce.as_ref()),
+            Err((kind, errno)) => request.fail(&entry.disk.path, kind, errno),
         }
-        Err((kind, errno)) => {
-            request.fail(&entry.disk.path, kind, errno);
-            Outcome::Failed
-        }
-    };
-    entry.counters.end(outcome, bytes, started.elapsed().into());
+    }
+    count(entry, request, started);
 }
 
 type Failure = (DeviceErrorKind, Option<i32>);
 
-fn transfer(entry: &TableEntry, request: &mut Request<'_>) -> Result<Outcome, Failure> {
-    if !request.is_within(entry.disk.size_bytes()) {
-        return Err((DeviceErrorKind::Misaligned, None));
+impl Job {
+    /// What is to be done for the request, and the memory in between where the request's own is
+    /// none that the disk takes or that can be kept; the request has failed where it cannot be run.
+    fn of(entry: &TableEntry, request: &mut Request<'_>) -> (Self, Option<Bounce>) {
+        let mut job = Self {
+            slot: request.slot,
+            offset_bytes: request.offset_bytes,
+            operation: request.work.operation(),
+            memory: std::ptr::null_mut(),
+            length_bytes: request.length_bytes(),
+            keeper: None,
+            state: AtomicU8::new(WAITING),
+            answer: OnceLock::new(),
+        };
+        let refused = if !request.is_within(entry.disk.size_bytes()) {
+            Some(DeviceErrorKind::Misaligned)
+        } else if entry.is_fenced() {
+            Some(DeviceErrorKind::TimedOut)
+        } else {
+            None
+        };
+        if let Some(kind) = refused {
+            request.fail(&entry.disk.path, kind, None);
+            job.state = AtomicU8::new(GIVEN_UP);
+            return (job, None);
+        }
+        let can_lend = request.is_patient;
+        match &mut request.work {
+            Work::ReadPart(part) => {
+                job.memory = part.start();
+                job.keeper = Some(part.keep());
+            }
+            Work::WritePart(part) => {
+                job.memory = part.bytes().as_ptr().cast_mut();
+                job.keeper = Some(part.keep());
+            }
+            Work::Read(memory) if can_lend => job.memory = memory.as_mut_ptr(),
+            // Never written through: the kernel only reads the memory of a write.
+            Work::Write(memory) | Work::WriteDurable(memory) if can_lend => {
+                job.memory = memory.as_ptr().cast_mut();
+            }
+            Work::Flush => return (job, None),
+            Work::Read(_) | Work::Write(_) | Work::WriteDurable(_) => {}
+        }
+        let alignment = entry.disk.memory_alignment_bytes;
+        if !job.memory.is_null() && job.memory.addr().is_multiple_of(alignment) {
+            return (job, None);
+        }
+        let mut bounce = match request.work.written() {
+            Some(bytes) => Bounce::holding(bytes),
+            None => Bounce::new(job.length_bytes),
+        };
+        job.memory = bounce.bytes_mut().as_mut_ptr();
+        job.keeper = Some(bounce.keep());
+        (job, Some(bounce))
     }
-    let disk = &entry.disk;
-    let offset_bytes = request.offset_bytes;
-    match &mut request.work {
-        Work::Flush => {
-            retried(|| rustix::fs::fdatasync(&disk.file))?;
-            Ok(Outcome::Flushed)
-        }
-        Work::Read(memory) if is_aligned(memory, disk) => {
-            read(disk, offset_bytes, memory)?;
-            Ok(Outcome::Read)
-        }
-        Work::Read(memory) => {
-            let mut bounce = AlignedBuffer::zeroed(memory.len());
-            read(disk, offset_bytes, &mut bounce)?;
-            memory.copy_from_slice(&bounce);
-            Ok(Outcome::Read)
-        }
-        Work::Write(memory) => {
-            write(disk, offset_bytes, memory, ReadWriteFlags::empty())?;
-            Ok(Outcome::Written)
-        }
-        Work::WriteDurable(memory) => {
-            write(disk, offset_bytes, memory, ReadWriteFlags::DSYNC)?;
-            Ok(Outcome::Written)
-        }
-    }
-}
 
-fn is_aligned(memory: &[u8], disk: &OpenDisk) -> bool {
-    memory
-        .as_ptr()
-        .addr()
-        .is_multiple_of(disk.memory_alignment_bytes)
+    fn run(&self, disk: &OpenDisk) -> Result<(), Failure> {
+        let at = self.offset_bytes;
+        match self.operation {
+            Operation::Flush => retried(|| rustix::fs::fdatasync(&disk.file)),
+            Operation::Read => {
+                // SAFETY: so many bytes of initialised memory, which nobody else reaches before
+                // the job has its answer or was given up, and which lives as long as the job.
+                let memory =
+                    unsafe { std::slice::from_raw_parts_mut(self.memory, self.length_bytes) };
+                read(disk, at, memory)
+            }
+            Operation::Write | Operation::WriteDurable => {
+                // SAFETY: as above; nobody changes them.
+                let memory = unsafe { std::slice::from_raw_parts(self.memory, self.length_bytes) };
+                let flags = match self.operation {
+                    Operation::WriteDurable => ReadWriteFlags::DSYNC,
+                    _ => ReadWriteFlags::empty(),
+                };
+                write(disk, at, memory, flags)
+            }
+        }
+    }
 }
 
 fn read(disk: &OpenDisk, offset_bytes: u64, memory: &mut [u8]) -> Result<(), Failure> {
@@ -297,12 +501,6 @@ fn write(
     memory: &[u8],
     flags: ReadWriteFlags,
 ) -> Result<(), Failure> {
-    let bounced = (!is_aligned(memory, disk)).then(|| {
-        let mut bounce = AlignedBuffer::zeroed(memory.len());
-        bounce.copy_from_slice(memory);
-        bounce
-    });
-    let memory = bounced.as_deref().unwrap_or(memory);
     let mut done = 0;
     while done < memory.len() {
         let piece = [std::io::IoSlice::new(&memory[done..])];

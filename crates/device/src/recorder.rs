@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use rustix::time::ClockId;
 
 use crate::Disks;
-use crate::request::{DiskSlot, Request, Work};
+use crate::request::{DiskSlot, Operation, Request};
 
 use log::RecordHead;
 pub use log::{Record, RecordKind, RecordLog, RecordedDisk};
@@ -137,7 +137,7 @@ impl LogWriter {
 
 impl<D: Disks> Disks for RecordedDisks<D> {
     fn run(&self, batch: &mut [Request<'_>]) {
-        let is_read = |request: &Request<'_>| matches!(request.work, Work::Read(_));
+        let is_read = |request: &Request<'_>| request.work.operation() == Operation::Read;
         if batch.iter().all(is_read) {
             return self.inner.run(batch);
         }
@@ -149,12 +149,13 @@ impl<D: Disks> Disks for RecordedDisks<D> {
         let time_ns = monotonic_ns();
         let first_number = log.next_number;
         for request in batch.iter() {
-            let (kind, data) = match &request.work {
-                Work::Read(_) => continue,
-                Work::Write(data) => (RecordKind::Write, *data),
-                Work::WriteDurable(data) => (RecordKind::WriteDurable, *data),
-                Work::Flush => (RecordKind::Flush, &[][..]),
+            let kind = match request.work.operation() {
+                Operation::Read => continue,
+                Operation::Write => RecordKind::Write,
+                Operation::WriteDurable => RecordKind::WriteDurable,
+                Operation::Flush => RecordKind::Flush,
             };
+            let data = request.work.written().unwrap_or_default();
             let head = RecordHead {
                 kind,
                 slot: request.slot,
@@ -200,6 +201,14 @@ impl<D: Disks> Disks for RecordedDisks<D> {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.inner.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.inner.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: std::sync::Weak<dyn crate::Judge>) {
+        self.inner.set_judge(judge);
     }
 }
 

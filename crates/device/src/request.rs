@@ -2,21 +2,75 @@
 
 use spindle_base::BLOCK_SIZE_BYTES;
 
+use crate::buffer::{ReadPart, WritePart};
+
 /// Which of the opened disks; an index that only the set that gave it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DiskSlot(pub u16);
 
-/// What a request does. The memory is borrowed for the whole batch, so it cannot change in flight.
+/// What a request does.
+///
+/// Plain memory is reached by way of a copy, since a disk may answer long after its caller has
+/// gone on; parts of buffers are read and written as they are.
 #[derive(Debug)]
 pub enum Work<'a> {
     /// Fills the memory from the disk.
     Read(&'a mut [u8]),
+    /// Fills a part of a buffer from the disk.
+    ReadPart(ReadPart<'a>),
     /// Writes the memory; durable only after a later [`Work::Flush`] of the same disk.
     Write(&'a [u8]),
+    /// Writes a part of a buffer, as [`Work::Write`].
+    WritePart(WritePart<'a>),
     /// Writes the memory and is answered when it is durable (FUA).
     WriteDurable(&'a [u8]),
     /// Makes every write durable that was answered before the batch began.
     Flush,
+}
+
+/// The kinds of [`Work`], wherever the memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Fills memory from the disk.
+    Read,
+    /// Writes memory.
+    Write,
+    /// Writes memory durably.
+    WriteDurable,
+    /// Makes writes durable.
+    Flush,
+}
+
+impl<'a> Work<'a> {
+    /// Its kind.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Work::Read(_) | Work::ReadPart(_) => Operation::Read,
+            Work::Write(_) | Work::WritePart(_) => Operation::Write,
+            Work::WriteDurable(_) => Operation::WriteDurable,
+            Work::Flush => Operation::Flush,
+        }
+    }
+
+    /// What it writes.
+    #[must_use]
+    pub fn written(&self) -> Option<&'a [u8]> {
+        match self {
+            Work::Write(memory) | Work::WriteDurable(memory) => Some(memory),
+            Work::WritePart(part) => Some(part.bytes()),
+            Work::Read(_) | Work::ReadPart(_) | Work::Flush => None,
+        }
+    }
+
+    /// What it fills.
+    pub fn filled(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Work::Read(memory) => Some(memory),
+            Work::ReadPart(part) => Some(part.bytes()),
+            Work::Write(_) | Work::WritePart(_) | Work::WriteDurable(_) | Work::Flush => None,
+        }
+    }
 }
 
 /// One piece of a batch.
@@ -28,28 +82,33 @@ pub struct Request<'a> {
     pub offset_bytes: u64,
     /// What to do.
     pub work: Work<'a>,
+    /// Waits for the disk for as long as it takes: nobody else has what is asked for.
+    pub is_patient: bool,
     /// The answer; `Ok` until the batch has run.
     pub result: Result<(), DeviceError>,
 }
 
 impl<'a> Request<'a> {
-    /// A request not yet run.
+    /// A request not yet run, which is given up when the disk does not answer in time.
     #[must_use]
     pub const fn new(slot: DiskSlot, offset_bytes: u64, work: Work<'a>) -> Self {
         Self {
             slot,
             offset_bytes,
             work,
+            is_patient: false,
             result: Ok(()),
         }
     }
 
     /// The bytes to be read or written; 0 for a flush.
     #[must_use]
-    pub const fn length_bytes(&self) -> usize {
+    pub fn length_bytes(&self) -> usize {
         match &self.work {
             Work::Read(memory) => memory.len(),
+            Work::ReadPart(part) => part.len(),
             Work::Write(memory) | Work::WriteDurable(memory) => memory.len(),
+            Work::WritePart(part) => part.bytes().len(),
             Work::Flush => 0,
         }
     }
@@ -57,10 +116,10 @@ impl<'a> Request<'a> {
     /// What a person calls the work: `read`, `write` or `flush`.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
-        match &self.work {
-            Work::Read(_) => "read",
-            Work::Write(_) | Work::WriteDurable(_) => "write",
-            Work::Flush => "flush",
+        match self.work.operation() {
+            Operation::Read => "read",
+            Operation::Write | Operation::WriteDurable => "write",
+            Operation::Flush => "flush",
         }
     }
 
@@ -100,7 +159,7 @@ pub enum DeviceErrorKind {
     Gone,
     /// The file below has no room (ENOSPC, EDQUOT).
     NoSpace,
-    /// No answer in the time that was set.
+    /// No answer in the time that was set. It may still come: until then the disk is given nothing.
     TimedOut,
     /// Offset or length is no multiple of 4,096, or beyond the disk's end: our own mistake.
     Misaligned,

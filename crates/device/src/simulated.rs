@@ -15,11 +15,14 @@
 //!   its requests answer [`DeviceErrorKind::Gone`] until it returns with what survived.
 //! - **A failed read** leaves rubbish in the memory. **A failed write** has reached the disk not
 //!   at all, whole or in part. **A failed flush** makes nothing durable.
+//! - **A disk hangs** ([`SimulatedDisks::hang`]): it does not answer such requests until it is
+//!   released. Whoever waits for one gives it up after [`SimulatedDisks::set_deadline`] where the
+//!   judge allows it; the disk is fenced then, and the write reaches it when it is released.
 //! - **Flipped bits** are silent and meet what is durable and what is not yet.
 //! - What is not modelled: sectors torn inside, and a disk that answers a flush and lies.
 //!
 //! The same seed, sizes and calls give the same answers and the same bytes. Requests are served
-//! batch after batch, whole; the order inside a batch is random. No call waits.
+//! batch after batch, whole; the order inside a batch is random. No call waits but at a disk that hangs.
 
 mod disk;
 mod pages;
@@ -27,19 +30,23 @@ mod pages;
 mod tests;
 
 use std::ops::Range;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use disk::FaultyOperation;
-use disk::{Fault, SimulatedDisk};
+use disk::{Fault, Hang, LateWrite, SimulatedDisk};
 use pages::{PAGE_BYTES, index_of};
 
-use crate::Disks;
 use crate::random::SeededRandom;
-use crate::request::{DeviceErrorKind, DiskSlot, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
+use crate::{Disks, Judge};
 
 /// ENODEV: what Linux says of a disk that was pulled.
 const GONE_ERRNO: i32 = 19;
+/// How often somebody who waits for a disk looks whether its time is up.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// EIO: what Linux says of a block that cannot be read.
 const MEDIUM_ERRNO: i32 = 5;
 
@@ -47,6 +54,9 @@ const MEDIUM_ERRNO: i32 = 5;
 #[derive(Debug)]
 pub struct SimulatedDisks {
     state: Mutex<State>,
+    /// A disk that hung was released or given up.
+    changed: Condvar,
+    judge: RwLock<Option<Weak<dyn Judge>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +67,8 @@ struct State {
     /// The number of the request at which power fails.
     fails_at_request: Option<u64>,
     counts: SimulatedCounts,
+    /// How long a disk that hangs is waited for.
+    deadline: Duration,
     /// Reused from batch to batch: the order of the requests.
     order: Vec<usize>,
     /// Reused from batch to batch: each disk's unsynced writes when the batch began.
@@ -90,9 +102,12 @@ impl SimulatedDisks {
                 powered: true,
                 fails_at_request: None,
                 counts: SimulatedCounts::default(),
+                deadline: Duration::ZERO,
                 order: Vec::new(),
                 unsynced_before: Vec::new(),
             }),
+            changed: Condvar::new(),
+            judge: RwLock::new(None),
         };
         for &size_bytes in sizes_bytes {
             disks.attach(size_bytes);
@@ -136,6 +151,8 @@ impl SimulatedDisks {
         state.random = SeededRandom::new(seed);
         Self {
             state: Mutex::new(state),
+            changed: Condvar::new(),
+            judge: RwLock::new(None),
         }
     }
 
@@ -266,6 +283,72 @@ impl SimulatedDisks {
         });
     }
 
+    /// Lets the disk keep silent about such requests that touch the range, until it is released.
+    pub fn hang(&self, slot: DiskSlot, operation: FaultyOperation, range: Range<u64>) {
+        self.with_disk(slot, |disk| disk.hangs.push(Hang { operation, range }));
+    }
+
+    /// How long a request is waited for that a disk keeps silent about; not at all at first.
+    pub fn set_deadline(&self, deadline: Duration) {
+        self.state.lock().deadline = deadline;
+    }
+
+    /// Lets a disk that hung answer again; what was given up reaches it now.
+    pub fn release(&self, slot: DiskSlot) {
+        self.with_disk(slot, SimulatedDisk::release);
+        self.changed.notify_all();
+    }
+
+    /// How many writes were given up that have not reached the disk.
+    #[must_use]
+    pub fn late_count(&self, slot: DiskSlot) -> usize {
+        self.with_disk(slot, |disk| disk.late.len())
+    }
+
+    /// Waits for a disk that keeps silent, until it answers or is given up.
+    #[cold]
+    fn wait_for(&self, request: &mut Request<'_>) {
+        let started = Instant::now();
+        let mut state = self.state.lock();
+        let position = usize::from(request.slot.0);
+        // Somebody else may have given the disk up meanwhile; this request is out as well.
+        while state.powered
+            && (state.disks[position].fenced || state.disks[position].keeps_silent(request))
+        {
+            let is_overdue = started.elapsed() >= state.deadline;
+            if !request.is_patient && (is_overdue || state.disks[position].fenced) {
+                drop(state);
+                let is_given_up = self.may_give_up(request.slot);
+                state = self.state.lock();
+                let is_released = {
+                    let disk = &state.disks[position];
+                    !disk.fenced && !disk.keeps_silent(request)
+                };
+                if is_given_up && !is_released {
+                    state.give_up(request);
+                    drop(state);
+                    self.changed.notify_all();
+                    return;
+                }
+            }
+            self.changed.wait_for(&mut state, LOOK_INTERVAL);
+        }
+        if state.powered {
+            state.count_unsynced();
+            state.serve(request);
+        } else {
+            request.fail(&path_of(position), DeviceErrorKind::PowerLost, None);
+        }
+    }
+
+    fn may_give_up(&self, slot: DiskSlot) -> bool {
+        if self.with_disk(slot, |disk| disk.fenced) {
+            return true;
+        }
+        let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
+        judge.is_none_or(|judge| judge.may_give_up(slot))
+    }
+
     /// Flips `count` random bits of the range, silently.
     ///
     /// # Panics
@@ -378,7 +461,9 @@ impl SimulatedDisks {
 }
 
 impl State {
-    fn run(&mut self, batch: &mut [Request<'_>]) {
+    /// Runs a batch; the places of the requests that a disk keeps silent about.
+    fn run(&mut self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        let mut unanswered = Vec::new();
         if !self.powered {
             for request in batch {
                 request.fail(
@@ -387,11 +472,9 @@ impl State {
                     None,
                 );
             }
-            return;
+            return unanswered;
         }
-        self.unsynced_before.clear();
-        let counts = self.disks.iter().map(SimulatedDisk::unsynced_count);
-        self.unsynced_before.extend(counts);
+        self.count_unsynced();
         let mut order = std::mem::take(&mut self.order);
         order.clear();
         order.extend(0..batch.len());
@@ -405,6 +488,8 @@ impl State {
             }
             if power_lost {
                 self.interrupt(request);
+            } else if self.disks[usize::from(request.slot.0)].keeps_silent(request) {
+                unanswered.push(index);
             } else {
                 self.serve(request);
             }
@@ -413,6 +498,27 @@ impl State {
         if power_lost {
             self.crash();
         }
+        unanswered
+    }
+
+    fn count_unsynced(&mut self) {
+        self.unsynced_before.clear();
+        let counts = self.disks.iter().map(SimulatedDisk::unsynced_count);
+        self.unsynced_before.extend(counts);
+    }
+
+    /// Nobody waits for it any more; where it is a write, it reaches the disk some day.
+    fn give_up(&mut self, request: &mut Request<'_>) {
+        let position = usize::from(request.slot.0);
+        let disk = &mut self.disks[position];
+        disk.fenced = true;
+        if let Some(bytes) = request.work.written() {
+            disk.late.push(LateWrite {
+                offset_bytes: request.offset_bytes,
+                bytes: bytes.to_vec(),
+            });
+        }
+        request.fail(&path_of(position), DeviceErrorKind::TimedOut, None);
     }
 
     /// A request that the power cut met: it may or may not have reached its disk.
@@ -420,22 +526,21 @@ impl State {
         let position = usize::from(request.slot.0);
         let disk = &mut self.disks[position];
         let reaches = !disk.vanished && request.is_within(disk.size_bytes);
-        match &request.work {
-            Work::Write(bytes) | Work::WriteDurable(bytes)
-                if reaches && !bytes.is_empty() && self.random.chance(1, 2) =>
-            {
-                disk.write(request.offset_bytes, bytes);
-            }
-            _ => {}
+        if let Some(bytes) = request.work.written()
+            && reaches
+            && !bytes.is_empty()
+            && self.random.chance(1, 2)
+        {
+            disk.write(request.offset_bytes, bytes);
         }
         request.fail(&path_of(position), DeviceErrorKind::PowerLost, None);
     }
 
     fn serve(&mut self, request: &mut Request<'_>) {
-        match request.work {
-            Work::Read(_) => self.counts.reads += 1,
-            Work::Write(_) | Work::WriteDurable(_) => self.counts.writes += 1,
-            Work::Flush => self.counts.flushes += 1,
+        match request.work.operation() {
+            Operation::Read => self.counts.reads += 1,
+            Operation::Write | Operation::WriteDurable => self.counts.writes += 1,
+            Operation::Flush => self.counts.flushes += 1,
         }
         let position = usize::from(request.slot.0);
         if let Some(left) = &mut self.disks[position].vanishes_after {
@@ -451,6 +556,9 @@ impl State {
         if !request.is_within(disk.size_bytes) {
             return request.fail(&path_of(position), DeviceErrorKind::Misaligned, None);
         }
+        if disk.fenced {
+            return request.fail(&path_of(position), DeviceErrorKind::TimedOut, None);
+        }
         let length_bytes = request.length_bytes() as u64;
         if length_bytes == 0 && !matches!(request.work, Work::Flush) {
             request.result = Ok(());
@@ -458,19 +566,20 @@ impl State {
         }
         let range = request.offset_bytes..request.offset_bytes + length_bytes;
         if let Some(kind) = disk.take_fault(&request.work, &range) {
-            match &mut request.work {
-                Work::Read(memory) => fill_with_rubbish(memory, &mut self.random),
-                Work::Write(bytes) | Work::WriteDurable(bytes) => {
-                    disk.write_in_part(request.offset_bytes, bytes, &mut self.random);
-                }
-                Work::Flush => {}
+            if let Some(bytes) = request.work.written() {
+                disk.write_in_part(request.offset_bytes, bytes, &mut self.random);
+            }
+            if let Some(memory) = request.work.filled() {
+                fill_with_rubbish(memory, &mut self.random);
             }
             let errno = (kind == DeviceErrorKind::Medium).then_some(MEDIUM_ERRNO);
             return request.fail(&path_of(position), kind, errno);
         }
         match &mut request.work {
             Work::Read(memory) => disk.read(request.offset_bytes, memory),
+            Work::ReadPart(part) => disk.read(request.offset_bytes, part.bytes()),
             Work::Write(bytes) => disk.write(request.offset_bytes, bytes),
+            Work::WritePart(part) => disk.write(request.offset_bytes, part.bytes()),
             Work::WriteDurable(bytes) => disk.write_durable(request.offset_bytes, bytes),
             Work::Flush => {
                 let covered = std::mem::take(&mut self.unsynced_before[position]);
@@ -513,7 +622,18 @@ fn path_of(position: usize) -> String {
 
 impl Disks for SimulatedDisks {
     fn run(&self, batch: &mut [Request<'_>]) {
-        self.state.lock().run(batch);
+        let unanswered = self.state.lock().run(batch);
+        for index in unanswered {
+            self.wait_for(&mut batch[index]);
+        }
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.with_disk(slot, |disk| disk.fenced)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        *self.judge.write() = Some(judge);
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {

@@ -2,12 +2,20 @@
 //!
 //! A slot is filled once and stays filled until the engine goes, so a reference into the table
 //! is good for as long as the engine.
+//!
+//! **Fences.** A disk whose requests were given up is fenced: its slot is sent nothing more, ever,
+//! and lets go of its descriptor. The late requests alone hold the disk open then, and with that
+//! the exclusive claim or lock that it was opened with. So nobody, in this process or another, can
+//! own the disk before the kernel has finished with them; who opens it anew gets another slot. The
+//! memory of the late requests is kept until then, or for good.
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
+use crate::Judge;
+use crate::buffer::Memory;
 use crate::counters::LiveCounters;
 use crate::open::OpenDisk;
 use crate::request::DiskSlot;
@@ -19,14 +27,50 @@ pub const DISK_SLOTS_MAX: usize = 4096;
 pub(crate) struct TableEntry {
     pub(crate) disk: OpenDisk,
     pub(crate) counters: LiveCounters,
-    /// Requests that missed their deadline and that the kernel still holds.
-    pub(crate) stuck: AtomicU32,
+    fenced: AtomicBool,
+    /// What late requests read or fill.
+    kept: Mutex<Vec<Arc<Memory>>>,
+}
+
+impl TableEntry {
+    /// Whether requests were given up that the kernel may still hold.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Acquire)
+    }
+
+    /// Gives the disk up: these are the memory of requests that the kernel still holds.
+    pub(crate) fn fence(&self, late: impl IntoIterator<Item = Arc<Memory>>) {
+        self.kept.lock().extend(late);
+        if self.fenced.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!(
+            disk = self.disk.path,
+            "the disk hangs: it has not answered in time and is sent nothing more"
+        );
+        if let Err(error) = self.disk.release() {
+            tracing::warn!(disk = self.disk.path, %error, "the disk is held until this process ends");
+        }
+    }
+
+    /// Somebody owns the disk anew, so all late requests have ended.
+    fn late_have_ended(&self) {
+        self.kept.lock().clear();
+    }
+}
+
+impl Drop for TableEntry {
+    fn drop(&mut self) {
+        // The kernel may still use it, and nobody will hear when it no longer does.
+        std::mem::forget(std::mem::take(self.kept.get_mut()));
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct DiskTable {
     entries: Box<[OnceLock<Box<TableEntry>>]>,
     filled: Mutex<usize>,
+    judge: RwLock<Option<Weak<dyn Judge>>>,
 }
 
 impl DiskTable {
@@ -34,6 +78,7 @@ impl DiskTable {
         Self {
             entries: (0..DISK_SLOTS_MAX).map(|_| OnceLock::new()).collect(),
             filled: Mutex::new(0),
+            judge: RwLock::new(None),
         }
     }
 
@@ -44,10 +89,17 @@ impl DiskTable {
             *filled < DISK_SLOTS_MAX,
             "an engine has at most {DISK_SLOTS_MAX} disks"
         );
+        if disk.is_owned {
+            let earlier = self.entries[..*filled].iter().filter_map(OnceLock::get);
+            earlier
+                .filter(|entry| entry.is_fenced() && entry.disk.identity == disk.identity)
+                .for_each(|entry| entry.late_have_ended());
+        }
         let entry = TableEntry {
             disk,
             counters: LiveCounters::new(),
-            stuck: AtomicU32::new(0),
+            fenced: AtomicBool::new(false),
+            kept: Mutex::default(),
         };
         assert!(
             self.entries[*filled].set(Box::new(entry)).is_ok(),
@@ -62,5 +114,18 @@ impl DiskTable {
         self.entries[usize::from(slot.0)]
             .get()
             .expect("slots are used only where they were given")
+    }
+
+    pub(crate) fn set_judge(&self, judge: Weak<dyn Judge>) {
+        *self.judge.write() = Some(judge);
+    }
+
+    /// Whether a disk that does not answer may be given up; one that was is not asked for again.
+    pub(crate) fn may_give_up(&self, slot: DiskSlot) -> bool {
+        if self.entry(slot).is_fenced() {
+            return true;
+        }
+        let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
+        judge.is_none_or(|judge| judge.may_give_up(slot))
     }
 }

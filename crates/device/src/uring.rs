@@ -5,11 +5,12 @@
 //! to threads and end with them; a ring holds no disk open, so that a disk is free as soon as
 //! its engine is dropped.
 //!
-//! Memory is borrowed: `run` returns only when the kernel has given every piece back. A request
-//! that misses its deadline is cancelled; where the kernel cannot cancel (a transfer handed to
-//! the device), `run` goes on waiting, and the disk answers `TimedOut` to all new requests until
-//! the stuck ones are back, so that one hanging disk stops its own callers only. An answer that
-//! comes late counts: the bytes did arrive.
+//! A request that gets no answer in time is cancelled. Where the kernel cannot cancel it (a
+//! transfer handed to the device), it is given up: `run` returns, the table keeps its memory, the
+//! disk is fenced, and the ring is closed, so that the kernel ends the request by itself whenever
+//! it can. Requests of other threads to that disk are given up along with it. Only memory of
+//! buffers, which the engine can keep, is reached as it is; plain memory is borrowed by patient
+//! requests alone, for which `run` waits.
 //!
 //! After a crash nothing remains of this module; what was durable is what flushes covered.
 #![allow(
@@ -27,12 +28,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::Disks;
 use crate::counters::DiskCounters;
 use crate::open::OpenDisk;
 use crate::plain;
 use crate::request::{DiskSlot, Request, Work};
 use crate::table::{DiskTable, TableEntry};
+use crate::{Disks, Judge};
 use ring::Ring;
 
 /// How long a batch may go without any answer before it is given up.
@@ -129,15 +130,26 @@ impl UringDisks {
         })?;
         Some(&mut rings[position].ring)
     }
+
+    /// Runs the batch by this thread's ring; false where there is none.
+    fn run_by_ring(&self, rings: &mut Vec<ThreadRing>, batch: &mut [Request<'_>]) -> bool {
+        let Some(ring) = self.ring(rings) else {
+            return false;
+        };
+        ring.run(&self.table, self.deadline, batch);
+        if ring.is_lost {
+            rings.retain(|ring| !ring.ring.is_lost);
+        }
+        true
+    }
 }
 
 /// Whether io_uring would hand the request to a worker thread of its own, so that the calling
 /// thread serves it sooner: all of zram and its like, which do not promise never to wait, and
-/// every flush. A flush that hangs cannot be called back from either; that its disk hangs is then
-/// known by the reads and writes that miss their deadline.
+/// every flush. A flush that hangs cannot be called back from there, so that is for patient ones.
 fn goes_to_a_worker(entry: &TableEntry, request: &Request<'_>) -> bool {
     let is_flush = matches!(request.work, Work::Flush);
-    entry.disk.in_memory || (is_flush && entry.stuck.load(Ordering::Relaxed) == 0)
+    entry.disk.in_memory || (is_flush && request.is_patient)
 }
 
 impl Disks for UringDisks {
@@ -152,14 +164,7 @@ impl Disks for UringDisks {
             plain::serve(self.table.entry(request.slot), request);
             return;
         }
-        let served = RINGS.try_with(|rings| {
-            let mut rings = rings.borrow_mut();
-            let Some(ring) = self.ring(&mut rings) else {
-                return false;
-            };
-            ring.run(&self.table, self.deadline, batch);
-            true
-        });
+        let served = RINGS.try_with(|rings| self.run_by_ring(&mut rings.borrow_mut(), batch));
         // No ring: descriptors or locked memory have run out, or the thread is ending.
         if !matches!(served, Ok(true)) {
             for request in batch {
@@ -182,5 +187,13 @@ impl Disks for UringDisks {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.table.entry(slot).counters.in_flight()
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.table.entry(slot).is_fenced()
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.table.set_judge(judge);
     }
 }

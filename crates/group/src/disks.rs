@@ -11,7 +11,7 @@ use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use spindle_base::{DiskName, DiskNumber, FailureGroupName};
-use spindle_device::{DiskSlot, Disks, Request, Work};
+use spindle_device::{DiskSlot, Disks, Operation, Request};
 use spindle_format::ExtentCopy;
 use spindle_sync::RwLock;
 
@@ -315,21 +315,20 @@ impl DiskTable {
                 continue;
             };
             let counters = &disk.counters;
-            let (count, bytes, errors, length) = match &request.work {
-                Work::Read(memory) => (
+            let (count, bytes, errors) = match request.work.operation() {
+                Operation::Read => (
                     &counters.reads_count,
                     &counters.read_bytes,
                     &counters.read_errors_count,
-                    memory.len(),
                 ),
-                Work::Write(memory) | Work::WriteDurable(memory) => (
+                Operation::Write | Operation::WriteDurable => (
                     &counters.writes_count,
                     &counters.written_bytes,
                     &counters.write_errors_count,
-                    memory.len(),
                 ),
-                Work::Flush => continue,
+                Operation::Flush => continue,
             };
+            let length = request.length_bytes();
             if request.result.is_err() {
                 errors.fetch_add(1, Ordering::Relaxed);
             } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
+use spindle_device::{DiskSlot, Disks, Operation, Request, SimulatedDisks, Work};
 
 /// How disks lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,8 @@ impl BrokenDisks {
 
     /// AU 0 is left alone: a group that cannot even be opened shows nothing.
     fn is_chosen(&self, request: &Request<'_>, every: u64) -> bool {
-        let is_data = matches!(request.work, Work::Write(_)) && request.offset_bytes >= 1 << 20;
+        let is_data =
+            request.work.operation() == Operation::Write && request.offset_bytes >= 1 << 20;
         is_data && self.writes_count.fetch_add(1, Ordering::Relaxed) % every == every - 1
     }
 
@@ -69,7 +70,9 @@ impl Disks for BrokenDisks {
             let offset_bytes = request.offset_bytes;
             let work = match &mut request.work {
                 Work::Read(memory) => Work::Read(memory),
+                Work::ReadPart(part) => Work::Read(part.bytes()),
                 Work::Write(bytes) => Work::Write(bytes),
+                Work::WritePart(part) => Work::WritePart(*part),
                 Work::WriteDurable(bytes) if self.breakage == Breakage::DurableWriteIsNot => {
                     Work::Write(bytes)
                 }

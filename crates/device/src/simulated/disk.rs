@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::pages::{PAGE_BYTES, Page, PageMap, SECTORS_PER_PAGE, mixed, page_of};
 use crate::power_cut::{Fate, Mood, SECTOR_BYTES};
 use crate::random::SeededRandom;
-use crate::request::{DeviceErrorKind, Work};
+use crate::request::{DeviceErrorKind, Operation, Request, Work};
 
 /// Which requests a set fault meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,23 @@ pub enum FaultyOperation {
     Flush,
 }
 
+impl FaultyOperation {
+    pub(super) const fn of(work: &Work<'_>) -> Self {
+        match work.operation() {
+            Operation::Read => Self::Read,
+            Operation::Write | Operation::WriteDurable => Self::Write,
+            Operation::Flush => Self::Flush,
+        }
+    }
+
+    /// Whether such a fault of these bytes meets a request of those.
+    fn meets(self, range: &Range<u64>, operation: Self, requested: &Range<u64>) -> bool {
+        self == operation
+            && (operation == Self::Flush
+                || (range.start < requested.end && requested.start < range.end))
+    }
+}
+
 /// A failure that waits for its request.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
@@ -30,6 +47,20 @@ pub(super) struct Fault {
     pub(super) range: Range<u64>,
     pub(super) requests_left: u64,
     pub(super) kind: DeviceErrorKind,
+}
+
+/// Requests that are not answered until they are released.
+#[derive(Debug, Clone)]
+pub(super) struct Hang {
+    pub(super) operation: FaultyOperation,
+    pub(super) range: Range<u64>,
+}
+
+/// A write that was given up and has not reached the disk yet.
+#[derive(Debug, Clone)]
+pub(super) struct LateWrite {
+    pub(super) offset_bytes: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
@@ -46,6 +77,10 @@ pub(super) struct SimulatedDisk {
     /// Requests to this disk until it vanishes.
     pub(super) vanishes_after: Option<u64>,
     pub(super) faults: Vec<Fault>,
+    pub(super) hangs: Vec<Hang>,
+    /// Requests were given up, and have not come back.
+    pub(super) fenced: bool,
+    pub(super) late: Vec<LateWrite>,
     pages: PageMap,
     durable_before: BTreeMap<u64, Page>,
     unsynced: Vec<UnsyncedWrite>,
@@ -58,6 +93,9 @@ impl SimulatedDisk {
             vanished: false,
             vanishes_after: None,
             faults: Vec::new(),
+            hangs: Vec::new(),
+            fenced: false,
+            late: Vec::new(),
             pages: PageMap::zeroed(size_bytes),
             durable_before: BTreeMap::new(),
             unsynced: Vec::new(),
@@ -160,6 +198,11 @@ impl SimulatedDisk {
 
     /// The disk loses its power: each unsynced write is kept, lost or torn, in any order.
     pub(super) fn lose_power(&mut self, random: &mut SeededRandom) {
+        let late = std::mem::take(&mut self.late);
+        for write in late.into_iter().filter(|_| random.chance(1, 2)) {
+            self.write(write.offset_bytes, &write.bytes);
+        }
+        self.fenced = false;
         let mut unsynced = std::mem::take(&mut self.unsynced);
         if unsynced.is_empty() {
             self.durable_before.clear();
@@ -183,22 +226,38 @@ impl SimulatedDisk {
         }
     }
 
+    /// Whether the disk does not answer this request.
+    pub(super) fn keeps_silent(&self, request: &Request<'_>) -> bool {
+        if self.hangs.is_empty() || self.vanished || self.fenced {
+            return false;
+        }
+        let end_bytes = request.offset_bytes + request.length_bytes() as u64;
+        let range = request.offset_bytes..end_bytes;
+        let operation = FaultyOperation::of(&request.work);
+        let mut hangs = self.hangs.iter();
+        hangs.any(|hang| hang.operation.meets(&hang.range, operation, &range))
+    }
+
+    /// What hung goes on: writes that were given up reach the disk now.
+    pub(super) fn release(&mut self) {
+        self.hangs.clear();
+        self.fenced = false;
+        for late in std::mem::take(&mut self.late) {
+            self.write(late.offset_bytes, &late.bytes);
+        }
+    }
+
     /// The first set fault that this work meets; it is used up by one request.
     pub(super) fn take_fault(
         &mut self,
         work: &Work<'_>,
         range: &Range<u64>,
     ) -> Option<DeviceErrorKind> {
-        let operation = match work {
-            Work::Read(_) => FaultyOperation::Read,
-            Work::Write(_) | Work::WriteDurable(_) => FaultyOperation::Write,
-            Work::Flush => FaultyOperation::Flush,
-        };
-        let position = self.faults.iter().position(|fault| {
-            fault.operation == operation
-                && (operation == FaultyOperation::Flush
-                    || (fault.range.start < range.end && range.start < fault.range.end))
-        })?;
+        let operation = FaultyOperation::of(work);
+        let position = self
+            .faults
+            .iter()
+            .position(|fault| (fault.operation).meets(&fault.range, operation, range))?;
         let fault = &mut self.faults[position];
         let kind = fault.kind;
         fault.requests_left -= 1;

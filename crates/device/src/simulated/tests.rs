@@ -258,3 +258,27 @@ fn four_fresh_disks_cost_microseconds() {
     let each_us = start.elapsed().as_micros() / 1000;
     assert!(each_us < 500, "{each_us} us for one set of disks");
 }
+
+#[test]
+fn a_write_that_hangs_is_given_up_and_reaches_its_disk_when_that_is_released() {
+    let disks = SimulatedDisks::new(1, &[1 << 20, 1 << 20]);
+    disks.hang(DiskSlot(0), FaultyOperation::Write, 0..4096);
+    let data = [7; 4096];
+    let write = |slot, at| {
+        let mut batch = [Request::new(DiskSlot(slot), at, Work::Write(&data))];
+        disks.run(&mut batch);
+        batch[0].result.clone().map_err(|error| error.kind)
+    };
+    // Elsewhere on the disk it answers until it is given up.
+    assert_eq!(write(0, 4096), Ok(()));
+    assert_eq!(write(0, 0), Err(DeviceErrorKind::TimedOut));
+    assert_eq!(write(0, 4096), Err(DeviceErrorKind::TimedOut));
+    assert_eq!(write(1, 0), Ok(()));
+    assert!(disks.is_fenced(DiskSlot(0)) && !disks.is_fenced(DiskSlot(1)));
+    assert_eq!(disks.late_count(DiskSlot(0)), 1);
+    assert_eq!(disks.bytes(DiskSlot(0), 0, 4096), [0; 4096]);
+    disks.release(DiskSlot(0));
+    assert_eq!(disks.bytes(DiskSlot(0), 0, 4096), data);
+    assert!(!disks.is_fenced(DiskSlot(0)));
+    assert_eq!(write(0, 0), Ok(()));
+}

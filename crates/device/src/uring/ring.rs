@@ -1,23 +1,25 @@
 //! One thread's ring: queues a batch, waits, and takes the answers.
 //!
-//! Invariants: between two calls of [`Ring::run`] the ring is empty, so nothing that a caller
-//! lent is known to the kernel. At most [`RING_ENTRIES`] pieces are under way, and the completion
-//! queue has twice that, so it cannot overflow.
+//! Invariants: between two calls of [`Ring::run`] the ring is empty, or it is lost and never used
+//! again: then the kernel may still hold pieces that were given up, whose memory the table keeps.
+//! At most [`RING_ENTRIES`] pieces are under way, and the completion queue has twice that, so it
+//! cannot overflow.
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::buffer::AlignedBuffer;
+use crate::bounce::Bounce;
+use crate::buffer::Memory;
 use crate::counters::Outcome;
 use crate::errno::{is_transient, kind_of};
 use crate::guard::AbortOnUnwind;
-use crate::request::{DeviceErrorKind, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
 
 /// How many pieces are under way at once; more wait their turn.
@@ -29,7 +31,17 @@ const PIECE_BYTES_MAX: usize = 1 << 30;
 /// How often a piece that the kernel answers with "again" is tried before that is a failure.
 const TRIES_MAX: u8 = 100;
 
-/// How long between two warnings that a cancelled piece has not come back.
+/// How often a long wait is looked at: whether its time is up, or another thread has given the
+/// disk up meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often while pieces are cancelled, which the kernel answers at once where it can.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long a cancelled piece is waited for.
+const CANCEL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long between two warnings that a disk keeps its callers waiting.
 const STUCK_WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Marks the answers to cancellations, which nobody waits for by name.
@@ -41,6 +53,8 @@ const RWF_DSYNC: i32 = 2;
 enum State {
     Waiting,
     UnderWay,
+    /// Under way, and the kernel was asked to give it back.
+    Cancelled,
     Answered,
 }
 
@@ -49,26 +63,16 @@ enum State {
 struct Piece {
     /// Which request of the batch.
     request: usize,
-    /// Where in the request's memory it begins.
-    start_bytes: usize,
     operation: Operation,
     state: State,
     tries: u8,
     descriptor: i32,
-    /// The caller's memory, or the bounce buffer's. Nobody else uses it until `Answered`.
+    /// The buffer's or the bounce buffer's memory, or a patient caller's. Nobody else uses it until
+    /// `Answered`.
     memory: *mut u8,
     length_bytes: usize,
     done_bytes: usize,
     offset_bytes: u64,
-    bounce: Option<AlignedBuffer>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Read,
-    Write,
-    WriteDurable,
-    Flush,
 }
 
 pub(super) struct Ring {
@@ -77,6 +81,10 @@ pub(super) struct Ring {
     pieces: Vec<Piece>,
     /// Reused: pieces to be queued again.
     again: Vec<usize>,
+    /// Reused: memory between requests and their callers', by the request's place.
+    bounces: Vec<(usize, Bounce)>,
+    /// The kernel holds pieces that nobody waits for.
+    pub(super) is_lost: bool,
 }
 
 /// Whether this kernel lets us have a ring with all that is used here.
@@ -118,10 +126,13 @@ impl Ring {
             ring: new_ring()?,
             pieces: Vec::new(),
             again: Vec::new(),
+            bounces: Vec::new(),
+            is_lost: false,
         })
     }
 
-    /// Runs a batch: see [`crate::Disks::run`].
+    /// Runs a batch: see [`crate::Disks::run`]. A ring that `is_lost` afterwards must be dropped:
+    /// the kernel then ends by itself what it still holds.
     pub(super) fn run(&mut self, table: &DiskTable, deadline: Duration, batch: &mut [Request<'_>]) {
         // From here until the kernel has given everything back no panic may unwind into the
         // caller, who would free what it lent.
@@ -131,30 +142,20 @@ impl Ring {
         let mut progress = Progress {
             next: 0,
             under_way: 0,
-            cancellations: 0,
             last_answer: started,
-            expired: false,
+            cancelled_at: None,
+            warned_at: started,
         };
         loop {
-            if !progress.expired {
-                self.queue(&mut progress);
-            }
-            if progress.under_way == 0 && progress.cancellations == 0 {
+            self.queue(&mut progress);
+            if progress.under_way == 0 {
                 break;
             }
             self.wait(&progress, deadline);
-            let before = progress.under_way;
-            self.reap(table, &mut progress, batch);
-            if progress.under_way == 0 || progress.expired {
-                self.warn_if_stuck(table, &mut progress, batch, before);
-                continue;
-            }
-            let now = Instant::now();
-            if progress.under_way < before {
-                progress.last_answer = now;
-            } else if now - progress.last_answer >= deadline {
-                progress.last_answer = now;
-                self.expire(table, &mut progress, batch);
+            if self.reap(table, &mut progress, batch) {
+                progress.last_answer = Instant::now();
+            } else {
+                self.look(table, deadline, &mut progress, batch);
             }
         }
         self.finish(table, started, batch);
@@ -165,28 +166,71 @@ impl Ring {
     fn prepare(&mut self, table: &DiskTable, batch: &mut [Request<'_>]) {
         self.pieces.clear();
         self.again.clear();
+        self.bounces.clear();
         for (index, request) in batch.iter_mut().enumerate() {
             let entry = table.entry(request.slot);
             entry.counters.begin();
             request.result = Ok(());
             if !request.is_within(entry.disk.size_bytes()) {
                 request.fail(&entry.disk.path, DeviceErrorKind::Misaligned, None);
-            } else if entry.stuck.load(Relaxed) > 0 {
+            } else if entry.is_fenced() {
                 request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
             } else {
-                let lent = Lent::of(&mut request.work);
+                let memory = self.memory_for(entry, index, request);
+                let operation = request.work.operation();
                 let length = request.length_bytes();
                 let most = entry.disk.transfer_bytes_max;
                 // A flush has no bytes, and is one piece all the same.
                 let parts = length.div_ceil(most);
-                for part in 0..parts.max(usize::from(lent.operation == Operation::Flush)) {
+                for part in 0..parts.max(usize::from(operation == Operation::Flush)) {
                     let start = part * most;
-                    let bytes = (length - start).min(most);
-                    let piece = piece_of(entry, (index, request), lent, start, bytes);
-                    self.pieces.push(piece);
+                    self.pieces.push(Piece {
+                        request: index,
+                        operation,
+                        state: State::Waiting,
+                        tries: 0,
+                        descriptor: entry.disk.file.as_raw_fd(),
+                        memory: memory.wrapping_add(start),
+                        length_bytes: (length - start).min(most),
+                        done_bytes: 0,
+                        offset_bytes: request.offset_bytes + start as u64,
+                    });
                 }
             }
         }
+    }
+
+    /// Where the kernel finds the request's bytes or puts them: a buffer's memory, which the engine
+    /// can keep; that of a caller who waits however long it takes; else our own.
+    fn memory_for(
+        &mut self,
+        entry: &TableEntry,
+        index: usize,
+        request: &mut Request<'_>,
+    ) -> *mut u8 {
+        let can_lend = request.is_patient;
+        let memory = match &mut request.work {
+            Work::ReadPart(part) => part.start(),
+            // Never written through: the kernel only reads the memory of a write.
+            Work::WritePart(part) => part.bytes().as_ptr().cast_mut(),
+            Work::Read(memory) if can_lend => memory.as_mut_ptr(),
+            Work::Write(memory) | Work::WriteDurable(memory) if can_lend => {
+                memory.as_ptr().cast_mut()
+            }
+            Work::Flush => return std::ptr::null_mut(),
+            Work::Read(_) | Work::Write(_) | Work::WriteDurable(_) => std::ptr::null_mut(),
+        };
+        let alignment = entry.disk.memory_alignment_bytes;
+        if !memory.is_null() && memory.addr().is_multiple_of(alignment) {
+            return memory;
+        }
+        let mut bounce = match request.work.written() {
+            Some(bytes) => Bounce::holding(bytes),
+            None => Bounce::new(request.length_bytes()),
+        };
+        let memory = bounce.bytes_mut().as_mut_ptr();
+        self.bounces.push((index, bounce));
+        memory
     }
 
     /// Puts as many waiting pieces into the submission queue as there is room for.
@@ -210,8 +254,9 @@ impl Ring {
                 // What could not be had at once is waited for by a worker of the kernel's.
                 entry = entry.flags(squeue::Flags::ASYNC);
             }
-            // SAFETY: the memory in the entry is the caller's, lent for the whole of `run`, or
-            // the piece's bounce buffer; `run` keeps both until the kernel has answered.
+            // SAFETY: the memory in the entry is a buffer's or a bounce buffer's, which the table
+            // keeps where `run` returns before the kernel has answered, or it is that of a patient
+            // request, for which `run` does not return before.
             let pushed = unsafe { submission.push(&entry) };
             assert!(pushed.is_ok(), "the queue has room for all under way");
             piece.state = State::UnderWay;
@@ -220,18 +265,17 @@ impl Ring {
     }
 
     /// Submits what is queued and waits: for all that is under way, or for half of it where more
-    /// waits to be queued.
+    /// waits to be queued; not for long at a time.
     fn wait(&self, progress: &Progress, deadline: Duration) {
-        let more_waits = progress.next < self.pieces.len() && !progress.expired;
-        let wanted = match progress.under_way {
-            under_way if more_waits => under_way / 2,
-            0 => progress.cancellations,
-            under_way => under_way,
-        };
-        let limit = if progress.expired {
-            STUCK_WARNING_INTERVAL
+        let more_waits = progress.next < self.pieces.len();
+        let wanted = if more_waits {
+            progress.under_way / 2
         } else {
-            deadline
+            progress.under_way
+        };
+        let limit = match progress.cancelled_at {
+            Some(_) => CANCEL_INTERVAL,
+            None => LOOK_INTERVAL.min(deadline),
         };
         let limit = Timespec::from(limit);
         let arguments = SubmitArgs::new().timespec(&limit);
@@ -250,85 +294,167 @@ impl Ring {
         }
     }
 
-    /// Takes the answers that are there.
-    fn reap(&mut self, table: &DiskTable, progress: &mut Progress, batch: &mut [Request<'_>]) {
+    /// Takes the answers that are there; whether there was one.
+    fn reap(
+        &mut self,
+        table: &DiskTable,
+        progress: &mut Progress,
+        batch: &mut [Request<'_>],
+    ) -> bool {
+        let before = progress.under_way;
         for answer in self.ring.completion() {
             if answer.user_data() == CANCELLATION {
-                progress.cancellations -= 1;
                 continue;
             }
             let index = usize::try_from(answer.user_data()).expect("an index that we gave");
             let piece = &mut self.pieces[index];
-            assert_eq!(piece.state, State::UnderWay, "one answer for one piece");
+            let expired = match piece.state {
+                State::UnderWay => false,
+                State::Cancelled => true,
+                // It was given up, and this ring is lost.
+                State::Answered if self.is_lost => continue,
+                state => panic!("an answer for a piece that is {state:?}"),
+            };
             progress.under_way -= 1;
             let request = &mut batch[piece.request];
             let entry = table.entry(request.slot);
-            if progress.expired {
-                entry.stuck.fetch_sub(1, Relaxed);
-            }
-            match piece.judge(answer.result(), progress.expired) {
-                Verdict::Done => {
-                    piece.state = State::Answered;
-                    if let (Work::Read(memory), Some(bounce)) = (&mut request.work, &piece.bounce) {
-                        let end = piece.start_bytes + piece.length_bytes;
-                        memory[piece.start_bytes..end].copy_from_slice(bounce);
-                    }
-                }
+            match piece.judge(answer.result(), expired) {
+                Verdict::Done => piece.state = State::Answered,
                 Verdict::Again => {
                     piece.state = State::Waiting;
                     self.again.push(index);
                 }
                 Verdict::Failed(kind, errno) => {
                     piece.state = State::Answered;
-                    request.fail(&entry.disk.path, kind, errno);
+                    // The slot of a disk that was given up leads nowhere.
+                    if entry.is_fenced() {
+                        request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
+                    } else {
+                        request.fail(&entry.disk.path, kind, errno);
+                    }
                 }
             }
         }
+        progress.under_way < before
     }
 
-    /// The deadline has passed: what has not been submitted never will be, the rest is cancelled.
-    fn expire(&mut self, table: &DiskTable, progress: &mut Progress, batch: &mut [Request<'_>]) {
-        progress.expired = true;
+    /// Nothing was answered for a while: cancels what has no time left, and gives up what the
+    /// kernel does not give back.
+    fn look(
+        &mut self,
+        table: &DiskTable,
+        deadline: Duration,
+        progress: &mut Progress,
+        batch: &mut [Request<'_>],
+    ) {
+        let now = Instant::now();
+        if let Some(cancelled_at) = progress.cancelled_at
+            && now - cancelled_at >= CANCEL_PATIENCE
+        {
+            self.give_up(table, progress, batch);
+            progress.cancelled_at = None;
+            return;
+        }
+        let is_overdue = now - progress.last_answer >= deadline;
+        let mut judged: Vec<(DiskSlot, bool)> = Vec::new();
+        for piece in self.pieces.iter().filter(|piece| piece.is_open()) {
+            let request = &batch[piece.request];
+            let is_asked = is_overdue || table.entry(request.slot).is_fenced();
+            let is_known = judged.iter().any(|(slot, _)| *slot == request.slot);
+            // Asked only for what the kernel has: what waits for its turn is not the disk's fault.
+            if piece.state == State::UnderWay && is_asked && !request.is_patient && !is_known {
+                judged.push((request.slot, table.may_give_up(request.slot)));
+            }
+        }
+        for (slot, is_given_up) in judged {
+            if is_given_up {
+                self.cancel(table, slot, progress, batch);
+                progress.cancelled_at.get_or_insert(now);
+            }
+        }
+        if is_overdue
+            && progress.cancelled_at.is_none()
+            && now - progress.warned_at >= STUCK_WARNING_INTERVAL
+        {
+            progress.warned_at = now;
+            self.warn(table, now - progress.last_answer, batch);
+        }
+    }
+
+    /// The disk has no time left: what has not been submitted never will be, the rest is cancelled.
+    fn cancel(
+        &mut self,
+        table: &DiskTable,
+        slot: DiskSlot,
+        progress: &Progress,
+        batch: &mut [Request<'_>],
+    ) {
+        let path = &table.entry(slot).disk.path;
         let mut submission = self.ring.submission();
         for (index, piece) in self.pieces.iter_mut().enumerate() {
             let request = &mut batch[piece.request];
-            let entry = table.entry(request.slot);
+            if request.slot != slot || request.is_patient {
+                continue;
+            }
             match piece.state {
-                State::Answered => {}
+                State::Answered | State::Cancelled => {}
                 State::Waiting => {
-                    request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
+                    request.fail(path, DeviceErrorKind::TimedOut, None);
                     piece.state = State::Answered;
                 }
                 State::UnderWay => {
-                    entry.stuck.fetch_add(1, Relaxed);
                     let cancellation = opcode::AsyncCancel::new(index as u64)
                         .build()
                         .user_data(CANCELLATION);
                     // SAFETY: a cancellation names no memory.
                     let pushed = unsafe { submission.push(&cancellation) };
-                    assert!(pushed.is_ok(), "all under way had their places here before");
-                    progress.cancellations += 1;
+                    assert!(
+                        pushed.is_ok(),
+                        "all {} under way had their places here before",
+                        progress.under_way
+                    );
+                    piece.state = State::Cancelled;
                 }
             }
         }
     }
 
-    /// Says now and then which disk keeps its caller waiting.
-    fn warn_if_stuck(
-        &self,
-        table: &DiskTable,
-        progress: &mut Progress,
-        batch: &[Request<'_>],
-        under_way_before: usize,
-    ) {
-        let waited = progress.last_answer.elapsed();
-        if progress.under_way == 0
-            || progress.under_way < under_way_before
-            || waited < STUCK_WARNING_INTERVAL
-        {
-            return;
+    /// The kernel did not give the cancelled pieces back: it may read and fill their memory at any
+    /// later time.
+    fn give_up(&mut self, table: &DiskTable, progress: &mut Progress, batch: &mut [Request<'_>]) {
+        let mut late: Vec<(DiskSlot, Option<Arc<Memory>>)> = Vec::new();
+        for piece in &mut self.pieces {
+            if piece.state != State::Cancelled {
+                continue;
+            }
+            let request = &mut batch[piece.request];
+            let path = &table.entry(request.slot).disk.path;
+            request.fail(path, DeviceErrorKind::TimedOut, None);
+            piece.state = State::Answered;
+            progress.under_way -= 1;
+            self.is_lost = true;
+            let bounced = self
+                .bounces
+                .iter()
+                .find(|(index, _)| *index == piece.request);
+            let memory = match (bounced, &mut request.work) {
+                (_, Work::Flush) => None,
+                (Some((_, bounce)), _) => Some(bounce.keep()),
+                (None, Work::ReadPart(part)) => Some(part.give_up()),
+                (None, Work::WritePart(part)) => Some(part.keep()),
+                (None, Work::Read(_) | Work::Write(_) | Work::WriteDurable(_)) => {
+                    unreachable!("only patient requests are lent plain memory")
+                }
+            };
+            late.push((request.slot, memory));
         }
-        progress.last_answer = Instant::now();
+        for (slot, memory) in late {
+            table.entry(slot).fence(memory);
+        }
+    }
+
+    /// Says now and then which disk keeps its caller waiting.
+    fn warn(&self, table: &DiskTable, waited: Duration, batch: &[Request<'_>]) {
         let mut pieces = self.pieces.iter();
         if let Some(piece) = pieces.find(|piece| piece.state == State::UnderWay) {
             let request = &batch[piece.request];
@@ -336,24 +462,31 @@ impl Ring {
                 disk = table.entry(request.slot).disk.path,
                 operation = request.operation(),
                 offset_bytes = request.offset_bytes,
-                "a cancelled request has not come back from the kernel; the disk hangs"
+                waited_s = waited.as_secs(),
+                "the disk hangs, and nobody else has what it holds: its callers wait"
             );
         }
     }
 
-    /// Counts the batch, every request with the time that the whole took.
-    fn finish(&mut self, table: &DiskTable, started: Instant, batch: &[Request<'_>]) {
-        let latency = started.elapsed().into();
-        for piece in &mut self.pieces {
-            debug_assert_eq!(piece.state, State::Answered);
-            piece.bounce = None;
+    /// Brings what was read to where it belongs, and counts the batch, every request with the time
+    /// that the whole took.
+    fn finish(&mut self, table: &DiskTable, started: Instant, batch: &mut [Request<'_>]) {
+        debug_assert!(!self.pieces.iter().any(Piece::is_open));
+        for (index, bounce) in self.bounces.drain(..) {
+            let request = &mut batch[index];
+            if request.result.is_ok()
+                && let Some(memory) = request.work.filled()
+            {
+                memory.copy_from_slice(bounce.bytes());
+            }
         }
+        let latency = started.elapsed().into();
         for request in batch {
-            let outcome = match (&request.result, &request.work) {
+            let outcome = match (&request.result, request.work.operation()) {
                 (Err(_), _) => Outcome::Failed,
-                (Ok(()), Work::Read(_)) => Outcome::Read,
-                (Ok(()), Work::Flush) => Outcome::Flushed,
-                (Ok(()), Work::Write(_) | Work::WriteDurable(_)) => Outcome::Written,
+                (Ok(()), Operation::Read) => Outcome::Read,
+                (Ok(()), Operation::Flush) => Outcome::Flushed,
+                (Ok(()), Operation::Write | Operation::WriteDurable) => Outcome::Written,
             };
             let counters = &table.entry(request.slot).counters;
             counters.end(outcome, request.length_bytes() as u64, latency);
@@ -365,10 +498,12 @@ impl Ring {
 struct Progress {
     /// The first piece never queued.
     next: usize,
+    /// What the kernel has and is waited for.
     under_way: usize,
-    cancellations: usize,
     last_answer: Instant,
-    expired: bool,
+    /// Since when pieces are waited for that were cancelled.
+    cancelled_at: Option<Instant>,
+    warned_at: Instant,
 }
 
 enum Verdict {
@@ -377,68 +512,10 @@ enum Verdict {
     Failed(DeviceErrorKind, Option<i32>),
 }
 
-/// The memory of a whole request, taken from the caller once, and what is done with it.
-#[derive(Clone, Copy)]
-struct Lent {
-    operation: Operation,
-    memory: *mut u8,
-}
-
-impl Lent {
-    fn of(work: &mut Work<'_>) -> Self {
-        let (operation, memory) = match work {
-            Work::Read(memory) => (Operation::Read, memory.as_mut_ptr()),
-            // Never written through: the kernel only reads the memory of a write.
-            Work::Write(memory) => (Operation::Write, memory.as_ptr().cast_mut()),
-            Work::WriteDurable(memory) => (Operation::WriteDurable, memory.as_ptr().cast_mut()),
-            Work::Flush => (Operation::Flush, std::ptr::null_mut()),
-        };
-        Self { operation, memory }
-    }
-}
-
-/// The piece for `length_bytes` of the request's memory from `start_bytes` on.
-fn piece_of(
-    entry: &TableEntry,
-    (index, request): (usize, &Request<'_>),
-    lent: Lent,
-    start_bytes: usize,
-    length_bytes: usize,
-) -> Piece {
-    let memory = lent.memory.wrapping_add(start_bytes);
-    let mut piece = Piece {
-        request: index,
-        start_bytes,
-        operation: lent.operation,
-        state: State::Waiting,
-        tries: 0,
-        descriptor: entry.disk.file.as_raw_fd(),
-        memory,
-        length_bytes,
-        done_bytes: 0,
-        offset_bytes: request.offset_bytes + start_bytes as u64,
-        bounce: None,
-    };
-    if !memory
-        .addr()
-        .is_multiple_of(entry.disk.memory_alignment_bytes)
-    {
-        piece.bounce(&request.work);
-    }
-    piece
-}
-
 impl Piece {
-    /// Goes through aligned memory of our own, since the caller's is none that the disk takes.
-    #[cold]
-    fn bounce(&mut self, work: &Work<'_>) {
-        let mut bounce = AlignedBuffer::zeroed(self.length_bytes);
-        if let Work::Write(memory) | Work::WriteDurable(memory) = work {
-            let end = self.start_bytes + self.length_bytes;
-            bounce.copy_from_slice(&memory[self.start_bytes..end]);
-        }
-        self.memory = bounce.as_mut_ptr();
-        self.bounce = Some(bounce);
+    /// Whether it has no answer yet.
+    fn is_open(&self) -> bool {
+        self.state != State::Answered
     }
 
     /// The order to the kernel for what is left of the piece.

@@ -1,6 +1,5 @@
 use std::fs::File;
 use std::io::Write;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::UringDisks;
@@ -88,71 +87,4 @@ fn short_reads_are_continued() {
     let sectors: Vec<u8> = memory.chunks(512).map(|sector| sector[511]).collect();
     assert_eq!(sectors, [1, 2, 3, 4, 5, 6, 7, 8]);
     feeder.join().unwrap();
-}
-
-/// A mount that goes with its test, however the test ends.
-struct Mounted<'a>(&'a str);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l", self.0]).status();
-    }
-}
-
-/// A frozen file system, which holds writes where no cancellation reaches them.
-struct Frozen<'a>(&'a str);
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("fsfreeze").args(["-u", self.0]).status();
-    }
-}
-
-fn succeeds(program: &str, arguments: &[&str]) -> bool {
-    let status = Command::new(program).args(arguments).status();
-    status.is_ok_and(|status| status.success())
-}
-
-#[test]
-fn a_request_that_cannot_be_cancelled_keeps_its_caller_but_nobody_else() {
-    let folder = Folder::new("frozen");
-    drop(folder.disk("image", 64 << 20));
-    let image = folder.0.join("image").display().to_string();
-    let point = folder.0.join("point").display().to_string();
-    std::fs::create_dir(&point).unwrap();
-    if !succeeds("mkfs.ext4", &["-q", &image])
-        || !succeeds("mount", &["-o", "loop", &image, &point])
-    {
-        println!("skipped: no loop device can be mounted here");
-        return;
-    }
-    let mounted = Mounted(&point);
-    let disk = crate::FileDisk {
-        path: format!("{point}/disk").into(),
-        size_bytes: 1 << 20,
-    };
-    let disks = UringDisks::with_deadline(DEADLINE).unwrap();
-    let slot = disks.attach(disk.create().unwrap());
-    assert!(succeeds("fsfreeze", &["-f", &point]));
-    let frozen = Frozen(&point);
-    let data = AlignedBuffer::zeroed(4096);
-    std::thread::scope(|scope| {
-        let stuck = scope.spawn(|| {
-            let mut batch = [Request::new(slot, 0, Work::Write(&data))];
-            disks.run(&mut batch);
-            batch[0].result.clone().map_err(|error| error.kind)
-        });
-        std::thread::sleep(5 * DEADLINE);
-        assert!(!stuck.is_finished(), "the kernel still holds the memory");
-        let started = Instant::now();
-        assert_eq!(read_kind(&disks, slot), Err(DeviceErrorKind::TimedOut));
-        assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
-        drop(frozen);
-        // Late, but the bytes did arrive; or the cancellation was met before they did.
-        let late = stuck.join().unwrap();
-        assert!(matches!(late, Ok(()) | Err(DeviceErrorKind::TimedOut)));
-    });
-    assert_eq!(read_kind(&disks, slot), Ok(()));
-    drop(disks);
-    drop(mounted);
 }

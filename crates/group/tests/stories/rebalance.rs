@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, FileId, Redundancy, Uuid};
-use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
+use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks};
 use spindle_group::{
     Group, GroupError, Layout, NewDisk, OperationState, OperationView, Pass, Power, ScrubScope,
     ScrubState, ScrubWish,
@@ -140,7 +140,9 @@ struct SlowWrite {
 
 impl Disks for SlowWrite {
     fn run(&self, batch: &mut [Request<'_>]) {
-        let marked = |request: &Request<'_>| matches!(&request.work, Work::Write(bytes) if bytes.starts_with(MARK));
+        let marked = |request: &Request<'_>| {
+            (request.work.written()).is_some_and(|bytes| bytes.starts_with(MARK))
+        };
         if batch.iter().any(marked) && self.is_armed.swap(false, Ordering::AcqRel) {
             self.reached.wait();
             std::thread::sleep(Duration::from_millis(30));

@@ -1,0 +1,226 @@
+//! What both engines promise of a disk that does not answer: tried on a file of a file system that
+//! is frozen, which holds writes where no cancellation reaches them.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use crate::engine_tests::Folder;
+use crate::{
+    AlignedBuffer, DeviceErrorKind, DiskSlot, Disks, Engine, FileDisk, Judge, OpenDisk,
+    OpenErrorKind, PlainDisks, Request, UringDisks, Work,
+};
+
+const DEADLINE: Duration = Duration::from_millis(300);
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let status = Command::new(program).args(arguments).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// A file system of its own on a loop device; thawed and unmounted however the test ends.
+struct Freezer {
+    folder: Folder,
+    point: String,
+}
+
+impl Freezer {
+    fn new(name: &str) -> Option<Self> {
+        let folder = Folder::new(name);
+        let image = folder.0.join("image");
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(64 << 20)
+            .unwrap();
+        let point = folder.0.join("point").display().to_string();
+        std::fs::create_dir(&point).unwrap();
+        let image = image.display().to_string();
+        if !succeeds("mkfs.ext4", &["-q", &image])
+            || !succeeds("mount", &["-o", "loop", &image, &point])
+        {
+            println!("skipped: no loop device can be mounted here");
+            return None;
+        }
+        Some(Self { folder, point })
+    }
+
+    fn disk(&self) -> OpenDisk {
+        let path = format!("{}/disk", self.point).into();
+        let size_bytes = 1 << 20;
+        FileDisk { path, size_bytes }.create().unwrap()
+    }
+
+    fn open_again(&self) -> Result<OpenDisk, OpenErrorKind> {
+        let path = format!("{}/disk", self.point);
+        OpenDisk::open(path.as_ref()).map_err(|error| error.kind)
+    }
+
+    fn freeze(&self) {
+        assert!(succeeds("fsfreeze", &["-f", &self.point]));
+    }
+
+    fn thaw(&self) {
+        let _ = Command::new("fsfreeze").args(["-u", &self.point]).output();
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        let _ = Command::new("umount").args(["-l", &self.point]).output();
+        let _ = &self.folder;
+    }
+}
+
+fn engines() -> [Engine; 2] {
+    [
+        Engine::Uring(UringDisks::with_deadline(DEADLINE).unwrap()),
+        Engine::Plain(PlainDisks::with_deadline(DEADLINE)),
+    ]
+}
+
+fn kinds(batch: &[Request<'_>]) -> Vec<Result<(), DeviceErrorKind>> {
+    (batch.iter())
+        .map(|request| request.result.clone().map_err(|error| error.kind))
+        .collect()
+}
+
+fn read_block(disks: &Engine, slot: DiskSlot, at: u64) -> Vec<u8> {
+    let mut memory = AlignedBuffer::zeroed(4096);
+    let mut batch = [Request::new(slot, at, Work::Read(&mut memory))];
+    disks.run(&mut batch);
+    batch[0].result.clone().unwrap();
+    memory.to_vec()
+}
+
+const LATE: Result<(), DeviceErrorKind> = Err(DeviceErrorKind::TimedOut);
+
+#[test]
+fn a_batch_goes_on_without_a_disk_that_hangs_and_its_late_write_has_the_bytes_that_were_sent() {
+    for disks in engines() {
+        let Some(freezer) = Freezer::new("late") else {
+            return;
+        };
+        let good = disks.attach(freezer.folder.disk("good", 1 << 20));
+        let hanging = disks.attach(freezer.disk());
+        freezer.freeze();
+        let mut owned = AlignedBuffer::zeroed(8192);
+        owned.fill(1);
+        let mut plain = vec![2; 4096];
+        let mut batch = [
+            Request::new(good, 0, Work::WritePart(owned.share(0..4096))),
+            Request::new(hanging, 0, Work::WritePart(owned.share(0..4096))),
+            Request::new(hanging, 4096, Work::Write(&plain)),
+        ];
+        let started = Instant::now();
+        disks.run(&mut batch);
+        assert!(started.elapsed() >= DEADLINE, "{:?}", started.elapsed());
+        assert!(started.elapsed() < 20 * DEADLINE, "{:?}", started.elapsed());
+        assert_eq!(kinds(&batch), [Ok(()), LATE, LATE]);
+        assert!(disks.is_fenced(hanging) && !disks.is_fenced(good));
+        assert_eq!(disks.in_flight_count(hanging), 0);
+        // The caller goes on with its memory, and other requests are not kept waiting.
+        owned.fill(9);
+        plain.fill(9);
+        let started = Instant::now();
+        let mut batch = [Request::new(hanging, 0, Work::Flush)];
+        disks.run(&mut batch);
+        assert_eq!(kinds(&batch), [LATE]);
+        assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
+        // Nobody owns the disk while the kernel may still write to it.
+        let refused = freezer.open_again();
+        assert!(
+            matches!(refused, Err(OpenErrorKind::InUse { .. })),
+            "{refused:?}"
+        );
+        freezer.thaw();
+        let begun = Instant::now();
+        let again = loop {
+            match freezer.open_again() {
+                Ok(disk) => break disks.attach(disk),
+                Err(kind) => assert!(begun.elapsed().as_secs() < 60, "{kind:?}"),
+            }
+        };
+        assert!(!disks.is_fenced(again) && disks.is_fenced(hanging));
+        // A request that was cancelled before it began has not reached the disk.
+        let late = read_block(&disks, again, 0);
+        assert!(late == [1; 4096] || late == [0; 4096], "{}", late[0]);
+        let late = read_block(&disks, again, 4096);
+        assert!(late == [2; 4096] || late == [0; 4096], "{}", late[0]);
+        assert_eq!(read_block(&disks, good, 0), [1; 4096]);
+    }
+}
+
+#[test]
+fn requests_of_other_threads_are_given_up_along_with_the_first() {
+    for disks in engines() {
+        let Some(freezer) = Freezer::new("others") else {
+            return;
+        };
+        let hanging = disks.attach(freezer.disk());
+        freezer.freeze();
+        let (ended, ends) = std::sync::mpsc::channel();
+        let write = |ended: Sender<_>| {
+            let data = AlignedBuffer::zeroed(4096);
+            let mut batch = [Request::new(hanging, 0, Work::Write(&data))];
+            disks.run(&mut batch);
+            ended.send((kinds(&batch), Instant::now())).unwrap();
+        };
+        std::thread::scope(|scope| {
+            let other = ended.clone();
+            scope.spawn(move || write(ended));
+            std::thread::sleep(DEADLINE * 2 / 3);
+            scope.spawn(move || write(other));
+            let answers: Vec<_> = ends.iter().take(2).collect();
+            // A thread ends only when the kernel has done with what it asked for.
+            freezer.thaw();
+            assert!(answers.iter().all(|(kinds, _)| *kinds == [LATE]));
+            let apart = answers[1].1.saturating_duration_since(answers[0].1);
+            assert!(apart < Duration::from_secs(2), "{apart:?}");
+        });
+    }
+}
+
+#[derive(Debug, Default)]
+struct Refusing(AtomicBool);
+
+impl Judge for Refusing {
+    fn may_give_up(&self, _slot: DiskSlot) -> bool {
+        self.0.store(true, Ordering::Relaxed);
+        false
+    }
+}
+
+#[test]
+fn a_disk_that_may_not_be_given_up_is_waited_for_and_its_late_answer_counts() {
+    for disks in engines() {
+        let Some(freezer) = Freezer::new("last") else {
+            return;
+        };
+        let judge = Arc::new(Refusing::default());
+        let held: Arc<dyn Judge> = judge.clone();
+        disks.set_judge(Arc::downgrade(&held));
+        let hanging = disks.attach(freezer.disk());
+        freezer.freeze();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let data = [3; 4096];
+                let mut batch = [
+                    Request::new(hanging, 0, Work::Write(&data)),
+                    Request::new(hanging, 4096, Work::Write(&data)),
+                ];
+                batch[1].is_patient = true;
+                disks.run(&mut batch);
+                kinds(&batch)
+            });
+            std::thread::sleep(3 * DEADLINE);
+            assert!(!waiting.is_finished() && judge.0.load(Ordering::Relaxed));
+            freezer.thaw();
+            assert_eq!(waiting.join().unwrap(), [Ok(()), Ok(())]);
+        });
+        assert!(!disks.is_fenced(hanging));
+        assert_eq!(read_block(&disks, hanging, 4096), [3; 4096]);
+    }
+}
