@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spindle_device::{
-    DEADLINE_DEFAULT, DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError,
-    OpenErrorKind, PlainDisks, RecordedDisks,
+    DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError, OpenErrorKind,
+    PlainDisks, RecordedDisks,
 };
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
@@ -35,9 +35,9 @@ impl Engine {
             tracing::warn!(
                 "plain system calls are used, as SPINDLE_ENGINE says: slower than io_uring"
             );
-            spindle_device::Engine::Plain(PlainDisks::new())
+            spindle_device::Engine::Plain(PlainDisks::with_deadline(settings.io_deadline))
         } else {
-            let (engine, why_plain) = spindle_device::open_engine(DEADLINE_DEFAULT);
+            let (engine, why_plain) = spindle_device::open_engine(settings.io_deadline);
             if let Some(reason) = why_plain {
                 tracing::warn!(
                     "io_uring cannot be used ({reason}): plain system calls are, which is slower"

@@ -33,7 +33,12 @@ const DAMAGE: [&str; 5] = [
     "flush_failed",
 ];
 /// Events that begin a condition with those that end it, for one disk or for the group.
-const CONDITIONS: [(&str, &[&str], &str); 4] = [
+const CONDITIONS: [(&str, &[&str], &str); 5] = [
+    (
+        "disk_hangs",
+        &["disk_answers", "disk_offline", "group_opened"],
+        "look at its path: what needs it waits, since nobody else has what it holds",
+    ),
     (
         "disk_slow",
         &["disk_fast", "disk_offline", "disk_dropped", "group_opened"],

@@ -128,6 +128,14 @@ impl Disks for ReadOnlyDisks {
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.inner.in_flight_count(slot)
     }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.inner.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: std::sync::Weak<dyn spindle_device::Judge>) {
+        self.inner.set_judge(judge);
+    }
 }
 
 #[cfg(test)]

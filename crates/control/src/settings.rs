@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use spindle_device::DEADLINE_DEFAULT;
 
 use crate::error::{ControlError, ControlResult};
 use crate::event_log::{parse_kinds, parse_severity};
@@ -34,6 +35,8 @@ pub struct Settings {
     pub plain_engine: bool,
     /// The command that is run at events, if any.
     pub hook: Option<HookSettings>,
+    /// How long a disk may leave requests unanswered that others can answer.
+    pub io_deadline: Duration,
 }
 
 /// How long a hook may take where the file does not say.
@@ -47,6 +50,7 @@ struct SettingsFile {
     runtime_directory: Option<PathBuf>,
     preferred_failure_group: Option<String>,
     hooks: Option<HooksTable>,
+    io_deadline_s: Option<u64>,
 }
 
 /// `[hooks]` of `spindle.toml`.
@@ -114,6 +118,7 @@ impl Settings {
             runtime_directory,
             preferred_failure_group: file.preferred_failure_group,
             hook: file.hooks.map(HooksTable::check).transpose()?,
+            io_deadline: io_deadline(file.io_deadline_s)?,
             plain_engine: std::env::var("SPINDLE_ENGINE").is_ok_and(|engine| engine == "plain"),
         })
     }
@@ -161,6 +166,16 @@ impl Settings {
     }
 }
 
+fn io_deadline(seconds: Option<u64>) -> ControlResult<Duration> {
+    match seconds {
+        None => Ok(DEADLINE_DEFAULT),
+        Some(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
+        Some(seconds) => Err(ControlError::invalid(format!(
+            "an io_deadline_s of {seconds} is none: choose from 1 to 3600"
+        ))),
+    }
+}
+
 fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
     let candidates = [
         PathBuf::from(SETTINGS_FILE),
@@ -172,7 +187,7 @@ fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
                 let file = toml::from_str(&text).map_err(|error| {
                     let reason = error.message().to_owned();
                     ControlError::invalid(format!(
-                        "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group and [hooks]",
+                        "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s and [hooks]",
                         path.display()
                     ))
                 })?;
@@ -244,7 +259,7 @@ fn block_devices(class: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{expand, natural_order, split_patterns};
+    use super::{expand, io_deadline, natural_order, split_patterns};
     use std::path::Path;
 
     #[test]
@@ -254,6 +269,16 @@ mod tests {
             vec!["/dev/sd?".to_owned(), "/srv/d*".to_owned()]
         );
         assert!(split_patterns(None).is_empty());
+    }
+
+    #[test]
+    fn the_deadline_of_a_disk_is_ten_seconds_unless_the_file_says_another() {
+        assert_eq!(io_deadline(None).unwrap().as_secs(), 10);
+        assert_eq!(io_deadline(Some(3)).unwrap().as_secs(), 3);
+        for none in [0, 3601] {
+            let error = io_deadline(Some(none)).unwrap_err();
+            assert_eq!(error.class, spindle_base::ErrorClass::Caller);
+        }
     }
 
     #[test]

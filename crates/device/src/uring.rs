@@ -37,7 +37,7 @@ use crate::{Disks, Judge};
 use ring::Ring;
 
 /// How long a batch may go without any answer before it is given up.
-pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The io_uring engine.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::{ReadTarget, WriteSource};
 use spindle_group::File;
 
 use crate::attribute::Time;
@@ -43,6 +44,19 @@ impl FileSystem {
     /// # Errors
     /// That it is no regular file, or what the group says.
     pub fn read(&self, handle: &Handle, offset_bytes: u64, out: &mut [u8]) -> FsResult<usize> {
+        self.read_into(handle, offset_bytes, out.into())
+    }
+
+    /// As [`FileSystem::read`]; a part of a buffer is filled without a copy.
+    ///
+    /// # Errors
+    /// As [`FileSystem::read`].
+    pub fn read_into(
+        &self,
+        handle: &Handle,
+        offset_bytes: u64,
+        mut out: ReadTarget<'_>,
+    ) -> FsResult<usize> {
         let node = &handle.node;
         let file = node.file()?;
         let _content = node.content.read();
@@ -54,8 +68,8 @@ impl FileSystem {
         }
         // Whole blocks go without a copy, so the last block is read whole where it fits.
         let whole = (offset_bytes + length).next_multiple_of(BLOCK_SIZE_BYTES) - offset_bytes;
-        let out = &mut out[..memory(whole.min(asked))];
-        self.core.group.read(file, offset_bytes, out)?;
+        let out = out.first(memory(whole.min(asked)));
+        self.core.group.read_into(file, offset_bytes, out)?;
         Ok(memory(length))
     }
 
@@ -69,6 +83,21 @@ impl FileSystem {
         handle: &Handle,
         offset_bytes: u64,
         data: &[u8],
+        append: bool,
+        now: Time,
+    ) -> FsResult<()> {
+        self.write_from(handle, offset_bytes, data.into(), append, now)
+    }
+
+    /// As [`FileSystem::write`]; a part of a buffer is written without a copy.
+    ///
+    /// # Errors
+    /// As [`FileSystem::write`].
+    pub fn write_from(
+        &self,
+        handle: &Handle,
+        offset_bytes: u64,
+        data: WriteSource<'_>,
         append: bool,
         now: Time,
     ) -> FsResult<()> {
@@ -131,12 +160,12 @@ impl Core {
         node: &Arc<Node>,
         file: &File,
         offset_bytes: u64,
-        data: &[u8],
+        data: WriteSource<'_>,
         now: Time,
     ) -> FsResult<()> {
         let end = checked_end(offset_bytes, bytes(data.len()))?;
         let now = now.stamp()?;
-        let written = self.group.write(file, offset_bytes, data);
+        let written = self.group.write_from(file, offset_bytes, data);
         let mut state = node.state.lock();
         if let Err(error) = written {
             if end > state.inode.size_bytes {

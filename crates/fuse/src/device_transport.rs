@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, read, writev};
-use spindle_device::AlignedBuffer;
+use spindle_device::{AlignedBuffer, ReadTarget, WriteSource};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader, WriteIn};
@@ -144,6 +144,24 @@ impl Transport for DeviceTransport {
         let buffers = &self.answer_buffers;
         let borrowed = self.borrowed.get_or_insert_with(|| buffers.take());
         borrowed.get_mut(..length_bytes)
+    }
+
+    fn data(&self, after_bytes: usize, length_bytes: usize) -> Option<WriteSource<'_>> {
+        let start = REQUEST_START + size_of::<InHeader>() + after_bytes;
+        let end = start.checked_add(length_bytes)?;
+        let fits = end <= REQUEST_START + self.request_length_bytes;
+        fits.then(|| WriteSource::Part(self.buffer.share(start..end)))
+    }
+
+    fn payload_target(&mut self, length_bytes: usize) -> Option<ReadTarget<'_>> {
+        let (buffer, start) = if length_bytes <= SHORT_ANSWER_BYTES {
+            (&mut self.buffer, PAYLOAD_START)
+        } else {
+            let buffers = &self.answer_buffers;
+            (self.borrowed.get_or_insert_with(|| buffers.take()), 0)
+        };
+        let end = start.checked_add(length_bytes)?;
+        (end <= buffer.len()).then_some(ReadTarget::Buffer(buffer, start..end))
     }
 
     fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno> {

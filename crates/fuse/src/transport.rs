@@ -9,6 +9,7 @@
 //! with no copy on the way.
 
 use rustix::io::Errno;
+use spindle_device::{ReadTarget, WriteSource};
 
 use crate::abi::InHeader;
 
@@ -30,6 +31,17 @@ pub trait Transport {
     /// Memory for `length_bytes` of data of an answer; `None` where that is more than was agreed
     /// on. It may lie over the tail of the request: take what is needed of that first.
     fn payload(&mut self, length_bytes: usize) -> Option<&mut [u8]>;
+
+    /// The data of a `WRITE`, whose structure has `after_bytes`, as disks take it; `None` where the
+    /// request is shorter.
+    fn data(&self, after_bytes: usize, length_bytes: usize) -> Option<WriteSource<'_>> {
+        self.tail(after_bytes).get(..length_bytes).map(Into::into)
+    }
+
+    /// As [`Transport::payload`], to be filled by disks.
+    fn payload_target(&mut self, length_bytes: usize) -> Option<ReadTarget<'_>> {
+        self.payload(length_bytes).map(Into::into)
+    }
 
     /// Answers with an error, or with zero for success without data, and `data`.
     ///

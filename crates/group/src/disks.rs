@@ -309,7 +309,7 @@ impl DiskTable {
 
     /// Runs a batch and counts it.
     pub fn run(&self, batch: &mut [Request<'_>]) {
-        self.backend.run(batch);
+        self.membership.run(batch);
         for request in batch.iter() {
             let Some(disk) = self.disk_of(request.slot) else {
                 continue;

@@ -96,6 +96,10 @@ kinds! {
     DiskSlow = "disk_slow", Warning;
     /// A disk that was slow is not any more.
     DiskFast = "disk_fast", Info;
+    /// A disk does not answer, and what needs it waits: nobody else has what it holds.
+    DiskHangs = "disk_hangs", Critical;
+    /// A disk that hung answers again.
+    DiskAnswers = "disk_answers", Info;
     /// Requests to a disk failed and succeeded when they were tried again.
     DiskBlinked = "disk_blinked", Warning;
     /// A test made a disk fail, or answer again.

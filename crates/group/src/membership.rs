@@ -26,6 +26,7 @@
 mod changes;
 mod create;
 mod election;
+mod hanging;
 mod labels;
 mod look;
 mod open;
@@ -40,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
-use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks, Judge, Request, Work};
 use spindle_format::{
     DiskState, DiskStatus, GroupState, Label, LabelStatus, OPENER_BYTES, OPENER_PLACE,
     OpenerRecord, Replica,
@@ -49,6 +50,7 @@ use spindle_sync::{Mutex, RwLock};
 
 pub(crate) use changes::{Joining, Standings};
 pub(crate) use create::DISK_AUS_MIN;
+use hanging::Hanging;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use publish::{Quorum, set_offline, whole_blocks};
 
@@ -70,6 +72,7 @@ pub struct Membership {
     slots: RwLock<BTreeMap<DiskNumber, DiskSlot>>,
     /// Changed only by a published state.
     standings: ByNumber<Standing>,
+    hanging: Arc<Hanging>,
     inner: Mutex<Inner>,
     events: EventQueue,
 }
@@ -236,6 +239,13 @@ impl Membership {
             standing.receives.store(receives, Ordering::Release);
             standing.serves.store(serves, Ordering::Release);
         }
+        self.hanging.follow(state, &slots);
+    }
+
+    /// From now on the disks ask which of them may be given up.
+    fn become_judge(&self) {
+        let judge: Arc<dyn Judge> = self.hanging.clone();
+        self.disks.set_judge(Arc::downgrade(&judge));
     }
 
     /// Where the disk is open; `None` where it was not found.
@@ -448,7 +458,7 @@ impl Membership {
         let mut batch: Vec<Request<'_>> = (slots.iter().zip(&mut pages))
             .map(|(slot, page)| Request::new(*slot, OPENER_PLACE, Work::Read(page)))
             .collect();
-        self.disks.run(&mut batch);
+        self.run(&mut batch);
         let readable: Vec<bool> = batch.iter().map(|request| request.result.is_ok()).collect();
         drop(batch);
         (pages.iter().zip(readable))

@@ -193,7 +193,7 @@ impl ReplicatedRegion {
         let mut batch: Vec<Request<'_>> = (writes.iter())
             .map(|(_, slot, place, bytes)| Request::new(*slot, *place, Work::Write(bytes)))
             .collect();
-        self.membership.disks().run(&mut batch);
+        self.membership.run(&mut batch);
         let mut unable: BTreeMap<DiskNumber, String> = BTreeMap::new();
         for ((disk, ..), request) in writes.iter().zip(batch) {
             if let Err(error) = request.result {
@@ -207,7 +207,7 @@ impl ReplicatedRegion {
         let mut flushes: Vec<Request<'_>> = (written.iter())
             .map(|(_, slot)| Request::new(*slot, 0, Work::Flush))
             .collect();
-        self.membership.disks().run(&mut flushes);
+        self.membership.run(&mut flushes);
         for ((disk, _), request) in written.iter().zip(flushes) {
             if let Err(error) = request.result {
                 unable.insert(*disk, error.to_string());
@@ -458,7 +458,7 @@ impl ReplicatedRegion {
 
     fn read_at(&self, slot: DiskSlot, place: u64, out: &mut [u8]) -> Result<(), String> {
         let mut batch = [Request::new(slot, place, Work::Read(out))];
-        self.membership.disks().run(&mut batch);
+        self.membership.run(&mut batch);
         let [request] = batch;
         request.result.map_err(|error| error.to_string())
     }

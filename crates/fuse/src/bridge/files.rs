@@ -30,9 +30,9 @@ impl Bridge {
         let request: ReadIn = arguments(transport)?;
         let handle = self.handle(request.handle, node(header))?;
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
-        let out = transport.payload(length_bytes).ok_or(Errno::INVAL)?;
+        let out = transport.payload_target(length_bytes).ok_or(Errno::INVAL)?;
         let started = Instant::now();
-        let read_bytes = self.file_system.read(&handle, request.offset_bytes, out)?;
+        let read_bytes = (self.file_system).read_into(&handle, request.offset_bytes, out)?;
         handle.note_read(read_bytes, started.elapsed());
         Ok(Answer::Payload(read_bytes))
     }
@@ -48,12 +48,11 @@ impl Bridge {
         }
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let data = transport
-            .tail(size_of::<WriteIn>())
-            .get(..length_bytes)
+            .data(size_of::<WriteIn>(), length_bytes)
             .ok_or(Errno::PROTO)?;
         let started = Instant::now();
         self.file_system
-            .write(&handle, request.offset_bytes, data, false, now)?;
+            .write_from(&handle, request.offset_bytes, data, false, now)?;
         handle.note_write(length_bytes, started.elapsed());
         // Writes past the cache carry the caller's wish for durability; for cached ones the
         // kernel sends an FSYNC of its own.

@@ -93,9 +93,10 @@ impl Group {
             return Ok(());
         };
         let count = state.unanswered_count.fetch_add(1, Ordering::Relaxed) + 1;
-        // A disk that hangs would let everybody wait again; one that is gone says so at once.
-        let is_gone = error.kind == DeviceErrorKind::Gone
-            && !state.online_slot().is_some_and(|slot| self.answers(slot));
+        // A disk that hung was given up; one that is gone says so at once when it is asked again.
+        let is_gone = self.membership.is_given_up(disk)
+            || (error.kind == DeviceErrorKind::Gone
+                && !state.online_slot().is_some_and(|slot| self.answers(slot)));
         if is_gone || count >= UNANSWERED_MOST {
             return self.take_offline(&[disk], &error.to_string());
         }

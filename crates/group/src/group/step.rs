@@ -32,6 +32,7 @@ impl Group {
     /// As [`Group::sync`].
     pub fn step(&self, now_ms: u64) -> Result<bool, GroupError> {
         self.check_fence()?;
+        self.take_silent_offline()?;
         self.notice_offline();
         self.move_bad_places()?;
         if self.is_commit_due(now_ms) {
@@ -43,11 +44,35 @@ impl Group {
             self.replace_replica();
             self.move_replicas();
             self.note_away();
+            self.note_caught_up();
+            self.membership.tell_of_answers();
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
             self.forget_empty_disks()?;
         }
         Ok(false)
+    }
+
+    /// Takes disks offline that did not answer in time to somebody who could do without.
+    fn take_silent_offline(&self) -> Result<(), GroupError> {
+        let silent = self.membership.given_up();
+        if silent.is_empty() {
+            return Ok(());
+        }
+        self.take_offline(&silent, "it did not answer in time")
+    }
+
+    /// Disks that came back and lack nothing any more count as copies for those that hang.
+    fn note_caught_up(&self) {
+        for disk in self.membership.catching_up() {
+            if self
+                .dirty
+                .stale_regions(&|number| number == disk)
+                .is_empty()
+            {
+                self.membership.caught_up(disk);
+            }
+        }
     }
 
     /// The next step commits what is pending, however young it is.

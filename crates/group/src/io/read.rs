@@ -5,7 +5,7 @@ use spindle_sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, Lent, ReadTarget, Request};
 
 use super::{blocks_of, bytes_of};
 use crate::error::{GroupError, GroupErrorKind};
@@ -28,18 +28,32 @@ impl Group {
     /// # Errors
     /// [`GroupErrorKind::Io`] where no online copy of some extent can be read.
     pub fn read(&self, file: &File, offset_bytes: u64, out: &mut [u8]) -> Result<(), GroupError> {
+        self.read_into(file, offset_bytes, out.into())
+    }
+
+    /// As [`Group::read`]; a part of a buffer is filled without a copy.
+    ///
+    /// # Errors
+    /// As [`Group::read`].
+    pub fn read_into(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        mut out: ReadTarget<'_>,
+    ) -> Result<(), GroupError> {
         let (first, end, whole) =
             blocks_of(offset_bytes, out.len()).ok_or_else(GroupError::too_far)?;
         if first == end || out.is_empty() {
             return Ok(());
         }
         if whole {
-            return self.read_held(file, first, end, out);
+            return self.read_held(file, first, end, &mut out);
         }
         let mut buffer = AlignedBuffer::zeroed(bytes_of(end - first));
-        self.read_held(file, first, end, &mut buffer)?;
+        self.read_held(file, first, end, &mut (&mut buffer).into())?;
         let skip = usize::try_from(offset_bytes % BLOCK_SIZE_BYTES).expect("below a block");
-        out.copy_from_slice(&buffer[skip..skip + out.len()]);
+        let length = out.len();
+        out.bytes().copy_from_slice(&buffer[skip..skip + length]);
         Ok(())
     }
 
@@ -48,10 +62,10 @@ impl Group {
         file: &File,
         first: u64,
         end: u64,
-        out: &mut [u8],
+        out: &mut ReadTarget<'_>,
     ) -> Result<(), GroupError> {
         let held = file.range_lock.shared(first, end);
-        let answer = self.read_blocks(file, first, end, out);
+        let answer = self.read_blocks_into(file, first, end, out);
         drop(held);
         // A place that was found bad and could not be mended is dealt with before the answer.
         self.move_bad_places()?;
@@ -65,6 +79,16 @@ impl Group {
         first: u64,
         end: u64,
         out: &mut [u8],
+    ) -> Result<(), GroupError> {
+        self.read_blocks_into(file, first, end, &mut out.into())
+    }
+
+    fn read_blocks_into(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        out: &mut ReadTarget<'_>,
     ) -> Result<(), GroupError> {
         loop {
             let returns_count = self.returns_count.load(Ordering::Acquire);
@@ -82,7 +106,7 @@ impl Group {
         file: &File,
         first: u64,
         end: u64,
-        out: &mut [u8],
+        out: &mut ReadTarget<'_>,
     ) -> Result<(), GroupError> {
         self.check_alive(file)?;
         let plan = {
@@ -94,10 +118,11 @@ impl Group {
         if let [piece] = plan.as_slice() {
             // The path of a small read: one request on the stack, nothing else.
             let Some(from) = piece.from else {
-                out.fill(0);
+                out.bytes().fill(0);
                 return Ok(());
             };
-            let mut batch = [Request::new(from.slot, from.offset_bytes, Work::Read(out))];
+            let work = out.lend().into_work();
+            let mut batch = [Request::new(from.slot, from.offset_bytes, work)];
             self.disks.run(&mut batch);
             let [Request { result, .. }] = batch;
             return match result {
@@ -105,7 +130,7 @@ impl Group {
                 Err(error) => self.recover_reads(
                     file,
                     first,
-                    out,
+                    out.bytes(),
                     &[FailedRead {
                         at_block: first,
                         blocks: piece.blocks,
@@ -115,28 +140,26 @@ impl Group {
                 ),
             };
         }
-        let failed = self.run_reads(&plan, first, out);
+        let failed = self.run_reads(&plan, first, out.lend());
         if failed.is_empty() {
             return Ok(());
         }
-        self.recover_reads(file, first, out, &failed)
+        self.recover_reads(file, first, out.bytes(), &failed)
     }
 
-    fn run_reads(&self, plan: &ReadPlan, first: u64, out: &mut [u8]) -> Vec<FailedRead> {
+    fn run_reads(&self, plan: &ReadPlan, first: u64, mut out: Lent<'_>) -> Vec<FailedRead> {
         let mut batch: SmallVec<[Request<'_>; 8]> = SmallVec::new();
         let mut places: SmallVec<[(u64, u64, Spot); 8]> = SmallVec::new();
-        let mut rest = out;
         let mut at_block = first;
         for piece in plan {
-            let (memory, after) = rest.split_at_mut(bytes_of(piece.blocks));
-            rest = after;
+            let mut memory = out.split_front(bytes_of(piece.blocks));
             match piece.from {
-                None => memory.fill(0),
+                None => memory.bytes().fill(0),
                 Some(from) => {
                     batch.push(Request::new(
                         from.slot,
                         from.offset_bytes,
-                        Work::Read(memory),
+                        memory.into_work(),
                     ));
                     places.push((at_block, piece.blocks, from));
                 }

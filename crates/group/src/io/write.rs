@@ -6,7 +6,7 @@ use spindle_sync::atomic::Ordering;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_catalog::{Sequence, WriteUnderWay};
-use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, Request, Work, WriteSource};
 
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 use crate::dirty::{Ranges, Writer};
@@ -60,7 +60,7 @@ pub(super) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
 /// What is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Payload<'a> {
-    Data(&'a [u8]),
+    Data(WriteSource<'a>),
     Zeros,
 }
 
@@ -88,6 +88,19 @@ impl Group {
     /// [`GroupErrorKind::NoSpace`], and nothing was written; [`GroupErrorKind::Io`] where no copy
     /// of some extent took it, which the next sync of the file tells again.
     pub fn write(&self, file: &File, offset_bytes: u64, data: &[u8]) -> Result<(), GroupError> {
+        self.write_from(file, offset_bytes, data.into())
+    }
+
+    /// As [`Group::write`]; a part of a buffer is written without a copy.
+    ///
+    /// # Errors
+    /// As [`Group::write`].
+    pub fn write_from(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        data: WriteSource<'_>,
+    ) -> Result<(), GroupError> {
         let (first, end, whole) =
             blocks_of(offset_bytes, data.len()).ok_or_else(GroupError::too_far)?;
         if data.is_empty() {
@@ -99,8 +112,8 @@ impl Group {
             });
         }
         self.write_range(file, first, end, |group, intent| {
-            let buffer = group.with_edges(file, first, end, offset_bytes, data)?;
-            group.write_blocks(file, first, end, Payload::Data(&buffer), intent)
+            let buffer = group.with_edges(file, first, end, offset_bytes, data.bytes())?;
+            group.write_blocks(file, first, end, Payload::Data((&buffer).into()), intent)
         })
     }
 
@@ -350,11 +363,11 @@ impl Group {
             match (piece.from_blocks, payload) {
                 (Some(from), Payload::Data(data)) => {
                     let start = bytes_of(from);
-                    let memory = &data[start..start + bytes_of(piece.blocks)];
+                    let memory = data.slice(start..start + bytes_of(piece.blocks));
                     batch.push(Request::new(
                         piece.to.slot,
                         piece.to.offset_bytes,
-                        Work::Write(memory),
+                        memory.into_work(),
                     ));
                     disks.push(piece.disk);
                 }
@@ -365,7 +378,7 @@ impl Group {
                         batch.push(Request::new(
                             piece.to.slot,
                             piece.to.offset_bytes + done * BLOCK_SIZE_BYTES,
-                            Work::Write(&ZEROS[..bytes_of(blocks)]),
+                            Work::WritePart(ZEROS.share(0..bytes_of(blocks))),
                         ));
                         disks.push(piece.disk);
                         done += blocks;

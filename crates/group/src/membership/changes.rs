@@ -122,7 +122,7 @@ impl Membership {
         let mut batch: Vec<Request<'_>> = writes
             .map(|(slot, place, bytes)| Request::new(slot, place, Work::WriteDurable(bytes)))
             .collect();
-        self.disks.run(&mut batch);
+        self.run(&mut batch);
         for request in batch {
             if let Err(why) = request.result {
                 return Err(refused(

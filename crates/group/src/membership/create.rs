@@ -65,6 +65,7 @@ impl Membership {
                     .collect(),
             ),
             standings: ByNumber::default(),
+            hanging: Arc::default(),
             events: EventQueue::default(),
             disks,
             inner: Mutex::new(Inner {
@@ -88,6 +89,7 @@ impl Membership {
             }),
         };
         membership.set_standings(&state);
+        membership.become_judge();
         membership.wipe()?;
         {
             let mut inner = membership.inner.lock();

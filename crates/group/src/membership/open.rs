@@ -60,10 +60,7 @@ impl Membership {
         if !opener.force {
             check_missing(found, state, &missing)?;
         }
-        for number in &missing {
-            let message = format!("group {name}: disk {number} is missing and goes offline");
-            events.push(Event::new(EventKind::DiskOffline, message).disk(*number));
-        }
+        events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
         let epoch_tried = (found.members.iter())
             .filter_map(|(_, look)| look.newest_state())
             .map(|state| state.epoch)
@@ -88,6 +85,7 @@ impl Membership {
                     .collect(),
             ),
             standings: ByNumber::default(),
+            hanging: Arc::default(),
             events: events.into_iter().collect(),
             inner: Mutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
@@ -113,6 +111,7 @@ impl Membership {
             disks,
         };
         membership.set_standings(state);
+        membership.become_judge();
         membership.claim(missing, &lacking, opener.force)?;
         membership.repair_labels(&members);
         membership.bring_labels_up_to_date();
@@ -170,6 +169,11 @@ impl Membership {
         }
         unable
     }
+}
+
+fn goes_missing(name: &GroupName, disk: DiskNumber) -> Event {
+    let message = format!("group {name}: disk {disk} is missing and goes offline");
+    Event::new(EventKind::DiskOffline, message).disk(disk)
 }
 
 pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Member {

@@ -177,7 +177,7 @@ impl Membership {
                 (number, Request::new(slot, place, Work::WriteDurable(bytes)))
             })
             .unzip();
-        self.disks.run(&mut batch);
+        self.run(&mut batch);
         (numbers.into_iter().zip(batch))
             .filter_map(|(number, request)| Some((number, request.result.err()?.to_string())))
             .collect()

@@ -207,6 +207,7 @@ impl Membership {
                 };
             }
         }
+        self.begin_catching_up(returning.iter().map(|disk| disk.number));
         self.publish(&mut inner, next, Quorum::Half)?;
         self.claim_new_voters(&mut inner)?;
         drop(inner);

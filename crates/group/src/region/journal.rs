@@ -48,7 +48,7 @@ impl ReplicatedRegion {
         let mut batch: Vec<Request<'_>> = (map.replicas.iter())
             .map(|replica| Request::new(replica.slot, place, Work::WriteDurable(bytes)))
             .collect();
-        self.membership.disks().run(&mut batch);
+        self.membership.run(&mut batch);
         let unable: Vec<(DiskNumber, String)> = (map.replicas.iter().zip(batch))
             .filter_map(|(replica, request)| {
                 let error = request.result.err()?;

@@ -12,6 +12,7 @@ mod crash;
 mod estimate;
 mod events;
 mod faults;
+mod hanging;
 mod leaving;
 mod outage;
 mod rebalance;

@@ -1,0 +1,237 @@
+//! Disks that do not answer: whoever has a mirror goes on by the deadline, and nobody trusts the
+//! disk before its late requests have come back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::{DiskSlot, Disks, FaultyOperation};
+use spindle_group::{EventKind, Group};
+
+use crate::scene::{
+    NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+};
+
+const DEADLINE: Duration = Duration::from_millis(200);
+/// Nobody waits longer, on however busy a machine.
+const LONGEST: Duration = Duration::from_secs(8);
+const EVERYWHERE: std::ops::Range<u64> = 0..u64::MAX;
+const LENGTH: usize = 1 << 20;
+
+fn mode(group: &Group, disk: usize) -> String {
+    group.view().disks[disk].mode.to_string()
+}
+
+/// What a thread does again and again while a disk hangs.
+type Work<'a> = dyn Fn(&Group, usize) + Sync + 'a;
+
+/// Lets four threads work while disk 0 keeps silent about such requests; each goes on by the
+/// deadline, the disk is offline, and newcomers are served.
+fn goes_on_without(operation: FaultyOperation, work: &Work<'_>) {
+    let scene = Scene::mirrored(1);
+    scene.disks.set_deadline(DEADLINE);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let model = pattern(10, LENGTH);
+    group.write(&file, 0, &model).unwrap();
+    group.sync().unwrap();
+    scene.disks.hang(DiskSlot(0), operation, EVERYWHERE);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let group = &group;
+            scope.spawn(move || {
+                while mode(group, 0) != "offline" {
+                    assert!(
+                        begun.elapsed() < LONGEST,
+                        "{operation:?}: it is not offline"
+                    );
+                    let before = Instant::now();
+                    work(group, thread);
+                    assert!(before.elapsed() < LONGEST, "{:?}", before.elapsed());
+                }
+            });
+        }
+    });
+    // Somebody who comes now does not wait at all.
+    let newcomer = create(&group, 11, NORMAL);
+    let data = pattern(11, LENGTH);
+    let before = Instant::now();
+    group.write(&newcomer, 0, &data).unwrap();
+    group.sync_file(&newcomer, true).unwrap();
+    assert!(before.elapsed() < LONGEST);
+    assert!(read(&group, &newcomer, 0, LENGTH) == data);
+    // While a request is out the disk is not taken back, whoever asks.
+    assert!(scene.disks.is_fenced(DiskSlot(0)));
+    assert!(group.return_answering().unwrap().is_empty());
+    assert!(group.return_disks(&[DiskSlot(0)]).is_err());
+    scene.disks.release(DiskSlot(0));
+    assert_eq!(group.return_answering().unwrap(), [DiskNumber(0)]);
+    resync(&group);
+    for file in [&file, &newcomer] {
+        assert_copies_equal(&scene, &group, file, "back again");
+    }
+    assert!(read(&group, &newcomer, 0, LENGTH) == data);
+    assert_sound(&group);
+    group.close().unwrap();
+}
+
+#[test]
+fn a_disk_whose_writes_hang_goes_offline_and_writers_go_on() {
+    goes_on_without(FaultyOperation::Write, &|group, thread| {
+        let file = group.file(spindle_base::FileId(10)).unwrap();
+        let data = pattern(thread as u64, 8192);
+        group.write(&file, (thread * 8192) as u64, &data).unwrap();
+        group.sync_file(&file, false).unwrap();
+    });
+}
+
+#[test]
+fn a_disk_whose_flushes_hang_goes_offline_and_syncs_are_answered() {
+    goes_on_without(FaultyOperation::Flush, &|group, thread| {
+        let file = group.file(spindle_base::FileId(10)).unwrap();
+        let data = pattern(thread as u64, 8192);
+        group.write(&file, (thread * 8192) as u64, &data).unwrap();
+        group.sync_file(&file, true).unwrap();
+    });
+}
+
+#[test]
+fn a_disk_whose_reads_hang_goes_offline_and_readers_get_the_other_copy() {
+    let model = pattern(10, LENGTH);
+    goes_on_without(FaultyOperation::Read, &|group, thread| {
+        let file = group.file(spindle_base::FileId(10)).unwrap();
+        let at = thread * 65_536;
+        let found = read(group, &file, at as u64, 65_536);
+        assert!(found == model[at..at + 65_536]);
+    });
+}
+
+#[test]
+fn a_disk_that_hangs_at_the_heartbeat_goes_offline() {
+    for operation in [FaultyOperation::Write, FaultyOperation::Read] {
+        let beats = std::sync::atomic::AtomicU64::new(100);
+        goes_on_without(operation, &|group, _| {
+            let now_s = beats.fetch_add(1, Ordering::Relaxed);
+            group.heartbeat(now_s).unwrap();
+            group.step(now_s * 1000).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_is_offline_for_the_next_process_too() {
+    let scene = Scene::mirrored(2);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    scene
+        .disks
+        .hang(DiskSlot(0), FaultyOperation::Write, EVERYWHERE);
+    let newer = pattern(2, LENGTH);
+    group.write(&file, 0, &newer).unwrap();
+    group.sync_file(&file, true).unwrap();
+    assert_eq!(mode(&group, 0), "offline");
+    // Killed; its late writes reach the disk only now.
+    drop((group, file));
+    scene.disks.release(DiskSlot(0));
+    let group = scene.open();
+    assert_eq!(mode(&group, 0), "offline");
+    let file = group.file(spindle_base::FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == newer);
+}
+
+#[test]
+fn a_late_write_never_damages_what_was_written_after_it() {
+    let scene = Scene::mirrored(3);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    scene
+        .disks
+        .hang(DiskSlot(0), FaultyOperation::Write, EVERYWHERE);
+    group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+    assert!(scene.disks.late_count(DiskSlot(0)) > 0);
+    let newest = pattern(3, LENGTH);
+    group.write(&file, 0, &newest).unwrap();
+    group.sync_file(&file, true).unwrap();
+    // What has freed its place since is somebody else's when the late writes come.
+    scene.disks.release(DiskSlot(0));
+    assert_eq!(scene.disks.late_count(DiskSlot(0)), 0);
+    assert!(read(&group, &file, 0, LENGTH) == newest);
+    assert_eq!(group.return_answering().unwrap(), [DiskNumber(0)]);
+    assert!(read(&group, &file, 0, LENGTH) == newest);
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "after the late writes");
+    assert!(read(&group, &file, 0, LENGTH) == newest);
+    group.close().unwrap();
+}
+
+/// Runs `work` while somebody else releases these disks after some deadlines; whether it was still
+/// waiting then.
+fn waits_until_released(scene: &Scene, slots: &[u16], work: impl FnOnce() + Send) -> bool {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            work();
+            is_done.store(true, Ordering::Release);
+        });
+        std::thread::sleep(5 * DEADLINE);
+        let was_waiting = !is_done.load(Ordering::Acquire);
+        for slot in slots {
+            scene.disks.release(DiskSlot(*slot));
+        }
+        worker.join().unwrap();
+        was_waiting
+    })
+}
+
+#[test]
+fn of_two_copies_that_hang_one_is_given_up_and_the_other_is_waited_for() {
+    let scene = Scene::mirrored(4);
+    scene.disks.set_deadline(DEADLINE);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    for slot in [0, 1] {
+        scene
+            .disks
+            .hang(DiskSlot(slot), FaultyOperation::Write, EVERYWHERE);
+    }
+    let newer = pattern(2, LENGTH);
+    assert!(waits_until_released(&scene, &[0, 1], || {
+        group.write(&file, 0, &newer).unwrap();
+        group.sync_file(&file, true).unwrap();
+    }));
+    assert_eq!(group.view().offline_disks_count, 1);
+    assert!(read(&group, &file, 0, LENGTH) == newer);
+    group.step(0).unwrap();
+    let kinds: Vec<EventKind> = group.take_events().iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::DiskHangs), "{kinds:?}");
+    assert_eq!(group.return_answering().unwrap().len(), 1);
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "both answer");
+    group.close().unwrap();
+}
+
+#[test]
+fn the_only_disk_is_waited_for_however_long_it_hangs() {
+    let scene = Scene::new(5, Redundancy::External, &[(0, 64)]);
+    scene.disks.set_deadline(DEADLINE);
+    let group = scene.open();
+    let file = create(&group, 10, crate::scene::EXTERNAL);
+    for operation in [FaultyOperation::Write, FaultyOperation::Flush] {
+        let newer = pattern(operation as u64, LENGTH);
+        scene.disks.hang(DiskSlot(0), operation, EVERYWHERE);
+        assert!(waits_until_released(&scene, &[0], || {
+            group.write(&file, 0, &newer).unwrap();
+            group.sync_file(&file, true).unwrap();
+        }));
+        assert!(read(&group, &file, 0, LENGTH) == newer);
+    }
+    assert_eq!(group.view().offline_disks_count, 0);
+    group.close().unwrap();
+}
