@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, types};
-use rustix::time::ClockId;
+use nix::time::{ClockId, clock_gettime};
 use spindle_device::{
     AlignedBuffer, DiskSlot, Disks, OpenDisk, Request, SeededRandom, UringDisks, Work,
 };
@@ -191,8 +191,8 @@ impl Watch {
 }
 
 fn processor_seconds() -> f64 {
-    let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every kernel has it");
+    used.tv_sec() as f64 + used.tv_nsec() as f64 / 1e9
 }
 
 fn in_threads(

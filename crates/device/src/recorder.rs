@@ -35,8 +35,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
-use rustix::time::ClockId;
 
 use crate::Disks;
 use crate::request::{DiskSlot, Operation, Request};
@@ -213,8 +213,8 @@ impl<D: Disks> Disks for RecordedDisks<D> {
 }
 
 fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).expect("the clock starts at zero");
-    let nanoseconds = u64::try_from(now.tv_nsec).expect("below one second");
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has this clock");
+    let seconds = u64::try_from(now.tv_sec()).expect("the clock starts at zero");
+    let nanoseconds = u64::try_from(now.tv_nsec()).expect("below one second");
     seconds * 1_000_000_000 + nanoseconds
 }

@@ -233,3 +233,39 @@ fn no_guest_outlives_the_lab_that_was_killed_or_interrupted() {
         scene.assert_clean();
     }
 }
+
+/// A database walks through directories, and its clients read clocks: a load of blocks does neither.
+#[test]
+fn a_database_is_measured_over_nfs_and_on_spindle_in_a_guest() {
+    if skips_without("ganesha.nfsd") || skips_without("mount.nfs") {
+        return;
+    }
+    let Some(scene) = new_scene() else { return };
+    let mut contenders = vec!["ext4", "nfs3", "nfs4"];
+    if spindle_lab::measure::contender::spindle_program().is_some() {
+        contenders.push("spindle-external");
+    }
+    let (devices, _) = EXPERIMENT.split_once("[database]").unwrap();
+    let text = devices
+        .replace("CONTENDERS", &format!("{contenders:?}"))
+        .replace("count = 4", "count = 1")
+        + DATABASE;
+    let file = scene.write("database.toml", &text);
+    let ran = scene.lab(&["run", &file]);
+    assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
+    let console = fs::read_to_string(scene.path().join("database/console.log")).unwrap();
+    assert!(!console.contains("panicked"), "{console}");
+    scene.assert_clean();
+}
+
+// Its work is counted, not timed: a busy machine changes nothing.
+const DATABASE: &str = r#"
+[database]
+kind = "sqlite"
+memory = "128 MiB"
+
+[[workload]]
+kind = "scan"
+size = "16 MiB"
+regime = "cold"
+"#;

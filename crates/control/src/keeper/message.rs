@@ -2,6 +2,7 @@
 //! follow one another understand the words they both know.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +83,7 @@ pub(super) enum FromDaemon {
 
 /// Milliseconds on a clock that all processes of the machine share.
 pub(super) fn now_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1000
-        + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+        .expect("every kernel has this clock");
+    u64::try_from(Duration::from(now).as_millis()).unwrap_or(u64::MAX)
 }

@@ -223,6 +223,9 @@ fn command_line(plan: &MachinePlan<'_>, own: &Path) -> Command {
     // Where the host allows it the guest's processes call its kernel by a signal instead of being
     // traced, which takes a fraction of the time. Whatever runs in there is root's own anyway.
     guest.arg("seccomp=auto");
+    // NFS 4.1 would ask for delegations of directories; nfs-ganesha answers that by an error, and no
+    // directory could be opened.
+    guest.arg("nfsv4.directory_delegations=0");
     for (index, disk) in plan.disks.iter().enumerate() {
         guest.arg(format!("ubd{index}={}", disk.display()));
     }
