@@ -1,8 +1,7 @@
 //! Changes, commits, and what a sync waits for.
 //!
 //! Order of locks, the first taken first; nobody takes one that stands before one it holds:
-//! 1. a file's range lock (held over the I/O of a read or write); then the list of disks known
-//!    to be offline, which lasts until what each of them missed is noted;
+//! 1. a file's range lock (held over the I/O of a read or write);
 //! 2. the change lock: shared by whoever changes maps or rows, exclusive for a seal;
 //! 3. a file's map;
 //! 4. dirty regions;
@@ -13,20 +12,22 @@
 //! ([`Group::remove_file`]); so whoever holds a range lock takes the change lock past those who
 //! wait to have it alone ([`Group::change_inside`]), else the three would wait in a circle.
 
+mod lost;
+
 use spindle_sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};
 
 use smallvec::SmallVec;
-use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_base::{DiskNumber, Redundancy};
 use spindle_catalog::{Bracket, CatalogError, Edit, KeptJournal, Sequence, Table, TouchSlot};
-use spindle_format::ExtentCopy;
 use spindle_sync::{InsideReadGuard, InsideWriteGuard, MutexGuard};
 
-use crate::disks::Flushes;
+use crate::disks::{Fate, Flushes, Target};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
+use crate::incarnation::Life;
 use crate::map::Books;
 
 /// Beyond every edit: asks a commit for what its seal will add.
@@ -128,12 +129,6 @@ impl Group {
         self.dirty_maps.lock().insert(file.id);
     }
 
-    /// Numbers a write of this file, so that its sync and the next commit cover it.
-    pub(crate) fn note_written(&self, file: &File, disk: DiskNumber) {
-        let number = self.disks.flushes.note_written(disk);
-        file.note_written(disk, number);
-    }
-
     /// Dirty rows of all maps become edits, and what was freed belongs to this batch. No change
     /// may be open until the batch was taken: it would have a half of it, or a size without the
     /// mark that was moved before. So the lock is handed on.
@@ -220,33 +215,35 @@ impl Group {
 
     /// Flushes every disk written since its last flush.
     pub(crate) fn flush_written(&self) -> Result<(), GroupError> {
-        self.cover(&self.disks.flushes.all_written())
+        self.cover(&self.disks.flushes.all_written(&self.disks))
     }
 
     /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
     /// redundancy that would lose all it holds, so there it stays, and the error is told now and
     /// at the next sync of every file that had written to it.
-    fn cover(&self, targets: &[crate::disks::Target]) -> Result<(), GroupError> {
+    fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
         let flushes: &Flushes = &self.disks.flushes;
         let failed = flushes.cover(&self.disks, targets);
         if failed.is_empty() {
             return Ok(());
         }
         let reason = failed[0].1.to_string();
-        let disks: Vec<DiskNumber> = failed.into_iter().map(|(disk, _)| disk).collect();
+        let lives: Vec<Life> = failed.into_iter().map(|(life, _)| life).collect();
+        let disks: Vec<DiskNumber> = lives.iter().map(|life| life.disk).collect();
         if self.membership.redundancy() == Redundancy::External {
             let message = format!("a flush failed: {reason}");
             self.event(Event::new(EventKind::FlushFailed, message).disk(disks[0]));
             for file in self.all_files() {
-                let concerned = |target: &crate::disks::Target| {
-                    disks.contains(&target.0) && !flushes.is_flushed(*target)
+                let concerned = |target: &Target| {
+                    lives.contains(&target.life)
+                        && flushes.fate(&self.disks, *target) != Fate::Flushed
                 };
                 if file.written.lock().iter().any(concerned) {
                     *file.error.lock() = Some(reason.clone());
                 }
             }
-            for disk in disks {
-                flushes.told(disk);
+            for life in lives {
+                flushes.told(life);
             }
             return Err(GroupError::new(GroupErrorKind::Io, reason));
         }
@@ -269,10 +266,12 @@ impl Group {
             *file.error.lock() = None;
             return Err(error);
         }
-        self.check_lost(file, &targets)?;
+        let kept = self.keep_what_disks_lost(file, &targets);
+        // Told here and now, where it is lost.
         file.written
             .lock()
             .retain(|target| !targets.contains(target));
+        kept?;
         let books = file.map.read().books();
         let through = match books {
             Books::Open => WHATEVER_IS_SEALED,
@@ -286,45 +285,6 @@ impl Group {
         }
     }
 
-    /// Data written to a disk that went offline before a flush covered it is lost where no other
-    /// copy is online.
-    fn check_lost(&self, file: &File, targets: &[crate::disks::Target]) -> Result<(), GroupError> {
-        let lost: Vec<DiskNumber> = targets
-            .iter()
-            .filter(|target| !self.disks.flushes.is_flushed(**target))
-            .map(|(disk, _)| *disk)
-            .filter(|disk| !self.disks.get(*disk).is_some_and(|disk| disk.is_online()))
-            .collect();
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let map = file.map.read();
-        let mut without_copy = None;
-        map.for_each(0, u32::MAX, |index, extent| {
-            let has_it = |copy: ExtentCopy| {
-                let (first, end) = map.schedule().envelope(index);
-                self.disks.slot_of(copy).is_some()
-                    && !self.dirty.is_stale(file, copy.disk(), first, end)
-            };
-            if extent.present().any(|copy| lost.contains(&copy.disk()))
-                && !extent.present().any(has_it)
-            {
-                without_copy = without_copy.or(Some(index));
-            }
-        });
-        match without_copy {
-            None => Ok(()),
-            Some(index) => Err(GroupError::new(
-                GroupErrorKind::Io,
-                format!(
-                    "extent {index} of file {} was written to a disk that went offline, and has \
-                     no other copy",
-                    file.id
-                ),
-            )),
-        }
-    }
-
     /// Makes everything durable.
     ///
     /// # Errors
@@ -332,51 +292,16 @@ impl Group {
     pub fn sync(&self) -> Result<(), GroupError> {
         self.check_fence()?;
         self.flush_written()?;
+        let kept = self.keep_what_all_disks_lost();
+        self.commit_everything()?;
+        kept
+    }
+
+    /// As [`Group::sync`], but for what disks lost before they were flushed.
+    pub(crate) fn make_durable(&self) -> Result<(), GroupError> {
+        self.check_fence()?;
+        self.flush_written()?;
         self.commit_everything()
-    }
-
-    /// Takes disks offline, durably, before anybody is answered. Where that cannot be made
-    /// durable the group stops: nothing is acknowledged any more.
-    pub(crate) fn take_offline(
-        &self,
-        disks: &[DiskNumber],
-        reason: &str,
-    ) -> Result<(), GroupError> {
-        if let Err(error) = self.membership.take_offline(disks, reason) {
-            self.stop_for(&error);
-            return Err(error);
-        }
-        self.notice_offline();
-        Ok(())
-    }
-
-    /// Follows the membership: disks that went offline, whoever took them, get nothing new, and
-    /// what was written lately is noted as missing there.
-    pub(crate) fn notice_offline(&self) {
-        let mut known = self.known_offline.lock();
-        let gone: Vec<DiskNumber> = self
-            .disks
-            .iter()
-            .filter(|disk| !disk.is_online() && !known.contains(&disk.number))
-            .map(|disk| disk.number)
-            .collect();
-        if gone.is_empty() {
-            return;
-        }
-        self.rebuild_placement();
-        let _change = self.change_inside();
-        let is_stale = |file: FileId| {
-            if let Some(file) = self.file(file) {
-                file.may_be_stale.store(true, Ordering::Release);
-            }
-        };
-        for disk in &gone {
-            let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.went_offline(*disk, &is_stale, apply);
-        }
-        // Last, and under the lock: whoever finds a disk in the list relies on what it missed
-        // being known.
-        known.extend(&gone);
     }
 
     /// The group stops here: nothing is acknowledged any more. Told once.

@@ -10,9 +10,10 @@
 //!   returns is brought up to date with what was written meanwhile and no more.
 //! - What was written since the last flush is known as well: a disk that goes offline may have
 //!   lost that too, and has missed what is under way.
-//! - Blocks are taken off a disk's list only by a write or a copy that reached the disk, while no
-//!   disk went offline since that was planned, else what the disk lost again would be forgotten.
-//!   The row follows later: until then a crash leaves only more to be copied.
+//! - Blocks are taken off a disk's list only by a write or a copy that reached the disk in the
+//!   incarnation that it has now, and relied on no disk that has gone since, else what the disk
+//!   lost again would be forgotten. The row follows later: until then a crash leaves only more to
+//!   be copied.
 //! - An open row ceases to name a disk that has everything again, so that after a crash its copy
 //!   counts as any other, however busy the region is.
 //! - A row is closed or deleted only while nobody writes to its region, after two quiet rounds.
@@ -35,6 +36,7 @@ use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
 use spindle_sync::{Mutex, MutexGuard};
 
 use crate::file::File;
+use crate::incarnation::{Incarnation, Life};
 use crate::map::Extent;
 use block_set::BlockSet;
 use region::Region;
@@ -105,7 +107,9 @@ pub struct StaleRegion {
 #[derive(Debug, Default)]
 struct State {
     regions: BTreeMap<RegionKey, Region>,
-    /// How often a disk went offline.
+    /// Of each disk that went offline its newest incarnation of which it is noted what was lost.
+    noted: BTreeMap<DiskNumber, Incarnation>,
+    /// How many outages were noted.
     outages_count: u64,
     /// Disks that are on their way back; they may be online at any moment.
     returns_count: u32,
@@ -268,16 +272,41 @@ impl DirtyRegions {
         file.may_be_stale.store(true, Ordering::Release);
     }
 
-    /// A disk went offline: it may lack what was written lately to any file. `is_stale` is told
-    /// the files.
+    /// A disk went offline, and has that incarnation since: it may lack what was written lately
+    /// to any file. `is_stale` is told the files. Noted once, whoever finds it out.
     pub fn went_offline(
+        &self,
+        gone: Life,
+        is_stale: &dyn Fn(FileId),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        let noted = state.noted.entry(gone.disk).or_default();
+        if noted.outages_count() >= gone.incarnation.outages_count() {
+            return;
+        }
+        *noted = gone.incarnation;
+        state.outages_count += 1;
+        Self::miss_what_was_written_lately(&mut state, gone.disk, is_stale, apply);
+    }
+
+    /// A disk that is away since before this opening may have gone while nobody served.
+    pub fn was_away(
         &self,
         disk: DiskNumber,
         is_stale: &dyn Fn(FileId),
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let mut state = self.state.lock();
-        state.outages_count += 1;
+        Self::miss_what_was_written_lately(&mut state, disk, is_stale, apply);
+    }
+
+    fn miss_what_was_written_lately(
+        state: &mut State,
+        disk: DiskNumber,
+        is_stale: &dyn Fn(FileId),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
         for (key, region) in &mut state.regions {
             let missed = if region.doubtful {
                 BlockSet::Everything
@@ -376,7 +405,7 @@ impl DirtyRegions {
         self.state.lock().regions.len()
     }
 
-    /// How often a disk went offline so far; see [`DirtyRegions::caught_up`].
+    /// How many outages were noted so far: a batch knows of those noted before it was sealed.
     pub fn outages_count(&self) -> u64 {
         self.state.lock().outages_count
     }
@@ -437,29 +466,39 @@ impl DirtyRegions {
         })
     }
 
-    /// These disks have taken the blocks `[first, end)` as the other copies have them, by I/O
-    /// planned when `outages_count` was what it was. Where a disk went offline since, nothing is
-    /// concluded.
-    pub fn caught_up(
-        &self,
-        file: &File,
-        (first, end): (u64, u64),
-        disks: &[DiskNumber],
-        outages_count: u64,
-    ) {
+    /// These disks have taken the blocks `[first, end)` as the other copies have them, in these
+    /// incarnations. Of a disk that has gone since nothing is concluded.
+    pub fn caught_up(&self, file: &File, (first, end): (u64, u64), lives: &[Life]) {
         if !file.may_be_stale.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.state.lock();
-        if state.outages_count != outages_count {
-            return;
-        }
+        let State { regions, noted, .. } = &mut *state;
+        let has_gone = |life: &Life| {
+            !life.incarnation.serves()
+                || noted
+                    .get(&life.disk)
+                    .is_some_and(|gone| *gone > life.incarnation)
+        };
         for (number, first, end) in parts(first, end) {
-            if let Some(region) = state.regions.get_mut(&(file.id, number)) {
-                for disk in disks {
-                    region.catch_up(*disk, first, end);
+            if let Some(region) = regions.get_mut(&(file.id, number)) {
+                for life in lives.iter().filter(|life| !has_gone(life)) {
+                    region.catch_up(life.disk, first, end);
                 }
             }
+        }
+    }
+
+    /// The open rows of the file cease to name disks that have everything again. The commit that
+    /// makes it durable flushes the disks first.
+    pub fn name_only_stale(&self, file: FileId, apply: &mut dyn FnMut(Edit) -> Sequence) {
+        let mut state = self.state.lock();
+        let mut edit = Edit::default();
+        for (key, region) in state.regions.range_mut((file, 0)..=(file, u32::MAX)) {
+            region.forget_caught_up(*key, &mut edit);
+        }
+        if !edit.is_empty() {
+            apply(edit);
         }
     }
 

@@ -3,24 +3,32 @@
 //!
 //! Invariant: a disk that the membership says is offline is neither read nor written for file
 //! data; the membership says so only when it is durable.
+//!
+//! A write gets its number here and nowhere else, when the disks have answered it
+//! ([`DiskTable::write`]): a flush that began before covers nothing of it, and one that begins
+//! later covers all of it. It belongs to the incarnation in which it went out.
 
 mod flush;
 mod slow;
+mod written;
 
 use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use spindle_base::{DiskName, DiskNumber, FailureGroupName};
 use spindle_device::{DiskSlot, Disks, Operation, Request};
 use spindle_format::ExtentCopy;
 use spindle_sync::RwLock;
 
 use crate::by_number::ByNumber;
+use crate::incarnation::{Incarnation, Life};
 use crate::map::Extent;
 use crate::membership::Membership;
 
-pub use flush::{Flushes, Target};
+pub use flush::{Fate, Flushes, Target};
 pub use slow::{ReadTotals, SlowDisks, Verdict};
+pub use written::Written;
 
 /// Added to what a slow disk has under way, so that its copies are chosen last.
 const SLOW_COUNT: u32 = 1 << 20;
@@ -73,6 +81,8 @@ pub struct DiskState {
     pub is_slow: AtomicBool,
     /// Reads in a row that it did not answer at all.
     pub unanswered_count: AtomicU32,
+    /// Its outages of which it is noted what it missed.
+    noted_outages_count: AtomicU32,
     /// The group has forgotten it; no map names it.
     forgotten: AtomicBool,
     membership: Arc<Membership>,
@@ -91,6 +101,7 @@ impl DiskState {
             total_bytes: AtomicU64::new(new.total_bytes),
             is_slow: AtomicBool::new(false),
             unanswered_count: AtomicU32::new(0),
+            noted_outages_count: AtomicU32::new(0),
             forgotten: AtomicBool::new(false),
             membership,
         }
@@ -115,6 +126,26 @@ impl DiskState {
     /// Whether file data may be read and written there.
     pub fn is_online(&self) -> bool {
         self.slot.load(Ordering::Acquire) != NONE && self.membership.is_online(self.number)
+    }
+
+    /// The disk as it is now.
+    pub fn life(&self) -> Life {
+        Life {
+            disk: self.number,
+            incarnation: self.membership.incarnation(self.number),
+        }
+    }
+
+    /// Its newest outage, where what it missed by that is not noted yet.
+    pub fn outage_to_note(&self) -> Option<Life> {
+        let life = self.life();
+        let noted = self.noted_outages_count.load(Ordering::Acquire);
+        (life.incarnation.outages_count() > noted).then_some(life)
+    }
+
+    /// What the disk missed by the outages before that incarnation is noted.
+    pub fn set_noted(&self, incarnation: Incarnation) {
+        (self.noted_outages_count).fetch_max(incarnation.outages_count(), Ordering::AcqRel);
     }
 
     /// Whether new extents may go there: it is online and is not on its way out.
@@ -307,8 +338,56 @@ impl DiskTable {
         best.map(|(_, number, copy, slot)| (number, copy, slot))
     }
 
+    /// Whether the disk still serves as it did then.
+    pub fn is_current(&self, life: Life) -> bool {
+        life.incarnation.serves() && self.is_same(life)
+    }
+
+    /// Whether the disk, here or away, has neither come nor gone since.
+    pub fn is_same(&self, life: Life) -> bool {
+        (self.get(life.disk)).is_some_and(|disk| disk.life() == life)
+    }
+
+    /// The disks of these copies as they are now.
+    pub fn lives(&self, copies: impl Iterator<Item = ExtentCopy>) -> SmallVec<[Life; 4]> {
+        copies
+            .filter_map(|copy| Some(self.get(copy.disk())?.life()))
+            .collect()
+    }
+
+    /// Runs a batch in which nothing is written.
+    pub fn read(&self, batch: &mut [Request<'_>]) {
+        let writes = |request: &Request<'_>| {
+            let operation = request.work.operation();
+            matches!(operation, Operation::Write | Operation::WriteDurable)
+        };
+        assert!(
+            !batch.iter().any(writes),
+            "what is written gets a number: DiskTable::write"
+        );
+        self.run(batch);
+    }
+
+    /// Runs a batch and numbers what was written in it, whether the disks took it or not.
+    pub fn write(&self, batch: &mut [Request<'_>]) -> Written {
+        let mut lives: SmallVec<[Life; 4]> = SmallVec::new();
+        for request in batch.iter() {
+            if let Some(disk) = self.disk_of(request.slot)
+                && !lives.iter().any(|life| life.disk == disk.number)
+            {
+                lives.push(disk.life());
+            }
+        }
+        self.run(batch);
+        Written::new(
+            lives
+                .into_iter()
+                .map(|life| self.flushes.note_written(life)),
+        )
+    }
+
     /// Runs a batch and counts it.
-    pub fn run(&self, batch: &mut [Request<'_>]) {
+    fn run(&self, batch: &mut [Request<'_>]) {
         self.membership.run(batch);
         for request in batch.iter() {
             let Some(disk) = self.disk_of(request.slot) else {

@@ -3,10 +3,11 @@
 use spindle_sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use smallvec::SmallVec;
-use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
+use spindle_base::{AuSize, FileId, Redundancy, Striping};
 use spindle_catalog::file_key;
 use spindle_sync::{Mutex, RwLock};
 
+use crate::disks::Target;
 use crate::map::Map;
 use crate::range_lock::RangeLock;
 use crate::rebalance::Moving;
@@ -35,8 +36,9 @@ pub struct File {
     pub(crate) map: RwLock<Map>,
     /// Extents that are being copied elsewhere.
     pub(crate) moving: Moving,
-    /// For each disk the number of the newest write that no sync of this file has covered.
-    pub(crate) written: Mutex<SmallVec<[(DiskNumber, u64); 4]>>,
+    /// For each disk, in each of its incarnations, the newest write that no sync of this file has
+    /// covered.
+    pub(crate) written: Mutex<SmallVec<[Target; 4]>>,
     /// A write that no copy took, until a sync has told it.
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) removed: AtomicBool,
@@ -89,11 +91,11 @@ impl File {
     }
 
     /// Remembers that a sync of this file must cover that write.
-    pub(crate) fn note_written(&self, disk: DiskNumber, number: u64) {
+    pub(crate) fn note_written(&self, target: Target) {
         let mut written = self.written.lock();
-        match written.iter_mut().find(|(other, _)| *other == disk) {
-            Some((_, newest)) => *newest = number.max(*newest),
-            None => written.push((disk, number)),
+        match written.iter_mut().find(|other| other.life == target.life) {
+            Some(newest) => newest.number = newest.number.max(target.number),
+            None => written.push(target),
         }
     }
 

@@ -60,8 +60,6 @@ pub struct Group {
     pub(crate) change: InsideLock,
     /// Files whose maps have rows that the catalog lacks.
     pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
-    /// Disks that were offline when last looked.
-    pub(crate) known_offline: Mutex<BTreeSet<DiskNumber>>,
     /// Why the group had to stop.
     pub(crate) fence: Mutex<Option<GroupError>>,
     pub(crate) is_fenced: AtomicBool,
@@ -71,8 +69,8 @@ pub struct Group {
     /// Copies that wait to be moved from such a place.
     pub(crate) bad_places: BadPlaces,
     pub(crate) scrubs: Scrubs,
-    /// How often disks came back; see `io/read.rs`.
-    pub(crate) returns_count: AtomicU64,
+    /// How often disks had come or gone when it was last looked what of all files was lost.
+    pub(crate) looked_for_lost_at: AtomicU64,
     /// Held while disks come back: one after the other.
     returning: Mutex<()>,
     pub(crate) resync: Mutex<Resync>,
@@ -185,9 +183,10 @@ impl Group {
     /// recovers as after a crash.
     pub fn close(&self) -> Result<(), GroupError> {
         self.keep_scrub();
-        self.sync()?;
+        // What a disk lost is told to whoever syncs; it keeps nobody from closing.
+        self.make_durable()?;
         self.clean_everything()?;
-        self.sync()?;
+        self.make_durable()?;
         self.catalog.close()?;
         self.membership.close()?;
         if let Some(journal) = self.journal() {

@@ -19,6 +19,7 @@ mod event;
 mod event_log;
 mod file;
 mod group;
+mod incarnation;
 mod io;
 mod map;
 mod membership;

@@ -36,7 +36,7 @@ mod returning;
 mod set_back;
 mod voters;
 
-use spindle_sync::atomic::{AtomicBool, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -56,6 +56,7 @@ use publish::{Quorum, set_offline, whole_blocks};
 
 use crate::by_number::ByNumber;
 use crate::event::{Event, EventKind, EventQueue};
+use crate::incarnation::Incarnation;
 use crate::{GroupError, GroupErrorKind};
 
 /// The disks of an open group. All methods may be called from many threads.
@@ -71,7 +72,7 @@ pub struct Membership {
     /// Where each member that was found is open.
     slots: RwLock<BTreeMap<DiskNumber, DiskSlot>>,
     /// Changed only by a published state.
-    standings: ByNumber<Standing>,
+    standings: StandingTable,
     hanging: Arc<Hanging>,
     inner: Mutex<Inner>,
     events: EventQueue,
@@ -80,10 +81,24 @@ pub struct Membership {
 /// What the data path asks of a disk's status.
 #[derive(Debug, Default)]
 struct Standing {
-    /// It is here and serves.
-    serves: AtomicBool,
+    /// Its [`Incarnation`]: whether it is here and serves, and how often it came and went.
+    incarnation: AtomicU32,
     /// New extents may go there too.
     receives: AtomicBool,
+}
+
+/// The standings of all disks.
+#[derive(Debug, Default)]
+struct StandingTable {
+    by_disk: ByNumber<Standing>,
+    /// How often any disk came or went.
+    turns_count: AtomicU64,
+}
+
+impl Standing {
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::of_number(self.incarnation.load(Ordering::Acquire))
+    }
 }
 
 /// A disk that was found.
@@ -212,14 +227,24 @@ impl Membership {
     /// Whether the disk is here and serves. Cheap: asked for each request.
     #[must_use]
     pub fn is_online(&self, number: DiskNumber) -> bool {
-        (self.standings.get(number.0))
-            .is_some_and(|standing| standing.serves.load(Ordering::Acquire))
+        self.incarnation(number).serves()
+    }
+
+    /// The disk's incarnation. Cheap.
+    pub(crate) fn incarnation(&self, number: DiskNumber) -> Incarnation {
+        let standing = self.standings.by_disk.get(number.0);
+        standing.map_or(Incarnation::AWAY, Standing::incarnation)
+    }
+
+    /// How often any disk of the group came or went since the group was opened. Cheap.
+    pub(crate) fn turns_count(&self) -> u64 {
+        self.standings.turns_count.load(Ordering::Acquire)
     }
 
     /// Whether new extents may go to the disk: it serves and is not being dropped. Cheap.
     #[must_use]
     pub fn may_receive(&self, number: DiskNumber) -> bool {
-        (self.standings.get(number.0))
+        (self.standings.by_disk.get(number.0))
             .is_some_and(|standing| standing.receives.load(Ordering::Acquire))
     }
 
@@ -227,9 +252,11 @@ impl Membership {
     fn set_standings(&self, state: &GroupState) {
         let slots = self.slots.read();
         for disk in &state.disks {
-            self.standings.get_or_put(disk.number.0, Standing::default);
+            self.standings
+                .by_disk
+                .get_or_put(disk.number.0, Standing::default);
         }
-        for (number, standing) in self.standings.iter() {
+        for (number, standing) in self.standings.by_disk.iter() {
             let number = DiskNumber(number);
             let status = (state.disk(number))
                 .filter(|_| slots.contains_key(&number))
@@ -237,7 +264,12 @@ impl Membership {
             let serves = status.is_some_and(DiskStatus::is_served);
             let receives = status == Some(DiskStatus::Online);
             standing.receives.store(receives, Ordering::Release);
-            standing.serves.store(serves, Ordering::Release);
+            let incarnation = standing.incarnation();
+            if incarnation.serves() != serves {
+                let next = incarnation.next().number();
+                standing.incarnation.store(next, Ordering::Release);
+                self.standings.turns_count.fetch_add(1, Ordering::AcqRel);
+            }
         }
         self.hanging.follow(state, &slots);
     }

@@ -281,7 +281,7 @@ impl ReplicatedRegion {
         if !self.map().replicas.iter().any(stays) {
             return Err(CatalogError::Full);
         }
-        (self.membership.record_replica(None, Some(from)))
+        (self.membership.record_no_replica(from))
             .map_err(|error| failed("written", error.message))?;
         self.take_out(from);
         Ok(())
@@ -326,7 +326,9 @@ impl ReplicatedRegion {
         let member = (self.membership.members().into_iter())
             .find(|member| member.state.number == disk)
             .and_then(|member| Some((member.slot?, member.uuid?)));
-        let Some((slot, uuid)) = member.filter(|_| self.membership.is_online(disk)) else {
+        // What is copied from here on the disk loses when it goes.
+        let made_in = self.membership.incarnation(disk);
+        let Some((slot, uuid)) = member.filter(|_| made_in.serves()) else {
             return Err(failed("written", format!("disk {disk} is not online")));
         };
         let mut replica = Replica {
@@ -347,8 +349,10 @@ impl ReplicatedRegion {
             .copy_everything(&map, &mut added)
             .and_then(|()| self.copy_journal(&added));
         let answer = copied.and_then(|()| {
-            (self.membership.record_replica(Some(&replica), instead_of))
-                .map_err(|error| failed("written", error.message))
+            (self
+                .membership
+                .record_replica(&replica, made_in, instead_of))
+            .map_err(|error| failed("written", error.message))
         });
         match answer {
             Ok(()) => {

@@ -14,15 +14,18 @@ use spindle_sync::atomic::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
 use spindle_catalog::Edit;
 use spindle_device::{AlignedBuffer, Request, Work};
 
 use crate::dirty::{REGION_BLOCKS, StaleRegion};
+use crate::disks::DiskState;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
+use crate::incarnation::Life;
 use crate::plan::{self, TooFar};
 
 /// Regions that are lined up at a time; then those wanted most are looked for anew.
@@ -36,7 +39,7 @@ pub struct Resync {
     claimed: BTreeSet<Claim>,
     /// Regions of which no good copy could be read, until the set of disks changes.
     blocked: BTreeSet<Claim>,
-    blocked_at: (u64, u64),
+    blocked_at: u64,
     /// Disks that were online and stale when last looked.
     under_way: BTreeSet<DiskNumber>,
     copied_bytes: u64,
@@ -134,10 +137,7 @@ impl Group {
 
     fn next_stale(&self) -> Option<Claimed<'_>> {
         let mut resync = self.resync.lock();
-        let now = (
-            self.dirty.outages_count(),
-            self.returns_count.load(Ordering::Acquire),
-        );
+        let now = self.membership.turns_count();
         if resync.blocked_at != now {
             resync.blocked_at = now;
             resync.blocked.clear();
@@ -244,11 +244,19 @@ impl Group {
         // As a writer: what was copied and not flushed is lost again when the disk goes.
         let _announced = self.announce_copy(file, &[(first, end)]);
         let _held = file.range_lock.shared(first, end);
-        let outages_count = self.dirty.outages_count();
         let mut targets: Vec<(u64, u64, u64)> = Vec::new();
+        let Some(own) = self.disks.get(disk).map(DiskState::life) else {
+            return Ok(0);
+        };
+        let mut lives: SmallVec<[Life; 4]> = SmallVec::from_slice(&[own]);
         plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
             let blocks = segment.initialised_blocks();
             let copies = segment.extent.iter().flat_map(|extent| extent.copies());
+            for life in self.disks.lives(copies.clone().copied()) {
+                if !lives.contains(&life) {
+                    lives.push(life);
+                }
+            }
             if let Some(copy) = copies
                 .filter(|copy| copy.is_present())
                 .find(|copy| copy.disk() == disk)
@@ -273,18 +281,21 @@ impl Group {
                 return Ok(copied_blocks);
             };
             let mut batch = [Request::new(slot, to_bytes, Work::Write(&buffer))];
-            self.disks.run(&mut batch);
+            self.disks.write(&mut batch).of_next_commit();
             // The read and the write.
             self.background.count_own(2);
             let [Request { result, .. }] = batch;
-            self.disks.flushes.note_written(disk);
             if let Err(error) = result {
                 self.take_offline(&[disk], &error.to_string())?;
                 return Ok(copied_blocks);
             }
             copied_blocks += blocks;
         }
-        (self.dirty).caught_up(file, (first, end), &[disk], outages_count);
+        // A disk that has come or gone since has lost what was copied to it, or what was read from
+        // it was perhaps not the newest.
+        if lives.iter().all(|life| self.disks.is_same(*life)) {
+            self.dirty.caught_up(file, (first, end), &[own]);
+        }
         Ok(copied_blocks)
     }
 }

@@ -4,12 +4,18 @@ use spindle_format::{BlockRun, DirtyRecord, StaleDisk};
 
 use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, parts};
 use crate::file::{File, Layout};
+use crate::incarnation::{Incarnation, Life};
 
 const LAYOUT: Layout = Layout {
     redundancy: Redundancy::Normal,
     striping: Striping::Coarse,
 };
 const AWAY: DiskNumber = DiskNumber(3);
+/// The disk as it was at the opening.
+const LIFE: Life = Life {
+    disk: AWAY,
+    incarnation: Incarnation::of_number(1),
+};
 
 fn file() -> File {
     File::new(FileId(7), LAYOUT, AuSize::DEFAULT)
@@ -177,7 +183,8 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
     file.may_be_stale
         .store(true, spindle_sync::atomic::Ordering::Relaxed);
     let start = 2 * REGION_BLOCKS;
-    dirty.caught_up(&file, (start, start + 15), &[AWAY], 0);
+    let mut applied = Applied::default();
+    dirty.caught_up(&file, (start, start + 15), &[LIFE]);
     let found = dirty.stale_regions(&|disk| disk == AWAY);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].blocks, 1);
@@ -186,12 +193,23 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         Some((start + 20, start + 21))
     );
     assert_eq!(dirty.stale_run(&found[0], start + 21), None);
-    dirty.caught_up(&file, (start, start + 100), &[AWAY], 1);
-    assert!(
-        dirty.is_stale(&file, AWAY, start, start + 100),
-        "a disk went offline since that was planned"
-    );
-    dirty.caught_up(&file, (start, start + 100), &[AWAY], 0);
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    dirty.went_offline(gone, &|_| {}, &mut applied.apply());
+    for lost in [LIFE, gone] {
+        dirty.caught_up(&file, (start, start + 100), &[lost]);
+        assert!(
+            dirty.is_stale(&file, AWAY, start, start + 100),
+            "it went offline since that was written, or was away"
+        );
+    }
+    let back = Life {
+        incarnation: gone.incarnation.next(),
+        ..LIFE
+    };
+    dirty.caught_up(&file, (start, start + 100), &[back]);
     let (_, edit) = rounds_until_an_edit(&dirty);
     assert_eq!(self::record(&edit).stale.len(), 1);
     dirty.forget_disk(DiskNumber(9));
@@ -217,7 +235,14 @@ fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() 
     round(&dirty);
     let told = std::cell::RefCell::new(Vec::new());
     let tell = |file: FileId| told.borrow_mut().push(file);
-    dirty.went_offline(AWAY, &tell, &mut applied.apply());
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    dirty.went_offline(gone, &tell, &mut applied.apply());
+    let noted_count = told.borrow().len();
+    dirty.went_offline(gone, &tell, &mut applied.apply());
+    assert_eq!(told.borrow().len(), noted_count, "noted once");
     let regions: Vec<(u32, u32)> = (dirty.stale_regions(&|_| true).iter())
         .map(|stale| (stale.region, stale.blocks))
         .collect();
@@ -310,7 +335,7 @@ fn a_resync_does_not_end_while_a_disk_is_on_its_way_back() {
     assert!(dirty.view(&file).is_some(), "readers go on looking");
     drop(returning);
     assert!(!dirty.end_resync(&|_| true, &|| panic!("it is stale")));
-    dirty.caught_up(&file, (0, REGION_BLOCKS), &[AWAY], dirty.outages_count());
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[LIFE]);
     assert!(dirty.end_resync(&|_| true, &|| {}));
     assert!(!dirty.is_resyncing());
 }

@@ -1,21 +1,27 @@
 //! Which writes of each disk a flush has covered, so that nothing is flushed twice and callers
 //! share one flush.
 //!
-//! Every answered write gets the next number of its disk. A flush covers the numbers given out
-//! before it began. Whoever needs a number covered waits for a flush that began late enough, or
-//! starts one; flushes of several disks go out in one batch.
+//! Every answered write gets the next number of its disk, and belongs to the incarnation of the
+//! disk in which it went out. A flush covers the numbers of its own incarnation that were given
+//! out before it began. Whoever needs a number covered waits for a flush that began late enough,
+//! or starts one; flushes of several disks go out in one batch.
+//!
+//! What no flush had covered when its incarnation ended is lost on that disk, for ever: no later
+//! flush covers it, and nobody waits for one. Whether it is anywhere else the caller must see.
 
-use spindle_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 use spindle_base::DiskNumber;
 use spindle_device::{DeviceError, DiskSlot, Request, Work};
+use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::{Condvar, Mutex};
 
 use super::DiskTable;
 use crate::by_number::ByNumber;
+use crate::incarnation::Life;
 
+/// The flushes of one incarnation of a disk.
 #[derive(Debug, Default, Clone)]
 struct DiskFlush {
     flushed: u64,
@@ -29,73 +35,113 @@ struct DiskFlush {
 #[derive(Debug, Default)]
 pub struct Flushes {
     written: ByNumber<AtomicU64>,
-    state: Mutex<BTreeMap<DiskNumber, DiskFlush>>,
+    /// Of every incarnation in which somebody asked for a flush: there are few.
+    state: Mutex<BTreeMap<Life, DiskFlush>>,
     done: Condvar,
 }
 
 /// A flush that one caller runs for all.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
-    disk: DiskNumber,
+    life: Life,
     slot: DiskSlot,
     /// What it will cover.
     through: u64,
 }
 
-/// A disk, and the number of a write on it.
-pub type Target = (DiskNumber, u64);
+/// The number of a write on a disk, and the incarnation in which it went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// The disk as it was.
+    pub life: Life,
+    /// Which write.
+    pub number: u64,
+}
+
+/// What became of a write on its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// A flush has covered it.
+    Flushed,
+    /// A flush may cover it yet.
+    Waits,
+    /// Its disk went away before a flush had covered it.
+    Lost,
+}
 
 impl Flushes {
-    /// Numbers a write that was answered.
-    pub fn note_written(&self, disk: DiskNumber) -> u64 {
-        let written = self.written.get_or_put(disk.0, || AtomicU64::new(0));
-        written.fetch_add(1, Ordering::AcqRel) + 1
+    /// Numbers what was answered just now.
+    pub(super) fn note_written(&self, life: Life) -> Target {
+        let written = self.written.get_or_put(life.disk.0, || AtomicU64::new(0));
+        let number = written.fetch_add(1, Ordering::AcqRel) + 1;
+        Target { life, number }
     }
 
-    /// Everything written so far.
-    pub fn all_written(&self) -> SmallVec<[Target; 8]> {
+    /// An earlier process may have written to the disk what no flush has covered.
+    pub fn assume_written(&self, life: Life) {
+        self.note_written(life);
+    }
+
+    /// Everything written so far in this incarnation of the disk.
+    pub fn newest(&self, life: Life) -> Target {
+        let written = self.written.get(life.disk.0);
+        Target {
+            life,
+            number: written.map_or(0, |written| written.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Everything written so far to disks that serve.
+    pub fn all_written(&self, table: &DiskTable) -> SmallVec<[Target; 8]> {
         (self.written.iter())
-            .map(|(disk, written)| (DiskNumber(disk), written.load(Ordering::Acquire)))
+            .filter_map(|(disk, _)| Some(table.get(DiskNumber(disk))?.life()))
+            .map(|life| self.newest(life))
             .collect()
     }
 
-    /// Whether that write is covered.
-    pub fn is_flushed(&self, (disk, number): Target) -> bool {
+    /// What became of that write.
+    pub fn fate(&self, table: &DiskTable, target: Target) -> Fate {
         let state = self.state.lock();
-        state.get(&disk).map_or(0, |flush| flush.flushed) >= number
+        if state.get(&target.life).map_or(0, |flush| flush.flushed) >= target.number {
+            Fate::Flushed
+        } else if table.is_current(target.life) {
+            Fate::Waits
+        } else {
+            Fate::Lost
+        }
     }
 
-    /// Returns when flushes cover all targets on online disks; the disks whose flush failed.
-    /// Targets on offline disks are passed over. Returns at once where nothing is left.
-    pub fn cover(&self, table: &DiskTable, targets: &[Target]) -> Vec<(DiskNumber, DeviceError)> {
-        let mut failed: Vec<(DiskNumber, DeviceError)> = Vec::new();
+    /// Returns when flushes cover all targets that are not lost; the disks whose flush failed.
+    /// Returns at once where nothing is left.
+    pub fn cover(&self, table: &DiskTable, targets: &[Target]) -> Vec<(Life, DeviceError)> {
+        let mut failed: Vec<(Life, DeviceError)> = Vec::new();
         loop {
             let mut claimed: SmallVec<[Claim; 8]> = SmallVec::new();
             let mut must_wait = false;
             let mut state = self.state.lock();
-            for &(disk, number) in targets {
-                let flush = state.entry(disk).or_default();
-                if flush.flushed >= number || failed.iter().any(|(gone, _)| *gone == disk) {
+            for &Target { life, number } in targets {
+                let flush = state.entry(life).or_default();
+                if flush.flushed >= number || failed.iter().any(|(gone, _)| *gone == life) {
                     continue;
                 }
+                let slot = table.get(life.disk).and_then(super::DiskState::online_slot);
+                let Some(slot) = slot.filter(|_| table.is_current(life)) else {
+                    continue;
+                };
                 if let Some((through, error)) = &flush.failed
                     && *through >= number
                 {
-                    failed.push((disk, error.clone()));
+                    failed.push((life, error.clone()));
                     continue;
                 }
-                let Some(slot) = table.get(disk).and_then(super::DiskState::online_slot) else {
-                    continue;
-                };
                 if flush.running.is_some() {
                     must_wait = true;
                     continue;
                 }
-                let written = self.written.get(disk.0);
-                let through = written.map_or(number, |written| written.load(Ordering::Acquire));
+                let through = self.newest(life).number.max(number);
                 flush.running = Some(through);
                 claimed.push(Claim {
-                    disk,
+                    life,
                     slot,
                     through,
                 });
@@ -111,25 +157,18 @@ impl Flushes {
         }
     }
 
-    /// The disk comes back: what it had not flushed when it went counts as missed, which is known
-    /// elsewhere, so nobody waits for it any more. False where a flush from before is under way.
-    pub fn restart(&self, disk: DiskNumber) -> bool {
-        let mut state = self.state.lock();
-        let flush = state.entry(disk).or_default();
-        if flush.running.is_some() {
-            return false;
-        }
-        flush.failed = None;
-        let written = self.written.get(disk.0);
-        flush.flushed = written.map_or(0, |written| written.load(Ordering::Acquire));
-        true
+    /// An incarnation has ended: whoever waits for a flush of it need not.
+    pub fn wake(&self) {
+        // Under the lock: whoever has looked and does not wait yet would sleep on.
+        let _state = self.state.lock();
+        self.done.notify_all();
     }
 
     /// The failure of the disk's flush was told to everybody whom it concerns. What it should
     /// have covered is not covered: the next sync or commit flushes again, because marks that
     /// become durable over data that did not would show what an earlier file left.
-    pub fn told(&self, disk: DiskNumber) {
-        if let Some(flush) = self.state.lock().get_mut(&disk) {
+    pub fn told(&self, life: Life) {
+        if let Some(flush) = self.state.lock().get_mut(&life) {
             flush.failed = None;
         }
     }
@@ -142,10 +181,13 @@ impl Flushes {
         table.run(&mut batch);
         let mut state = self.state.lock();
         for (claim, request) in claimed.iter().zip(batch) {
-            let flush = state.entry(claim.disk).or_default();
+            let is_current = table.is_current(claim.life);
+            let flush = state.entry(claim.life).or_default();
             flush.running = None;
             match request.result {
-                Ok(()) => flush.flushed = flush.flushed.max(claim.through),
+                // Where its disk went meanwhile, nobody knows what it covered.
+                Ok(()) if is_current => flush.flushed = flush.flushed.max(claim.through),
+                Ok(()) => {}
                 // A disk that once failed a flush may have dropped what it held: the failure
                 // stands for all that it should have covered.
                 Err(error) => flush.failed = Some((claim.through, error)),

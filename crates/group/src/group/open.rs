@@ -2,7 +2,7 @@
 //! free space on the way; then the comparison of dirty regions.
 
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
@@ -139,11 +139,7 @@ impl Group {
         background.give_back(with_surplus.map(|file| file.id));
         let wanted_redundancy = redundancy::wanted(&catalog)?;
         region.stop_reading_ahead();
-        let known_offline: BTreeSet<_> = table
-            .iter()
-            .filter(|disk| !disk.is_online())
-            .map(|disk| disk.number)
-            .collect();
+        let looked_for_lost_at = AtomicU64::new(membership.turns_count());
         let group = Self {
             placement: RwLock::new(Arc::new(Placement::new(&table, au_size.bytes()))),
             membership,
@@ -155,14 +151,13 @@ impl Group {
             files: RwLock::new(files),
             change: InsideLock::default(),
             dirty_maps: Mutex::default(),
-            known_offline: Mutex::new(known_offline),
             fence: Mutex::new(None),
             is_fenced: AtomicBool::new(false),
             event_log,
             bad_runs,
             bad_places: BadPlaces::default(),
             scrubs,
-            returns_count: AtomicU64::new(0),
+            looked_for_lost_at,
             returning: Mutex::default(),
             resync: Mutex::default(),
             returns: Mutex::default(),

@@ -28,7 +28,7 @@ impl Group {
             // An earlier process may have been killed, with writes that no flush covered: what is
             // read from now on must be as durable as a sync will promise.
             for disk in self.disks.iter().filter(|disk| disk.is_online()) {
-                self.disks.flushes.note_written(disk.number);
+                self.disks.flushes.assume_written(disk.life());
             }
             self.flush_written()?;
         }
@@ -205,7 +205,7 @@ impl Group {
             .zip(&mut buffers)
             .map(|((copy, slot), buffer)| Request::new(*slot, place(copy), Work::Read(buffer)))
             .collect();
-        self.disks.run(&mut batch);
+        self.disks.read(&mut batch);
         let results: Vec<_> = batch.into_iter().map(|request| request.result).collect();
         let Some(good) = results.iter().position(Result::is_ok) else {
             return Ok(None);
@@ -221,13 +221,10 @@ impl Group {
                 place(copy),
                 Work::Write(&buffers[good]),
             )];
-            self.disks.run(&mut batch);
+            self.disks.write(&mut batch).of_file(file);
             let [request] = batch;
             match request.result {
-                Ok(()) => {
-                    self.note_written(file, copy.disk());
-                    written_count += 1;
-                }
+                Ok(()) => written_count += 1,
                 Err(error) => self.take_offline(&[copy.disk()], &error.to_string())?,
             }
         }

@@ -17,7 +17,7 @@ use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::DiskStatus;
 
 use super::Group;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 
 /// Returns of one disk by itself in this time, after which it stays away.
@@ -164,8 +164,7 @@ impl Group {
     ///
     /// # Errors
     /// [`GroupErrorKind::Invalid`] for a disk that is not ours, was dropped or replaced, was set
-    /// back, or went on without the others; [`GroupErrorKind::Busy`] where requests from before it
-    /// went are still under way; [`GroupErrorKind::Io`] where the group had to stop.
+    /// back, or went on without the others; [`GroupErrorKind::Io`] where the group had to stop.
     pub fn return_disks(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {
         self.check_fence()?;
         let _one = self.returning.lock();
@@ -174,29 +173,13 @@ impl Group {
         self.notice_offline();
         self.commit_everything()?;
         self.region.forget_offline();
-        // Nobody notes a disk as offline while this one changes: what is noted as missed by then
-        // is what it missed.
-        let mut known_offline = self.known_offline.lock();
         for disk in &returning {
-            if !self.disks.flushes.restart(disk.number) {
-                return Err(GroupError::new(
-                    GroupErrorKind::Busy,
-                    format!(
-                        "{} has not answered a flush from before it went away: try again later",
-                        self.disks.describe(disk.number)
-                    ),
-                ));
-            }
             self.disks.set_slot(disk.number, disk.slot);
         }
         // Until it is online: a resync that looks meanwhile finds nothing to do, and must not end
         // the looking of readers.
         let _returning = self.dirty.begin_resync();
-        self.returns_count.fetch_add(1, Ordering::AcqRel);
         let answer = self.membership.return_disks(&returning);
-        known_offline
-            .retain(|number| !self.disks.get(*number).is_some_and(|disk| disk.is_online()));
-        drop(known_offline);
         let online = self.keep_fence(answer)?;
         self.rebuild_placement();
         for disk in &online {

@@ -78,13 +78,13 @@ impl Kept {
         apply_extents(catalog, &recovered.extents, space, au_size)?;
         let flushes = &table.flushes;
         for disk in table.iter().filter(|disk| disk.is_online()) {
-            flushes.note_written(disk.number);
+            flushes.assume_written(disk.life());
         }
         // The data below the marks first, as in every commit.
-        if let Some((disk, error)) = flushes.cover(table, &flushes.all_written()).first() {
+        if let Some((life, error)) = flushes.cover(table, &flushes.all_written(table)).first() {
             return Err(GroupError::new(
                 GroupErrorKind::Io,
-                format!("disk {disk} cannot be flushed: {error}"),
+                format!("disk {} cannot be flushed: {error}", life.disk),
             ));
         }
         catalog.commit(Sequence(u64::MAX), &mut || {}, &mut || Ok(()))?;
@@ -260,7 +260,7 @@ impl Group {
                 }
             };
             self.dirty
-                .went_offline(*disk, &note, &mut |edit| self.catalog.apply(edit));
+                .was_away(*disk, &note, &mut |edit| self.catalog.apply(edit));
         }
         for ((id, index), extent) in &recovered.extents {
             let Some(file) = self.file(*id).filter(|file| file.is_mirrored()) else {

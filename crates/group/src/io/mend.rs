@@ -10,6 +10,7 @@
 use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_format::ExtentCopy;
@@ -20,6 +21,7 @@ use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
+use crate::incarnation::Life;
 use crate::map::Extent;
 use crate::space::Run;
 
@@ -37,6 +39,9 @@ pub struct BadPlace {
     pub copy: ExtentCopy,
     /// Its bad blocks.
     pub bad: Vec<BadBlocks>,
+    /// The disks of the extent's copies when this was found: of one that has gone since, nobody
+    /// knows what it has, and the place is found again where it is still bad.
+    pub lives: SmallVec<[Life; 4]>,
     /// What happened to it.
     pub reason: String,
 }
@@ -74,6 +79,14 @@ impl BadPlace {
     }
 }
 
+const fn run_of(copy: ExtentCopy) -> Run {
+    Run {
+        disk: copy.disk(),
+        start_block: copy.start_block(),
+        class: copy.class(),
+    }
+}
+
 /// What became of a bad place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mended {
@@ -99,9 +112,8 @@ impl Group {
             return Ok(());
         };
         let at = copy.start_bytes() + inside_bytes;
-        self.note_written(file, copy.disk());
         let mut batch = [Request::new(slot, at, Work::Write(good))];
-        self.disks.run(&mut batch);
+        self.disks.write(&mut batch).of_file(file);
         let [request] = batch;
         if !file.moving.is_empty() {
             // Whoever copies this extent elsewhere may have read the bad bytes.
@@ -119,7 +131,7 @@ impl Group {
         };
         let mut again = AlignedBuffer::zeroed(good.len());
         let mut batch = [Request::new(slot, at, Work::Read(&mut again))];
-        self.disks.run(&mut batch);
+        self.disks.read(&mut batch);
         let [request] = batch;
         request.result.map_err(|error| error.to_string())?;
         if again[..] == *good {
@@ -134,7 +146,10 @@ impl Group {
         let mut waiting = self.bad_places.waiting.lock();
         let same = waiting.iter_mut().find(|other| other.is_same(&place));
         match same {
-            Some(other) => other.bad.extend(&place.bad),
+            Some(other) => {
+                other.bad.extend(&place.bad);
+                other.lives.extend(place.lives);
+            }
             None => waiting.push(place),
         }
         self.bad_places.any.store(true, Ordering::Release);
@@ -181,7 +196,14 @@ impl Group {
         ) else {
             return Ok(Mended::Gone);
         };
+        if !self.is_as_found(place) {
+            return Ok(Mended::Gone);
+        }
         match self.copy_elsewhere(place, &extent) {
+            Ok(moved) if !self.is_as_found(place) => {
+                self.space.give_back(run_of(moved));
+                Ok(Mended::Gone)
+            }
             Ok(moved) => {
                 self.settle_move(place, number, moved);
                 Ok(Mended::Moved)
@@ -198,6 +220,11 @@ impl Group {
         }
     }
 
+    /// Whether the disks of the extent have neither come nor gone since the place was found.
+    fn is_as_found(&self, place: &BadPlace) -> bool {
+        place.lives.iter().all(|life| self.disks.is_same(*life))
+    }
+
     /// The copy at another place of its disk, every block read back.
     fn copy_elsewhere(&self, place: &BadPlace, extent: &Extent) -> Result<ExtentCopy, String> {
         let (disk, class) = (place.copy.disk(), place.copy.class());
@@ -211,11 +238,7 @@ impl Group {
             let blocks = Self::whole_piece(place, done, u64::from(extent.mark_blocks));
             if let Err(reason) = self.copy_piece(place, extent, moved, done, blocks) {
                 // No map ever named it; the disk is given up now in any case.
-                self.space.give_back(Run {
-                    disk,
-                    start_block,
-                    class,
-                });
+                self.space.give_back(run_of(moved));
                 return Err(reason);
             }
             done += blocks;
@@ -262,7 +285,7 @@ impl Group {
             };
             let at = copy.start_bytes() + inside_bytes;
             let mut batch = [Request::new(slot, at, Work::Read(&mut buffer))];
-            self.disks.run(&mut batch);
+            self.disks.read(&mut batch);
             let [request] = batch;
             if let Err(error) = &request.result {
                 reason = error.to_string();
@@ -284,11 +307,7 @@ impl Group {
             // Who copies this extent elsewhere began with the copy that is gone.
             file.moving.cancel(place.index);
             self.note_dirty_map(file);
-            let edit = self.bad_runs.note(Run {
-                disk: place.copy.disk(),
-                start_block: place.copy.start_block(),
-                class: place.copy.class(),
-            });
+            let edit = self.bad_runs.note(run_of(place.copy));
             self.catalog.apply(edit);
         }
         let disk = place.copy.disk();
@@ -306,3 +325,6 @@ impl Group {
         self.event(event.disk(disk).file(file.id));
     }
 }
+
+#[cfg(test)]
+mod tests;

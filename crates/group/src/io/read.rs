@@ -1,8 +1,6 @@
 //! Reads: holes and what was never written give zeros without a request, the rest comes from
 //! one copy of each extent in one batch.
 
-use spindle_sync::atomic::Ordering;
-
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, DeviceError, Lent, ReadTarget, Request};
@@ -91,11 +89,11 @@ impl Group {
         out: &mut ReadTarget<'_>,
     ) -> Result<(), GroupError> {
         loop {
-            let returns_count = self.returns_count.load(Ordering::Acquire);
+            let turns_count = self.membership.turns_count();
             let answer = self.read_planned(file, first, end, out);
-            // A disk that went away and came back while this was under way may have lost what
-            // the plan relied on.
-            if self.returns_count.load(Ordering::Acquire) == returns_count {
+            // A disk that went away while this was under way, and may be back, has lost what the
+            // plan relied on.
+            if self.membership.turns_count() == turns_count {
                 return answer;
             }
         }
@@ -123,7 +121,7 @@ impl Group {
             };
             let work = out.lend().into_work();
             let mut batch = [Request::new(from.slot, from.offset_bytes, work)];
-            self.disks.run(&mut batch);
+            self.disks.read(&mut batch);
             let [Request { result, .. }] = batch;
             return match result {
                 Ok(()) => Ok(()),
@@ -166,7 +164,7 @@ impl Group {
             }
             at_block += piece.blocks;
         }
-        self.disks.run(&mut batch);
+        self.disks.read(&mut batch);
         batch
             .into_iter()
             .zip(places)

@@ -15,6 +15,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::{Group, is_unanswered};
+use crate::incarnation::Life;
 use crate::map::Extent;
 use crate::plan::{self, ReadRefusal, Segment};
 
@@ -24,7 +25,17 @@ struct Failure<'a> {
     bad_disk: Option<DiskNumber>,
     /// A bit for each copy that is stale there.
     stale: u8,
+    /// The disks of the extent's copies when that was asked.
+    lives: &'a [Life],
     error: &'a DeviceError,
+}
+
+/// What another copy gave.
+struct Good<'a> {
+    bytes: &'a [u8],
+    source: ExtentCopy,
+    /// See [`Failure::lives`].
+    lives: &'a [Life],
 }
 
 impl Group {
@@ -57,6 +68,7 @@ impl Group {
                 let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
                     continue;
                 };
+                let lives = self.disks.lives(extent.present());
                 let mut part = segment;
                 while part.at_block < segment.at_block + blocks {
                     let (stale, until) =
@@ -67,6 +79,7 @@ impl Group {
                     let failure = Failure {
                         bad_disk,
                         stale,
+                        lives: &lives,
                         error: &piece.error,
                     };
                     self.recover_segment(file, &part, &extent, memory, &failure)?;
@@ -93,7 +106,10 @@ impl Group {
         failure: &Failure<'_>,
     ) -> Result<(), GroupError> {
         let Failure {
-            bad_disk, error, ..
+            bad_disk,
+            error,
+            lives,
+            ..
         } = *failure;
         let inside_bytes = segment.inside_blocks * BLOCK_SIZE_BYTES;
         let mut avoid = failure.stale;
@@ -119,7 +135,7 @@ impl Group {
             };
             let at = copy.start_bytes() + inside_bytes;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
-            self.disks.run(&mut batch);
+            self.disks.read(&mut batch);
             let [request] = batch;
             let Err(error) = request.result else {
                 break copy;
@@ -133,7 +149,12 @@ impl Group {
                 continue;
             }
             let index = segment.index;
-            self.rewrite(file, index, copy, inside_bytes, memory, (source, &error));
+            let good = Good {
+                bytes: memory,
+                source,
+                lives,
+            };
+            self.rewrite(file, index, copy, inside_bytes, &good, &error);
         }
         Ok(())
     }
@@ -151,7 +172,7 @@ impl Group {
             };
             let at = copy.start_bytes() + inside_bytes;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
-            self.disks.run(&mut batch);
+            self.disks.read(&mut batch);
             batch[0].result.is_ok()
         })
     }
@@ -164,11 +185,16 @@ impl Group {
         index: u32,
         copy: ExtentCopy,
         inside_bytes: u64,
-        good: &[u8],
-        (source, error): (ExtentCopy, &DeviceError),
+        good: &Good<'_>,
+        error: &DeviceError,
     ) {
         let disk = copy.disk();
-        if let Err(reason) = self.mend_in_place(file, copy, inside_bytes, good) {
+        if !good.lives.iter().all(|life| self.disks.is_same(*life)) {
+            // What was read may be what a disk had before it lost the rest, and the bad place
+            // is found again.
+            return;
+        }
+        if let Err(reason) = self.mend_in_place(file, copy, inside_bytes, good.bytes) {
             if let Some(file) = self.file(file.id) {
                 self.note_bad_place(BadPlace {
                     file,
@@ -176,9 +202,10 @@ impl Group {
                     copy,
                     bad: vec![BadBlocks {
                         inside_blocks: inside_bytes / BLOCK_SIZE_BYTES,
-                        blocks: good.len() as u64 / BLOCK_SIZE_BYTES,
-                        source,
+                        blocks: good.bytes.len() as u64 / BLOCK_SIZE_BYTES,
+                        source: good.source,
                     }],
+                    lives: good.lives.into(),
                     reason,
                 });
             }
@@ -188,7 +215,7 @@ impl Group {
             "{}: {} bytes at {} could not be read and were written again from another copy \
              (extent {index} of file {}): {error}",
             self.disks.describe(disk),
-            good.len(),
+            good.bytes.len(),
             copy.start_bytes() + inside_bytes,
             file.id
         );

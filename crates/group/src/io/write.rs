@@ -10,10 +10,12 @@ use spindle_device::{AlignedBuffer, DeviceError, Request, Work, WriteSource};
 
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 use crate::dirty::{Ranges, Writer};
+use crate::disks::Written;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
+use crate::incarnation::Life;
 use crate::map::Extent;
 use crate::plan::{self, TooFar, WritePlan};
 use crate::schedule::Schedule;
@@ -301,7 +303,6 @@ impl Group {
         if intent.allocates {
             self.allocate_blocks(file, first, end)?;
         }
-        let outages_count = self.dirty.outages_count();
         let plan = {
             let map = file.map.read();
             plan::write(&map, &self.disks, first, end)
@@ -313,7 +314,7 @@ impl Group {
                 &format!("extent {index} of file {} has no copy online", file.id),
             ));
         }
-        let failed = self.run_writes(file, &plan, payload);
+        let (written, failed) = self.run_writes(file, &plan, payload);
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
@@ -323,13 +324,12 @@ impl Group {
             self.settle_failed_writes(file, &ranges, &failed)?;
         }
         if file.may_be_stale.load(Ordering::Acquire) {
-            let took = |piece: &plan::WritePiece| {
-                let missed = plan.missed.contains(&piece.disk)
-                    || failed.iter().any(|(disk, _)| *disk == piece.disk);
-                (!missed).then_some(piece.disk)
+            let took = |life: &Life| {
+                !plan.missed.contains(&life.disk)
+                    && !failed.iter().any(|(disk, _)| *disk == life.disk)
             };
-            let disks: SmallVec<[DiskNumber; 8]> = plan.pieces.iter().filter_map(took).collect();
-            (self.dirty).caught_up(file, (first, end), &disks, outages_count);
+            let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
+            self.dirty.caught_up(file, (first, end), &lives);
         }
         self.move_marks(file, &plan);
         Ok(())
@@ -350,13 +350,13 @@ impl Group {
         });
     }
 
-    /// Runs the plan; the disks that failed.
+    /// Runs the plan; what was written, and the disks that failed.
     fn run_writes(
         &self,
         file: &File,
         plan: &WritePlan,
         payload: Payload<'_>,
-    ) -> Vec<(DiskNumber, DeviceError)> {
+    ) -> (Written, Vec<(DiskNumber, DeviceError)>) {
         let mut batch: SmallVec<[Request<'_>; 4]> = SmallVec::new();
         let mut disks: SmallVec<[DiskNumber; 4]> = SmallVec::new();
         for piece in &plan.pieces {
@@ -386,21 +386,17 @@ impl Group {
                 }
             }
         }
-        self.disks.run(&mut batch);
+        let written = self.disks.write(&mut batch);
+        written.of_file(file);
         let mut failed: Vec<(DiskNumber, DeviceError)> = Vec::new();
-        for (request, disk) in batch.into_iter().zip(&disks) {
+        for (request, disk) in batch.into_iter().zip(disks) {
             if let Err(error) = request.result
-                && !failed.iter().any(|(other, _)| other == disk)
+                && !failed.iter().any(|(other, _)| *other == disk)
             {
-                failed.push((*disk, error));
+                failed.push((disk, error));
             }
         }
-        disks.sort_unstable();
-        disks.dedup();
-        for disk in disks {
-            self.note_written(file, disk);
-        }
-        failed
+        (written, failed)
     }
 
     /// Disks that failed go offline, durably, where every extent still has a copy; where one has

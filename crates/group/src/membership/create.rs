@@ -17,8 +17,7 @@ use spindle_format::{
 use spindle_sync::{Mutex, RwLock};
 
 use super::publish::Quorum;
-use super::{Inner, Member, Membership, refused, voters};
-use crate::by_number::ByNumber;
+use super::{Inner, Member, Membership, StandingTable, refused, voters};
 use crate::event::EventQueue;
 use crate::{GroupError, GroupErrorKind, NewDisk, NewGroup};
 
@@ -64,7 +63,7 @@ impl Membership {
                     .map(|(disk, entry)| (entry.number, disk.slot))
                     .collect(),
             ),
-            standings: ByNumber::default(),
+            standings: StandingTable::default(),
             hanging: Arc::default(),
             events: EventQueue::default(),
             disks,

@@ -16,8 +16,7 @@ use super::election::{Holder, NotElected, elect};
 use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use super::publish::{Quorum, set_offline};
 use super::set_back::{NEVER_AGAIN, Past};
-use super::{Inner, Member, Membership, refused, whole_blocks};
-use crate::by_number::ByNumber;
+use super::{Inner, Member, Membership, StandingTable, refused, whole_blocks};
 use crate::event::{Event, EventKind};
 use crate::{GroupError, GroupErrorKind, Opener};
 
@@ -84,7 +83,7 @@ impl Membership {
                     .map(|(number, (look, _))| (*number, look.slot))
                     .collect(),
             ),
-            standings: ByNumber::default(),
+            standings: StandingTable::default(),
             hanging: Arc::default(),
             events: events.into_iter().collect(),
             inner: Mutex::new(Inner {

@@ -8,6 +8,7 @@ use spindle_base::DiskNumber;
 use spindle_format::{AuRun, DiskState, DiskStatus, GroupState, Replica};
 
 use super::{Membership, refused, voters};
+use crate::incarnation::Incarnation;
 use crate::{GroupError, GroupErrorKind};
 
 /// A replica that should lie elsewhere.
@@ -82,31 +83,38 @@ impl Membership {
         })
     }
 
-    /// Records a further replica, whose contents are already equal to the others', and in the
-    /// same state that another disk no longer holds one.
+    /// Records a further replica, whose contents were made equal to the others' in this
+    /// incarnation of its disk.
     ///
     /// # Errors
-    /// [`GroupErrorKind::Io`] where the disk went offline while the replica was made, and nothing
-    /// is recorded; else as every change of the state.
+    /// [`GroupErrorKind::Io`] where the disk has gone since, and nothing is recorded; else as every
+    /// change of the state.
     pub(crate) fn record_replica(
         &self,
-        replica: Option<&Replica>,
+        replica: &Replica,
+        made_in: Incarnation,
         instead_of: Option<DiskNumber>,
     ) -> Result<(), GroupError> {
         self.try_change_state(|state| {
-            // Looked at in the state that is changed: whoever looked before may be late.
-            if let Some(replica) = replica
-                && !(state.disk(replica.disk)).is_some_and(|disk| disk.status.is_served())
-            {
+            // Looked at with the state that is changed: whoever looked before may be late.
+            if self.incarnation(replica.disk) != made_in || !made_in.serves() {
                 return Err(refused(
                     GroupErrorKind::Io,
-                    format!("disk {} went offline while it got a replica", replica.disk),
+                    format!(
+                        "disk {} went away while it was given a replica of the catalog",
+                        replica.disk
+                    ),
                 ));
             }
-            state.replicas.extend(replica.cloned());
+            state.replicas.push(replica.clone());
             (state.replicas).retain(|replica| Some(replica.disk) != instead_of);
             Ok(())
         })
+    }
+
+    /// Records that the disk no longer holds a replica.
+    pub(crate) fn record_no_replica(&self, disk: DiskNumber) -> Result<(), GroupError> {
+        self.change_state(|state| state.replicas.retain(|replica| replica.disk != disk))
     }
 
     /// Whether the state names a replica of the catalog on the disk, and the disk serves.

@@ -3,7 +3,8 @@
 //! The run on the target is taken, a record is made (`moving.rs`), and the initialised blocks are
 //! copied in pieces while others read and write the extent. What they wrote meanwhile is copied
 //! again; the last of it with the extent's range locked, and then the map names the new copy and
-//! the old run goes into quarantine. So there are never fewer copies than before.
+//! the old run goes into quarantine. So there are never fewer copies than before. Where the target
+//! or a disk with a copy goes away before that, and be it for a moment, the move is given up.
 //!
 //! A crash before the commit that carries the map finds the old run, whole: it stays in
 //! quarantine until then. Blocks that were written to the new copy since are either synced, and
@@ -14,15 +15,18 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_format::ExtentCopy;
 
 use super::moving::Ticket;
 use super::planner::Move;
+use crate::disks::{DiskState, Fate};
 use crate::error::GroupError;
 use crate::file::File;
 use crate::group::Group;
+use crate::incarnation::Life;
 use crate::map::Extent;
 use crate::space::Run;
 
@@ -39,6 +43,10 @@ pub struct Relocation {
     moved: Move,
     ticket: Ticket,
     run: Run,
+    /// The target and the disks that have copies, as they were when it began. A target that went
+    /// has lost what no flush covered of the pieces, and what was read from a source that went
+    /// may be older than what it had.
+    lives: SmallVec<[Life; 4]>,
     /// Blocks from the extent's start that were copied.
     done_blocks: u64,
     rounds: u8,
@@ -81,16 +89,20 @@ impl Group {
         let class = file.map.read().schedule().class(moved.index);
         let run = self.take_run(moved.to, class).ok_or(Refusal::NoRoom)?;
         let (first, end) = file.map.read().schedule().envelope(moved.index);
-        let ticket = {
+        let begun = {
             // Whoever writes to the extent was answered before this, or sees the record.
             let _alone = file.range_lock.exclusive(first, end);
             if self.is_still_wanted(&file, moved) {
-                file.moving.begin(moved.index)
+                let extent = file.map.read().extent(moved.index);
+                let target = self.disks.get(moved.to).map(DiskState::life);
+                let mut lives: SmallVec<[Life; 4]> = target.into_iter().collect();
+                lives.extend(self.disks.lives(extent.iter().flat_map(Extent::present)));
+                file.moving.begin(moved.index).map(|ticket| (ticket, lives))
             } else {
                 None
             }
         };
-        let Some(ticket) = ticket else {
+        let Some((ticket, lives)) = begun else {
             self.give_run_back(run);
             return Err(Refusal::Outdated);
         };
@@ -99,6 +111,7 @@ impl Group {
             moved: *moved,
             ticket,
             run,
+            lives,
             done_blocks: 0,
             rounds: 0,
         })
@@ -186,6 +199,9 @@ impl Group {
         piece_blocks: u64,
         buffer: &mut AlignedBuffer,
     ) -> Result<Option<Step>, GroupError> {
+        if !self.is_as_begun(relocation) {
+            return Ok(None);
+        }
         let file = Arc::clone(&relocation.file);
         let index = relocation.moved.index;
         let Some(extent) = file.map.read().extent(index) else {
@@ -268,18 +284,20 @@ impl Group {
             .then_some(Step::Finished))
     }
 
-    /// Puts the new copy into the map. False where the target went offline meanwhile, or the copy
-    /// is not wanted any more.
+    /// Whether the target serves and no disk that it relies on has come or gone since it began.
+    fn is_as_begun(&self, relocation: &Relocation) -> bool {
+        (relocation.lives.iter()).all(|life| self.disks.is_same(*life))
+            && (self.disks.get(relocation.moved.to)).is_some_and(DiskState::is_online)
+    }
+
+    /// Puts the new copy into the map. False where a disk went offline meanwhile, or the copy is
+    /// not wanted any more.
     fn enter_copy(&self, relocation: &Relocation, first: u64, end: u64) -> bool {
         let (file, moved, run) = (&relocation.file, &relocation.moved, relocation.run);
         // Where the target goes offline before a flush has covered what was copied to it, these
         // blocks must be known as ones that it may lack.
         let _announced = (file.is_mirrored()).then(|| self.announce_copy(file, &[(first, end)]));
-        let is_online = self
-            .disks
-            .get(moved.to)
-            .is_some_and(|disk| disk.is_online());
-        if !is_online {
+        if !self.is_as_begun(relocation) {
             return false;
         }
         {
@@ -332,10 +350,9 @@ impl Group {
             };
             let at = (run.start_block + from) * BLOCK_SIZE_BYTES;
             let mut batch = [Request::new(slot, at, Work::Write(memory))];
-            self.disks.run(&mut batch);
+            self.disks.write(&mut batch).of_next_commit();
             self.background.count_own(1);
             let [request] = batch;
-            self.disks.flushes.note_written(run.disk);
             if let Err(error) = request.result {
                 return self
                     .target_failed(run.disk, &error.to_string())
@@ -365,7 +382,7 @@ impl Group {
         while let Some((number, copy, slot)) = self.disks.choose(extent, avoid) {
             let at = copy.start_bytes() + from * BLOCK_SIZE_BYTES;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
-            self.disks.run(&mut batch);
+            self.disks.read(&mut batch);
             self.background.count_own(1);
             let [request] = batch;
             if request.result.is_ok() {
@@ -386,15 +403,21 @@ impl Group {
     }
 
     fn flush_target(&self, disk: DiskNumber) -> Result<bool, GroupError> {
-        let target = (disk, self.disks.flushes.note_written(disk));
-        let failed = self.disks.flushes.cover(&self.disks, &[target]);
-        match failed.first() {
-            None => Ok(self.disks.flushes.is_flushed(target)),
-            Some((disk, error)) => {
-                self.target_failed(*disk, &error.to_string())?;
-                self.disks.flushes.told(*disk);
+        let Some(life) = self.disks.get(disk).map(DiskState::life) else {
+            return Ok(false);
+        };
+        let flushes = &self.disks.flushes;
+        let target = flushes.newest(life);
+        match flushes.cover(&self.disks, &[target]).first() {
+            None => Ok(flushes.fate(&self.disks, target) == Fate::Flushed),
+            Some((life, error)) => {
+                self.target_failed(life.disk, &error.to_string())?;
+                flushes.told(*life);
                 Ok(false)
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,9 +39,17 @@ pub struct Copies {
     /// For each block the piece it is in.
     cover: Vec<Option<usize>>,
     unreadable: BTreeSet<(u64, usize)>,
+    /// How often disks had come or gone when it was asked which copies are stale.
+    turns_count: u64,
 }
 
 impl Copies {
+    /// How often disks had come or gone when it was asked which copies are stale: where one has
+    /// gone since, what its copies say proves nothing.
+    pub const fn turns_count(&self) -> u64 {
+        self.turns_count
+    }
+
     /// The piece that holds a block, if that block holds data that is looked at.
     pub fn piece_at(&self, block: u64) -> Option<&Piece> {
         let at = usize::try_from(block.checked_sub(self.first)?).ok()?;
@@ -150,6 +158,7 @@ impl Group {
         end: u64,
         scope: &ScrubScope,
     ) -> (Copies, u64) {
+        let turns_count = self.membership.turns_count();
         let pieces = self.pieces(file, first, end, scope);
         let length = usize::try_from(end - first).expect("a stretch fits memory");
         let mut cover = vec![None; length];
@@ -168,6 +177,7 @@ impl Group {
                 .collect(),
             cover,
             unreadable: BTreeSet::new(),
+            turns_count,
         };
         let read_bytes = self.fill_lanes(&mut copies);
         (copies, read_bytes)
@@ -239,7 +249,7 @@ impl Group {
             }
         }
         self.background.count_own(batch.len() as u64);
-        self.disks.run(&mut batch);
+        self.disks.read(&mut batch);
         let failed: Vec<(usize, u64, u64)> = batch
             .into_iter()
             .zip(asked)
@@ -265,7 +275,7 @@ impl Group {
             let start = bytes_of(block - copies.first);
             let memory = &mut copies.lanes[lane][start..start + bytes_of(1)];
             let mut batch = [Request::new(slot, at, Work::Read(memory))];
-            self.disks.run(&mut batch);
+            self.disks.read(&mut batch);
             let [request] = batch;
             if request.result.is_err() {
                 copies.unreadable.insert((block, lane));

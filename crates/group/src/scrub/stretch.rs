@@ -101,7 +101,12 @@ impl Group {
                 return Ok(());
             }
             let (first, end) = (stretch.first, stretch.end);
-            let (copies, read_bytes) = self.read_copies(file, first, end, run.scope());
+            let (copies, read_bytes) = loop {
+                let read = self.read_copies(file, first, end, run.scope());
+                if self.membership.turns_count() == read.0.turns_count() {
+                    break read;
+                }
+            };
             run.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
             let (places, judged_count) = examine(&copies, known.pages.as_ref(), first, end);
             if !places.is_empty() && !is_fresh {
@@ -184,6 +189,14 @@ impl Group {
             let Some(source) = copy_of(mend.right_lane) else {
                 continue;
             };
+            let lives = self
+                .disks
+                .lives(piece.copies.iter().map(|(_, copy, _)| *copy));
+            if self.membership.turns_count() != copies.turns_count() {
+                // What was read may be what a disk had before it lost the rest: the next scrub
+                // finds it again.
+                continue;
+            }
             let good = copies.block(mend.right_lane, mend.block);
             for copy in mend.wrong_lanes.iter().filter_map(|lane| copy_of(*lane)) {
                 let inside_bytes = inside_blocks * BLOCK_SIZE_BYTES;
@@ -199,10 +212,14 @@ impl Group {
                         blocks: 1,
                         source,
                     }],
+                    lives: lives.clone(),
                     reason,
                 };
                 match bad_places.iter_mut().find(|other| other.is_same(&bad)) {
-                    Some(other) => other.bad.extend(&bad.bad),
+                    Some(other) => {
+                        other.bad.extend(&bad.bad);
+                        other.lives.extend(bad.lives);
+                    }
                     None => bad_places.push(bad),
                 }
             }

@@ -6,6 +6,7 @@
 )]
 
 mod basics;
+mod blinks;
 mod changes;
 mod conversion;
 mod crash;

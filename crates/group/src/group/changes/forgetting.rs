@@ -172,7 +172,6 @@ impl Group {
             self.disks.forget(*disk);
             self.space.forget_disk(*disk);
             self.dirty.forget_disk(*disk);
-            self.known_offline.lock().remove(disk);
             edit.delete(Table::Disk, disk_key(*disk));
             self.event(
                 Event::new(

@@ -156,7 +156,7 @@ fn the_last_relied_on_state_stays_while_the_next_one_is_written() {
 }
 
 #[test]
-fn a_replica_on_a_disk_that_went_offline_while_it_was_made_is_not_recorded() {
+fn a_replica_on_a_disk_that_went_while_it_was_made_is_not_recorded_be_the_disk_back_or_not() {
     let disks = make("abcd", Redundancy::Normal);
     let membership = open(&disks).unwrap();
     let state = membership.state();
@@ -166,9 +166,17 @@ fn a_replica_on_a_disk_that_went_offline_while_it_was_made_is_not_recorded() {
         disk: free,
         runs: state.replicas[0].runs.clone(),
     };
+    let made_in = membership.incarnation(free);
     membership.take_offline(&[free], "it was pulled").unwrap();
-    let error = membership.record_replica(Some(&made), None).unwrap_err();
-    assert_eq!(error.kind, GroupErrorKind::Io, "{error}");
+    let refused = || {
+        let error = membership.record_replica(&made, made_in, None).unwrap_err();
+        assert_eq!(error.kind, GroupErrorKind::Io, "{error}");
+    };
+    refused();
+    let slots = [DiskSlot(free.0)];
+    let returning = membership.judge_return(&slots, &|_| None).unwrap();
+    assert_eq!(membership.return_disks(&returning).unwrap(), [free]);
+    refused();
     let named: Vec<DiskNumber> = (membership.state().replicas.iter())
         .map(|replica| replica.disk)
         .collect();

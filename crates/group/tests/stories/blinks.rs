@@ -1,0 +1,180 @@
+//! Disks that go away for a moment and lose what no flush had covered: what was under way across
+//! that moment is lost or begun anew, never taken for done.
+
+use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_device::DiskSlot;
+use spindle_group::{File, Group, GroupErrorKind, Layout};
+
+use crate::scene::{
+    EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+    spare,
+};
+
+const LENGTH: usize = 1 << 20;
+const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
+
+/// The disk loses its power and what no flush covered; a write of another file finds that out,
+/// and the disk is back at once.
+fn blink(scene: &Scene, group: &Group, other: &File, slot: DiskSlot) {
+    scene.disks.vanish(slot);
+    group.write(other, 0, &pattern(77, 8 << 20)).unwrap();
+    group.sync_file(other, true).unwrap();
+    scene.disks.bring_back(slot);
+    let back = group.return_disks(&[slot]).unwrap();
+    assert_eq!(back, [DiskNumber(slot.0)]);
+}
+
+fn disk_of(group: &Group, file: &File) -> DiskSlot {
+    let map = group.map(file);
+    let (disk, _) = map
+        .iter()
+        .flat_map(|extent| &extent.copies)
+        .flatten()
+        .next()
+        .unwrap();
+    DiskSlot(disk.0)
+}
+
+#[test]
+fn a_sync_of_a_file_of_one_copy_tells_what_its_disk_lost_between_write_and_sync() {
+    let scene = Scene::new(1, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    let other = create(&group, 11, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync_file(&file, true).unwrap();
+    let new = pattern(2, LENGTH);
+    group.write(&file, 0, &new).unwrap();
+    blink(&scene, &group, &other, disk_of(&group, &file));
+    let error = group.sync_file(&file, true).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Io);
+    assert!(
+        error.message.contains("went away before it was flushed"),
+        "{error}"
+    );
+    // Told once; what is written after that is as good as any.
+    group.write(&file, 0, &new).unwrap();
+    group.sync_file(&file, true).unwrap();
+    drop((file, other, group));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == new);
+}
+
+#[test]
+fn a_sync_of_the_group_tells_it_too_and_the_file_again() {
+    let scene = Scene::new(2, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    let other = create(&group, 11, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    blink(&scene, &group, &other, disk_of(&group, &file));
+    assert_eq!(group.sync().unwrap_err().kind, GroupErrorKind::Io);
+    group.sync().unwrap();
+    assert_eq!(
+        group.sync_file(&file, false).unwrap_err().kind,
+        GroupErrorKind::Io
+    );
+    group.sync_file(&file, false).unwrap();
+    group.close().unwrap();
+}
+
+#[test]
+fn what_a_file_of_one_copy_had_flushed_before_its_disk_blinked_is_not_told_as_lost() {
+    let scene = Scene::new(3, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    let other = create(&group, 11, NORMAL);
+    let data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    blink(&scene, &group, &other, disk_of(&group, &file));
+    group.sync_file(&file, true).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == data);
+}
+
+#[test]
+fn a_sync_relies_on_the_other_copy_where_one_disk_lost_its_own_and_makes_it_durable() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        let other = create(&group, 11, NORMAL);
+        group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+        group.sync().unwrap();
+        let new = pattern(2, LENGTH);
+        group.write(&file, 0, &new).unwrap();
+        let disks: Vec<DiskSlot> = {
+            let map = group.map(&file);
+            let copies = map[0].copies.iter().flatten();
+            copies.map(|(disk, _)| DiskSlot(disk.0)).collect()
+        };
+        // The first blinks and is brought up to date from the second; then the second blinks: what
+        // the sync relies on is what the resync copied, which nobody flushed.
+        blink(&scene, &group, &other, disks[0]);
+        while group.work(1).unwrap().did_something {}
+        scene.disks.vanish(disks[1]);
+        group.write(&other, 0, &pattern(3, 8 << 20)).unwrap();
+        let answer = group.sync_file(&file, false);
+        drop((file, other, group));
+        scene.disks.crash();
+        scene.disks.restart();
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        assert!(answer.is_ok(), "seed {seed}: {answer:?}");
+        assert!(read(&group, &file, 0, LENGTH) == new, "seed {seed}");
+    }
+}
+
+/// A file that a new disk gets copies of, and the disk blinks between two pieces of the first.
+fn the_target_of_a_move_blinks(layout: Layout, seed: u64) {
+    let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, layout);
+    let data = pattern(seed, 24 << 20);
+    group.write(&file, 0, &data).unwrap();
+    let other = create(&group, 11, NORMAL);
+    group.write(&other, 0, &pattern(5, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.add_disks(&[spare(&scene.disks, 0, 64)]).unwrap();
+    let target = DiskSlot(4);
+    let mut now_ms = 1_000_000;
+    while scene.disks.unsynced_count(target) == 0 {
+        now_ms += 1;
+        assert!(now_ms < 1_001_000, "nothing is copied to the new disk");
+        group.work(now_ms).unwrap();
+    }
+    scene.disks.vanish(target);
+    group.write(&other, 0, &pattern(6, 4096)).unwrap();
+    group.sync().unwrap();
+    let is_offline = |disk: &spindle_group::DiskView| disk.number.0 == 4 && disk.mode == "offline";
+    assert!(group.view().disks.iter().any(is_offline));
+    scene.disks.bring_back(target);
+    group.return_disks(&[target]).unwrap();
+    resync(&group);
+    let on_target = |copy: &Option<(DiskNumber, u64)>| copy.is_some_and(|(disk, _)| disk.0 == 4);
+    let map = group.map(&file);
+    assert!(
+        map.iter().any(|extent| extent.copies.iter().any(on_target)),
+        "seed {seed}: the rebalance goes on when the disk is back"
+    );
+    assert_copies_equal(&scene, &group, &file, &format!("seed {seed}"));
+    assert!(read(&group, &file, 0, data.len()) == data, "seed {seed}");
+    assert_sound(&group);
+}
+
+#[test]
+fn a_move_whose_target_blinks_between_two_pieces_is_begun_anew() {
+    for seed in 1..9 {
+        the_target_of_a_move_blinks(NORMAL, seed);
+    }
+}
+
+#[test]
+fn a_move_of_an_only_copy_whose_target_blinks_between_two_pieces_is_begun_anew() {
+    for seed in 1..9 {
+        the_target_of_a_move_blinks(EXTERNAL, seed);
+    }
+}
