@@ -541,7 +541,8 @@ pub struct CopyArguments {
     /// Directories with everything below
     #[arg(short, long)]
     pub recursive: bool,
-    /// Owners and times as the source has them
+    /// Owners, times and set-id bits as the source has them; a file whose owner cannot be set
+    /// has no set-id bits
     #[arg(short, long)]
     pub preserve: bool,
     /// The same as -r -p

@@ -9,7 +9,6 @@ mod page;
 mod progress;
 mod table;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -51,7 +50,9 @@ fn start_log(arguments: &Arguments) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        // No colours: they are a feature of the library that is not built in, and a terminal that
+        // asks for one gets a line of complaint before each answer.
+        .with_ansi(false)
         .with_target(false)
         .init();
 }

@@ -203,6 +203,15 @@ pub fn own_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// Permission bits that this process's new files do not have. To be asked before there are
+/// other threads: it can be read only by setting it.
+#[must_use]
+pub fn own_umask() -> u16 {
+    let own = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    rustix::process::umask(own);
+    u16::try_from(own.as_raw_mode() & 0o777).unwrap_or(0o077)
+}
+
 fn refuse_if_open(settings: &Settings, name: &str) -> ControlResult<()> {
     let Some(client) = sockets::find(settings, name)? else {
         return Ok(());

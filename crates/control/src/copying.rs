@@ -1,13 +1,16 @@
 //! `cp`: files into a group, out of it, and from group to group.
 //!
 //! Both ends are [`Tree`]s, so there is one copy loop. A file becomes visible whole under its
-//! name or not at all, on both sides. Symbolic links below a source are copied as links.
+//! name or not at all, on both sides. Symbolic links below a source are copied as links, and none
+//! is followed below a destination. Without `preserve` a copy has the caller's owner, and so never
+//! a bit that lets it run as its owner.
 
 mod local;
+mod place;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
@@ -27,6 +30,8 @@ pub struct CopyOptions {
     pub user: u32,
     /// Likewise.
     pub group: u32,
+    /// Permission bits that the caller's new files do not have, likewise.
+    pub umask: u16,
 }
 
 /// One end of a copy: the files of a group or of this machine.
@@ -134,6 +139,7 @@ fn plan(
             let (from, to) = (steps[next].from.clone(), steps[next].to.clone());
             for entry in source.files.list(&from)? {
                 let name = name_of(&entry);
+                check_name(&name, &from, source)?;
                 let (from, to) = (from.join(&name), to.join(&name));
                 if matches!(entry.kind.as_str(), "file" | "directory" | "symlink") {
                     steps.push(Step { entry, from, to });
@@ -156,6 +162,23 @@ fn name_of(entry: &FileReport) -> OsString {
     }
 }
 
+/// A name out of a group is bytes from a disk: one that leads elsewhere is refused.
+fn check_name(name: &OsStr, directory: &Path, source: &Tree<'_>) -> ControlResult<()> {
+    let bytes = name.as_bytes();
+    let leads_elsewhere = matches!(bytes, b"" | b"." | b"..");
+    if leads_elsewhere || bytes.contains(&b'/') || bytes.contains(&0) {
+        return Err(ControlError::new(
+            ControlErrorKind::Corrupt,
+            format!(
+                "{} (of {}) has an entry of the name {name:?}, which no file can have: see `spindle check`",
+                directory.display(),
+                source.label
+            ),
+        ));
+    }
+    Ok(())
+}
+
 fn execute(
     source: &Tree<'_>,
     destination: &Tree<'_>,
@@ -164,8 +187,13 @@ fn execute(
     progress: &dyn CopyProgress,
     report: &mut CopiedReport,
 ) -> ControlResult<()> {
+    let permissions = step.entry.permissions;
     let new = NewEntry {
-        permissions: step.entry.permissions,
+        permissions: if options.preserve {
+            permissions & 0o7777
+        } else {
+            permissions & 0o777 & !options.umask
+        },
         user: if options.preserve {
             step.entry.user
         } else {
@@ -184,7 +212,7 @@ fn execute(
             report.directories_count += 1;
         }
         "symlink" => {
-            let target = PathBuf::from(step.entry.target.clone().unwrap_or_default());
+            let target = PathBuf::from(step.entry.target_path());
             destination.files.make_symlink(&step.to, &target, new)?;
             report.symlinks_count += 1;
         }

@@ -59,8 +59,8 @@ pub mod view;
 
 pub use access::GroupFiles;
 pub use administration::{
-    check_group, destroy_group, list_groups, list_templates, own_group, own_user, rename_group,
-    serving, set_fault, show_group,
+    check_group, destroy_group, list_groups, list_templates, own_group, own_umask, own_user,
+    rename_group, serving, set_fault, show_group,
 };
 pub use client::Client;
 pub use conversion::{

@@ -4,6 +4,9 @@
 //! Names are whole words with the unit last. Identities are the usual text of a UUID. What a
 //! person reads in a table is made from these and nothing else.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use serde::{Deserialize, Serialize};
 use spindle_base::{Redundancy, Striping};
 use spindle_group::{DiskView, GroupView};
@@ -251,8 +254,11 @@ pub struct FileReport {
     /// How bytes go over extents; `null` for what has no extents.
     #[schema(value_type = Option<String>)]
     pub striping: Option<Striping>,
-    /// Where a symbolic link points.
+    /// Where a symbolic link points; bytes that are no UTF-8 are replaced.
     pub target: Option<String>,
+    /// The target's very bytes, where they are no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_bytes: Option<Vec<u8>>,
     /// Last read.
     pub accessed: TimeReport,
     /// Last change of contents.
@@ -261,6 +267,30 @@ pub struct FileReport {
     pub changed: TimeReport,
     /// Creation.
     pub created: TimeReport,
+}
+
+impl FileReport {
+    /// [`FileReport::target`] and [`FileReport::target_bytes`] of a link's target.
+    #[must_use]
+    pub fn target_from(bytes: Option<Vec<u8>>) -> (Option<String>, Option<Vec<u8>>) {
+        match bytes.map(String::from_utf8) {
+            None => (None, None),
+            Some(Ok(text)) => (Some(text), None),
+            Some(Err(error)) => {
+                let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                (Some(text), Some(error.into_bytes()))
+            }
+        }
+    }
+
+    /// Where the symbolic link points, byte by byte.
+    #[must_use]
+    pub fn target_path(&self) -> OsString {
+        match &self.target_bytes {
+            Some(bytes) => OsString::from_vec(bytes.clone()),
+            None => OsString::from(self.target.clone().unwrap_or_default()),
+        }
+    }
 }
 
 /// One copy of an extent.

@@ -28,22 +28,21 @@ pub fn run(settings: &Settings, arguments: &CopyArguments) -> Result<u8> {
         preserve,
         user: spindle_control::own_user(),
         group: spindle_control::own_group(),
+        umask: spindle_control::own_umask(),
     };
     let groups = open_groups(settings, sources, destination)?;
-    let local = LocalFiles { preserve };
-    let tree = |location: &Location| Tree {
-        files: match location {
-            Location::Group(name, _) => groups[&key(name)].files(),
-            Location::Local(_) => &local as &dyn Files,
-        },
-        path: location.path().to_owned(),
-        label: location.to_string(),
-    };
+    let locals: Vec<LocalFiles> = (locations.iter())
+        .map(|location| LocalFiles::new(location.path().to_owned(), preserve))
+        .collect();
+    let (local_destination, local_sources) = locals.split_last().expect("one for each location");
     let bar = CopyBar::new();
     let quiet = arguments.quiet || arguments.output.json;
     let progress: &dyn CopyProgress = if quiet { &NoProgress } else { &bar };
-    let sources: Vec<Tree<'_>> = sources.iter().map(&tree).collect();
-    let copied = spindle_control::copy(&sources, &tree(destination), options, progress);
+    let sources: Vec<Tree<'_>> = (sources.iter().zip(local_sources))
+        .map(|(location, local)| tree(&groups, location, local))
+        .collect();
+    let destination = tree(&groups, destination, local_destination);
+    let copied = spindle_control::copy(&sources, &destination, options, progress);
     bar.finish();
     // Closed also after a failure: what was copied before it stays, durably.
     let closed: Result<(), _> = groups.values().try_for_each(GroupFiles::close);
@@ -58,6 +57,21 @@ pub fn run(settings: &Settings, arguments: &CopyArguments) -> Result<u8> {
         say!("{} files, {}", report.files_count, size(report.bytes));
     }
     Ok(0)
+}
+
+fn tree<'a>(
+    groups: &'a BTreeMap<String, GroupFiles>,
+    location: &Location,
+    local: &'a LocalFiles,
+) -> Tree<'a> {
+    Tree {
+        files: match location {
+            Location::Group(name, _) => groups[&key(name)].files(),
+            Location::Local(_) => local as &dyn Files,
+        },
+        path: location.path().to_owned(),
+        label: location.to_string(),
+    }
 }
 
 fn key(name: &GroupName) -> String {

@@ -1,111 +1,220 @@
 //! This machine's own files, as the other end of a copy.
+//!
+//! Everything is reached by descriptors (see [`Place`]), and what was looked at before is looked at
+//! again once it is open: a pipe that came in a file's place is never waited for. Bits that let a
+//! program run as its owner are set only on files whose owner and group are the wanted ones.
 
-use std::fs::{File, FileType, Metadata};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat,
+    readlinkat, renameat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::place::{Place, open_directory, stat_entry};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::files::{Files, NewEntry, PIECE_BYTES};
 use crate::view::{FileReport, MapReport, TimeReport, UsageReport};
 
 /// Zeros in whole pieces of this size become holes.
 const HOLE_BYTES: usize = 64 << 10;
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u32 = 0o6000;
 
-/// The files of this machine. Owners are set only where the caller may.
-#[derive(Debug, Default)]
+/// The files of this machine at one named place and below it. Owners are set only where the
+/// caller may.
+#[derive(Debug)]
 pub struct LocalFiles {
     /// Set owners and times as the copy says.
-    pub preserve: bool,
+    preserve: bool,
+    place: Place,
 }
 
 fn kind_name(kind: FileType) -> &'static str {
-    if kind.is_file() {
-        "file"
-    } else if kind.is_dir() {
-        "directory"
-    } else if kind.is_symlink() {
-        "symlink"
-    } else if kind.is_fifo() {
-        "fifo"
-    } else if kind.is_socket() {
-        "socket"
-    } else if kind.is_char_device() {
-        "character_device"
-    } else {
-        "block_device"
+    match kind {
+        FileType::RegularFile => "file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symlink",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character_device",
+        _ => "block_device",
     }
 }
 
-fn report(path: &Path, metadata: &Metadata) -> FileReport {
+fn kind_of(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn report(path: &Path, stat: &Stat, target: Option<OsString>) -> FileReport {
     let name = path.file_name().unwrap_or(path.as_os_str());
-    let time = |seconds: i64, nanoseconds: i64| TimeReport {
+    let time = |seconds: i64, nanoseconds: u64| TimeReport {
         seconds,
         nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
     };
-    let mode = metadata.permissions().mode() & 0o7777;
+    let changed = time(stat.st_ctime, stat.st_ctime_nsec);
+    let (target, target_bytes) = FileReport::target_from(target.map(OsString::into_vec));
     FileReport {
         path: path.display().to_string(),
         name: name.to_string_lossy().into_owned(),
-        name_bytes: name
-            .to_str()
-            .is_none()
-            .then(|| std::os::unix::ffi::OsStrExt::as_bytes(name).to_vec()),
-        id: metadata.ino(),
-        kind: kind_name(metadata.file_type()).to_owned(),
-        permissions: u16::try_from(mode).unwrap_or(0o600),
-        links_count: u32::try_from(metadata.nlink()).unwrap_or(u32::MAX),
-        user: metadata.uid(),
-        group: metadata.gid(),
-        size_bytes: metadata.len(),
-        allocated_bytes: metadata.blocks() * 512,
+        name_bytes: name.to_str().is_none().then(|| name.as_bytes().to_vec()),
+        id: stat.st_ino,
+        kind: kind_name(kind_of(stat)).to_owned(),
+        permissions: u16::try_from(stat.st_mode & 0o7777).unwrap_or(0o600),
+        links_count: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        user: stat.st_uid,
+        group: stat.st_gid,
+        size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+        allocated_bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
         redundancy: None,
         striping: None,
-        target: std::fs::read_link(path)
-            .ok()
-            .map(|target| target.display().to_string()),
-        accessed: time(metadata.atime(), metadata.atime_nsec()),
-        modified: time(metadata.mtime(), metadata.mtime_nsec()),
-        changed: time(metadata.ctime(), metadata.ctime_nsec()),
-        created: time(metadata.ctime(), metadata.ctime_nsec()),
+        target,
+        target_bytes,
+        accessed: time(stat.st_atime, stat.st_atime_nsec),
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed,
+        created: changed,
     }
 }
 
 impl LocalFiles {
-    fn finish(&self, file: &File, path: &Path, new: NewEntry) -> ControlResult<()> {
-        let fail = |error| ControlError::io("finish", path.display(), &error);
-        if self.preserve {
-            std::os::unix::fs::fchown(file, Some(new.user), Some(new.group)).map_err(fail)?;
+    /// What is at `path`, as a person named it, and below it.
+    #[must_use]
+    pub const fn new(path: PathBuf, preserve: bool) -> Self {
+        Self {
+            preserve,
+            place: Place::new(path),
         }
-        let permissions = std::fs::Permissions::from_mode(u32::from(new.permissions));
-        file.set_permissions(permissions).map_err(fail)?;
+    }
+
+    /// Owner, permissions and time of what was just made, in this order: bits that let it run as
+    /// its owner come when it has that owner.
+    fn finish(&self, made: impl AsFd, path: &Path, new: NewEntry, also: Mode) -> ControlResult<()> {
+        let fail = |error: Errno| ControlError::io("finish", path.display(), &error.into());
+        let mut permissions = u32::from(new.permissions) & 0o7777;
+        if self.preserve {
+            let (user, group) = owner_of(new);
+            match fchown(&made, user, group) {
+                // As with cp(1): who may not give a file away keeps it.
+                Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
+                Err(error) => return Err(fail(error)),
+            }
+            let stat = fstat(&made).map_err(fail)?;
+            if stat.st_uid != new.user || stat.st_gid != new.group {
+                permissions &= !SET_ID_BITS;
+            }
+        } else {
+            permissions &= 0o777;
+        }
+        fchmod(&made, Mode::from_raw_mode(permissions) | also).map_err(fail)?;
         if let Some(time) = new.modified {
-            let since = std::time::Duration::new(
-                u64::try_from(time.seconds).unwrap_or(0),
-                time.nanoseconds,
-            );
-            file.set_modified(std::time::UNIX_EPOCH + since)
-                .map_err(fail)?;
+            let time = rustix::fs::Timespec {
+                tv_sec: time.seconds,
+                tv_nsec: time.nanoseconds.into(),
+            };
+            let times = rustix::fs::Timestamps {
+                last_access: rustix::fs::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: rustix::fs::UTIME_OMIT,
+                },
+                last_modification: time,
+            };
+            rustix::fs::futimens(&made, &times).map_err(fail)?;
         }
         Ok(())
     }
+
+    /// The regular file at `path`. Opening it waits for nobody.
+    fn open(&self, path: &Path) -> ControlResult<File> {
+        let fail = |error: Errno| ControlError::io("read", path.display(), &error.into());
+        // A pipe that nobody writes to would be waited for.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = if self.place.is(path) {
+            openat(CWD, path, flags, Mode::empty())
+        } else {
+            let (directory, name) = self.place.entry(path)?;
+            openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
+        };
+        let opened = opened.map_err(fail)?;
+        let stat = fstat(&opened).map_err(fail)?;
+        if kind_of(&stat) != FileType::RegularFile {
+            return Err(ControlError::invalid(format!(
+                "{} is a {}: only files, directories and symbolic links are copied",
+                path.display(),
+                kind_name(kind_of(&stat))
+            )));
+        }
+        Ok(File::from(opened))
+    }
+
+    /// Where a person named a pipe or a device, it is written to; a file is replaced whole.
+    fn named_device(&self, path: &Path) -> ControlResult<Option<File>> {
+        if !self.place.is(path) {
+            return Ok(None);
+        }
+        let Ok(stat) = self.place.stat() else {
+            return Ok(None);
+        };
+        if matches!(
+            kind_of(&stat),
+            FileType::RegularFile | FileType::Directory | FileType::Symlink
+        ) {
+            return Ok(None);
+        }
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map(Some)
+            .map_err(|error| ControlError::io("open", path.display(), &error))
+    }
+}
+
+fn owner_of(new: NewEntry) -> (Option<rustix::fs::Uid>, Option<rustix::fs::Gid>) {
+    (
+        Some(rustix::fs::Uid::from_raw(new.user)),
+        Some(rustix::fs::Gid::from_raw(new.group)),
+    )
 }
 
 impl Files for LocalFiles {
     fn stat(&self, path: &Path) -> ControlResult<FileReport> {
-        // A link named on the command line means its target, as with cp(1).
-        let metadata = std::fs::metadata(path)
-            .map_err(|error| ControlError::io("find", path.display(), &error))?;
-        Ok(report(path, &metadata))
+        if self.place.is(path) {
+            // A link named on the command line means its target, as with cp(1).
+            return Ok(report(path, &self.place.stat()?, None));
+        }
+        let (directory, name) = self.place.entry(path)?;
+        match stat_entry(&directory, &name, path)? {
+            Some(stat) => Ok(report(path, &stat, read_link(&directory, &name, &stat))),
+            None => Err(ControlError::not_found(format!(
+                "there is no {}",
+                path.display()
+            ))),
+        }
     }
 
     fn list(&self, path: &Path) -> ControlResult<Vec<FileReport>> {
-        let fail = |error| ControlError::io("list", path.display(), &error);
+        let fail = |error: Errno| ControlError::io("list", path.display(), &error.into());
+        let directory = self.place.directory(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let entries = openat(&directory, ".", flags, Mode::empty()).map_err(fail)?;
         let mut reports = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(fail)? {
+        for entry in Dir::new(entries).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            let metadata = entry.metadata().map_err(fail)?;
-            reports.push(report(&entry.path(), &metadata));
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let at = path.join(name);
+            // One that was removed meanwhile is not there.
+            if let Some(stat) = stat_entry(&directory, name, &at)? {
+                reports.push(report(&at, &stat, read_link(&directory, name, &stat)));
+            }
         }
         reports.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(reports)
@@ -127,7 +236,7 @@ impl Files for LocalFiles {
 
     fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64> {
         let fail = |error| ControlError::io("read", path.display(), &error);
-        let mut file = File::open(path).map_err(fail)?;
+        let mut file = self.open(path)?;
         let mut piece = vec![0; PIECE_BYTES];
         let mut total = 0;
         loop {
@@ -141,52 +250,75 @@ impl Files for LocalFiles {
     }
 
     fn write_from(&self, path: &Path, new: NewEntry, input: &mut dyn Read) -> ControlResult<u64> {
-        let there = std::fs::metadata(path).ok();
-        if there.as_ref().is_some_and(Metadata::is_dir) {
+        if let Some(mut device) = self.named_device(path)? {
+            return std::io::copy(input, &mut device)
+                .map_err(|error| ControlError::io("write", path.display(), &error));
+        }
+        let (directory, name) = self.place.entry(path)?;
+        let there = stat_entry(&directory, &name, path)?;
+        if there.is_some_and(|stat| kind_of(&stat) == FileType::Directory) {
             return Err(ControlError::new(
                 ControlErrorKind::Exists,
                 format!("{} is a directory", path.display()),
             ));
         }
-        // A pipe or a device is written to; a file is replaced whole.
-        if there.is_some_and(|metadata| !metadata.is_file()) {
-            let mut file = std::fs::OpenOptions::new()
-                .write(true)
-                .open(path)
-                .map_err(|error| ControlError::io("open", path.display(), &error))?;
-            return std::io::copy(input, &mut file)
-                .map_err(|error| ControlError::io("write", path.display(), &error));
-        }
-        let passing = Passing::create(path)?;
+        let passing = Passing::create(directory, &name, path)?;
         let total = write_with_holes(&passing.file, input)
             .map_err(|error| ControlError::io("write", path.display(), &error))?;
-        self.finish(&passing.file, path, new)?;
-        passing.rename_to(path)?;
+        self.finish(&passing.file, path, new, Mode::empty())?;
+        passing.rename_to(&name, path)?;
         Ok(total)
     }
 
     fn make_directory(&self, path: &Path, new: NewEntry) -> ControlResult<()> {
-        match std::fs::create_dir(path) {
+        if self.place.is(path) && self.place.is_directory() {
+            return Ok(());
+        }
+        let (directory, name) = self.place.entry(path)?;
+        // Nobody else gets in before it has its owner and permissions.
+        match mkdirat(&directory, &name, Mode::RWXU) {
             Ok(()) => {}
-            Err(_) if path.is_dir() => return Ok(()),
-            Err(error) => return Err(ControlError::io("make", path.display(), &error)),
+            Err(Errno::EXIST) => {
+                let there = open_directory(&directory, &name, path)?;
+                if self.place.is(path) {
+                    self.place.made(there);
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(ControlError::io("make", path.display(), &error.into())),
         }
-        let fail = |error| ControlError::io("finish", path.display(), &error);
-        if self.preserve {
-            std::os::unix::fs::chown(path, Some(new.user), Some(new.group)).map_err(fail)?;
-        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = openat(&directory, &name, flags, Mode::empty())
+            .map_err(|error| ControlError::io("finish", path.display(), &error.into()))?;
         // Its owner must be able to fill it, whatever the copied permissions are.
-        let mode = u32::from(new.permissions) | 0o700;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(fail)
+        let without_time = NewEntry {
+            modified: None,
+            ..new
+        };
+        self.finish(&made, path, without_time, Mode::RWXU)?;
+        if self.place.is(path) {
+            self.place.made(made);
+        }
+        Ok(())
     }
 
-    fn make_symlink(&self, path: &Path, target: &Path, _new: NewEntry) -> ControlResult<()> {
-        if path.is_symlink() {
-            std::fs::remove_file(path)
-                .map_err(|error| ControlError::io("replace", path.display(), &error))?;
+    fn make_symlink(&self, path: &Path, target: &Path, new: NewEntry) -> ControlResult<()> {
+        let (directory, name) = self.place.entry(path)?;
+        let fail = |what: &str, error: Errno| ControlError::io(what, path.display(), &error.into());
+        let there = stat_entry(&directory, &name, path)?;
+        if there.is_some_and(|stat| kind_of(&stat) == FileType::Symlink) {
+            unlinkat(&directory, &name, AtFlags::empty()).map_err(|e| fail("replace", e))?;
         }
-        std::os::unix::fs::symlink(target, path)
-            .map_err(|error| ControlError::io("make the link", path.display(), &error))
+        symlinkat(target, &directory, &name).map_err(|error| fail("make the link", error))?;
+        if self.preserve {
+            let (user, group) = owner_of(new);
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            match rustix::fs::chownat(&directory, &name, user, group, flags) {
+                Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
+                Err(error) => return Err(fail("finish", error)),
+            }
+        }
+        Ok(())
     }
 
     fn sync(&self) -> ControlResult<()> {
@@ -194,43 +326,50 @@ impl Files for LocalFiles {
     }
 }
 
+fn read_link(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<OsString> {
+    if kind_of(stat) != FileType::Symlink {
+        return None;
+    }
+    let target = readlinkat(directory, name, Vec::new()).ok()?;
+    Some(OsString::from_vec(target.into_bytes()))
+}
+
 /// A file beside its place, removed again unless it reaches it.
 struct Passing {
     file: File,
-    path: Option<PathBuf>,
+    directory: OwnedFd,
+    name: Option<OsString>,
 }
 
 impl Passing {
-    fn create(path: &Path) -> ControlResult<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let short: String = name.chars().take(60).collect();
-        let beside = path.with_file_name(format!(".{short}.spindle-{}", std::process::id()));
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)
-            .map_err(|error| ControlError::io("make", path.display(), &error))?;
+    fn create(directory: OwnedFd, name: &OsStr, path: &Path) -> ControlResult<Self> {
+        let short: String = name.to_string_lossy().chars().take(60).collect();
+        let beside = OsString::from(format!(".{short}.spindle-{}", std::process::id()));
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&directory, &beside, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| ControlError::io("make", path.display(), &error.into()))?;
         Ok(Self {
-            file,
-            path: Some(beside),
+            file: File::from(file),
+            directory,
+            name: Some(beside),
         })
     }
 
-    fn rename_to(mut self, path: &Path) -> ControlResult<()> {
-        if let Some(beside) = &self.path {
-            std::fs::rename(beside, path)
-                .map_err(|error| ControlError::io("name", path.display(), &error))?;
+    fn rename_to(mut self, name: &OsStr, path: &Path) -> ControlResult<()> {
+        if let Some(beside) = &self.name {
+            renameat(&self.directory, beside, &self.directory, name)
+                .map_err(|error| ControlError::io("name", path.display(), &error.into()))?;
         }
-        self.path = None;
+        self.name = None;
         Ok(())
     }
 }
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        if let Some(beside) = &self.path {
-            let _ = std::fs::remove_file(beside);
+        if let Some(beside) = &self.name {
+            let _ = unlinkat(&self.directory, beside, AtFlags::empty());
         }
     }
 }
@@ -262,3 +401,6 @@ fn write_with_holes(file: &File, input: &mut dyn Read) -> std::io::Result<u64> {
     file.set_len(total)?;
     Ok(total)
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,8 +137,8 @@ impl OpenFiles {
             .map(|file| self.file_system.group().layout(&file));
         let target = (attributes.kind == Kind::Symlink)
             .then(|| self.file_system.read_link(attributes.id).ok())
-            .flatten()
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            .flatten();
+        let (target, target_bytes) = FileReport::target_from(target);
         FileReport {
             path: path.display().to_string(),
             name: name.to_string_lossy().into_owned(),
@@ -154,6 +154,7 @@ impl OpenFiles {
             redundancy: layout.map(|layout| layout.redundancy),
             striping: layout.map(|layout| layout.striping),
             target,
+            target_bytes,
             accessed: attributes.accessed.into(),
             modified: attributes.modified.into(),
             changed: attributes.changed.into(),
