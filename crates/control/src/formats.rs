@@ -35,21 +35,7 @@ impl Formats {
                 ("journal", KeptJournal::VERSION),
                 ("keeper", u64::from(crate::keeper::PROTOCOL_VERSION)),
             ]),
-            on_disk: map(&[
-                ("label", u64::from(spindle_format::LABEL_VERSION)),
-                ("opener", u64::from(spindle_format::OPENER_VERSION)),
-                ("group_state", u64::from(spindle_format::STATE_VERSION)),
-                (
-                    "checksum_block",
-                    u64::from(spindle_format::CHECKSUM_BLOCK_VERSION),
-                ),
-                ("extent_row", u64::from(spindle_format::EXTENT_ROW_VERSION)),
-                ("inode", u64::from(spindle_format::INODE_VERSION)),
-                (
-                    "file_record",
-                    u64::from(spindle_format::FILE_RECORD_VERSION),
-                ),
-            ]),
+            on_disk: map(spindle_format::FORMATS),
         }
     }
 
@@ -89,11 +75,15 @@ mod tests {
     fn a_program_follows_one_that_writes_nothing_it_cannot_read() {
         let own = Formats::own();
         own.check_successor(&own).unwrap();
+        for (structure, _) in spindle_format::FORMATS {
+            let mut newer = own.clone();
+            newer.on_disk.insert((*structure).to_owned(), 99);
+            own.check_successor(&newer).unwrap();
+            let refused = newer.check_successor(&own).unwrap_err();
+            let wanted = format!("version 99 of the {structure}");
+            assert!(refused.message.contains(&wanted), "{refused}");
+        }
         let mut newer = own.clone();
-        newer.on_disk.insert("label".to_owned(), 99);
-        own.check_successor(&newer).unwrap();
-        let refused = newer.check_successor(&own).unwrap_err();
-        assert!(refused.message.contains("version 99 of the label"));
         newer.exact.insert("journal".to_owned(), 99);
         assert!(own.check_successor(&newer).is_err());
     }

@@ -23,6 +23,7 @@ mod place;
 mod record;
 mod signature;
 mod state;
+mod versions;
 
 pub use checksum_block::{
     CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_HEADER_BYTES, CHECKSUM_BLOCK_MAGIC,
@@ -74,6 +75,8 @@ pub use state::{
     Replica, STATE_DISK_BYTES, STATE_FEATURES_OFFSET, STATE_HEADER_BYTES, STATE_LENGTH_OFFSET,
     STATE_MAGIC, STATE_REPLICA_HEADER_BYTES, STATE_RUN_BYTES, STATE_VERSION, VOTERS_MAX,
 };
+
+pub use versions::FORMATS;
 
 #[cfg(test)]
 mod tests;
