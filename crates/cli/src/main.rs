@@ -19,6 +19,7 @@ use crate::arguments::Arguments;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log(&arguments);
+    spindle_control::raise_descriptor_limit();
     match command::run(&arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(tell(&error)),

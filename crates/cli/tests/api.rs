@@ -133,3 +133,43 @@ fn the_socket_is_its_owners_alone() {
     }
     place::refused(&refusal, 2, &["only the user that serves the group"]);
 }
+
+#[test]
+fn a_parameter_that_is_missing_unknown_or_given_twice_is_refused_by_its_name() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    let refused = |method: &str, path: &str, word: &str| {
+        let (status, error) = ask(&place, method, path);
+        assert_eq!(
+            (status, &error["class"]),
+            (400, &Value::from("caller")),
+            "{path}: {error}"
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(word), "{path}: {message}");
+    };
+    refused("POST", "/faults?disk=data_0000", "pulled");
+    refused("POST", "/faults?pulled=true", "disk");
+    refused("POST", "/faults?disk=data_0000&pulled=perhaps", "pulled");
+    refused("POST", "/rebalance?pwoer=5", "pwoer");
+    refused("POST", "/rebalance?power=5&power=6", "power");
+    refused("GET", "/group?colour=red", "colour");
+    refused("GET", "/files/content?file=/x", "file");
+    refused("PUT", "/files/content", "path");
+    let group = ask(&place, "GET", "/group").1;
+    let modes = group["disks"].as_array().unwrap().iter();
+    assert!(
+        modes.clone().all(|disk| disk["mode"] == "online"),
+        "{group}"
+    );
+    // A structure with a field that is none, too.
+    let body = r#"{"drop": ["data_0000"], "forse": true}"#;
+    let request = format!(
+        "POST /disks/change HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = exchange(&place, request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("forse"), "{answer}");
+}

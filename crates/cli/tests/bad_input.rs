@@ -139,3 +139,30 @@ fn arguments_that_are_none_are_told_in_one_line() {
     let after = place.ask(["group", "show", "data"]);
     assert_eq!(before["epoch"], after["epoch"]);
 }
+
+#[test]
+fn a_terminal_gets_the_one_line_and_nothing_beside_it() {
+    let place = Place::new();
+    let tried = std::process::Command::new("script")
+        .arg("--version")
+        .output();
+    if tried.is_err() {
+        println!("skipped: script is not installed");
+        return;
+    }
+    let binary = env!("CARGO_BIN_EXE_spindle");
+    let mut command = std::process::Command::new("script");
+    command
+        .args(["-qec", &format!("{binary} group show nothing"), "/dev/null"])
+        .current_dir(place.path(""))
+        .env("SPINDLE_DISKS", place.disk("*"))
+        .env("SPINDLE_RUNTIME_DIR", place.path("run"))
+        .stdin(std::process::Stdio::null());
+    let told = place::outcome(&mut command);
+    assert_eq!(told.code, 2, "{told:?}");
+    assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
+    assert!(
+        told.stdout.starts_with("spindle: there is no group"),
+        "{told:?}"
+    );
+}

@@ -98,3 +98,63 @@ fn lvm_md_and_asm_are_refused() {
         is_refused_by_name(&place, &disk, name);
     }
 }
+
+#[test]
+fn a_plain_file_that_holds_anything_is_no_disk_until_that_is_said() {
+    let place = Place::new();
+    place.create_group();
+    let archive = place.disk("precious.tar");
+    let file = File::create(&archive).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(b"the last backup", 40 << 20).unwrap();
+    let before = place.contents();
+    let wanted = [archive.as_str(), "unknown data", "--force"];
+    let create = ["group", "create", "other", "--redundancy", "external"];
+    let with = |words: &[&str]| {
+        let mut all: Vec<String> = words.iter().map(ToString::to_string).collect();
+        all.extend(["--disk".to_owned(), archive.clone()]);
+        all
+    };
+    place.refuse(with(&create), 2, &wanted);
+    let add = ["disk", "add", "data"];
+    place.refuse(with(&add), 2, &wanted);
+    place.tell(["group", "mount", "data"]);
+    place.refuse(with(&add), 2, &wanted);
+    place.tell(["group", "dismount", "data"]);
+    let scanned = |disk: &str| {
+        let scan = place.ask(["disk", "scan"]);
+        let disks = scan["disks"].as_array().unwrap().clone();
+        let is_it = |found: &&serde_json::Value| found["path"] == disk;
+        let found = disks.iter().find(is_it).unwrap().clone();
+        (found["status"].clone(), found["found"].clone())
+    };
+    let (status, found) = scanned(&archive);
+    assert_eq!(status, "foreign");
+    let text = found.as_str().unwrap();
+    assert!(text.contains("unknown data"), "{text}");
+    let after = place.contents();
+    let of_archive = |all: &[(std::path::PathBuf, Vec<u8>)]| {
+        let is_it = |(path, _): &&(std::path::PathBuf, Vec<u8>)| path.ends_with("precious.tar");
+        all.iter().find(is_it).unwrap().1.clone()
+    };
+    assert!(
+        of_archive(&before) == of_archive(&after),
+        "nothing was written"
+    );
+    // Holes and zeros are nothing; and who says so may have the file.
+    let empty = place.disk("empty");
+    let file = File::create(&empty).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(&[0; 1 << 20], 20 << 20).unwrap();
+    assert_eq!(scanned(&empty).0, "candidate");
+    let external = ["--redundancy", "external", "--disk"];
+    place.tell([&["group", "create", "one"], &external[..], &[&empty]].concat());
+    place.tell(
+        [
+            &["group", "create", "two", "--force"],
+            &external[..],
+            &[&archive],
+        ]
+        .concat(),
+    );
+}

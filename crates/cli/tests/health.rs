@@ -147,3 +147,84 @@ fn a_hook_that_fails_is_noted_once_and_harms_nothing() {
     assert_eq!(failed.as_array().unwrap().len(), 1, "{failed}");
     place.tell(["group", "dismount", "data"]);
 }
+
+#[test]
+fn a_disk_whose_file_was_removed_is_told_while_the_group_still_holds_it() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    health(&place, 0, &["data: ok"]);
+    std::fs::rename(place.disk("b"), place.path("b")).unwrap();
+    health(&place, 2, &["data_0001", "was removed"]);
+    std::fs::File::create(place.disk("b")).unwrap();
+    health(&place, 2, &["data_0001", "another file"]);
+    std::fs::rename(place.path("b"), place.disk("b")).unwrap();
+    health(&place, 0, &["data: ok"]);
+    place.tell(["group", "dismount", "data"]);
+}
+
+#[test]
+fn a_keeper_that_was_killed_is_told_until_the_group_is_opened_again() {
+    if !place::can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    health(&place, 0, &["data: ok"]);
+    let keeper = place.keeper_process_id();
+    signal(keeper, Signal::KILL);
+    place::wait_for_end(keeper);
+    // The daemon hears of it a moment later.
+    for _ in 0..100 {
+        if place.run(["health", "data"]).code != 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    health(&place, 1, &["keeper"]);
+    place.umount();
+    place.mount();
+    health(&place, 0, &["data: ok"]);
+    place.umount();
+}
+
+#[test]
+fn damage_that_was_mended_is_told_no_more() {
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), bytes(4, 1 << 20)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    place.tell(["cp", "file", "data:/other"]);
+    // One copy of each is another's: nobody can tell which is right.
+    for name in ["data:/file", "data:/other"] {
+        let map = place.ask(["map", name]);
+        let copy = &map["extents"][0]["copies"][0];
+        let disk = ["a", "b", "c", "d"][usize::try_from(copy["disk"].as_u64().unwrap()).unwrap()];
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(place.disk(disk))
+            .unwrap();
+        let offset = copy["offset_bytes"].as_u64().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes(5, 4096), offset).unwrap();
+    }
+    place.tell(["group", "mount", "data"]);
+    let scrub = |code: i32| {
+        let scrubbed = place.run(["scrub", "data", "--wait"]);
+        assert_eq!(scrubbed.code, code, "{scrubbed:?}");
+    };
+    scrub(1);
+    health(&place, 2, &["damage"]);
+    // Both files are made anew, one by its removal.
+    place.tell(["cp", "file", "data:/file"]);
+    place.tell(["cp", "file", "data:/other"]);
+    health(&place, 0, &["data: ok"]);
+    let clean = |count: usize| {
+        let told = place.ask(["events", "data", "--kind", "all_copies_right"]);
+        assert_eq!(told.as_array().unwrap().len(), count, "{told}");
+    };
+    clean(0);
+    scrub(0);
+    clean(1);
+    place.tell(["group", "dismount", "data"]);
+}

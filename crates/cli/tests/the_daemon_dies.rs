@@ -316,6 +316,36 @@ fn an_upgrade_hands_the_mount_over_and_a_wrong_program_is_refused() {
 }
 
 #[test]
+fn an_upgrade_starts_the_very_file_that_was_asked_whatever_is_at_its_path_by_then() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    // Asked what it knows it answers well, and another program stands in its place from then on.
+    let own = place.tell(["formats"]);
+    let asked = place.path("asked");
+    let other = place.path("other");
+    std::fs::copy(env!("CARGO_BIN_EXE_spindle"), &other).unwrap();
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = formats ]; then\nmv {} {}\ncat <<'END'\n{own}\nEND\nfi\nexit 9\n",
+        other.display(),
+        asked.display()
+    );
+    std::fs::write(&asked, script).unwrap();
+    for program in [&asked, &other] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(program, mode).unwrap();
+    }
+    place.refuse(["upgrade", "data", "--binary", "asked"], 3, &["goes on"]);
+    assert!(!other.exists(), "it was exchanged");
+    let running = std::fs::read_link(format!("/proc/{}/exe", place.process_id())).unwrap();
+    assert_ne!(running, asked);
+    place.umount();
+}
+
+#[test]
 fn a_mount_whose_processes_die_again_and_again_is_held_until_somebody_decides() {
     if !can_mount() {
         return;

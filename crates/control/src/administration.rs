@@ -1,6 +1,6 @@
 //! Groups as a whole: list, show, examine, destroy, rename.
 
-use spindle_base::{GroupName, Redundancy};
+use spindle_base::{GroupName, Redundancy, Uuid};
 
 use crate::client::Client;
 use crate::discovery::{Discovery, FoundGroup};
@@ -18,16 +18,37 @@ use crate::view::{CheckReport, DiskReport, GroupReport, GroupState, TemplateRepo
 /// # Errors
 /// Where the search path cannot be understood.
 pub fn list_groups(settings: &Settings) -> ControlResult<Vec<GroupReport>> {
-    let mut reports: Vec<GroupReport> = sockets::living(settings)
-        .iter()
-        .filter_map(|client| client.get("/group").ok())
-        .collect();
+    let clients = sockets::living(settings);
+    let answers = sockets::ask_each(&clients, |client| client.get_soon::<GroupReport>("/group"));
+    let mut reports = Vec::new();
+    let mut silent = Vec::new();
+    for (client, answer) in clients.iter().zip(answers) {
+        match answer {
+            Ok(report) => reports.push(report),
+            Err(error) if error.kind == ControlErrorKind::Silent => silent.push((client, error)),
+            // It ended meanwhile.
+            Err(_) => {}
+        }
+    }
     let discovery = Discovery::look(settings)?;
     for found in discovery.groups() {
         let uuid = found.uuid.to_string();
-        if !reports.iter().any(|report| report.uuid == uuid) {
+        let is_meant = |name: &str| name.eq_ignore_ascii_case(&found.name);
+        if let Some(index) = silent.iter().position(|it| is_meant(it.0.group_name())) {
+            let (client, error) = silent.swap_remove(index);
+            reports.push(silent_report(&found, client, error));
+        } else if !reports.iter().any(|report| report.uuid == uuid) {
             reports.push(closed_report(settings, &discovery, &found));
         }
+    }
+    for (client, error) in silent {
+        // Its disks are not on the search path: all that is known is its name.
+        let found = FoundGroup {
+            name: client.group_name().to_owned(),
+            uuid: Uuid([0; 16]),
+            disks: Vec::new(),
+        };
+        reports.push(silent_report(&found, client, error));
     }
     reports.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(reports)
@@ -67,6 +88,15 @@ fn closed_report(
             Err(_) => broken_report(found, error.message),
         },
         Err(error) => broken_report(found, error.message),
+    }
+}
+
+/// A group whose process does not answer. Its disks are not opened: it may be a disk that hangs.
+fn silent_report(found: &FoundGroup<'_>, client: &Client, error: ControlError) -> GroupReport {
+    GroupReport {
+        state: GroupState::Silent,
+        process_id: Some(client.process_id()).filter(|id| *id != 0),
+        ..broken_report(found, error.message)
     }
 }
 

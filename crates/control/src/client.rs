@@ -6,28 +6,57 @@
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::channel_body::channel;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::files::{Files, NewEntry, PIECE_BYTES};
 use crate::query::append;
+use crate::runtime_directory::Trust;
 use crate::view::{FileReport, MapReport, UsageReport};
 
 type RequestBody = BoxBody<Bytes, std::io::Error>;
 
-/// A way to the daemon of one group.
+/// How long a question that needs no disk may be without an answer.
+const ANSWER_MOST: Duration = Duration::from_secs(20);
+/// The same where many groups are asked and one of them must not hold up the others.
+const SOON_MOST: Duration = Duration::from_secs(5);
+/// How long work may take that was asked for.
+const WORK_MOST: Duration = Duration::from_secs(3600);
+/// The bytes of a file may take as long as they do, while the process lives.
+const CONTENT_MOST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How often, while that is waited for, the process is asked whether it lives.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Questions that are answered from memory.
+const QUICK: [&str; 9] = [
+    "/alive",
+    "/group",
+    "/group/settings",
+    "/operations",
+    "/scrub",
+    "/activity",
+    "/health",
+    "/templates",
+    "/openapi.json",
+];
+
+/// A way to the daemon of one group. Every question has an end: one that needs no disk gets its
+/// answer soon, and while work is waited for the process shows that it lives.
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
     group_name: String,
+    trust: Trust,
+    process_id: u32,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -35,31 +64,36 @@ impl Client {
     /// For the daemon that listens at `socket`.
     ///
     /// # Errors
-    /// Where nobody listens there (kind `NotFound`) or the socket may not be used.
-    pub fn connect(socket: &Path) -> ControlResult<Self> {
+    /// Where nobody listens there (kind `NotFound`), somebody does who is not believed, or the
+    /// socket may not be used.
+    pub fn connect(socket: &Path, trust: Trust) -> ControlResult<Self> {
         let group_name = socket
             .file_stem()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        match std::os::unix::net::UnixStream::connect(socket) {
-            Ok(_) => {}
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| ControlError::io("begin to talk to", socket.display(), &error))?;
+        let process_id = match runtime.block_on(tokio::net::UnixStream::connect(socket)) {
+            Ok(stream) => trust.check_peer(&stream, socket)?,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 return Err(ControlError::not_found(format!(
                     "no process serves {group_name}: the one that did has ended"
                 )));
             }
+            // One that takes no connection any more is there all the same: each question says so.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
             Err(error) => {
                 return Err(ControlError::io("reach", socket.display(), &error));
             }
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()
-            .map_err(|error| ControlError::io("begin to talk to", socket.display(), &error))?;
+        };
         Ok(Self {
             socket: socket.to_owned(),
             group_name,
+            trust,
+            process_id,
             runtime,
         })
     }
@@ -70,12 +104,26 @@ impl Client {
         &self.group_name
     }
 
+    /// The process that listens; 0 where that is not known.
+    #[must_use]
+    pub const fn process_id(&self) -> u32 {
+        self.process_id
+    }
+
     /// Asks for a structure.
     ///
     /// # Errors
-    /// What the daemon answered, or that it cannot be reached.
+    /// What the daemon answered, or that it cannot be reached or gives no answer.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> ControlResult<T> {
-        self.call(Method::GET, path, empty())
+        self.call(Method::GET, path, empty(), patience_for(path))
+    }
+
+    /// As [`Client::get`], for one of many groups: an answer is not waited for long.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub fn get_soon<T: DeserializeOwned>(&self, path: &str) -> ControlResult<T> {
+        self.call(Method::GET, path, empty(), SOON_MOST)
     }
 
     /// Asks for something to be done.
@@ -83,7 +131,22 @@ impl Client {
     /// # Errors
     /// As for [`Client::get`].
     pub fn post<T: DeserializeOwned>(&self, path: &str) -> ControlResult<T> {
-        self.call(Method::POST, path, empty())
+        self.call(Method::POST, path, empty(), WORK_MOST)
+    }
+
+    /// Asks for something to be done that a structure tells of.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub fn post_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> ControlResult<T> {
+        let bytes = serde_json::to_vec(body)
+            .map_err(|error| ControlError::invalid(format!("a path is no text: {error}")))?;
+        let body = Full::new(Bytes::from(bytes)).map_err(|never| match never {});
+        self.call(Method::POST, path, body.boxed(), WORK_MOST)
     }
 
     fn call<T: DeserializeOwned>(
@@ -91,8 +154,9 @@ impl Client {
         method: Method,
         path: &str,
         body: RequestBody,
+        most: Duration,
     ) -> ControlResult<T> {
-        self.runtime.block_on(async {
+        let answer = async {
             let response = self.send(method, path, body).await?;
             let bytes = response
                 .into_body()
@@ -109,7 +173,48 @@ impl Client {
                     ),
                 )
             })
+        };
+        self.runtime.block_on(async {
+            match tokio::time::timeout(most, self.while_alive(answer)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(self.silent(most)),
+            }
         })
+    }
+
+    /// Waits for `answer` as long as the process shows that it lives.
+    async fn while_alive<T>(
+        &self,
+        answer: impl Future<Output = ControlResult<T>>,
+    ) -> ControlResult<T> {
+        let silent = async {
+            loop {
+                tokio::time::sleep(ALIVE_INTERVAL).await;
+                // A process of an earlier version knows no such question, and so answers as well.
+                let asked = self.send(Method::GET, "/alive", empty());
+                if tokio::time::timeout(ANSWER_MOST, asked).await.is_err() {
+                    return self.silent(ALIVE_INTERVAL + ANSWER_MOST);
+                }
+            }
+        };
+        tokio::select! {
+            answer = answer => answer,
+            silent = silent => Err(silent),
+        }
+    }
+
+    /// What is told where no answer came.
+    fn silent(&self, after: Duration) -> ControlError {
+        ControlError::new(
+            ControlErrorKind::Silent,
+            format!(
+                "no answer within {} s from process {}, which serves {}: it hangs or waits for a disk; see its log in {}",
+                after.as_secs(),
+                self.process_id,
+                self.group_name,
+                self.socket.with_extension("log").display()
+            ),
+        )
     }
 
     async fn send(
@@ -118,9 +223,12 @@ impl Client {
         path: &str,
         body: RequestBody,
     ) -> ControlResult<Response<Incoming>> {
-        let stream = tokio::net::UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| ControlError::io("reach", self.socket.display(), &error))?;
+        let connecting = tokio::net::UnixStream::connect(&self.socket);
+        let stream = connecting.await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => self.silent(Duration::ZERO),
+            _ => ControlError::io("reach", self.socket.display(), &error),
+        })?;
+        self.trust.check_peer(&stream, &self.socket)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.broken(&error))?;
@@ -198,6 +306,16 @@ impl Client {
     }
 }
 
+/// How long the answer to this question may take.
+fn patience_for(path: &str) -> Duration {
+    let route = path.split('?').next().unwrap_or(path);
+    if QUICK.contains(&route) {
+        ANSWER_MOST
+    } else {
+        WORK_MOST
+    }
+}
+
 fn empty() -> RequestBody {
     Empty::new().map_err(|never| match never {}).boxed()
 }
@@ -224,10 +342,11 @@ impl Files for Client {
     fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64> {
         self.runtime.block_on(async {
             let text = Self::with_path("/files/content", path);
-            let response = self.send(Method::GET, &text, empty()).await?;
+            let asked = self.send(Method::GET, &text, empty());
+            let response = self.while_alive(asked).await?;
             let mut body = response.into_body();
             let mut total = 0;
-            while let Some(frame) = body.frame().await {
+            while let Some(frame) = self.while_alive(async { Ok(body.frame().await) }).await? {
                 let frame = frame.map_err(|error| self.broken(&error))?;
                 let Ok(data) = frame.into_data() else {
                     continue;
@@ -244,7 +363,8 @@ impl Files for Client {
         let text = Self::with_entry("/files/content", path, new);
         let (mut writer, body) = channel();
         std::thread::scope(|scope| {
-            let request = scope.spawn(|| self.call::<u64>(Method::PUT, &text, body.boxed()));
+            let request =
+                scope.spawn(|| self.call::<u64>(Method::PUT, &text, body.boxed(), CONTENT_MOST));
             let mut piece = vec![0; PIECE_BYTES];
             let mut own_failure = None;
             loop {

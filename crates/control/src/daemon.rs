@@ -9,6 +9,7 @@
 //! that does so for resync, restore and rebalance, and short-lived ones that answer requests, because those wait for disks.
 
 mod background;
+mod connections;
 mod ending;
 mod kept;
 mod returning;
@@ -16,14 +17,14 @@ mod scrubbing;
 mod server;
 mod working;
 
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use spindle_base::{DiskNumber, GroupName};
+use spindle_base::{DiskNumber, FileId, GroupName};
 use spindle_group::{Event, EventKind, Severity};
 use tokio::sync::watch;
 
@@ -39,6 +40,7 @@ use crate::metrics::{self, Snapshot};
 use crate::mounting::{MountRequest, Mounts};
 use crate::nearness::suggestion;
 use crate::opening::{Access, Opened};
+use crate::runtime_directory;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::sockets::{self, socket_path};
@@ -132,7 +134,7 @@ pub fn serve(
     options: &ServeOptions,
     ready: impl FnOnce(&ReadyReport),
 ) -> ControlResult<()> {
-    make_runtime_directory(&settings.runtime_directory)?;
+    runtime_directory::make(&settings.runtime_directory)?;
     if options.keeper.is_none() {
         refuse_if_served(settings, &options.group)?;
     }
@@ -334,7 +336,18 @@ impl Daemon {
         self.note_events();
         let now_ms = u64::try_from(crate::files::now().seconds).unwrap_or(0) * 1000;
         let events = self.opened.events(&EventFilter::default());
-        health::judge(&self.report(), &events.unwrap_or_default(), now_ms)
+        let mut events = events.unwrap_or_default();
+        // What was damaged of a file that is gone needs nobody's care any more.
+        let is_gone = |id| self.opened.group().file(FileId(id)).is_none();
+        events.retain(|event| !(health::is_damage(event) && event.file.is_some_and(is_gone)));
+        let mut report = self.report();
+        for (path, what) in self.opened.lost_paths() {
+            let is_it = |disk: &&mut DiskReport| disk.path.as_deref().map(Path::new) == Some(&path);
+            if let Some(disk) = report.disks.iter_mut().find(is_it) {
+                disk.path_lost = Some(what);
+            }
+        }
+        health::judge(&report, &events, now_ms)
     }
 
     /// The metrics as Prometheus reads them.
@@ -488,16 +501,6 @@ fn start_hook(settings: &Settings, opened: &Opened) -> ControlResult<Option<Hook
         file_system.group().event(event);
     })?;
     Ok(Some(hook))
-}
-
-pub(crate) fn make_runtime_directory(directory: &Path) -> ControlResult<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|error| {
-            ControlError::io("make the runtime directory", directory.display(), &error)
-        })
 }
 
 /// Refuses where a process serves the group already.

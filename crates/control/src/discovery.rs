@@ -11,6 +11,10 @@ use crate::probe::{Probe, look_at_all, which_are_in_use};
 use crate::settings::Settings;
 use crate::view::{DiskStatus, ScanReport};
 
+/// So much of each plain file that seems to be free is read by a scan. Before it is used all of it
+/// is.
+const SCANNED_BYTES_MAX: u64 = 16 << 20;
+
 /// The disks of the search path.
 #[derive(Debug)]
 pub struct Discovery {
@@ -204,5 +208,9 @@ fn conflict<'a>(disks: &[&'a Probe]) -> Option<(&'a Probe, &'a Probe)> {
 /// # Errors
 /// Where a pattern of the search path is none.
 pub fn scan(settings: &Settings) -> ControlResult<ScanReport> {
-    Ok(Discovery::look(settings)?.report())
+    let mut discovery = Discovery::look(settings)?;
+    for probe in &mut discovery.probes {
+        probe.look_for_data(SCANNED_BYTES_MAX);
+    }
+    Ok(discovery.report())
 }

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, GroupName};
 use spindle_device::DiskSlot;
+use spindle_format::DISKS_MAX;
 use spindle_group::{DiskChanges, NewDisk};
 use utoipa::ToSchema;
 
-use crate::daemon::Daemon;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::estimating::EstimateRequest;
 use crate::making::{MadeFiles, WantedDisk, disk_name, refuse_what_stands_there, wipe_marks};
@@ -28,6 +28,7 @@ use crate::view::{DiskChangesReport, DiskReport, DiskStatus};
 
 /// A disk that is to join a group.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NewDiskRequest {
     /// The block device or plain file.
     #[schema(value_type = String)]
@@ -56,6 +57,7 @@ impl From<&WantedDisk> for NewDiskRequest {
 
 /// A disk that is to take the place of another.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ReplacementRequest {
     /// The name of the disk that goes.
     pub disk: String,
@@ -65,6 +67,7 @@ pub struct ReplacementRequest {
 
 /// A disk of which the group is to use more or less.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ResizeRequest {
     /// The disk's name.
     pub disk: String,
@@ -75,7 +78,7 @@ pub struct ResizeRequest {
 
 /// Changes of a group's disks that are made together and want one rebalance.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct DiskChangesRequest {
     /// Disks that join.
     pub add: Vec<NewDiskRequest>,
@@ -91,6 +94,65 @@ pub struct DiskChangesRequest {
     pub undrop: Vec<String>,
     /// Disks that get another size.
     pub resize: Vec<ResizeRequest>,
+}
+
+impl DiskChangesRequest {
+    /// Refuses a change of more disks than a group can have.
+    ///
+    /// # Errors
+    /// Where that is so.
+    pub fn check_size(&self) -> ControlResult<()> {
+        check_count(
+            self.add.len()
+                + self.drop.len()
+                + self.replace.len()
+                + self.undrop.len()
+                + self.resize.len(),
+        )
+    }
+}
+
+/// Names of disks, in the body of a request.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiskNames {
+    /// The names; empty where the request says what that means.
+    pub disks: Vec<String>,
+}
+
+impl DiskNames {
+    /// Of a command.
+    ///
+    /// # Errors
+    /// Where there are more than a group can have.
+    pub fn of(disks: &[String]) -> ControlResult<Self> {
+        check_count(disks.len())?;
+        Ok(Self {
+            disks: disks.to_vec(),
+        })
+    }
+
+    /// Of a request; one without a body names none.
+    ///
+    /// # Errors
+    /// Where they cannot be understood, or there are more than a group can have.
+    pub fn from_body(body: &[u8]) -> ControlResult<Self> {
+        if body.is_empty() {
+            return Ok(Self::default());
+        }
+        let names: Self = crate::route::body_of(body)?;
+        check_count(names.disks.len())?;
+        Ok(names)
+    }
+}
+
+fn check_count(count: usize) -> ControlResult<()> {
+    if count <= DISKS_MAX {
+        return Ok(());
+    }
+    Err(ControlError::invalid(format!(
+        "{count} disks are named: one change takes at most {DISKS_MAX}"
+    )))
 }
 
 /// What is done to all disks of a failure group.
@@ -129,11 +191,9 @@ pub fn change_disks(
     for disk in request.add.iter_mut().chain(replacing) {
         disk.path = absolute(&disk.path)?;
     }
-    let text = serde_json::to_vec(&request)
-        .map_err(|error| ControlError::invalid(format!("a path is no text: {error}")))?;
-    let mut path = "/disks/change".to_owned();
-    append(&mut path, "changes", &text);
-    in_group(settings, group, &path, |opened| {
+    request.check_size()?;
+    let asked = Asked::Body("/disks/change", &request);
+    in_group(settings, group, asked, |opened| {
         opened.change_disks(settings, &request)
     })
 }
@@ -151,7 +211,7 @@ pub fn rename_disk(
     let mut path = "/disks/rename".to_owned();
     append(&mut path, "disk", disk.as_bytes());
     append(&mut path, "name", name.as_bytes());
-    in_group(settings, group, &path, |opened| {
+    in_group(settings, group, Asked::<()>::Path(&path), |opened| {
         opened.rename_disk(disk, name)
     })
 }
@@ -165,9 +225,9 @@ pub fn offline_disks(
     group: &GroupName,
     disks: &[String],
 ) -> ControlResult<DiskChangesReport> {
-    let mut path = "/disks/offline".to_owned();
-    append(&mut path, "disks", disks.join(",").as_bytes());
-    in_group(settings, group, &path, |opened| opened.offline_disks(disks))
+    let names = DiskNames::of(disks)?;
+    let asked = Asked::Body("/disks/offline", &names);
+    in_group(settings, group, asked, |opened| opened.offline_disks(disks))
 }
 
 /// What the same change of all disks of failure groups is as a change of disks.
@@ -235,15 +295,26 @@ fn no_failure_group(disks: &[DiskReport], group: &GroupName, name: &str) -> Cont
     ControlError::not_found(format!("{group} has no failure group {name:?}; {hint}"))
 }
 
+/// What the process that serves a group is asked for.
+pub(crate) enum Asked<'a, T> {
+    /// All of it is in the path.
+    Path(&'a str),
+    /// A structure goes with it.
+    Body(&'a str, &'a T),
+}
+
 /// Asks the process that serves the group, or opens it, changes it and closes it again.
-pub(crate) fn in_group(
+pub(crate) fn in_group<T: Serialize>(
     settings: &Settings,
     group: &GroupName,
-    path: &str,
+    asked: Asked<'_, T>,
     change: impl FnOnce(&Opened) -> ControlResult<DiskChangesReport>,
 ) -> ControlResult<DiskChangesReport> {
     if let Some(client) = sockets::find(settings, group.as_str())? {
-        return client.post(path);
+        return match asked {
+            Asked::Path(path) => client.post(path),
+            Asked::Body(path, body) => client.post_json(path, body),
+        };
     }
     let opened = Opened::open(settings, group, &Access::Change)?;
     let answer = change(&opened);
@@ -323,6 +394,7 @@ impl Opened {
         &self,
         request: &DiskChangesRequest,
     ) -> ControlResult<(DiskChanges, Borrowed<'_>)> {
+        request.check_size()?;
         if request.add.is_empty()
             && request.drop.is_empty()
             && request.replace.is_empty()
@@ -542,19 +614,4 @@ fn outside_search_path(
     let replacing = request.replace.iter().map(|item| &item.with);
     let paths = (request.add.iter().chain(replacing)).map(|disk| disk.path.as_path());
     crate::making::outside_search_path(settings, paths)
-}
-
-impl Daemon {
-    /// Makes the changes that a request names.
-    ///
-    /// # Errors
-    /// As [`change_disks`].
-    pub fn change_disks(&self, request: &str) -> ControlResult<DiskChangesReport> {
-        let request: DiskChangesRequest = serde_json::from_str(request).map_err(|error| {
-            ControlError::invalid(format!(
-                "the parameter changes cannot be understood: {error}"
-            ))
-        })?;
-        self.opened().change_disks(self.start_settings(), &request)
-    }
 }

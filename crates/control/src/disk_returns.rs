@@ -9,11 +9,10 @@ use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 
 use crate::discovery::Discovery;
-use crate::disk_changes::in_group;
+use crate::disk_changes::{Asked, DiskNames, in_group};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::opening::Opened;
 use crate::probe::which_are_in_use;
-use crate::query::append;
 use crate::settings::Settings;
 use crate::view::DiskChangesReport;
 
@@ -28,9 +27,9 @@ pub fn online_disks(
     group: &GroupName,
     disks: &[String],
 ) -> ControlResult<DiskChangesReport> {
-    let mut path = "/disks/online".to_owned();
-    append(&mut path, "disks", disks.join(",").as_bytes());
-    in_group(settings, group, &path, |opened| {
+    let names = DiskNames::of(disks)?;
+    let asked = Asked::Body("/disks/online", &names);
+    in_group(settings, group, asked, |opened| {
         opened.online_disks(settings, disks)
     })
 }

@@ -40,6 +40,8 @@ pub enum ControlErrorKind {
     Denied,
     /// Any other mistake of the caller.
     Invalid,
+    /// A process that should answer does not.
+    Silent,
     /// The machine or a disk refused.
     Io,
     /// Bytes are not what they must be.
@@ -56,7 +58,7 @@ impl ControlError {
     #[must_use]
     pub fn new(kind: ControlErrorKind, message: impl Into<String>) -> Self {
         let class = match kind {
-            ControlErrorKind::Io => ErrorClass::Environment,
+            ControlErrorKind::Io | ControlErrorKind::Silent => ErrorClass::Environment,
             ControlErrorKind::Corrupt => ErrorClass::BadBytes,
             ControlErrorKind::Bug => ErrorClass::Bug,
             ControlErrorKind::NotFound

@@ -6,18 +6,16 @@ use spindle_base::{DiskNumber, GroupName};
 use spindle_group::{Estimate, PlannedChange, Power};
 use utoipa::ToSchema;
 
-use crate::daemon::Daemon;
-use crate::disk_changes::DiskChangesRequest;
-use crate::error::{ControlError, ControlResult};
+use crate::disk_changes::{DiskChangesRequest, DiskNames};
+use crate::error::ControlResult;
 use crate::opening::{Access, Opened};
-use crate::query::append;
 use crate::settings::Settings;
 use crate::sockets;
 use crate::starting::absolute;
 
 /// What to tell the costs of: one of these, or a rebalance of what is there where none is given.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct EstimateRequest {
     /// Changes of the disks.
     pub disks: Option<DiskChangesRequest>,
@@ -25,6 +23,21 @@ pub struct EstimateRequest {
     pub offline: Option<Vec<String>>,
     /// Names of disks that come back; all that are away where the list is empty.
     pub online: Option<Vec<String>>,
+}
+
+impl EstimateRequest {
+    /// Refuses what names more disks than a group can have.
+    ///
+    /// # Errors
+    /// Where that is so.
+    fn check_size(&self) -> ControlResult<()> {
+        for names in [&self.offline, &self.online].into_iter().flatten() {
+            DiskNames::of(names)?;
+        }
+        self.disks
+            .as_ref()
+            .map_or(Ok(()), DiskChangesRequest::check_size)
+    }
 }
 
 /// Bytes that go from one disk to another.
@@ -171,15 +184,12 @@ pub fn estimate(
             disk.path = absolute(&disk.path)?;
         }
     }
+    request.check_size()?;
     let Some(client) = sockets::find(settings, group.as_str())? else {
         let opened = Opened::open(settings, group, &Access::Look { force: false })?;
         return opened.estimate(settings, &request);
     };
-    let text = serde_json::to_vec(&request)
-        .map_err(|error| ControlError::invalid(format!("a path is no text: {error}")))?;
-    let mut path = "/estimate".to_owned();
-    append(&mut path, "change", &text);
-    client.post(&path)
+    client.post_json("/estimate", &request)
 }
 
 impl Opened {
@@ -192,6 +202,7 @@ impl Opened {
         settings: &Settings,
         request: &EstimateRequest,
     ) -> ControlResult<EstimateReport> {
+        request.check_size()?;
         if let Some(disks) = &request.disks {
             // Disks that were opened for it are let go at the end, and files made are removed.
             let (changes, _borrowed) = self.prepare_changes(disks)?;
@@ -212,20 +223,5 @@ impl Opened {
     fn tell(&self, change: &PlannedChange) -> ControlResult<EstimateReport> {
         let estimate = self.group().estimate(change)?;
         Ok(EstimateReport::new(self, &estimate))
-    }
-}
-
-impl Daemon {
-    /// Tells what a change would cost.
-    ///
-    /// # Errors
-    /// As [`estimate`].
-    pub fn estimate(&self, request: &str) -> ControlResult<EstimateReport> {
-        let request: EstimateRequest = serde_json::from_str(request).map_err(|error| {
-            ControlError::invalid(format!(
-                "the parameter change cannot be understood: {error}"
-            ))
-        })?;
-        self.opened().estimate(self.start_settings(), &request)
     }
 }

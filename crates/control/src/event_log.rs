@@ -11,7 +11,7 @@ use spindle_group::{EventKind, KeptEvent, Severity};
 
 use crate::client::Client;
 use crate::discovery::Discovery;
-use crate::error::{ControlError, ControlResult};
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::nearness::suggestion;
 use crate::opening::{Access, Opened};
 use crate::query::{Query, append};
@@ -218,13 +218,30 @@ impl<'a> Events<'a> {
                 .collect(),
             None => sockets::living(self.settings),
         };
+        let asked = sockets::ask_each(&clients, |client| {
+            let request = self.filter_of(client.group_name()).request();
+            match self.group {
+                Some(_) => client.get::<Vec<EventReport>>(&request),
+                None => client.get_soon(&request),
+            }
+        });
         let mut events = Vec::new();
-        for client in clients {
-            let name = client.group_name().to_owned();
-            // A process that ends between the two is no failure: its group is closed then.
-            if let Ok(more) = client.get::<Vec<EventReport>>(&self.filter_of(&name).request()) {
-                self.note(&name, &more, true);
-                events.extend(more);
+        for (client, answer) in clients.iter().zip(asked) {
+            match answer {
+                Ok(more) => {
+                    self.note(client.group_name(), &more, true);
+                    events.extend(more);
+                }
+                Err(error) if error.kind == ControlErrorKind::Silent => {
+                    if self.group.is_some() {
+                        return Err(error);
+                    }
+                    // The others are told all the same, and its disks are in use.
+                    self.note(client.group_name(), &[], true);
+                    tracing::warn!("{error}");
+                }
+                // A process that ends between the two is no failure: its group is closed then.
+                Err(_) => {}
             }
         }
         Ok(events)
@@ -276,9 +293,9 @@ mod tests {
             kinds: vec!["disk_offline".to_owned(), "disk_slow".to_owned()],
         };
         let request = filter.request();
-        let query = Query::parse(request.split_once('?').unwrap().1);
+        let query = Query::parse(request.split_once('?').unwrap().1).unwrap();
         assert_eq!(EventFilter::from_query(&query).unwrap(), filter);
-        let nothing = EventFilter::from_query(&Query::parse("")).unwrap();
+        let nothing = EventFilter::from_query(&Query::parse("").unwrap()).unwrap();
         assert_eq!(nothing, EventFilter::default());
     }
 

@@ -7,10 +7,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::disk_changes::DiskNames;
 use crate::location::Location;
 use crate::making::WantedDisk;
 use crate::query::{Query, append};
-use crate::route::new_entry;
+use crate::route::{ROUTES, new_entry};
 
 /// Reads `input` as a query, as a place and as a failure group, and sends it through a query.
 ///
@@ -18,11 +19,16 @@ use crate::route::new_entry;
 /// Where what was read is not what was written: a mistake of ours.
 pub fn api_input(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    let query = Query::parse(&text);
-    for name in ["path", "to", "depth", "permissions", ""] {
-        let _ = (query.path(name), query.text(name), query.value::<u64>(name));
+    if let Ok(query) = Query::parse(&text) {
+        for name in ["path", "to", "depth", "permissions", ""] {
+            let _ = (query.path(name), query.text(name), query.value::<u64>(name));
+        }
+        let _ = new_entry(&query);
     }
-    let _ = new_entry(&query);
+    for route in ROUTES {
+        let _ = route.query(&text);
+    }
+    let _ = DiskNames::from_body(input);
     let place = OsStr::from_bytes(input);
     if let Location::Local(path) = Location::parse(place) {
         assert_eq!(path.as_os_str(), place, "a local path stays as it is");
@@ -32,7 +38,7 @@ pub fn api_input(input: &[u8]) {
     let mut sent = String::new();
     append(&mut sent, "path", input);
     append(&mut sent, "depth", b"1");
-    let received = Query::parse(&sent[1..]);
+    let received = Query::parse(&sent[1..]).expect("each was sent once");
     let path = received.path("path").expect("it was sent");
     assert_eq!(
         path.as_os_str(),

@@ -10,13 +10,20 @@ use std::time::Duration;
 use spindle_base::{GroupName, Redundancy};
 
 use crate::administration::{list_groups, show_group};
-use crate::error::{ControlError, ControlResult};
+use crate::client::Client;
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::{EventFilter, Events};
 use crate::settings::Settings;
+use crate::sockets;
 use crate::view::{
-    DiskReport, EventReport, FindingReport, GroupReport, GroupState, HealthReport, HealthStatus,
+    DiskReport, EventReport, GroupReport, GroupState, HealthFindingReport, HealthReport,
+    HealthStatus,
 };
 
+/// Kinds of damage that a scrub of the whole group would find again.
+const SCRUBBED: [&str; 3] = ["copies_differ", "damage_found", "blocks_unreadable"];
+/// A scrub that looked at everything and left nothing wrong.
+const MENDED: &str = "all_copies_right";
 /// How far back damage that nobody repaired counts.
 const DAMAGE_MS: u64 = 24 * 3600 * 1000;
 /// How long a process may take to answer before that is a finding.
@@ -33,11 +40,16 @@ const DAMAGE: [&str; 5] = [
     "flush_failed",
 ];
 /// Events that begin a condition with those that end it, for one disk or for the group.
-const CONDITIONS: [(&str, &[&str], &str); 5] = [
+const CONDITIONS: [(&str, &[&str], &str); 6] = [
     (
         "disk_hangs",
         &["disk_answers", "disk_offline", "group_opened"],
         "look at its path: what needs it waits, since nobody else has what it holds",
+    ),
+    (
+        "keeper_lost",
+        &["group_opened"],
+        "unmount the group and mount it again when its programs can do without it",
     ),
     (
         "disk_slow",
@@ -79,7 +91,7 @@ pub fn check_health(
     // A thread of its own: a process that hangs must not make its monitor hang.
     std::thread::spawn(move || sender.send(judge_all(&asked, wanted.as_ref())));
     let Ok(answer) = receiver.recv_timeout(ANSWER_MOST) else {
-        let finding = FindingReport {
+        let finding = HealthFindingReport {
             severity: HealthStatus::Critical,
             kind: "no_answer".to_owned(),
             disk_name: None,
@@ -97,7 +109,13 @@ pub fn check_health(
 
 fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec<HealthReport>> {
     let groups = match name {
-        Some(name) => vec![show_group(settings, name.as_str())?],
+        Some(name) => {
+            // Who serves it knows more than its listing says.
+            if let Some(client) = sockets::find(settings, name.as_str())? {
+                return Ok(vec![of_served(&client)?]);
+            }
+            vec![show_group(settings, name.as_str())?]
+        }
         None => list_groups(settings)?,
     };
     if groups.is_empty() {
@@ -109,8 +127,14 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
     let now_ms = u64::try_from(crate::files::now().seconds).unwrap_or(0) * 1000;
     let mut reports = Vec::new();
     for group in groups {
+        if group.state == GroupState::Mounted
+            && let Some(client) = sockets::find(settings, &group.name)?
+        {
+            reports.push(of_served(&client)?);
+            continue;
+        }
         let events = match GroupName::new(&group.name) {
-            Ok(name) if group.state != GroupState::Broken => {
+            Ok(name) if !group.state.is_dark() => {
                 Events::new(settings, Some(name), EventFilter::default())
                     .all()
                     .unwrap_or_default()
@@ -122,13 +146,40 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
     Ok(reports)
 }
 
+/// A process that does not answer is a finding; any other failure is one of the command.
+fn of_served(client: &Client) -> ControlResult<HealthReport> {
+    match client.get_soon("/health") {
+        Err(error) if error.kind == ControlErrorKind::Silent => {
+            let findings = vec![silent_finding(error.message)];
+            Ok(report(client.group_name(), findings))
+        }
+        answer => answer,
+    }
+}
+
+fn silent_finding(text: String) -> HealthFindingReport {
+    finding(
+        HealthStatus::Critical,
+        "no_answer",
+        text,
+        "look at the log of the process and at the disks below",
+    )
+}
+
+/// Whether the event tells of damage.
+#[must_use]
+pub fn is_damage(event: &EventReport) -> bool {
+    DAMAGE.contains(&event.kind.as_str())
+}
+
 /// What is to be said of the group, as of `now_ms` since 1970.
 #[must_use]
 pub fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) -> HealthReport {
     let mut findings = Vec::new();
     of_state(group, &mut findings);
-    if group.state != GroupState::Broken {
+    if !group.state.is_dark() {
         of_disks(group, &mut findings);
+        of_paths(group, &mut findings);
         findings.extend(of_resync(group));
         findings.extend(space_finding(group));
         of_catalog(group, &mut findings);
@@ -137,7 +188,7 @@ pub fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) -> Health
     report(&group.name, findings)
 }
 
-fn report(group: &str, mut findings: Vec<FindingReport>) -> HealthReport {
+fn report(group: &str, mut findings: Vec<HealthFindingReport>) -> HealthReport {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     HealthReport {
         group: group.to_owned(),
@@ -148,8 +199,8 @@ fn report(group: &str, mut findings: Vec<FindingReport>) -> HealthReport {
     }
 }
 
-fn finding(severity: HealthStatus, kind: &str, text: String, advice: &str) -> FindingReport {
-    FindingReport {
+fn finding(severity: HealthStatus, kind: &str, text: String, advice: &str) -> HealthFindingReport {
+    HealthFindingReport {
         severity,
         kind: kind.to_owned(),
         disk_name: None,
@@ -158,7 +209,7 @@ fn finding(severity: HealthStatus, kind: &str, text: String, advice: &str) -> Fi
     }
 }
 
-fn of_state(group: &GroupReport, findings: &mut Vec<FindingReport>) {
+fn of_state(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
     match group.state {
         GroupState::Broken => findings.push(finding(
             HealthStatus::Critical,
@@ -175,6 +226,7 @@ fn of_state(group: &GroupReport, findings: &mut Vec<FindingReport>) {
             "the group is not open: no program can use it".to_owned(),
             "open it with `spindle mount` or `spindle group mount`",
         )),
+        GroupState::Silent => findings.push(silent_finding(group.note.clone().unwrap_or_default())),
         GroupState::Mounted => {}
     }
     if let Some(why) = &group.fenced {
@@ -187,7 +239,7 @@ fn of_state(group: &GroupReport, findings: &mut Vec<FindingReport>) {
     }
 }
 
-fn of_disks(group: &GroupReport, findings: &mut Vec<FindingReport>) {
+fn of_disks(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
     let is_away = |disk: &&DiskReport| disk.mode != "online";
     let mut hurt: Vec<&str> = (group.disks.iter().filter(is_away))
         .map(|disk| disk.failure_group.as_str())
@@ -236,7 +288,28 @@ fn of_disks(group: &GroupReport, findings: &mut Vec<FindingReport>) {
     }
 }
 
-fn of_resync(group: &GroupReport) -> Option<FindingReport> {
+/// A disk that is served by its descriptor alone: the next opening will not find it.
+fn of_paths(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
+    for disk in &group.disks {
+        let Some(what) = &disk.path_lost else {
+            continue;
+        };
+        let mut found = finding(
+            HealthStatus::Critical,
+            "disk_path_lost",
+            format!(
+                "disk {} is used, but {} {what}: it is lost when the group is closed",
+                disk.name,
+                disk.path.as_deref().unwrap_or("its path")
+            ),
+            "bring its path back, or drop the disk while it can still be read: `spindle disk drop`",
+        );
+        found.disk_name = Some(disk.name.clone());
+        findings.push(found);
+    }
+}
+
+fn of_resync(group: &GroupReport) -> Option<HealthFindingReport> {
     (group.resync_left_bytes > 0).then(|| {
         finding(
             HealthStatus::Warning,
@@ -252,9 +325,9 @@ fn of_resync(group: &GroupReport) -> Option<FindingReport> {
 
 /// What listings warn of: space that does not suffice to restore redundancy, or soon will not.
 #[must_use]
-pub fn space_finding(group: &GroupReport) -> Option<FindingReport> {
+pub fn space_finding(group: &GroupReport) -> Option<HealthFindingReport> {
     let usable = i128::from(group.usable_bytes);
-    if group.state == GroupState::Broken || group.total_bytes == 0 {
+    if group.state.is_dark() || group.total_bytes == 0 {
         return None;
     }
     let advice = "add disks with `spindle disk add`, or remove files";
@@ -283,7 +356,7 @@ pub fn space_finding(group: &GroupReport) -> Option<FindingReport> {
     None
 }
 
-fn of_catalog(group: &GroupReport, findings: &mut Vec<FindingReport>) {
+fn of_catalog(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
     let replicas_count = (group.disks.iter())
         .filter(|disk| disk.catalog_replica && disk.mode == "online")
         .count();
@@ -314,11 +387,17 @@ fn of_catalog(group: &GroupReport, findings: &mut Vec<FindingReport>) {
     }
 }
 
-fn of_events(events: &[EventReport], now_ms: u64, findings: &mut Vec<FindingReport>) {
+fn of_events(events: &[EventReport], now_ms: u64, findings: &mut Vec<HealthFindingReport>) {
     let recent = |event: &&EventReport| event.time_ms + DAMAGE_MS >= now_ms;
-    let damage: Vec<&EventReport> = (events.iter())
+    let mended = events.iter().rposition(|event| event.kind == MENDED);
+    let is_left = |index: usize, event: &EventReport| {
+        let scrubbed = SCRUBBED.contains(&event.kind.as_str());
+        is_damage(event) && !(scrubbed && mended.is_some_and(|mended| index < mended))
+    };
+    let damage: Vec<&EventReport> = (events.iter().enumerate())
+        .filter(|(index, event)| is_left(*index, event))
+        .map(|(_, event)| event)
         .filter(recent)
-        .filter(|event| DAMAGE.contains(&event.kind.as_str()))
         .collect();
     if let Some(last) = damage.last() {
         findings.push(finding(

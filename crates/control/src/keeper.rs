@@ -27,13 +27,15 @@ use std::time::{Duration, Instant};
 use spindle_base::GroupName;
 use spindle_device::SharedMemory;
 use spindle_group::KeptJournal;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::formats::Formats;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use child::{Child, Program};
+use command::Asked;
 pub use command::{KeeperClient, KeeperPhase, KeeperStatus};
 pub use link::{KeeperLink, Order};
 pub use message::KeptMount;
@@ -71,7 +73,7 @@ pub fn keep(
         rustix::process::setsid()
             .map_err(|error| ControlError::io("leave", "the session", &error.into()))?;
     }
-    crate::daemon::make_runtime_directory(&settings.runtime_directory)?;
+    crate::runtime_directory::make(&settings.runtime_directory)?;
     crate::daemon::refuse_if_served(settings, group)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -112,7 +114,7 @@ struct Keeper {
     /// Copies of the mount's descriptors; empty where nothing is mounted.
     descriptors: Vec<OwnedFd>,
     mount: Option<KeptMount>,
-    listener: UnixListener,
+    commands: mpsc::Receiver<Asked>,
     socket: PathBuf,
     /// Short lives in a row.
     deaths_count: usize,
@@ -160,7 +162,7 @@ impl Keeper {
                 .map_err(fail)?,
             descriptors: Vec::new(),
             mount: None,
-            listener,
+            commands: command::hear(listener),
             socket,
             deaths_count: 0,
             ready_at: None,
@@ -272,8 +274,8 @@ impl Keeper {
                         return Ok(self.judge(&status, ending, handed_over));
                     }
                 },
-                accepted = self.listener.accept() => if let Ok((stream, _)) = accepted {
-                    self.serve_command(stream, Some(&*child)).await;
+                asked = self.commands.recv() => if let Some(asked) = asked {
+                    self.serve_command(asked, Some(&*child)).await;
                 },
                 () = signals.received() => {
                     self.stopping = true;
@@ -398,8 +400,8 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = &mut pause, if !gave_up => return !self.mount_is_gone(),
-                accepted = self.listener.accept() => if let Ok((stream, _)) = accepted {
-                    self.serve_command(stream, None).await;
+                asked = self.commands.recv() => if let Some(asked) = asked {
+                    self.serve_command(asked, None).await;
                     if self.stopping {
                         return false;
                     }

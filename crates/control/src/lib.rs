@@ -16,6 +16,7 @@ mod client;
 mod conversion;
 mod copying;
 mod daemon;
+mod descriptors;
 mod dirty_limit;
 mod discovery;
 mod disk_changes;
@@ -49,12 +50,14 @@ mod probe;
 mod query;
 mod read_only_disks;
 mod route;
+mod runtime_directory;
 mod scrubbing;
 mod service_manager;
 mod settings;
 mod sockets;
 mod starting;
 mod template;
+mod unknown_data;
 pub mod view;
 
 pub use access::GroupFiles;
@@ -68,6 +71,7 @@ pub use conversion::{
 };
 pub use copying::{CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer};
 pub use daemon::{MetricsListen, ReadyReport, ServeOptions, refuse_if_served, serve};
+pub use descriptors::raise_descriptor_limit;
 pub use discovery::scan;
 pub use disk_changes::{
     DiskChangesRequest, FailureGroupChange, NewDiskRequest, ReplacementRequest, ResizeRequest,
@@ -97,7 +101,8 @@ pub use operations::{
 };
 pub use read_only_disks::ReadOnlyDisks;
 pub use scrubbing::{
-    FindingReport, ScrubReport, ScrubRequest, set_scrub_power, show_scrub, start_scrub, stop_scrub,
+    ScrubFindingReport, ScrubReport, ScrubRequest, set_scrub_power, show_scrub, start_scrub,
+    stop_scrub,
 };
 pub use settings::Settings;
 pub use spindle_device::FileDisk;

@@ -14,6 +14,7 @@ use crate::view;
     view::CheckReport,
     view::DiskChangesReport,
     crate::disk_changes::DiskChangesRequest,
+    crate::disk_changes::DiskNames,
     crate::conversion::ConversionReport,
     crate::estimating::EstimateReport,
     crate::estimating::EstimateRequest,
@@ -86,7 +87,9 @@ fn operation(route: &Route) -> Value {
             json!({ media_type: { "schema": { "type": "string" } } })
         }
         Handler::Document => json!({ "application/json": { "schema": { "type": "object" } } }),
-        Handler::Json(_) => json!({ "application/json": { "schema": schema(route.response) } }),
+        Handler::Json(_) | Handler::Body(..) | Handler::Alive => {
+            json!({ "application/json": { "schema": schema(route.response) } })
+        }
     };
     let mut operation = json!({
         "summary": route.summary,
@@ -100,6 +103,10 @@ fn operation(route: &Route) -> Value {
             }
         }
     });
+    if let Handler::Body(name, _) = route.handler {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        operation["requestBody"] = json!({ "required": name != "DiskNames", "content": content });
+    }
     if matches!(route.handler, Handler::Upload) {
         operation["requestBody"] = json!({ "required": true, "content": bytes });
     }
@@ -154,6 +161,20 @@ mod tests {
             let pointer = target.trim_start_matches('#');
             assert!(document.pointer(pointer).is_some(), "{target} is missing");
         }
+    }
+
+    #[test]
+    fn a_finding_of_a_scrub_and_one_of_the_health_are_two_schemas() {
+        let document = document();
+        let properties = |schema: &str, field: &str| {
+            let items = &document["components"]["schemas"][schema]["properties"][field]["items"];
+            let target = items["$ref"].as_str().unwrap().trim_start_matches('#');
+            document.pointer(target).unwrap()["properties"].clone()
+        };
+        let health = properties("HealthReport", "findings");
+        assert!(health.get("advice").is_some(), "{health}");
+        let scrub = properties("ScrubReport", "findings");
+        assert!(scrub.get("offset_bytes").is_some(), "{scrub}");
     }
 
     #[test]

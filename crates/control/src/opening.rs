@@ -5,6 +5,7 @@
 //! processes of one machine can never both write; the group's own opener record guards against
 //! other machines.
 
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,11 +63,45 @@ impl Access {
 pub struct Opened {
     engine: Engine,
     slots: RwLock<Vec<(DiskSlot, PathBuf)>>,
+    /// What each path led to when its disk was opened by it.
+    identities: RwLock<Vec<(DiskSlot, Option<PathIdentity>)>>,
     file_system: Arc<FileSystem>,
     group_name: String,
     host: String,
     writable: bool,
     serves: bool,
+}
+
+/// The file or device that a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PathIdentity {
+    file: (u64, u64),
+    /// The device that a node of /dev means, whatever node that is.
+    device: Option<u64>,
+}
+
+impl PathIdentity {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let metadata = std::fs::metadata(path)?;
+        let is_device = metadata.file_type().is_block_device();
+        Ok(Self {
+            file: (metadata.dev(), metadata.ino()),
+            device: is_device.then(|| metadata.rdev()),
+        })
+    }
+
+    /// What became of the path since; `None` where it leads there still.
+    fn what_became(self, path: &Path) -> Option<String> {
+        match Self::of(path) {
+            Ok(now) if now == self || (now.device.is_some() && now.device == self.device) => None,
+            Ok(_) => Some("is another file or device now".to_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Some("was removed".to_owned())
+            }
+            // It may be there: who cannot look cannot tell.
+            Err(_) => None,
+        }
+    }
 }
 
 impl Opened {
@@ -154,6 +189,11 @@ impl Opened {
         file_system.group().begin_journal()?;
         Ok(Self {
             engine,
+            identities: RwLock::new(
+                (slots.iter())
+                    .map(|(slot, path)| (*slot, PathIdentity::of(path).ok()))
+                    .collect(),
+            ),
             slots: RwLock::new(slots),
             file_system: Arc::new(file_system),
             group_name: name.to_string(),
@@ -207,12 +247,30 @@ impl Opened {
 
     /// A disk joined the group.
     pub fn note_slot(&self, slot: DiskSlot, path: PathBuf) {
+        let identity = PathIdentity::of(&path).ok();
+        self.identities.write().push((slot, identity));
         self.slots.write().push((slot, path));
     }
 
     /// A disk left the group.
     pub fn forget_slot(&self, slot: DiskSlot) {
         self.slots.write().retain(|(other, _)| *other != slot);
+        self.identities.write().retain(|(other, _)| *other != slot);
+    }
+
+    /// The paths that do not lead to their disks any more, each with what became of it. The disks
+    /// themselves are held and go on, until the group is closed. Asks the file system, and so may
+    /// wait for it.
+    #[must_use]
+    pub fn lost_paths(&self) -> Vec<(PathBuf, String)> {
+        let identities = self.identities.read().clone();
+        (self.slots().into_iter())
+            .filter_map(|(slot, path)| {
+                let (_, identity) = identities.iter().find(|(other, _)| *other == slot)?;
+                let what = identity.as_ref()?.what_became(&path)?;
+                Some((path, what))
+            })
+            .collect()
     }
 
     /// Compares maps, space, records and names.

@@ -116,9 +116,16 @@ pub fn list_operations(
     if let Some(group) = group {
         return Ok(vec![serving(settings, group.as_str())?.get("/operations")?]);
     }
-    (sockets::living(settings).iter())
-        .map(|client| client.get("/operations"))
-        .collect()
+    let clients = sockets::living(settings);
+    let mut reports = Vec::new();
+    for answer in sockets::ask_each(&clients, |client| client.get_soon("/operations")) {
+        match answer {
+            Ok(report) => reports.push(report),
+            // Those of the others are told all the same.
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    Ok(reports)
 }
 
 /// Asks for a rebalance, at a power of its own where one is given.

@@ -14,6 +14,7 @@ use spindle_format::{
 use spindle_group::{DiskLook, LabelFound};
 
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::unknown_data::{self, Contents};
 use crate::view::{DiskStatus, FoundDisk};
 
 /// Longer than anybody has a device who only asks whether it is free.
@@ -28,6 +29,8 @@ pub struct Probe {
     look: Option<DiskLook>,
     /// Marks of somebody else's format.
     pub foreign: Vec<Signature>,
+    /// What a plain file without any mark holds, once somebody asked.
+    contents: Option<Contents>,
     /// Why it cannot be opened or read.
     failure: Option<ControlError>,
 }
@@ -48,6 +51,7 @@ pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
                 path: path.clone(),
                 look: None,
                 foreign: Vec::new(),
+                contents: None,
                 failure: None,
             };
             match opened {
@@ -106,11 +110,25 @@ pub fn read_at(
 }
 
 impl Probe {
-    /// Looks at one disk.
+    /// Looks at one disk that is to be used: a plain file that seems to be free is read to its
+    /// end, unless something is found in it before.
     #[must_use]
     pub fn look(path: &Path) -> Self {
         let mut probes = look_at_all(&[path.to_owned()]);
-        probes.remove(0)
+        let mut probe = probes.remove(0);
+        probe.look_for_data(u64::MAX);
+        probe
+    }
+
+    /// Reads so much of a plain file that seems to be free, to tell what it holds.
+    pub fn look_for_data(&mut self, most_bytes: u64) {
+        if self.status() != DiskStatus::Candidate {
+            return;
+        }
+        match unknown_data::look(&self.path, most_bytes) {
+            Ok(contents) => self.contents = Some(contents),
+            Err(error) => self.failure = Some(error),
+        }
     }
 
     /// Why it cannot be opened or read.
@@ -172,7 +190,10 @@ impl Probe {
             _ if !self.foreign.is_empty() => DiskStatus::Foreign,
             LabelFound::Good { .. } | LabelFound::Truncated { .. } => DiskStatus::Former,
             LabelFound::Damaged(_) | LabelFound::Newer { .. } => DiskStatus::Unusable,
-            LabelFound::None => DiskStatus::Candidate,
+            LabelFound::None => match self.contents {
+                Some(Contents::Data { .. }) => DiskStatus::Foreign,
+                _ => DiskStatus::Candidate,
+            },
         }
     }
 
@@ -185,12 +206,20 @@ impl Probe {
         let Some(look) = &self.look else {
             return "unreadable".to_owned();
         };
+        if let Some(Contents::Data { offset_bytes }) = self.contents {
+            return format!("unknown data (from byte {offset_bytes} on)");
+        }
         if self.status() == DiskStatus::Foreign {
             let names: Vec<&str> = self.foreign.iter().map(|mark| mark.format.name()).collect();
             return names.join(", ");
         }
         match &look.label {
-            LabelFound::None => "nothing".to_owned(),
+            LabelFound::None => match self.contents {
+                Some(Contents::Zeros { whole: false }) => {
+                    "zeros, as far as it was looked at".to_owned()
+                }
+                _ => "nothing".to_owned(),
+            },
             LabelFound::Damaged(why) => format!("both labels are damaged: {why}"),
             LabelFound::Newer { why, .. } => format!("a disk of a newer program: {why}"),
             LabelFound::Truncated { label } => format!(

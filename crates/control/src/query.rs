@@ -14,18 +14,35 @@ pub struct Query(BTreeMap<String, Vec<u8>>);
 
 impl Query {
     /// From what follows the question mark.
-    #[must_use]
-    pub fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Self(
-            pairs
-                .map(|pair| {
-                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    let name = String::from_utf8_lossy(&decode(name)).into_owned();
-                    (name, decode(value))
-                })
-                .collect(),
-        )
+    ///
+    /// # Errors
+    /// Where a parameter is given twice: whoever asks means one of them.
+    pub fn parse(text: &str) -> ControlResult<Self> {
+        let mut parameters = BTreeMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = String::from_utf8_lossy(&decode(name)).into_owned();
+            if parameters.insert(name.clone(), decode(value)).is_some() {
+                return Err(ControlError::invalid(format!(
+                    "the parameter {name:?} is given twice"
+                )));
+            }
+        }
+        Ok(Self(parameters))
+    }
+
+    /// The names of the parameters.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// As [`Query::value`], of one that must be there.
+    ///
+    /// # Errors
+    /// Where it is not, or is none.
+    pub fn needed<T: std::str::FromStr>(&self, name: &str) -> ControlResult<T> {
+        self.value(name)?
+            .ok_or_else(|| ControlError::invalid(format!("the parameter {name} is missing")))
     }
 
     /// A path that must be there.
@@ -113,14 +130,16 @@ mod tests {
         let mut text = "/files/stat".to_owned();
         append(&mut text, "path", &bytes);
         append(&mut text, "depth", b"2");
-        let query = Query::parse(text.split_once('?').unwrap().1);
+        let query = Query::parse(text.split_once('?').unwrap().1).unwrap();
         assert_eq!(query.path("path").unwrap().as_os_str().as_bytes(), bytes);
         assert_eq!(query.value::<u32>("depth").unwrap(), Some(2));
     }
 
     #[test]
     fn a_missing_or_senseless_parameter_is_named() {
-        let query = Query::parse("depth=deep&%");
+        let query = Query::parse("depth=deep&%").unwrap();
+        let twice = Query::parse("power=1&power=2").unwrap_err();
+        assert!(twice.message.contains("power"), "{twice}");
         assert!(query.path("path").unwrap_err().message.contains("path"));
         assert!(
             query

@@ -3,11 +3,14 @@
 
 use axum::http::Method;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::conversion::{own_redundancy_of, redundancy_of};
 use crate::daemon::Daemon;
+use crate::disk_changes::{DiskChangesRequest, DiskNames};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::estimating::EstimateRequest;
 use crate::event_log::EventFilter;
 use crate::exposition::CONTENT_TYPE;
 use crate::files::{Files, NewEntry};
@@ -15,7 +18,7 @@ use crate::query::Query;
 use crate::view::TimeReport;
 
 /// A parameter of a request, in the query.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
@@ -32,6 +35,13 @@ pub struct Parameter {
 pub enum Handler {
     /// With a structure.
     Json(fn(&Daemon, &Query) -> ControlResult<Value>),
+    /// The same; it takes a structure of that schema in the request's body.
+    Body(
+        &'static str,
+        fn(&Daemon, &Query, &[u8]) -> ControlResult<Value>,
+    ),
+    /// At once, whatever the disks do.
+    Alive,
     /// With a text of that media type.
     Text(&'static str, fn(&Daemon) -> String),
     /// With the bytes of a file.
@@ -59,6 +69,43 @@ pub struct Route {
     pub handler: Handler,
 }
 
+impl Route {
+    /// The parameters of a request. What is missing or unknown is refused by its name: a typing
+    /// error must not become another request.
+    ///
+    /// # Errors
+    /// Where that is so, or one is given twice.
+    pub fn query(&self, text: &str) -> ControlResult<Query> {
+        let query = Query::parse(text)?;
+        let known: Vec<&str> = self.parameters.iter().map(|it| it.name).collect();
+        if let Some(unknown) = query.names().find(|name| !known.contains(name)) {
+            let known = match known.as_slice() {
+                [] => "it takes none".to_owned(),
+                known => format!("known are {}", known.join(", ")),
+            };
+            return Err(ControlError::invalid(format!(
+                "{} {} knows no parameter {unknown:?}; {known}",
+                self.method, self.path
+            )));
+        }
+        let mut needed = self.parameters.iter().filter(|it| it.required);
+        match needed.find(|it| query.names().all(|name| name != it.name)) {
+            None => Ok(query),
+            Some(missing) => Err(ControlError::invalid(format!(
+                "{} {}: the parameter {} is missing: {}",
+                self.method, self.path, missing.name, missing.description
+            ))),
+        }
+    }
+}
+
+/// The structure in a request's body.
+pub fn body_of<T: DeserializeOwned>(body: &[u8]) -> ControlResult<T> {
+    serde_json::from_slice(body).map_err(|error| {
+        ControlError::invalid(format!("the request's body cannot be understood: {error}"))
+    })
+}
+
 const PATH: Parameter = needed("path", "string", "path in the group, from its root");
 
 const ENTRY: &[Parameter] = &[
@@ -76,6 +123,16 @@ const ENTRY: &[Parameter] = &[
         "time of the last change, seconds since 1970; else now",
     ),
     optional("modified_ns", "integer", "and the nanoseconds beyond them"),
+];
+
+const LINK: &[Parameter] = &[
+    PATH,
+    needed("target", "string", "where it points"),
+    ENTRY[1],
+    ENTRY[2],
+    ENTRY[3],
+    ENTRY[4],
+    ENTRY[5],
 ];
 
 const fn needed(name: &'static str, kind: &'static str, description: &'static str) -> Parameter {
@@ -148,6 +205,14 @@ pub static ROUTES: &[Route] = &[
         &[],
         "",
         Handler::Document,
+    ),
+    route(
+        Method::GET,
+        "/alive",
+        "Answers at once, whatever the disks do.",
+        &[],
+        "",
+        Handler::Alive,
     ),
     route(
         Method::GET,
@@ -283,12 +348,14 @@ pub static ROUTES: &[Route] = &[
                 "string",
                 "a file or directory in the group; else all of it",
             ),
-            optional("disks", "string", "names of disks, separated by commas"),
             optional("repair", "boolean", "mend what is proven"),
             optional("power", "integer", "0 to 1024; 1 where it is not given"),
         ],
         "ScrubReport",
-        Handler::Json(|daemon, query| json(daemon.start_scrub(query)?)),
+        Handler::Body("DiskNames", |daemon, query, body| {
+            let disks = DiskNames::from_body(body)?;
+            json(daemon.start_scrub(query, &disks.disks)?)
+        }),
     ),
     route(
         Method::POST,
@@ -304,10 +371,7 @@ pub static ROUTES: &[Route] = &[
         "Changes the power of the scrub that runs.",
         &[needed("power", "integer", "0 to 1024; 0 lets it wait")],
         "ScrubReport",
-        Handler::Json(|daemon, query| {
-            let power = query.value("power")?.unwrap_or(0);
-            json(daemon.set_scrub_power(power)?)
-        }),
+        Handler::Json(|daemon, query| json(daemon.set_scrub_power(query.needed("power")?)?)),
     ),
     route(
         Method::POST,
@@ -418,7 +482,7 @@ pub static ROUTES: &[Route] = &[
         Method::POST,
         "/files/symlink",
         "Makes a symbolic link, in place of one that is there.",
-        &[PATH, needed("target", "string", "where it points")],
+        LINK,
         "",
         Handler::Json(|daemon, query| {
             let (path, target) = (query.path("path")?, query.path("target")?);
@@ -494,20 +558,24 @@ pub static ROUTES: &[Route] = &[
         Method::POST,
         "/disks/change",
         "Adds, drops, undrops, replaces and resizes disks, all together.",
-        &[needed("changes", "string", "a DiskChangesRequest as JSON")],
+        &[],
         "DiskChangesReport",
-        Handler::Json(|daemon, query| {
-            json(daemon.change_disks(&query.text("changes").unwrap_or_default())?)
+        Handler::Body("DiskChangesRequest", |daemon, _, body| {
+            let request: DiskChangesRequest = body_of(body)?;
+            let opened = daemon.opened();
+            json(opened.change_disks(daemon.start_settings(), &request)?)
         }),
     ),
     route(
         Method::POST,
         "/estimate",
         "Tells what a change would cost; nothing is changed.",
-        &[needed("change", "string", "an EstimateRequest as JSON")],
+        &[],
         "EstimateReport",
-        Handler::Json(|daemon, query| {
-            json(daemon.estimate(&query.text("change").unwrap_or_default())?)
+        Handler::Body("EstimateRequest", |daemon, _, body| {
+            let request: EstimateRequest = body_of(body)?;
+            let opened = daemon.opened();
+            json(opened.estimate(daemon.start_settings(), &request)?)
         }),
     ),
     route(
@@ -529,33 +597,23 @@ pub static ROUTES: &[Route] = &[
         Method::POST,
         "/disks/offline",
         "Takes disks offline, where nothing loses its last copy.",
-        &[needed("disks", "string", "the disks' names, with commas")],
+        &[],
         "DiskChangesReport",
-        Handler::Json(|daemon, query| {
-            let text = query.text("disks").unwrap_or_default();
-            let disks: Vec<String> = text.split(',').map(str::to_owned).collect();
+        Handler::Body("DiskNames", |daemon, _, body| {
+            let disks = DiskNames::from_body(body)?.disks;
             json(daemon.opened().offline_disks(&disks)?)
         }),
     ),
     route(
         Method::POST,
         "/disks/online",
-        "Brings back disks that are offline; what they missed is copied to them.",
-        &[needed(
-            "disks",
-            "string",
-            "the disks' names, with commas; empty for all that can be brought back",
-        )],
+        "Brings back disks that are offline, all that can be found where none is named.",
+        &[],
         "DiskChangesReport",
-        Handler::Json(|daemon, query| {
-            let text = query.text("disks").unwrap_or_default();
-            let names = text.split(',').filter(|name| !name.is_empty());
-            let disks: Vec<String> = names.map(str::to_owned).collect();
-            json(
-                daemon
-                    .opened()
-                    .online_disks(daemon.start_settings(), &disks)?,
-            )
+        Handler::Body("DiskNames", |daemon, _, body| {
+            let disks = DiskNames::from_body(body)?.disks;
+            let opened = daemon.opened();
+            json(opened.online_disks(daemon.start_settings(), &disks)?)
         }),
     ),
     route(
@@ -569,8 +627,7 @@ pub static ROUTES: &[Route] = &[
         "DiskReport",
         Handler::Json(|daemon, query| {
             let disk = query.text("disk").unwrap_or_default();
-            let pulled = query.value("pulled")?.unwrap_or(true);
-            json(daemon.fault(&disk, pulled)?)
+            json(daemon.fault(&disk, query.needed("pulled")?)?)
         }),
     ),
 ];

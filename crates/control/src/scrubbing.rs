@@ -9,6 +9,7 @@ use spindle_group::{Finding, FindingKind, ScrubState, ScrubView};
 use utoipa::ToSchema;
 
 use crate::administration::serving;
+use crate::disk_changes::DiskNames;
 use crate::error::ControlResult;
 use crate::query::append;
 use crate::settings::Settings;
@@ -31,7 +32,7 @@ pub struct ScrubRequest {
 
 /// One place that was not as it should be.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct FindingReport {
+pub struct ScrubFindingReport {
     /// `repaired`, `moved`, `disk_offline`, `repairable`, `copies_differ`, `bad_page` or
     /// `unreadable`.
     pub kind: String,
@@ -77,7 +78,7 @@ pub struct ScrubReport {
     /// What of it is right again.
     pub repaired_count: u64,
     /// The first thousand findings.
-    pub findings: Vec<FindingReport>,
+    pub findings: Vec<ScrubFindingReport>,
 }
 
 impl ScrubReport {
@@ -96,7 +97,11 @@ impl ScrubReport {
             judged_pages_count: view.judged_pages_count,
             findings_count: view.findings_count,
             repaired_count: view.repaired_count,
-            findings: view.findings.into_iter().map(FindingReport::from).collect(),
+            findings: view
+                .findings
+                .into_iter()
+                .map(ScrubFindingReport::from)
+                .collect(),
         }
     }
 
@@ -107,7 +112,7 @@ impl ScrubReport {
     }
 }
 
-impl From<Finding> for FindingReport {
+impl From<Finding> for ScrubFindingReport {
     fn from(finding: Finding) -> Self {
         Self {
             kind: kind_name(finding.kind).to_owned(),
@@ -157,14 +162,12 @@ pub fn start_scrub(
     if let Some(inside) = &request.path {
         append(&mut path, "path", inside.as_os_str().as_bytes());
     }
-    if !request.disks.is_empty() {
-        append(&mut path, "disks", request.disks.join(",").as_bytes());
-    }
     append(&mut path, "repair", request.repair.to_string().as_bytes());
     if let Some(power) = request.power {
         append(&mut path, "power", power.to_string().as_bytes());
     }
-    serving(settings, group.as_str())?.post(&path)
+    let names = DiskNames::of(&request.disks)?;
+    serving(settings, group.as_str())?.post_json(&path, &names)
 }
 
 /// Ends the scrub that runs.

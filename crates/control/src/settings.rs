@@ -1,17 +1,22 @@
 //! Where disks are looked for and where the daemon's socket and log lie.
 //!
-//! Nothing here touches a disk. What a flag says goes before the environment, the environment
+//! Nothing here touches a disk. A file of the working directory is believed only where nobody but
+//! its reader and root can have written it: it names a program that is run. What a flag says goes before the environment, the environment
 //! before `spindle.toml`, and that before the defaults.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use spindle_device::DEADLINE_DEFAULT;
 
-use crate::error::{ControlError, ControlResult};
+use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::{parse_kinds, parse_severity};
 use crate::hook::HookSettings;
+use crate::runtime_directory::{self, Trust};
 
 /// Variable with the search path: globs, separated by commas.
 pub const DISKS_VARIABLE: &str = "SPINDLE_DISKS";
@@ -29,6 +34,8 @@ pub struct Settings {
     pub disk_patterns_source: String,
     /// Directory of sockets, logs and events.
     pub runtime_directory: PathBuf,
+    /// Who is believed there.
+    pub trust: Trust,
     /// The failure group whose copies are read where it has one.
     pub preferred_failure_group: Option<String>,
     /// Use plain system calls although `io_uring` may be there.
@@ -113,6 +120,7 @@ impl Settings {
         let runtime_directory = std::path::absolute(&runtime_directory)
             .map_err(|error| ControlError::io("find", runtime_directory.display(), &error))?;
         Ok(Self {
+            trust: runtime_directory::trust(&runtime_directory)?,
             disk_patterns,
             disk_patterns_source,
             runtime_directory,
@@ -177,27 +185,70 @@ fn io_deadline(seconds: Option<u64>) -> ControlResult<Duration> {
 }
 
 fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
-    let candidates = [
-        PathBuf::from(SETTINGS_FILE),
-        Path::new("/etc/spindle").join(SETTINGS_FILE),
-    ];
-    for path in candidates {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => {
-                let file = toml::from_str(&text).map_err(|error| {
-                    let reason = error.message().to_owned();
-                    ControlError::invalid(format!(
-                        "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s and [hooks]",
-                        path.display()
-                    ))
-                })?;
-                return Ok((file, path));
+    let here = PathBuf::from(SETTINGS_FILE);
+    let system = Path::new("/etc/spindle").join(SETTINGS_FILE);
+    for (path, is_systems) in [(here, false), (system, true)] {
+        let Some(file) = open_settings(&path)? else {
+            continue;
+        };
+        match (why_not_believed(&file, &path)?, is_systems) {
+            (None, _) => return Ok((parse(file, &path)?, path)),
+            (Some(why), true) => {
+                return Err(ControlError::new(
+                    ControlErrorKind::Denied,
+                    format!("{} {why}: only root may be able to", path.display()),
+                ));
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(ControlError::io("read", path.display(), &error)),
+            (Some(why), false) => tracing::warn!("{} is not read: it {why}", path.display()),
         }
     }
     Ok((SettingsFile::default(), PathBuf::new()))
+}
+
+/// Opens the file where there is one; a pipe in its place is not waited for.
+fn open_settings(path: &Path) -> ControlResult<Option<File>> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+        .open(path);
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ControlError::io("read", path.display(), &error)),
+    }
+}
+
+/// Why somebody else than the reader and root may have written the file, if that is so.
+fn why_not_believed(file: &File, path: &Path) -> ControlResult<Option<String>> {
+    let metadata = file
+        .metadata()
+        .map_err(|error| ControlError::io("look at", path.display(), &error))?;
+    let own = rustix::process::geteuid().as_raw();
+    // Many users have a group of their own; root's files are never to be written by one.
+    let others = if own == 0 { 0o022 } else { 0o002 };
+    if !metadata.is_file() {
+        Ok(Some("is no file".to_owned()))
+    } else if metadata.uid() != own && metadata.uid() != 0 {
+        Ok(Some(format!("belongs to user {}", metadata.uid())))
+    } else if metadata.mode() & others != 0 {
+        Ok(Some("can be written by others".to_owned()))
+    } else {
+        Ok(None)
+    }
+}
+
+fn parse(mut file: File, path: &Path) -> ControlResult<SettingsFile> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .map_err(|error| ControlError::io("read", path.display(), &error))?;
+    toml::from_str(&text).map_err(|error| {
+        let reason = error.message().to_owned();
+        ControlError::invalid(format!(
+            "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s and [hooks]",
+            path.display()
+        ))
+    })
 }
 
 fn split_patterns(text: Option<&str>) -> Vec<String> {

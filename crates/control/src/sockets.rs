@@ -81,7 +81,7 @@ pub fn find_daemon(settings: &Settings, group: &str) -> ControlResult<Option<Cli
         if !stem.eq_ignore_ascii_case(group) {
             continue;
         }
-        match Client::connect(&socket) {
+        match Client::connect(&socket, settings.trust) {
             Ok(client) => return Ok(Some(client)),
             Err(error) if error.kind == ControlErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -90,13 +90,32 @@ pub fn find_daemon(settings: &Settings, group: &str) -> ControlResult<Option<Cli
     Ok(None)
 }
 
-/// Every process that serves a group and answers.
+/// Every process that serves a group, whether it answers or not.
 #[must_use]
 pub fn living(settings: &Settings) -> Vec<Client> {
     all(settings)
         .iter()
-        .filter_map(|socket| Client::connect(socket).ok())
+        .filter_map(|socket| Client::connect(socket, settings.trust).ok())
         .collect()
+}
+
+/// Asks all of them at the same time, so that one which hangs holds up no other.
+pub fn ask_each<T: Send>(
+    clients: &[Client],
+    ask: impl Fn(&Client) -> ControlResult<T> + Sync,
+) -> Vec<ControlResult<T>> {
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let asked: Vec<_> = (clients.iter())
+            .map(|client| scope.spawn(move || ask(client)))
+            .collect();
+        (asked.into_iter())
+            .map(|answer| match answer.join() {
+                Ok(answer) => answer,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    })
 }
 
 /// Waits until the process has ended: then its disks are free.

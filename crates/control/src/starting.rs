@@ -13,12 +13,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::administration::serving;
+use crate::client::Client;
 use crate::daemon::ReadyReport;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::formats::Formats;
 use crate::keeper::{KeeperClient, KeeperPhase};
 use crate::mounting::{self, MountRequest};
 use crate::query::append;
+use crate::runtime_directory;
 use crate::settings::Settings;
 use crate::sockets;
 use crate::view::{EndingReport, GroupReport, MountReport};
@@ -46,13 +48,9 @@ pub fn start_daemon(
     keeper: bool,
 ) -> ControlResult<ReadyReport> {
     let directory = &settings.runtime_directory;
-    crate::daemon::make_runtime_directory(directory)?;
+    runtime_directory::make(directory)?;
     let log_path = directory.join(format!("{group}.log"));
-    let log = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log_path)
-        .map_err(|error| ControlError::io("open the log", log_path.display(), &error))?;
+    let log = runtime_directory::open_log(&log_path)?;
     let program = std::env::current_exe()
         .map_err(|error| ControlError::io("find", "this program", &error))?;
     let mut child = Command::new(&program)
@@ -205,17 +203,26 @@ pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> Contr
         None => std::env::current_exe()
             .map_err(|error| ControlError::io("find", "this program", &error))?,
     };
-    let next = formats_of(&binary)?;
+    // Held open: what is started in the end is the file that was asked, whatever is installed at
+    // its path meanwhile.
+    let file = std::fs::File::open(&binary)
+        .map_err(|error| ControlError::io("open", binary.display(), &error))?;
+    let next = formats_of(&file, &binary)?;
     let status = keeper.wait_for_daemon()?;
     if let Some(running) = &status.formats {
         running.check_successor(&next)?;
     }
-    keeper.upgrade(&binary, &next.version)
+    keeper.upgrade(&binary, &file, &next.version)
 }
 
 /// Asks a program what it reads and writes.
-fn formats_of(binary: &Path) -> ControlResult<Formats> {
-    let output = Command::new(binary)
+fn formats_of(file: &std::fs::File, binary: &Path) -> ControlResult<Formats> {
+    let fail = |error| ControlError::io("start", binary.display(), &error);
+    // A script is opened a second time, by its interpreter, which must find the descriptor.
+    rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())
+        .map_err(|error| fail(error.into()))?;
+    let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+    let output = Command::new(held)
         .arg("formats")
         .stdin(Stdio::null())
         .output()
@@ -266,12 +273,8 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
     if mounting::remove_dead(&directory)? {
         return Ok(false);
     }
-    let wanted = directory.display().to_string();
-    for client in sockets::living(settings) {
-        let report: GroupReport = client.get("/group")?;
-        if !report.mounts.iter().any(|mount| mount.directory == wanted) {
-            continue;
-        }
+    let mut silent = Vec::new();
+    if let Some(client) = server_of_mount(settings, &directory, &mut silent)? {
         let mut path = "/mounts/remove".to_owned();
         append(&mut path, "directory", bytes_of(&directory));
         let ending: EndingReport = client.post(&path)?;
@@ -282,7 +285,11 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
     }
     let name = target.to_str().unwrap_or_default();
     let Some(client) = sockets::find(settings, name)? else {
-        return Err(nothing_mounted(settings, target, &directory));
+        // It may be a mount of one that was asked in vain.
+        return Err(match silent.pop() {
+            Some(error) => error,
+            None => nothing_mounted(settings, target, &directory),
+        });
     };
     let report: GroupReport = client.get("/group")?;
     let mut ended = false;
@@ -298,16 +305,51 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
     Ok(ended)
 }
 
+/// The process that serves the mount at `directory`. The kernel's list names its group, and only
+/// where that group's process knows nothing of it the others are asked, all at the same time.
+fn server_of_mount(
+    settings: &Settings,
+    directory: &Path,
+    silent: &mut Vec<ControlError>,
+) -> ControlResult<Option<Client>> {
+    let wanted = directory.display().to_string();
+    let has_it = |report: &GroupReport| report.mounts.iter().any(|it| it.directory == wanted);
+    let named = mounting::mounted_at(directory).filter(|mount| mount.kind == "fuse.spindle");
+    if let Some(mount) = named
+        && let Some(client) = sockets::find(settings, &mount.source)?
+        && has_it(&client.get("/group")?)
+    {
+        return Ok(Some(client));
+    }
+    let clients = sockets::living(settings);
+    let answers = sockets::ask_each(&clients, |client| client.get_soon::<GroupReport>("/group"));
+    for (client, answer) in clients.into_iter().zip(answers) {
+        match answer {
+            Ok(report) if has_it(&report) => return Ok(Some(client)),
+            Err(error) if error.kind == ControlErrorKind::Silent => silent.push(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
 /// Waits for the process that serves a kept mount, or has the keeper give up one that nobody can
 /// serve. Whether it did.
 fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> ControlResult<bool> {
     for keeper in KeeperClient::all(settings) {
-        let Ok(status) = keeper.wait_for_daemon() else {
+        let Ok(status) = keeper.status() else {
             continue;
         };
         let is_meant = status.directory.as_deref() == Some(directory)
             || target.to_str() == Some(status.group.as_str());
-        if is_meant && status.phase == KeeperPhase::GaveUp {
+        // Only the one that is meant is waited for while its daemon starts or ends.
+        if !is_meant {
+            continue;
+        }
+        let Ok(status) = keeper.wait_for_daemon() else {
+            continue;
+        };
+        if status.phase == KeeperPhase::GaveUp {
             keeper.give_up()?;
             sockets::wait_for_end(status.keeper_process_id, CLOSING_MOST)?;
             return Ok(true);
@@ -330,9 +372,10 @@ fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> Cont
             mount.kind
         ),
         None => {
-            let mounts: Vec<String> = sockets::living(settings)
-                .iter()
-                .filter_map(|client| client.get::<GroupReport>("/group").ok())
+            let clients = sockets::living(settings);
+            let asked = |client: &Client| client.get_soon::<GroupReport>("/group");
+            let mounts: Vec<String> = (sockets::ask_each(&clients, asked).into_iter())
+                .filter_map(Result::ok)
                 .flat_map(|report| report.mounts)
                 .map(|mount| mount.directory)
                 .collect();

@@ -22,6 +22,16 @@ pub enum GroupState {
     Dismounted,
     /// It cannot be opened; `note` says why.
     Broken,
+    /// A process of this machine has it open and does not answer; `note` says more.
+    Silent,
+}
+
+impl GroupState {
+    /// Whether no more is known of the group than its labels say.
+    #[must_use]
+    pub const fn is_dark(self) -> bool {
+        matches!(self, Self::Broken | Self::Silent)
+    }
 }
 
 impl std::fmt::Display for GroupState {
@@ -30,6 +40,7 @@ impl std::fmt::Display for GroupState {
             Self::Mounted => "mounted",
             Self::Dismounted => "dismounted",
             Self::Broken => "broken",
+            Self::Silent => "silent",
         })
     }
 }
@@ -45,6 +56,10 @@ pub struct DiskReport {
     pub failure_group: String,
     /// Where it was found; `null` where it was not.
     pub path: Option<String>,
+    /// What became of the path since, where it does not lead to this disk any more; `null` where
+    /// it does, and in every answer but that on the group's health.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_lost: Option<String>,
     /// Its size.
     pub total_bytes: u64,
     /// What no extent uses.
@@ -85,6 +100,7 @@ impl From<DiskView> for DiskReport {
             name: view.name.to_string(),
             failure_group: view.failure_group.to_string(),
             path: view.path,
+            path_lost: None,
             total_bytes: view.total_bytes,
             free_bytes: view.free_bytes,
             mode: view.mode,
@@ -456,7 +472,7 @@ impl std::fmt::Display for HealthStatus {
 
 /// Something that is not well, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FindingReport {
+pub struct HealthFindingReport {
     /// How bad it is.
     pub severity: HealthStatus,
     /// What sort of finding: `disk_offline`, `space_low`, ...; more are added.
@@ -477,7 +493,7 @@ pub struct HealthReport {
     /// The worst of its findings; `ok` where there is none.
     pub status: HealthStatus,
     /// What is not well, the worst first.
-    pub findings: Vec<FindingReport>,
+    pub findings: Vec<HealthFindingReport>,
 }
 
 /// A template: which files get which layout.

@@ -152,6 +152,8 @@ kinds! {
     ScrubStarted = "scrub_started", Info;
     /// A scrub ended; the message says what it found.
     ScrubEnded = "scrub_ended", Info;
+    /// A scrub looked at every copy in the group and left nothing wrong.
+    AllCopiesRight = "all_copies_right", Info;
     /// A check found contradictions, or repaired some.
     CheckFound = "check_found", Critical;
     /// Little can still be written.

@@ -509,6 +509,11 @@ impl Group {
                 view.title, view.read_bytes
             ),
         ));
+        let whole = matches!(run.scope(), ScrubScope::Group) && how == ScrubState::Done;
+        if whole && view.findings_count == view.repaired_count {
+            let message = "every copy of the group was read, and nothing wrong is left";
+            self.event(Event::new(EventKind::AllCopiesRight, message));
+        }
     }
 }
 

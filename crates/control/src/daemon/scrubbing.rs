@@ -17,21 +17,20 @@ impl Daemon {
     ///
     /// # Errors
     /// Where one runs, or the path, a disk or the power is none.
-    pub fn start_scrub(&self, query: &Query) -> ControlResult<ScrubReport> {
-        let disks = query.text("disks");
+    pub fn start_scrub(&self, query: &Query, disks: &[String]) -> ControlResult<ScrubReport> {
         let path = match query.text("path") {
             Some(_) => Some(query.path("path")?),
             None => None,
         };
-        let (scope, title) = match (disks, path) {
-            (Some(_), Some(_)) => {
+        let (scope, title) = match (disks.is_empty(), path) {
+            (false, Some(_)) => {
                 return Err(ControlError::invalid(
                     "a scrub is of a path or of disks, not of both: ask for one of them",
                 ));
             }
-            (Some(names), None) => self.disks_to_scrub(&names)?,
-            (None, Some(path)) if path != Path::new("/") => self.files_to_scrub(&path)?,
-            (None, _) => (ScrubScope::Group, self.group_name().to_owned()),
+            (false, None) => self.disks_to_scrub(disks)?,
+            (true, Some(path)) if path != Path::new("/") => self.files_to_scrub(&path)?,
+            (true, _) => (ScrubScope::Group, self.group_name().to_owned()),
         };
         self.opened.group().start_scrub(ScrubWish {
             scope,
@@ -42,10 +41,10 @@ impl Daemon {
         self.scrub_report()
     }
 
-    fn disks_to_scrub(&self, names: &str) -> ControlResult<(ScrubScope, String)> {
+    fn disks_to_scrub(&self, names: &[String]) -> ControlResult<(ScrubScope, String)> {
         let report = self.report();
         let mut numbers = Vec::new();
-        for name in names.split(',') {
+        for name in names {
             let found = report
                 .disks
                 .iter()
@@ -60,7 +59,7 @@ impl Daemon {
             };
             numbers.push(DiskNumber(disk.number));
         }
-        let title = format!("disk {}", names.replace(',', ", "));
+        let title = format!("disk {}", names.join(", "));
         Ok((ScrubScope::Disks(numbers), title))
     }
 

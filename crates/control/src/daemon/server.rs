@@ -2,27 +2,28 @@
 //!
 //! Requests wait for disks, so each is answered on a thread of its own; this one only moves
 //! bytes. A request that breaks off takes nothing with it: a file that was being sent is
-//! dropped before it had a name.
+//! dropped before it had a name, and nothing is begun for a client that has gone.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, RawQuery, Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, on};
-use axum::serve::IncomingStream;
+use axum::{Extension, Router};
 use http_body_util::BodyExt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_group::{Event, EventKind};
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::Daemon;
+use super::connections::{self, Door};
 use super::ending::Signals;
 use crate::channel_body::{channel, piece_reader};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
@@ -30,22 +31,83 @@ use crate::exposition;
 use crate::files::Files;
 use crate::openapi;
 use crate::query::Query;
-use crate::route::{Handler, ROUTES, new_entry};
+use crate::route::{Handler, ROUTES, Route, new_entry};
 
 /// How long requests under way may take once the daemon is to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How long the next piece of a file that is sent here may take.
+const PIECE_MOST: Duration = Duration::from_secs(60);
+/// The most that a structure in a request's body may take: 4,096 disks with long paths.
+const BODY_BYTES_MAX: usize = 32 << 20;
+
 /// Who is at the other end of a connection, as the kernel says.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Peer {
     user: Option<u32>,
+    /// Another descriptor of the connection, to ask whether somebody is there.
+    socket: Option<Arc<OwnedFd>>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+impl Peer {
+    fn of(stream: &UnixStream) -> Self {
         Self {
-            user: stream.io().peer_cred().ok().map(|peer| peer.uid()),
+            user: stream.peer_cred().ok().map(|peer| peer.uid()),
+            socket: stream.as_fd().try_clone_to_owned().ok().map(Arc::new),
         }
+    }
+
+    /// Refuses to begin for a client that has gone: it was told that nothing came of it, or gave
+    /// up waiting, and must not find it done some time later.
+    fn check_there(&self) -> ControlResult<()> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let mut wait = [PollFd::new(socket, PollFlags::empty())];
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        match poll(&mut wait, Some(&Timespec::default())) {
+            Ok(1..) if wait[0].revents().intersects(gone) => Err(ControlError::new(
+                ControlErrorKind::Io,
+                "whoever asked has gone: nothing was begun",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The socket of the group.
+struct Socket {
+    listener: UnixListener,
+    router: Router,
+}
+
+impl Door for Socket {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> std::io::Result<UnixStream> {
+        Ok(self.listener.accept().await?.0)
+    }
+
+    fn router(&self, stream: &UnixStream) -> Router {
+        self.router.clone().layer(Extension(Peer::of(stream)))
+    }
+}
+
+/// The port of the metrics.
+struct MetricsPort {
+    listener: TcpListener,
+    router: Router,
+}
+
+impl Door for MetricsPort {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> std::io::Result<TcpStream> {
+        Ok(self.listener.accept().await?.0)
+    }
+
+    fn router(&self, _stream: &TcpStream) -> Router {
+        self.router.clone()
     }
 }
 
@@ -56,7 +118,7 @@ pub(super) async fn serve(
     stopped: watch::Receiver<bool>,
 ) -> ControlResult<()> {
     let signals = Signals::catch()?;
-    let (graceful, mut begun) = watch::channel(false);
+    let (graceful, begun) = watch::channel(false);
     let waiting = {
         let daemon = daemon.clone();
         async move {
@@ -64,20 +126,19 @@ pub(super) async fn serve(
             daemon.tell(Event::new(EventKind::GroupStopping, why));
             daemon.stop.send_replace(true);
             graceful.send_replace(true);
+            // A client that neither reads nor leaves must not keep the group open.
+            tokio::time::sleep(GRACE).await;
         }
     };
-    let service = router(daemon).into_make_service_with_connect_info::<Peer>();
-    let server = axum::serve(listener, service).with_graceful_shutdown(waiting);
+    let door = Socket {
+        listener,
+        router: router(daemon),
+    };
     tokio::select! {
-        ended = server => {
-            ended.map_err(|error| ControlError::io("serve at", "the socket", &error))
-        }
-        // A client that neither reads nor leaves must not keep the group open.
-        () = async {
-            let _ = begun.wait_for(|begun| *begun).await;
-            tokio::time::sleep(GRACE).await;
-        } => Ok(()),
+        () = connections::serve(&door, connections::ADMINISTRATION, begun) => {}
+        () = waiting => {}
     }
+    Ok(())
 }
 
 fn router(daemon: Arc<Daemon>) -> Router {
@@ -95,29 +156,65 @@ fn router(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-fn method_router(route: &'static crate::route::Route) -> MethodRouter<Arc<Daemon>> {
+fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
     let filter = axum::routing::MethodFilter::try_from(route.method.clone())
         .expect("the table has no exotic methods");
-    match route.handler {
-        Handler::Document => on(filter, || async { axum::Json(openapi::document()) }),
-        Handler::Json(handler) => on(
-            filter,
-            move |State(daemon): State<Arc<Daemon>>, RawQuery(query): RawQuery| async move {
-                let query = Query::parse(query.as_deref().unwrap_or(""));
-                let answer = blocking(move || handler(&daemon, &query)).await;
-                answer.map_or_else(
-                    |error| answer_error(&error),
-                    |value| axum::Json(value).into_response(),
-                )
-            },
-        ),
-        Handler::Text(media_type, handler) => {
-            on(filter, move |State(daemon): State<Arc<Daemon>>| {
-                text(daemon, media_type, handler)
-            })
-        }
-        Handler::Download => on(filter, download),
-        Handler::Upload => on(filter, upload),
+    on(
+        filter,
+        move |State(daemon): State<Arc<Daemon>>,
+              Extension(peer): Extension<Peer>,
+              RawQuery(query): RawQuery,
+              body: Body| async move {
+            let query = match route.query(query.as_deref().unwrap_or("")) {
+                Ok(query) => query,
+                Err(error) => return answer_error(&error),
+            };
+            match route.handler {
+                Handler::Document => axum::Json(openapi::document()).into_response(),
+                Handler::Alive => axum::Json(()).into_response(),
+                Handler::Json(handler) => {
+                    let answer = blocking(move || {
+                        peer.check_there()?;
+                        handler(&daemon, &query)
+                    });
+                    json(answer.await)
+                }
+                Handler::Body(_, handler) => {
+                    let body = match whole(body).await {
+                        Ok(body) => body,
+                        Err(error) => return answer_error(&error),
+                    };
+                    let answer = blocking(move || {
+                        peer.check_there()?;
+                        handler(&daemon, &query, &body)
+                    });
+                    json(answer.await)
+                }
+                Handler::Text(media_type, handler) => text(daemon, media_type, handler).await,
+                Handler::Download => download(daemon, query).await,
+                Handler::Upload => upload(daemon, query, body).await,
+            }
+        },
+    )
+}
+
+fn json<T: serde::Serialize>(answer: ControlResult<T>) -> Response {
+    answer.map_or_else(
+        |error| answer_error(&error),
+        |value| axum::Json(value).into_response(),
+    )
+}
+
+/// The whole body of a request that a structure comes in.
+async fn whole(body: Body) -> ControlResult<Bytes> {
+    let limited = http_body_util::Limited::new(body, BODY_BYTES_MAX);
+    let collected = tokio::time::timeout(PIECE_MOST, limited.collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(ControlError::invalid(format!(
+            "the request's body cannot be taken: {error}; at most {BODY_BYTES_MAX} bytes are"
+        ))),
+        Err(_) => Err(ControlError::invalid("the request's body did not come")),
     }
 }
 
@@ -136,7 +233,7 @@ async fn text(
 pub(super) async fn serve_metrics(
     daemon: Arc<Daemon>,
     listener: std::net::TcpListener,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     let router = Router::new()
         .route(
@@ -146,12 +243,12 @@ pub(super) async fn serve_metrics(
             }),
         )
         .with_state(daemon);
-    let stop = async move {
-        let _ = stopped.wait_for(|stop| *stop).await;
+    let door = MetricsPort {
+        listener: TcpListener::from_std(listener)?,
+        router,
     };
-    axum::serve(tokio::net::TcpListener::from_std(listener)?, router)
-        .with_graceful_shutdown(stop)
-        .await
+    connections::serve(&door, connections::METRICS, stopped).await;
+    Ok(())
 }
 
 /// Runs `work` on a thread that may wait; a panic there is the answer to one request only.
@@ -176,17 +273,13 @@ fn answer_error(error: &ControlError) -> Response {
         ControlErrorKind::NotEnough | ControlErrorKind::Invalid | ControlErrorKind::NoMajority => {
             StatusCode::BAD_REQUEST
         }
-        ControlErrorKind::Io => StatusCode::SERVICE_UNAVAILABLE,
+        ControlErrorKind::Io | ControlErrorKind::Silent => StatusCode::SERVICE_UNAVAILABLE,
         ControlErrorKind::Corrupt | ControlErrorKind::Bug => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, axum::Json(error)).into_response()
 }
 
-async fn only_owner(
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn only_owner(Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
     let own = rustix::process::geteuid().as_raw();
     if peer.user.is_some_and(|user| user == own || user == 0) {
         return next.run(request).await;
@@ -197,8 +290,7 @@ async fn only_owner(
     ))
 }
 
-async fn download(State(daemon): State<Arc<Daemon>>, RawQuery(query): RawQuery) -> Response {
-    let query = Query::parse(query.as_deref().unwrap_or(""));
+async fn download(daemon: Arc<Daemon>, query: Query) -> Response {
     let opened = {
         let daemon = daemon.clone();
         blocking(move || {
@@ -231,20 +323,20 @@ async fn download(State(daemon): State<Arc<Daemon>>, RawQuery(query): RawQuery) 
     Body::new(body).into_response()
 }
 
-async fn upload(
-    State(daemon): State<Arc<Daemon>>,
-    RawQuery(query): RawQuery,
-    body: Body,
-) -> Response {
-    let query = Query::parse(query.as_deref().unwrap_or(""));
+async fn upload(daemon: Arc<Daemon>, query: Query, body: Body) -> Response {
     let (sender, mut reader) = piece_reader();
     let receiving = tokio::spawn(async move {
         let mut body = body;
-        while let Some(frame) = body.frame().await {
-            let piece: std::io::Result<Bytes> = match frame.map(|frame| frame.into_data()) {
-                Ok(Ok(data)) => Ok(data),
-                Ok(Err(_trailers)) => continue,
-                Err(error) => Err(std::io::Error::other(error)),
+        loop {
+            let frame = tokio::time::timeout(PIECE_MOST, body.frame()).await;
+            let piece: std::io::Result<Bytes> = match frame {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => Ok(data),
+                    Err(_trailers) => continue,
+                },
+                Ok(Some(Err(error))) => Err(std::io::Error::other(error)),
+                Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
             };
             let last = piece.is_err();
             // The writer may have failed and gone; its failure is the answer.
@@ -261,8 +353,5 @@ async fn upload(
     })
     .await;
     receiving.abort();
-    answer.map_or_else(
-        |error| answer_error(&error),
-        |bytes| axum::Json(bytes).into_response(),
-    )
+    json(answer)
 }

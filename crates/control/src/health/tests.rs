@@ -13,6 +13,7 @@ fn disk(number: u16, failure_group: &str) -> DiskReport {
         name: format!("D{number}"),
         failure_group: failure_group.to_owned(),
         path: Some(format!("/dev/d{number}")),
+        path_lost: None,
         total_bytes: 1 << 30,
         free_bytes: 1 << 29,
         mode: "online".to_owned(),
@@ -171,6 +172,39 @@ fn damage_counts_for_a_day() {
     expect(&report, HealthStatus::Critical, &["damage"]);
     let report = judge(&group, &damage(25 * 3_600_000), NOW_MS);
     expect(&report, HealthStatus::Ok, &[]);
+}
+
+#[test]
+fn damage_is_over_when_a_scrub_of_everything_left_nothing_wrong() {
+    let group = group(Redundancy::Normal);
+    let found = event("copies_differ", "critical", None, 900);
+    let failed = event("write_failed", "critical", None, 800);
+    let mended = event("all_copies_right", "info", None, 700);
+    let report = judge(&group, &[found.clone(), mended.clone()], NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+    let report = judge(&group, &[mended.clone(), found], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    // What a program was told it could not write no scrub can bring back.
+    let report = judge(&group, &[failed, mended], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+}
+
+#[test]
+fn a_lost_keeper_and_a_disk_whose_path_is_lost_are_told() {
+    let mut group = group(Redundancy::Normal);
+    let lost = event("keeper_lost", "warning", None, 900);
+    let opened = event("group_opened", "info", None, 800);
+    let report = judge(&group, std::slice::from_ref(&lost), NOW_MS);
+    expect(&report, HealthStatus::Warning, &["keeper_lost"]);
+    expect(
+        &judge(&group, &[lost, opened], NOW_MS),
+        HealthStatus::Ok,
+        &[],
+    );
+    group.disks[1].path_lost = Some("was removed".to_owned());
+    let report = judge(&group, &[], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["disk_path_lost"]);
+    assert!(report.findings[0].text.contains("/dev/d1 was removed"));
 }
 
 #[test]

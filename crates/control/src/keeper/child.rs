@@ -43,10 +43,18 @@ impl Program {
         })
     }
 
-    /// Another program, which has said that its version is `version`.
-    pub(super) fn open(path: &Path, version: String) -> ControlResult<Self> {
-        let file = std::fs::File::open(path)
-            .map_err(|error| ControlError::io("open", path.display(), &error))?;
+    /// Another program, which has said that its version is `version`: the very file that was
+    /// asked comes with the command. A command of an earlier version names its path only.
+    pub(super) fn from_command(
+        path: &Path,
+        file: Option<std::fs::File>,
+        version: String,
+    ) -> ControlResult<Self> {
+        let file = match file {
+            Some(file) => file,
+            None => std::fs::File::open(path)
+                .map_err(|error| ControlError::io("open", path.display(), &error))?,
+        };
         Ok(Self {
             path: path.to_owned(),
             file: Arc::new(file),

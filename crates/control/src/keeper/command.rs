@@ -2,25 +2,39 @@
 //!
 //! One line of JSON each way. Only the user who keeps the mount, and root, may ask.
 
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
 
 use super::child::{Child, Program};
 use super::message::ToDaemon;
-use super::{Keeper, Upgrade};
+use super::{Keeper, Upgrade, wire};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::formats::Formats;
+use crate::runtime_directory::Trust;
 use crate::settings::Settings;
 
 /// How long a command may take to say what it wants.
 const ASKING_MOST: Duration = Duration::from_secs(2);
+/// How long a command waits for an answer.
+const ANSWER_MOST: Duration = Duration::from_secs(5);
+/// How long one group may take to be closed by one program and opened by the next.
+const HANDING_OVER_MOST: Duration = Duration::from_secs(1200);
+/// The longest request.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Commands that are heard at a time; more wait for their turn.
+const COMMANDS_MAX: usize = 64;
 /// How long a command waits for the next daemon to serve.
 const NEXT_MOST: Duration = Duration::from_secs(60);
 const NEXT_INTERVAL: Duration = Duration::from_millis(20);
@@ -58,6 +72,70 @@ pub struct KeeperStatus {
     pub formats: Option<Formats>,
 }
 
+/// What a command asks; of the keeper's own user or root.
+#[derive(Debug)]
+pub(super) struct Asked {
+    stream: UnixStream,
+    request: Request,
+    /// What came with it: the program of an upgrade.
+    descriptors: Vec<OwnedFd>,
+}
+
+/// Hears commands, each on a task of its own: one that says nothing keeps nobody else waiting, and
+/// least of all the keeper.
+pub(super) fn hear(listener: UnixListener) -> mpsc::Receiver<Asked> {
+    let (sender, receiver) = mpsc::channel(COMMANDS_MAX);
+    let places = Arc::new(Semaphore::new(COMMANDS_MAX));
+    tokio::spawn(async move {
+        while let Ok(place) = places.clone().acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(NEXT_INTERVAL).await;
+                continue;
+            };
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                if let Ok(Some(asked)) = tokio::time::timeout(ASKING_MOST, read(stream)).await {
+                    // The keeper ends: nobody is left to answer.
+                    let _ = sender.send(asked).await;
+                }
+                drop(place);
+            });
+        }
+    });
+    receiver
+}
+
+async fn read(stream: UnixStream) -> Option<Asked> {
+    let own = rustix::process::geteuid().as_raw();
+    let peer = stream.peer_cred().ok()?.uid();
+    if peer != own && peer != 0 {
+        return None;
+    }
+    let mut line = Vec::new();
+    let mut descriptors = Vec::new();
+    while !line.ends_with(b"\n") {
+        let receive = || wire::receive_bytes(&stream);
+        let (bytes, more) = stream.async_io(Interest::READABLE, receive).await.ok()?;
+        if bytes.is_empty() || line.len() + bytes.len() > REQUEST_BYTES_MAX {
+            return None;
+        }
+        line.extend(bytes);
+        descriptors.extend(more);
+    }
+    match serde_json::from_slice(&line) {
+        Ok(request) => Some(Asked {
+            stream,
+            request,
+            descriptors,
+        }),
+        Err(error) => {
+            let refused = ControlError::invalid(format!("the keeper does not know {error}"));
+            answer::<()>(stream, &Err(refused)).await;
+            None
+        }
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Request {
@@ -92,11 +170,14 @@ pub(super) fn listen(socket: &Path) -> ControlResult<UnixListener> {
     Ok(listener)
 }
 
-/// Answers a command; one that has gone is no matter.
-pub(super) async fn answer<T: Serialize>(mut stream: UnixStream, answer: &ControlResult<T>) {
+/// Answers a command; one that has gone or does not read is no matter.
+pub(super) async fn answer<T: Serialize>(stream: UnixStream, answer: &ControlResult<T>) {
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');
-    let _ = tokio::time::timeout(ASKING_MOST, stream.write_all(&line)).await;
+    let mut stream = stream;
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(ASKING_MOST, stream.write_all(&line)).await;
+    });
 }
 
 impl Keeper {
@@ -113,28 +194,22 @@ impl Keeper {
     }
 
     /// Does what a command asks; without `child` no daemon runs.
-    pub(super) async fn serve_command(&mut self, mut stream: UnixStream, child: Option<&Child>) {
-        let own = rustix::process::geteuid().as_raw();
-        let peer = stream.peer_cred().map(|peer| peer.uid());
-        if !peer.is_ok_and(|user| user == own || user == 0) {
-            return;
-        }
-        let mut line = String::new();
-        let mut reader = tokio::io::BufReader::new(&mut stream);
-        let read = tokio::time::timeout(ASKING_MOST, reader.read_line(&mut line)).await;
-        if !matches!(read, Ok(Ok(_))) {
-            return;
-        }
-        match serde_json::from_str(&line) {
-            Ok(Request::Status) => answer(stream, &Ok(self.status())).await,
-            Ok(Request::GoOn) => {
+    pub(super) async fn serve_command(&mut self, asked: Asked, child: Option<&Child>) {
+        let Asked {
+            stream,
+            request,
+            descriptors,
+        } = asked;
+        match request {
+            Request::Status => answer(stream, &Ok(self.status())).await,
+            Request::GoOn => {
                 if child.is_none() {
                     self.phase = KeeperPhase::Starting;
                     self.go_on = true;
                 }
                 answer(stream, &Ok(self.status())).await;
             }
-            Ok(Request::GiveUp) => {
+            Request::GiveUp => {
                 if child.is_none() {
                     self.stopping = true;
                     self.detach_mount();
@@ -142,12 +217,10 @@ impl Keeper {
                 }
                 answer(stream, &Ok(self.status())).await;
             }
-            Ok(Request::Upgrade { program, version }) => {
-                self.begin_upgrade(stream, &program, version, child).await;
-            }
-            Err(error) => {
-                let refused = ControlError::invalid(format!("the keeper does not know {error}"));
-                answer::<()>(stream, &Err(refused)).await;
+            Request::Upgrade { program, version } => {
+                let file = descriptors.into_iter().next().map(File::from);
+                let program = Program::from_command(&program, file, version);
+                self.begin_upgrade(stream, program, child).await;
             }
         }
     }
@@ -155,8 +228,7 @@ impl Keeper {
     async fn begin_upgrade(
         &mut self,
         stream: UnixStream,
-        path: &Path,
-        version: String,
+        program: ControlResult<Program>,
         child: Option<&Child>,
     ) {
         if self.upgrade.is_some() || self.phase == KeeperPhase::Ending {
@@ -166,7 +238,7 @@ impl Keeper {
             );
             return answer::<()>(stream, &Err(busy)).await;
         }
-        let program = match Program::open(path, version) {
+        let program = match program {
             Ok(program) => program,
             Err(error) => return answer::<()>(stream, &Err(error)).await,
         };
@@ -186,10 +258,21 @@ impl Keeper {
     }
 }
 
+/// Connects without waiting: the queue of one that hangs may be full.
+fn connect(socket: &Path) -> std::io::Result<BlockingStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connection = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&connection, &SocketAddrUnix::new(socket)?)?;
+    let stream = BlockingStream::from(connection);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// A command's way to a keeper.
 #[derive(Debug)]
 pub struct KeeperClient {
     socket: PathBuf,
+    trust: Trust,
 }
 
 impl KeeperClient {
@@ -212,18 +295,48 @@ impl KeeperClient {
             .filter_map(Result::ok)
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|end| end == "keeper"))
-            .filter(|path| BlockingStream::connect(path).is_ok())
+            .filter(|path| match connect(path) {
+                Ok(_) => true,
+                // Its queue is full: it is there and hangs.
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            })
             .collect();
         sockets.sort();
-        sockets.into_iter().map(|socket| Self { socket }).collect()
+        let keeper = |socket| Self {
+            socket,
+            trust: settings.trust,
+        };
+        sockets.into_iter().map(keeper).collect()
     }
 
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> ControlResult<T> {
-        let fail = |error| ControlError::io("ask the keeper at", self.socket.display(), &error);
-        let mut stream = BlockingStream::connect(&self.socket).map_err(fail)?;
+        self.ask_with(request, None, ANSWER_MOST)
+    }
+
+    /// Asks; a program goes along as the descriptor of its file.
+    fn ask_with<T: serde::de::DeserializeOwned>(
+        &self,
+        request: &Request,
+        program: Option<&File>,
+        most: Duration,
+    ) -> ControlResult<T> {
+        let fail = |error: std::io::Error| {
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            ) {
+                return self.silent(most);
+            }
+            ControlError::io("ask the keeper at", self.socket.display(), &error)
+        };
+        let stream = connect(&self.socket).map_err(fail)?;
+        self.trust.check_peer(&stream, &self.socket)?;
+        stream.set_read_timeout(Some(most)).map_err(fail)?;
+        stream.set_write_timeout(Some(ANSWER_MOST)).map_err(fail)?;
         let mut line = serde_json::to_string(request).unwrap_or_default();
         line.push('\n');
-        stream.write_all(line.as_bytes()).map_err(fail)?;
+        let descriptors: Vec<BorrowedFd<'_>> = program.iter().map(|file| file.as_fd()).collect();
+        wire::send_bytes(&stream, line.as_bytes(), &descriptors).map_err(fail)?;
         let mut answer = String::new();
         BufReader::new(stream)
             .read_line(&mut answer)
@@ -235,6 +348,17 @@ impl KeeperClient {
                 format!("the keeper at {} gave no answer", self.socket.display()),
             ))
         })
+    }
+
+    fn silent(&self, after: Duration) -> ControlError {
+        ControlError::new(
+            ControlErrorKind::Silent,
+            format!(
+                "no answer within {} s from the keeper at {}: it hangs",
+                after.as_secs(),
+                self.socket.display()
+            ),
+        )
     }
 
     /// What it is doing.
@@ -262,15 +386,17 @@ impl KeeperClient {
         self.ask(&Request::GiveUp)
     }
 
-    /// Has the group handed over to another program; its version.
+    /// Has the group handed over to another program; its version. What is started is `file`, the
+    /// one that was asked what it knows, whatever its path leads to by then.
     ///
     /// # Errors
     /// Where that could not serve: the former one goes on then.
-    pub fn upgrade(&self, program: &Path, version: &str) -> ControlResult<String> {
-        self.ask(&Request::Upgrade {
+    pub fn upgrade(&self, program: &Path, file: &File, version: &str) -> ControlResult<String> {
+        let request = Request::Upgrade {
             program: program.to_owned(),
             version: version.to_owned(),
-        })
+        };
+        self.ask_with(&request, Some(file), HANDING_OVER_MOST)
     }
 
     /// Waits while a daemon is being started or ends; what came of it.

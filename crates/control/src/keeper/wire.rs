@@ -32,17 +32,26 @@ pub(super) fn send(
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let bytes = serde_json::to_vec(message)?;
+    send_bytes(socket, &serde_json::to_vec(message)?, descriptors)
+}
+
+/// Sends so few bytes that they go at once, with descriptors.
+pub(super) fn send_bytes(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     loop {
-        let slices = [IoSlice::new(&bytes)];
+        let slices = [IoSlice::new(bytes)];
         match sendmsg(&socket, &slices, &mut control, SendFlags::NOSIGNAL) {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+            Ok(sent) if sent < bytes.len() => return Err(io::ErrorKind::WriteZero.into()),
             Ok(_) => return Ok(()),
         }
     }
@@ -52,6 +61,18 @@ pub(super) fn send(
 pub(super) fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+    let (bytes, descriptors) = match receive_bytes(socket) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        received => received?,
+    };
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((serde_json::from_slice(&bytes)?, descriptors)))
+}
+
+/// What comes next, and what came with it; no bytes where the other end is gone.
+pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -59,22 +80,16 @@ pub(super) fn receive<M: DeserializeOwned>(
         let mut slices = [IoSliceMut::new(&mut bytes)];
         match recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
             Err(error) => return Err(error.into()),
             Ok(received) => break received,
         }
     };
-    if received.bytes == 0 {
-        return Ok(None);
-    }
     let mut descriptors = Vec::new();
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(some) = part {
             descriptors.extend(some);
         }
     }
-    Ok(Some((
-        serde_json::from_slice(&bytes[..received.bytes])?,
-        descriptors,
-    )))
+    bytes.truncate(received.bytes);
+    Ok((bytes, descriptors))
 }
