@@ -11,7 +11,7 @@ RELEASE = target/release
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build demo test lint sim threads cuts scenario soak fuzz bench lab lab-gallery
+.PHONY: help setup build demo check test long lint sim threads cuts scenario soak fuzz bench lab lab-gallery
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,9 +27,16 @@ demo: build ## PostgreSQL on a mirrored group: disks die, return and join, the p
 	$(RELEASE)/spindle-demo $(DEMO)
 	@$(MAKE) --no-print-directory lab
 
+check: ## for every day: format, clippy, units, stories and 1,000 seeds, in three minutes when warm
+	@tools/test check
+
 test: ## everything that CI runs
 	@tools/setup test
 	@SEEDS=$(SEEDS) CUTS=$(CUTS) ROUNDS=$(ROUNDS) tools/test
+
+long: ## what takes longer than CI may: many more seeds, power cuts and rounds
+	@tools/setup test
+	@SEEDS=300000 CUTS=200 ROUNDS=20 tools/test
 
 lint: ## format, clippy, the repository's own rules, dependencies and spelling
 	@tools/test lint
