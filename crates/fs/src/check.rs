@@ -10,8 +10,8 @@ use spindle_base::FileId;
 use spindle_catalog::Table;
 use spindle_format::{Inode, InodeKind};
 
-use crate::error::FsResult;
-use crate::row::{each_row, parse_name, split_key};
+use crate::error::{FsResult, corrupt};
+use crate::row::{check_name, each_row, parse_entry, split_key};
 use crate::system::FileSystem;
 pub use repair::Checked;
 use repair::Repair;
@@ -125,8 +125,12 @@ impl FileSystem {
         each_row(&self.core.group, Table::Name, &mut |key, value| {
             let (parent, name) = split_key(key)?;
             let text = String::from_utf8_lossy(name);
-            let record = parse_name(parent, name, value)?;
             let place = format!("the name {text:?} in directory {parent}");
+            let record =
+                parse_entry(value).map_err(|error| corrupt(format!("{place}: {error}")))?;
+            if let Err(why) = check_name(name) {
+                found.lines.push(format!("{place} cannot be a name: {why}"));
+            }
             match inodes.get(&parent) {
                 Some(inode) if inode.kind != InodeKind::Directory => {
                     found.lines.push(format!("{place} lies in no directory"));

@@ -15,7 +15,7 @@ use spindle_base::FileId;
 use spindle_format::{InodeKind, NameRecord};
 
 use crate::attribute::{Attributes, Entry};
-use crate::error::{FsError, FsResult};
+use crate::error::{FsError, FsResult, corrupt};
 use crate::node::{Node, Place};
 use crate::row::{NAME_BYTES_MAX, each_name, read_name};
 use crate::system::{Core, FIRST_COOKIE, FileSystem};
@@ -188,7 +188,9 @@ impl Core {
     /// Whether `inner` is `outer` or lies below it. The caller holds the names.
     pub(crate) fn is_within(&self, inner: &Arc<Node>, outer: FileId) -> FsResult<bool> {
         let mut node = Arc::clone(inner);
+        let mut climb = Climb::default();
         loop {
+            climb.note(node.id)?;
             if node.id == outer {
                 return Ok(true);
             }
@@ -197,5 +199,32 @@ impl Core {
             }
             node = self.node_of_entry(node.parent())?;
         }
+    }
+}
+
+/// A way from a directory up to the root. Directories of damaged or crafted disks may lie in one
+/// another, and then no way ends: every so often one directory is remembered, twice as far on
+/// each time, and met again the way leads in a circle.
+#[derive(Debug, Default)]
+pub(crate) struct Climb {
+    remembered: Option<FileId>,
+    steps_count: u64,
+    next_at: u64,
+}
+
+impl Climb {
+    /// The way has come to this directory.
+    pub(crate) fn note(&mut self, id: FileId) -> FsResult<()> {
+        if self.remembered == Some(id) {
+            return Err(corrupt(format!(
+                "directory {id} lies in itself: `spindle check` tells which names lead in a circle"
+            )));
+        }
+        if self.steps_count == self.next_at {
+            self.remembered = Some(id);
+            self.next_at = 2 * self.next_at + 1;
+        }
+        self.steps_count += 1;
+        Ok(())
     }
 }

@@ -120,7 +120,9 @@ fn names(core: &Core) -> BTreeMap<FileId, Place> {
     let mut index = BTreeMap::new();
     let walked = each_row(&core.group, Table::Name, &mut |key, value| {
         let (parent, name) = split_key(key)?;
-        let record = parse_name(parent, name, value)?;
+        let Ok(record) = parse_name(parent, name, value) else {
+            return Ok(());
+        };
         if matches!(record.kind, InodeKind::Regular | InodeKind::Directory) {
             index.insert(record.id, (parent, name.into()));
         }

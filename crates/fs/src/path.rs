@@ -1,5 +1,6 @@
 //! Paths: what templates look at, and what works without a mount.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use spindle_format::InodeKind;
 use spindle_group::Layout;
 
 use crate::attribute::{Attributes, Kind, Owner, Time};
+use crate::directory::Climb;
 use crate::error::{FsError, FsResult, corrupt};
 use crate::node::Node;
 use crate::row::each_name;
@@ -103,7 +105,12 @@ impl FileSystem {
         visit: &mut dyn FnMut(&OsStr, &Attributes) -> FsResult<()>,
     ) -> FsResult<()> {
         let mut waiting = vec![(id, Vec::new())];
+        let mut seen = BTreeSet::new();
         while let Some((directory, path)) = waiting.pop() {
+            // Moved meanwhile, or damaged: directories may lie in one another then.
+            if !seen.insert(directory) {
+                continue;
+            }
             let mut below = Vec::new();
             let mut cookie = 0;
             loop {
@@ -171,7 +178,9 @@ impl Core {
     pub(crate) fn path_at(&self, directory: &Arc<Node>, name: &[u8]) -> FsResult<Vec<Vec<u8>>> {
         let mut path = vec![name.to_vec()];
         let mut node = Arc::clone(directory);
+        let mut climb = Climb::default();
         while node.id != FileId::ROOT {
+            climb.note(node.id)?;
             let parent = self.node_of_entry(node.parent())?;
             path.push(self.name_in(&parent, &node)?);
             node = parent;

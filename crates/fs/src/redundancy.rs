@@ -18,6 +18,7 @@ use spindle_catalog::{Edit, Table};
 use spindle_group::Group;
 
 use crate::attribute::Kind;
+use crate::directory::Climb;
 use crate::error::{FsError, FsResult, corrupt};
 use crate::node::Node;
 use crate::row::read_inode;
@@ -218,7 +219,9 @@ impl Core {
             return Ok(None);
         }
         let mut node = Arc::clone(directory);
+        let mut climb = Climb::default();
         loop {
+            climb.note(node.id)?;
             if let Some(redundancy) = marks.get(&node.id) {
                 return Ok(Some(*redundancy));
             }

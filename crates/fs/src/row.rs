@@ -2,7 +2,7 @@
 
 use spindle_base::FileId;
 use spindle_catalog::{Table, file_key};
-use spindle_format::{Inode, NameRecord};
+use spindle_format::{FormatError, Inode, NameRecord};
 use spindle_group::Group;
 
 use crate::error::{FsError, FsResult, corrupt};
@@ -61,13 +61,22 @@ pub(crate) fn read_name(
     }
 }
 
+/// An entry as it was read. Its name is checked as one that a person gives: whoever joins it to
+/// a path relies on what a name can be, and the disks may be a stranger's.
 pub(crate) fn parse_name(parent: FileId, name: &[u8], bytes: &[u8]) -> FsResult<NameRecord> {
-    NameRecord::parse(bytes).map_err(|error| {
+    let wrong = |why: &dyn std::fmt::Display| {
         corrupt(format!(
-            "entry {:?} of directory {parent}: {error}",
+            "entry {:?} of directory {parent}: {why}",
             String::from_utf8_lossy(name)
         ))
-    })
+    };
+    check_name(name).map_err(|error| wrong(&error))?;
+    parse_entry(bytes).map_err(|error| wrong(&error))
+}
+
+/// As [`parse_name`], for who judges the name itself.
+pub(crate) fn parse_entry(bytes: &[u8]) -> Result<NameRecord, FormatError> {
+    NameRecord::parse(bytes)
 }
 
 /// Calls `visit` with every name of the directory, in the order of the bytes.

@@ -3,8 +3,8 @@
 
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
-use spindle_format::NameRecord;
-use spindle_fs::FileSystem;
+use spindle_format::{Inode, NameRecord};
+use spindle_fs::{FileSystem, FsError, RenameMode};
 
 use crate::fixture::{Fixture, OWNER, ROOT, name};
 
@@ -95,4 +95,85 @@ fn counts_and_rows_follow_the_names() {
     let fs = fixture.fs();
     assert!(fs.lookup(ROOT, name("lost")).is_err());
     assert_eq!(fs.lookup(ROOT, name("a")).unwrap().id, id);
+}
+
+#[test]
+fn an_entry_whose_name_could_lead_elsewhere_is_an_error_and_the_check_tells_of_it() {
+    let long = "x".repeat(256);
+    for bad in ["../../etc", "a/b", "..", ".", "", "nul\0", long.as_str()] {
+        let mut fixture = Fixture::plain();
+        let directory = fixture.directory(ROOT, "directory");
+        drop(fixture.make(directory, "good"));
+        fixture.reopen();
+        let fs = fixture.fs();
+        let entry = take(fs, Table::Name, &name_key(directory, "good"));
+        let mut edit = Edit::default();
+        edit.put(Table::Name, name_key(directory, bad), entry);
+        edit.delete(Table::Name, name_key(directory, "good"));
+        plant(&fixture, edit);
+        fixture.reopen();
+        let fs = fixture.fs();
+        let listed = fs.read_directory(directory, 0, 100);
+        assert!(
+            matches!(listed, Err(FsError::Group(_))),
+            "{bad:?}: {listed:?}"
+        );
+        let mut visited = Vec::new();
+        let walked = fs.walk(ROOT, &mut |path, _| {
+            visited.push(path.to_owned());
+            Ok(())
+        });
+        assert!(walked.is_err(), "{bad:?}");
+        assert_eq!(visited, ["directory"], "{bad:?}");
+        let lines = fs.check().unwrap();
+        assert!(
+            lines.iter().any(|line| line.contains("cannot be a name")),
+            "{bad:?}: {lines:?}"
+        );
+    }
+}
+
+#[test]
+fn directories_that_lie_in_one_another_are_errors_and_nobody_waits_for_ever() {
+    let mut fixture = Fixture::plain();
+    let outer = fixture.directory(ROOT, "outer");
+    let inner = fixture.directory(outer, "inner");
+    let other = fixture.directory(ROOT, "other");
+    fixture.reopen();
+    let fs = fixture.fs();
+    // The name of the outer one moves into the inner one.
+    let entry = take(fs, Table::Name, &name_key(ROOT, "outer"));
+    let mut inode = Inode::parse(&take(fs, Table::Inode, &file_key(outer))).unwrap();
+    inode.parent = Some(inner);
+    let mut edit = Edit::default();
+    edit.delete(Table::Name, name_key(ROOT, "outer"));
+    edit.put(Table::Name, name_key(inner, "outer"), entry);
+    edit.put(Table::Inode, file_key(outer), inode.encode());
+    plant(&fixture, edit);
+    fixture.reopen();
+    let fs = fixture.fs();
+    let made = fs.create_file(inner, name("file"), 0o644, OWNER, fixture.now());
+    assert!(made.is_err());
+    let moved = fs.rename(
+        ROOT,
+        name("other"),
+        inner,
+        name("moved"),
+        RenameMode::Replace,
+        fixture.now(),
+    );
+    assert!(moved.is_err(), "{moved:?}");
+    let mut visits_count = 0;
+    fs.walk(inner, &mut |_, _| {
+        visits_count += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(visits_count, 2);
+    let lines = fs.check().unwrap();
+    assert!(
+        lines.iter().any(|line| line.contains("circle")),
+        "{lines:?}"
+    );
+    assert!(fs.attributes(other).is_ok());
 }
