@@ -14,6 +14,8 @@ mod contents;
 mod extended;
 #[path = "semantics/fixture.rs"]
 mod fixture;
+#[path = "semantics/golden.rs"]
+mod golden;
 #[path = "semantics/lifetime.rs"]
 mod lifetime;
 #[path = "semantics/model.rs"]

@@ -1,0 +1,136 @@
+//! Groups that former programs left open for ever: see `testdata/groups`.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use spindle_base::GroupName;
+use spindle_base::{DiskNumber, FileId, Uuid};
+use spindle_device::{DiskSlot, Disks, SimulatedDisks};
+use spindle_fs::FileSystem;
+use spindle_group::{Group, Opener};
+
+use crate::fixture::name;
+
+/// The disks of a group, in the order of their letters.
+fn disks_of(commit: &str) -> Arc<SimulatedDisks> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/groups")
+        .join(commit);
+    let disks = Arc::new(SimulatedDisks::new(1, &[]));
+    for letter in ["a", "b", "c"] {
+        let file = std::fs::File::open(folder.join(letter).with_extension("gz")).unwrap();
+        let mut bytes = Vec::new();
+        let mut packed = flate2::read::GzDecoder::new(file);
+        packed.read_to_end(&mut bytes).unwrap();
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        let slot = disks.attach(number(&bytes));
+        for block in bytes[8..].chunks_exact(8 + 4096) {
+            disks.overwrite(slot, number(block), &block[8..]);
+        }
+    }
+    disks
+}
+
+fn open(disks: &Arc<SimulatedDisks>) -> FileSystem {
+    let slots: Vec<DiskSlot> = (0..3)
+        .map(DiskSlot)
+        .filter(|slot| !disks.is_vanished(*slot))
+        .collect();
+    let opener = Opener {
+        host: "here".to_owned(),
+        origin: None,
+        booted_s: None,
+        boot: Uuid([9; 16]),
+        process_id: 1,
+        now_s: 1,
+        // It was another host's, which was never heard of again.
+        force: true,
+        preferred_failure_group: None,
+    };
+    let group = Group::open(
+        Arc::clone(disks) as Arc<dyn Disks>,
+        &slots,
+        &GroupName::new("golden").unwrap(),
+        &opener,
+    );
+    FileSystem::open(Arc::new(group.unwrap())).unwrap()
+}
+
+/// The first `length` bytes of numbered lines.
+fn lines(length: usize, word: &str) -> Vec<u8> {
+    let mut text: Vec<u8> = (0..length / 8)
+        .flat_map(|number| format!("{word} {number:06}\n").into_bytes())
+        .collect();
+    text.truncate(length);
+    text
+}
+
+fn contents(fs: &FileSystem, path: &str) -> Vec<u8> {
+    let found = fs.resolve(OsStr::new(path)).unwrap();
+    let handle = fs.open_file(found.id).unwrap();
+    let mut bytes = vec![0xee; usize::try_from(found.size_bytes).unwrap()];
+    assert_eq!(fs.read(&handle, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// Everything that the group was left with.
+fn assert_as_it_was_left(fs: &FileSystem) {
+    let mut mirrored = lines(120_000, "mirrored");
+    let over = b"overwritten while a disk was away\n".repeat(1000);
+    mirrored[8192..8192 + over.len()].copy_from_slice(&over);
+    let mut sparse = vec![0; 5 << 20];
+    sparse[(5 << 20) - 3..].copy_from_slice(b"end");
+    for (path, expected) in [
+        ("/mirrored", mirrored),
+        ("/external", lines(3000, "external")),
+        ("/pg_wal/000000010000000000000001", lines(200_000, "log")),
+        ("/directory/inner/small", lines(5000, "small")),
+        ("/directory/second-name", lines(5000, "small")),
+        ("/sparse", sparse),
+        ("/late", b"late ".repeat(2000)),
+    ] {
+        assert!(contents(fs, path) == expected, "{path}");
+    }
+    let find = |path: &str| fs.resolve(OsStr::new(path)).unwrap();
+    assert_eq!(
+        find("/directory/inner/small").id,
+        find("/directory/second-name").id
+    );
+    let link = fs.lookup(find("/directory").id, name("link")).unwrap();
+    assert_eq!(fs.read_link(link.id).unwrap(), b"../mirrored");
+    let mirrored: FileId = find("/mirrored").id;
+    assert_eq!(
+        fs.extended_attribute(mirrored, name("user.note")).unwrap(),
+        b"golden"
+    );
+    assert_eq!(find("/mirrored").permissions & 0o777, 0o640);
+    assert_eq!(fs.group().check().unwrap(), Vec::<String>::new());
+    assert_eq!(fs.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_group_of_every_former_format_opens_and_reads_as_it_was_left() {
+    for commit in ["d4622fc"] {
+        let disks = disks_of(commit);
+        let fs = open(&disks);
+        assert_eq!(fs.group().away_disks(), [DiskNumber(1)]);
+        assert_as_it_was_left(&fs);
+        assert_eq!(
+            fs.group().return_disks(&[DiskSlot(1)]).unwrap(),
+            [DiskNumber(1)]
+        );
+        assert_as_it_was_left(&fs);
+        for now_ms in (0..60_000).step_by(6000) {
+            while fs.step(now_ms).unwrap() {}
+            while fs.group().work(now_ms).unwrap().did_something {}
+        }
+        assert_as_it_was_left(&fs);
+        fs.close().unwrap();
+        drop(fs);
+        let fs = open(&disks);
+        assert!(fs.group().away_disks().is_empty());
+        assert_as_it_was_left(&fs);
+    }
+}
