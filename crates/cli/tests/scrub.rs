@@ -340,6 +340,47 @@ fn a_file_without_page_checksums_is_reported_and_left_as_it_is() {
 }
 
 #[test]
+fn a_word_on_a_disk_is_asked_for_twice_and_then_decides() {
+    let place = Place::new();
+    place.create_group();
+    let content = bytes(1, 3 << 20);
+    std::fs::write(place.path("file"), &content).unwrap();
+    place.tell(["group", "mount", "data"]);
+    place.tell(["cp", "file", "data:/file"]);
+    let (disk, disk_path, offset_bytes) = spot(&place, "/file", 2 << 20, 1);
+    let was = damage(&disk_path, offset_bytes);
+
+    place.refuse(
+        ["scrub", "data", "--distrust", "nosuch"],
+        2,
+        &["nosuch", "there is"],
+    );
+    let unsure = ["scrub", "data", "--distrust", &disk, "--repair"];
+    place.refuse(unsure, 2, &[&disk, "--yes", "without --repair"]);
+    let told = scrub(&place, "data", &["--distrust", &disk], 1);
+    assert_eq!(told["distrust"], disk.as_str());
+    let expected = [("repairable".to_owned(), "/file".to_owned())];
+    assert_eq!(findings(&told), expected, "{told}");
+    assert_eq!(told["findings"][0]["disks"], serde_json::json!([disk]));
+    assert!(
+        bytes_at(&disk_path, offset_bytes) != was,
+        "nothing is written unasked"
+    );
+
+    let more = ["--distrust", &disk, "--repair", "--yes"];
+    let done = scrub(&place, "data:/file", &more, 0);
+    assert_eq!(done["repaired_count"], 1, "{done}");
+    assert!(bytes_at(&disk_path, offset_bytes) == was);
+    assert_eq!(scrub(&place, "data", &[], 0)["findings_count"], 0);
+    let events = place.tell(["events", "data"]);
+    assert!(events.contains("uid "), "who asked: {events}");
+    assert!(
+        events.contains(&format!("the copies on {disk} lose")),
+        "{events}"
+    );
+}
+
+#[test]
 fn a_scrub_of_a_path_or_a_disk_looks_at_nothing_else() {
     let place = Place::new();
     place.create_group();

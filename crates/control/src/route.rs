@@ -350,6 +350,13 @@ pub static ROUTES: &[Route] = &[
             ),
             optional("repair", "boolean", "mend what is proven"),
             optional("power", "integer", "0 to 1024; 1 where it is not given"),
+            optional(
+                "distrust",
+                "string",
+                "a disk whose copies lose where they differ and nothing is proven; of all that it \
+                 holds where neither disks nor a path are given",
+            ),
+            optional("by", "string", "who distrusts it, for the event log"),
         ],
         "ScrubReport",
         Handler::Body("DiskNames", |daemon, query, body| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spindle_base::GroupName;
-use spindle_group::{Finding, FindingKind, ScrubState, ScrubView};
+use spindle_group::{Finding, FindingKind, LeftOut, ScrubState, ScrubView};
 use utoipa::ToSchema;
 
 use crate::administration::serving;
@@ -28,6 +28,8 @@ pub struct ScrubRequest {
     pub repair: bool,
     /// 0 to 1024.
     pub power: Option<u16>,
+    /// The disk whose copies lose where nothing is proven, and who says so.
+    pub distrust: Option<(String, String)>,
 }
 
 /// One place that was not as it should be.
@@ -52,6 +54,23 @@ pub struct ScrubFindingReport {
     pub message: String,
 }
 
+/// A copy of a range of a file that a scrub did not look at.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LeftOutReport {
+    /// The file's number.
+    pub file: u64,
+    /// Its path.
+    pub path: String,
+    /// Where in the file.
+    pub offset_bytes: u64,
+    /// How long.
+    pub length_bytes: u64,
+    /// The disk whose copy it is.
+    pub disk: String,
+    /// `stale` (the disk missed writes there and has not been given them again yet) or `offline`.
+    pub reason: String,
+}
+
 /// A scrub that runs, or the last one since the group was opened.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ScrubReport {
@@ -65,7 +84,9 @@ pub struct ScrubReport {
     pub repair: bool,
     /// 0 to 1024.
     pub power: u16,
-    /// Bytes of files looked at, one copy counted.
+    /// The disk whose copies lose where nothing is proven; `null` where all are trusted.
+    pub distrust: Option<String>,
+    /// Bytes of files of which every copy was looked at, one copy counted.
     pub done_bytes: u64,
     /// Bytes of files to look at, as they were when it began.
     pub total_bytes: u64,
@@ -79,18 +100,23 @@ pub struct ScrubReport {
     pub repaired_count: u64,
     /// The first thousand findings.
     pub findings: Vec<ScrubFindingReport>,
+    /// Bytes of files of which a copy could not be looked at.
+    pub left_out_bytes: u64,
+    /// Which: the first thousand places.
+    pub left_out: Vec<LeftOutReport>,
 }
 
 impl ScrubReport {
     /// Of a group's scrub.
     #[must_use]
-    pub fn new(group: &str, view: ScrubView) -> Self {
+    pub fn new(group: &str, view: ScrubView, distrust: Option<String>) -> Self {
         Self {
             group: group.to_owned(),
             title: view.title,
             state: state_name(view.state).to_owned(),
             repair: view.repair,
             power: view.power,
+            distrust,
             done_bytes: view.done_bytes,
             total_bytes: view.total_bytes,
             read_bytes: view.read_bytes,
@@ -102,7 +128,15 @@ impl ScrubReport {
                 .into_iter()
                 .map(ScrubFindingReport::from)
                 .collect(),
+            left_out_bytes: view.left_out_bytes,
+            left_out: view.left_out.into_iter().map(LeftOutReport::from).collect(),
         }
+    }
+
+    /// Whether everything was looked at, and what was found is right again.
+    #[must_use]
+    pub fn is_all_well(&self) -> bool {
+        self.findings_count == self.repaired_count && self.left_out_bytes == 0
     }
 
     /// Whether it has come to its end.
@@ -123,6 +157,19 @@ impl From<Finding> for ScrubFindingReport {
             page: finding.page,
             disks: finding.disks,
             message: finding.message,
+        }
+    }
+}
+
+impl From<LeftOut> for LeftOutReport {
+    fn from(left_out: LeftOut) -> Self {
+        Self {
+            file: left_out.file.0,
+            path: left_out.title,
+            offset_bytes: left_out.offset_bytes,
+            length_bytes: left_out.length_bytes,
+            disk: left_out.disk,
+            reason: left_out.reason.name().to_owned(),
         }
     }
 }
@@ -165,6 +212,10 @@ pub fn start_scrub(
     append(&mut path, "repair", request.repair.to_string().as_bytes());
     if let Some(power) = request.power {
         append(&mut path, "power", power.to_string().as_bytes());
+    }
+    if let Some(disk) = &request.distrust {
+        append(&mut path, "distrust", disk.as_bytes());
+        append(&mut path, "by", user_name().as_bytes());
     }
     let names = DiskNames::of(&request.disks)?;
     serving(settings, group.as_str())?.post_json(&path, &names)

@@ -154,6 +154,8 @@ kinds! {
     ScrubEnded = "scrub_ended", Info;
     /// A scrub looked at every copy in the group and left nothing wrong.
     AllCopiesRight = "all_copies_right", Info;
+    /// A scrub could not look at some copies; the message says which and why.
+    ScrubLeftOut = "scrub_left_out", Warning;
     /// A check found contradictions, or repaired some.
     CheckFound = "check_found", Critical;
     /// Little can still be written.

@@ -56,7 +56,8 @@ pub use rebalance::{
 pub use rebalance::{Planned, PlanningScene};
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use scrub::{
-    Finding, FindingKind, Known, PageJudge, ScrubScope, ScrubState, ScrubStep, ScrubView, ScrubWish,
+    Distrust, Finding, FindingKind, Known, LeftOut, LeftOutReason, PageJudge, ScrubScope,
+    ScrubState, ScrubStep, ScrubView, ScrubWish,
 };
 pub use spindle_catalog::{KeptJournal, RequestUnderWay, Touch, TouchSlot};
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};

@@ -10,6 +10,10 @@
 //!   that a dirty region names as stale is not compared, and proves nothing.
 //! - Nothing is written that is not proven: one version of a page is good and no other; or a
 //!   block cannot be read from one copy, and what the others have is the same and not bad.
+//! - What is not looked at does not count as done: a copy that is stale or whose disk is offline is
+//!   left out block by block, come back to, and told where it stays out of reach.
+//! - Where a person distrusts a disk, its copies lose where they differ and nothing is proven; what
+//!   is proven stands above a person's word.
 //! - Pages that look wrong are looked at again after [`SUSPECT_MS`] before they are told of: a
 //!   kernel's write-back may bring a page in two pieces.
 //! - One scrub at a time. Its position is in the catalog, never ahead of what was looked at; a
@@ -17,22 +21,28 @@
 
 mod copies;
 mod cursor;
+mod examine;
 mod judging;
+mod left_out;
 mod record;
 mod run;
 mod stretch;
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_pages::PageFile;
 use spindle_sync::{Mutex, RwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
-use crate::event::{Event, EventKind};
+use crate::event::{Event, EventKind, Severity};
 use crate::group::Group;
 use crate::rebalance::Power;
+use left_out::Missed;
+pub use left_out::{LeftOut, LeftOutReason};
 use record::{INTERVAL_KEY, LAST_KEY, RUN_KEY, Saved};
 use run::Run;
 
@@ -86,6 +96,17 @@ pub struct ScrubWish {
     pub repair: bool,
     /// 0 to 1024; 0 waits.
     pub power: u16,
+    /// Whose copies lose where they differ from another one and nothing is proven.
+    pub distrust: Option<Distrust>,
+}
+
+/// A person's word on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distrust {
+    /// The disk.
+    pub disk: DiskNumber,
+    /// Who gave it.
+    pub by: String,
 }
 
 /// How a scrub stands.
@@ -156,12 +177,18 @@ pub struct ScrubView {
     pub repair: bool,
     /// Its power.
     pub power: u16,
-    /// Bytes of files looked at, one copy counted.
+    /// The disk whose copies lose on a person's word.
+    pub distrust: Option<DiskNumber>,
+    /// Bytes of files of which every copy was looked at, one copy counted.
     pub done_bytes: u64,
     /// Bytes of files to look at in all, as they were when it began.
     pub total_bytes: u64,
     /// Bytes read, all copies.
     pub read_bytes: u64,
+    /// Copies that it could not look at, so far: the first thousand.
+    pub left_out: Vec<LeftOut>,
+    /// Bytes of files of which a copy was left out, in all.
+    pub left_out_bytes: u64,
     /// Pages that were judged.
     pub judged_pages_count: u64,
     /// Findings of all kinds, those that are not kept included.
@@ -270,6 +297,7 @@ impl Group {
     fn take_up(&self, saved: Saved) -> Result<(), GroupError> {
         let title = saved.wish.title.clone();
         let is_new = saved.done_bytes == 0;
+        let (distrust, repairs) = (saved.wish.distrust.clone(), saved.wish.repair);
         let run = Arc::new(Run::new(saved, |run| self.scrub_total_bytes(run)));
         {
             let mut state = self.scrubs.state.lock();
@@ -289,10 +317,24 @@ impl Group {
         }
         self.save_scrub(&run);
         let how = if is_new { "began" } else { "goes on" };
-        self.event(Event::new(
-            EventKind::ScrubStarted,
-            format!("a scrub of {title} {how}"),
-        ));
+        let mut message = format!("a scrub of {title} {how}");
+        let mut severity = Severity::Info;
+        if let Some(distrust) = distrust {
+            let _ = write!(
+                message,
+                "; {} asked that the copies on {} lose wherever they differ from another one and \
+                 nothing is proven{}",
+                distrust.by,
+                self.name_of_disk(distrust.disk),
+                if repairs {
+                    ""
+                } else {
+                    ", to see where, without repair"
+                }
+            );
+            severity = Severity::Warning;
+        }
+        self.event(Event::new(EventKind::ScrubStarted, message).severity(severity));
         Ok(())
     }
 
@@ -310,7 +352,7 @@ impl Group {
             ));
         };
         self.end_scrub(&run, ScrubState::Stopped);
-        Ok(run.view(Some(ScrubState::Stopped)))
+        Ok(self.view_of(&run, Some(ScrubState::Stopped)))
     }
 
     /// Changes the power of the scrub that runs; 0 lets it wait.
@@ -336,7 +378,7 @@ impl Group {
     pub fn scrub_view(&self) -> Option<ScrubView> {
         let state = self.scrubs.state.lock();
         match &state.current {
-            Some(run) => Some(run.view(None)),
+            Some(run) => Some(self.view_of(run, None)),
             None => state.last.clone(),
         }
     }
@@ -423,6 +465,7 @@ impl Group {
                     title: self.membership.name().to_string(),
                     repair: true,
                     power: 1,
+                    distrust: None,
                 });
             }
         }
@@ -484,7 +527,7 @@ impl Group {
                 return;
             }
             state.current = None;
-            state.last = Some(run.view(Some(how)));
+            state.last = Some(self.view_of(run, Some(how)));
             let mut edit = Edit::default();
             edit.delete(Table::Attribute, RUN_KEY.to_vec());
             self.apply(&change, edit);
@@ -492,14 +535,16 @@ impl Group {
         if let Some(judge) = self.scrubs.judge.read().as_ref() {
             judge.rest();
         }
-        let view = run.view(Some(how));
+        let view = self.view_of(run, Some(how));
         let verb = if how == ScrubState::Stopped {
             "was stopped"
         } else {
             "ended"
         };
+        self.tell_left_out(&view);
         let found = match (view.findings_count, view.repaired_count) {
-            (0, _) => "every copy is as it should be".to_owned(),
+            (0, _) if view.left_out_bytes == 0 => "every copy is as it should be".to_owned(),
+            (0, _) => "every copy that could be looked at is as it should be".to_owned(),
             (findings, repaired) => format!("{findings} findings, {repaired} of them repaired"),
         };
         self.event(Event::new(
@@ -513,6 +558,53 @@ impl Group {
         if whole && view.findings_count == view.repaired_count {
             let message = "every copy of the group was read, and nothing wrong is left";
             self.event(Event::new(EventKind::AllCopiesRight, message));
+        }
+    }
+}
+
+impl Group {
+    fn view_of(&self, run: &Run, ended: Option<ScrubState>) -> ScrubView {
+        run.view(ended, &|missed| self.named(run, missed))
+    }
+
+    fn named(&self, run: &Run, missed: &Missed) -> LeftOut {
+        LeftOut {
+            file: missed.file,
+            title: run.title_of(missed.file),
+            offset_bytes: missed.first * BLOCK_SIZE_BYTES,
+            length_bytes: (missed.end - missed.first) * BLOCK_SIZE_BYTES,
+            disk: self.name_of_disk(missed.disk),
+            reason: missed.reason,
+        }
+    }
+
+    fn name_of_disk(&self, number: DiskNumber) -> String {
+        (self.disks.get(number)).map_or_else(|| number.to_string(), |disk| disk.name().to_string())
+    }
+
+    /// One event for each disk and reason.
+    fn tell_left_out(&self, view: &ScrubView) {
+        let mut groups: BTreeMap<(&str, LeftOutReason), Vec<&LeftOut>> = BTreeMap::new();
+        for one in &view.left_out {
+            groups.entry((&one.disk, one.reason)).or_default().push(one);
+        }
+        for ((disk, reason), entries) in groups {
+            let bytes: u64 = entries.iter().map(|one| one.length_bytes).sum();
+            let first = entries[0];
+            let others = match entries.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} other places"),
+            };
+            let message = format!(
+                "the scrub of {} left out {bytes} bytes on {disk}, because {}: {} bytes at {} of \
+                 {}{others}; scrub again when the disk has everything",
+                view.title,
+                reason.words(),
+                first.length_bytes,
+                first.offset_bytes,
+                first.title,
+            );
+            self.event(Event::new(EventKind::ScrubLeftOut, message).file(first.file));
         }
     }
 }

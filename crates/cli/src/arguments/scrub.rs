@@ -18,6 +18,13 @@ pub struct ScrubArguments {
     /// Mend what is proven: in place, else elsewhere on the disk, else the disk goes offline
     #[arg(long)]
     pub repair: bool,
+    /// Your word that this disk is the wrong one: where its copies differ from another and nothing
+    /// is proven, they lose. Without --repair it only tells what would be written
+    #[arg(long, value_name = "NAME")]
+    pub distrust: Option<String>,
+    /// Do not ask before --distrust --repair writes
+    #[arg(long, requires = "distrust")]
+    pub yes: bool,
     /// From 0, which waits, to 1024; of a scrub that runs it is changed. Usually 1
     #[arg(long, value_name = "0..1024")]
     pub power: Option<u16>,
@@ -25,10 +32,10 @@ pub struct ScrubArguments {
     #[arg(long, conflicts_with_all = ["stop", "status"])]
     pub wait: bool,
     /// End the scrub that runs
-    #[arg(long, conflicts_with_all = ["repair", "power", "disk", "status"])]
+    #[arg(long, conflicts_with_all = ["repair", "power", "disk", "distrust", "status"])]
     pub stop: bool,
     /// Only show the scrub that runs, or the last one
-    #[arg(long, conflicts_with_all = ["repair", "power", "disk"])]
+    #[arg(long, conflicts_with_all = ["repair", "power", "disk", "distrust"])]
     pub status: bool,
     #[command(flatten)]
     pub output: Output,

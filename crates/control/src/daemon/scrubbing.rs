@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use spindle_base::{DiskNumber, FileId};
-use spindle_group::{GroupErrorKind, ScrubScope, ScrubWish};
+use spindle_group::{Distrust, GroupErrorKind, ScrubScope, ScrubView, ScrubWish};
 
 use super::Daemon;
 use crate::error::{ControlError, ControlResult};
@@ -22,7 +22,19 @@ impl Daemon {
             Some(_) => Some(query.path("path")?),
             None => None,
         };
-        let (scope, title) = match (disks.is_empty(), path) {
+        let distrusted = query.text("distrust");
+        let distrust = match &distrusted {
+            Some(name) => Some(Distrust {
+                disk: self.disk_to_scrub(name)?,
+                by: query.text("by").unwrap_or_else(|| "somebody".to_owned()),
+            }),
+            None => None,
+        };
+        // Where it is not said, a word on a disk is about all that the disk holds.
+        let is_whole = path.as_ref().is_none_or(|path| path == Path::new("/"));
+        let all_of_it: Vec<String> = distrusted.into_iter().filter(|_| is_whole).collect();
+        let disks = if disks.is_empty() { &all_of_it } else { disks };
+        let (scope, title) = match (disks.is_empty(), path.filter(|_| !is_whole)) {
             (false, Some(_)) => {
                 return Err(ControlError::invalid(
                     "a scrub is of a path or of disks, not of both: ask for one of them",
@@ -37,30 +49,46 @@ impl Daemon {
             title,
             repair: query.value("repair")?.unwrap_or(false),
             power: query.value("power")?.unwrap_or(POWER_USUAL),
+            distrust,
         })?;
         self.scrub_report()
     }
 
     fn disks_to_scrub(&self, names: &[String]) -> ControlResult<(ScrubScope, String)> {
-        let report = self.report();
-        let mut numbers = Vec::new();
-        for name in names {
-            let found = report
-                .disks
-                .iter()
-                .find(|disk| disk.name.eq_ignore_ascii_case(name));
-            let Some(disk) = found else {
-                let all = report.disks.iter().map(|disk| disk.name.as_str());
-                let hint = suggestion(name, "disk", all);
-                return Err(ControlError::not_found(format!(
-                    "the group {} has no disk {name:?}; {hint}",
-                    self.group_name()
-                )));
-            };
-            numbers.push(DiskNumber(disk.number));
-        }
+        let numbers: Vec<DiskNumber> = names
+            .iter()
+            .map(|name| self.disk_to_scrub(name))
+            .collect::<ControlResult<_>>()?;
         let title = format!("disk {}", names.join(", "));
         Ok((ScrubScope::Disks(numbers), title))
+    }
+
+    fn disk_to_scrub(&self, name: &str) -> ControlResult<DiskNumber> {
+        let report = self.report();
+        let found = report
+            .disks
+            .iter()
+            .find(|disk| disk.name.eq_ignore_ascii_case(name));
+        let Some(disk) = found else {
+            let all = report.disks.iter().map(|disk| disk.name.as_str());
+            let hint = suggestion(name, "disk", all);
+            return Err(ControlError::not_found(format!(
+                "the group {} has no disk {name:?}; {hint}",
+                self.group_name()
+            )));
+        };
+        Ok(DiskNumber(disk.number))
+    }
+
+    fn scrub_report_of(&self, view: ScrubView) -> ScrubReport {
+        let distrust = view.distrust.map(|number| {
+            let report = self.report();
+            let mut disks = report.disks.into_iter();
+            disks
+                .find(|disk| disk.number == number.0)
+                .map_or_else(|| number.to_string(), |disk| disk.name)
+        });
+        ScrubReport::new(self.group_name(), view, distrust)
     }
 
     fn files_to_scrub(&self, path: &Path) -> ControlResult<(ScrubScope, String)> {
@@ -93,7 +121,7 @@ impl Daemon {
     /// Where none runs.
     pub fn stop_scrub(&self) -> ControlResult<ScrubReport> {
         let view = self.opened.group().stop_scrub()?;
-        Ok(ScrubReport::new(self.group_name(), view))
+        Ok(self.scrub_report_of(view))
     }
 
     /// Changes the power of the scrub that runs.
@@ -116,7 +144,7 @@ impl Daemon {
                 self.group_name()
             ))
         })?;
-        Ok(ScrubReport::new(self.group_name(), view))
+        Ok(self.scrub_report_of(view))
     }
 
     /// Begins the scheduled scrub where its time has come.

@@ -9,9 +9,11 @@ use spindle_format::ExtentCopy;
 
 use super::ScrubScope;
 use super::judging::Versions;
+use super::left_out::{LeftOutReason, Missed};
 use crate::file::File;
 use crate::group::Group;
 use crate::io::bytes_of;
+use crate::map::Extent;
 use crate::plan::{self, TooFar};
 
 /// The most that is read by one request.
@@ -35,6 +37,8 @@ pub struct Piece {
 pub struct Copies {
     first: u64,
     pub pieces: Vec<Piece>,
+    /// Copies that were not read because they are stale or their disk is offline.
+    pub left_out: Vec<Missed>,
     lanes: Vec<AlignedBuffer>,
     /// For each block the piece it is in.
     cover: Vec<Option<usize>>,
@@ -112,6 +116,16 @@ impl Copies {
         doubtful
     }
 
+    /// What is to be added to "every copy" of these blocks where one was left out.
+    pub fn left_out_words(&self, first: u64, blocks: u64) -> &'static str {
+        let mut left_out = self.left_out.iter();
+        if left_out.any(|one| one.first < first + blocks && first < one.end) {
+            " that could be looked at"
+        } else {
+            ""
+        }
+    }
+
     /// A sum over all that was read of these blocks, to tell whether they have changed.
     pub fn digest(&self, first: u64, blocks: u64) -> u32 {
         let mut sums = Vec::new();
@@ -159,7 +173,7 @@ impl Group {
         scope: &ScrubScope,
     ) -> (Copies, u64) {
         let turns_count = self.membership.turns_count();
-        let pieces = self.pieces(file, first, end, scope);
+        let (pieces, left_out) = self.pieces(file, first, end, scope);
         let length = usize::try_from(end - first).expect("a stretch fits memory");
         let mut cover = vec![None; length];
         for (number, piece) in pieces.iter().enumerate() {
@@ -172,6 +186,7 @@ impl Group {
         let mut copies = Copies {
             first,
             pieces,
+            left_out,
             lanes: (0..lanes_count)
                 .map(|_| AlignedBuffer::zeroed(bytes_of(end - first)))
                 .collect(),
@@ -183,10 +198,17 @@ impl Group {
         (copies, read_bytes)
     }
 
-    fn pieces(&self, file: &File, first: u64, end: u64, scope: &ScrubScope) -> Vec<Piece> {
-        let stale = self.dirty.stale_disks(file, first, end);
+    /// The parts of extents to read, cut where another set of copies can be read, and the copies
+    /// that are left out.
+    fn pieces(
+        &self,
+        file: &File,
+        first: u64,
+        end: u64,
+        scope: &ScrubScope,
+    ) -> (Vec<Piece>, Vec<Missed>) {
+        let mut whole: Vec<(Piece, Extent)> = Vec::new();
         let map = file.map.read();
-        let mut pieces = Vec::new();
         // The last stretch may end beyond what extents can reach.
         let _ = plan::segments::<TooFar>(&map, first, end, |segment| {
             let blocks = segment.initialised_blocks();
@@ -201,21 +223,88 @@ impl Group {
                 _ => true,
             };
             if is_wanted {
-                let copies = extent.copies().iter().enumerate();
-                pieces.push(Piece {
+                let piece = Piece {
                     at_block: segment.at_block,
                     blocks,
                     index: segment.index,
                     inside_blocks: segment.inside_blocks,
-                    copies: copies
-                        .filter(|(_, copy)| copy.is_present() && !stale.contains(&copy.disk()))
-                        .filter_map(|(lane, copy)| Some((lane, *copy, self.disks.slot_of(*copy)?)))
-                        .collect(),
-                });
+                    copies: SmallVec::new(),
+                };
+                whole.push((piece, extent.clone()));
             }
             Ok(())
         });
-        pieces
+        drop(map);
+        let mut pieces = Vec::new();
+        let mut left_out = Vec::new();
+        for (piece, extent) in &whole {
+            self.cut_piece(file, piece, extent, &mut pieces, &mut left_out);
+        }
+        (pieces, left_out)
+    }
+
+    /// Cuts one extent's piece at the borders of what is stale on a disk.
+    fn cut_piece(
+        &self,
+        file: &File,
+        whole: &Piece,
+        extent: &Extent,
+        pieces: &mut Vec<Piece>,
+        left_out: &mut Vec<Missed>,
+    ) {
+        let end = whole.at_block + whole.blocks;
+        let present = || {
+            let copies = extent.copies().iter().enumerate();
+            copies.filter(|(_, copy)| copy.is_present())
+        };
+        let is_stale = |disk, from, to| self.dirty.is_stale(file, disk, from, to);
+        // Nearly always nothing is, and the piece stays whole.
+        let doubtful: SmallVec<[usize; 3]> = present()
+            .filter(|(_, copy)| is_stale(copy.disk(), whole.at_block, end))
+            .map(|(lane, _)| lane)
+            .collect();
+        let stale_at = |block: u64| -> u8 {
+            let stale = present().filter(|(lane, copy)| {
+                doubtful.contains(lane) && is_stale(copy.disk(), block, block + 1)
+            });
+            stale.fold(0, |bits, (lane, _)| bits | 1 << lane)
+        };
+        let mut at = whole.at_block;
+        while at < end {
+            let stale = if doubtful.is_empty() { 0 } else { stale_at(at) };
+            let mut to = end;
+            if !doubtful.is_empty() {
+                to = (at + 1..end)
+                    .find(|block| stale_at(*block) != stale)
+                    .unwrap_or(end);
+            }
+            let mut piece = Piece {
+                at_block: at,
+                blocks: to - at,
+                index: whole.index,
+                inside_blocks: whole.inside_blocks + (at - whole.at_block),
+                copies: SmallVec::new(),
+            };
+            for (lane, copy) in present() {
+                let reason = match self.disks.slot_of(*copy) {
+                    None => LeftOutReason::Offline,
+                    Some(_) if stale >> lane & 1 != 0 => LeftOutReason::Stale,
+                    Some(slot) => {
+                        piece.copies.push((lane, *copy, slot));
+                        continue;
+                    }
+                };
+                left_out.push(Missed {
+                    file: file.id,
+                    first: at,
+                    end: to,
+                    disk: copy.disk(),
+                    reason,
+                });
+            }
+            pieces.push(piece);
+            at = to;
+        }
     }
 
     /// One batch over all disks; what fails of it is asked for again block by block.

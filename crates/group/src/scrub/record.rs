@@ -1,8 +1,9 @@
 //! What the catalog keeps of a scrub: lines of `name=value` in one attribute row.
 
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 
-use super::{ScrubScope, ScrubWish};
+use super::left_out::{LeftOutReason, Missed};
+use super::{Distrust, ScrubScope, ScrubWish};
 
 /// The attribute row of the scrub that runs.
 pub const RUN_KEY: &[u8] = b"scrub";
@@ -21,7 +22,13 @@ pub struct Saved {
     pub read_bytes: u64,
     pub findings_count: u64,
     pub repaired_count: u64,
+    /// What was left out so far, and the bytes of what is beyond.
+    pub left_out: Vec<Missed>,
+    pub left_out_beyond_bytes: u64,
 }
+
+/// So many entries of what was left out a row has: it is written every few seconds.
+const LEFT_OUT_MOST: usize = 200;
 
 impl Saved {
     /// At its beginning.
@@ -33,6 +40,8 @@ impl Saved {
             read_bytes: 0,
             findings_count: 0,
             repaired_count: 0,
+            left_out: Vec::new(),
+            left_out_beyond_bytes: 0,
         }
     }
 
@@ -53,9 +62,26 @@ impl Saved {
                 )
             }
         };
+        let (kept, beyond) = self
+            .left_out
+            .split_at(self.left_out.len().min(LEFT_OUT_MOST));
+        let beyond_blocks: u64 = beyond.iter().map(|one| one.end - one.first).sum();
+        let left_out = kept.iter().map(|one| {
+            let reason = one.reason.name();
+            format!(
+                "{}:{}:{}:{}:{reason}",
+                one.file.0, one.first, one.end, one.disk.0
+            )
+        });
+        let mut lines = String::new();
+        if let Some(distrust) = &self.wish.distrust {
+            let by = distrust.by.replace('\n', " ");
+            lines = format!("distrust={}\nasked_by={by}\n", distrust.disk.0);
+        }
         format!(
             "title={}\nscope={scope}\nrepair={}\npower={}\nfile={}\nblock={}\ndone_bytes={}\n\
-             read_bytes={}\nfindings_count={}\nrepaired_count={}\n",
+             read_bytes={}\nfindings_count={}\nrepaired_count={}\n\
+             left_out={}\nleft_out_beyond_bytes={}\n{lines}",
             self.wish.title.replace('\n', " "),
             u8::from(self.wish.repair),
             self.wish.power,
@@ -65,6 +91,8 @@ impl Saved {
             self.read_bytes,
             self.findings_count,
             self.repaired_count,
+            join(left_out.collect()),
+            self.left_out_beyond_bytes + beyond_blocks * BLOCK_SIZE_BYTES,
         )
         .into_bytes()
     }
@@ -95,20 +123,52 @@ impl Saved {
             "files" => ScrubScope::Files(numbers(list, FileId)?),
             other => return Err(wrong(&format!("is of {other:?}"))),
         };
+        // What programs of before did not write.
+        let distrust = match value("distrust") {
+            Ok(disk) => Some(Distrust {
+                disk: DiskNumber(disk.parse().map_err(|_| wrong("distrusts no disk"))?),
+                by: value("asked_by")?.to_owned(),
+            }),
+            Err(_) => None,
+        };
+        let left_out = value("left_out").unwrap_or_default();
         Ok(Self {
             wish: ScrubWish {
                 scope,
                 title: value("title")?.to_owned(),
                 repair: number("repair")? != 0,
                 power: u16::try_from(number("power")?).map_err(|_| wrong("has a power beyond"))?,
+                distrust,
             },
             next: (FileId(number("file")?), number("block")?),
             done_bytes: number("done_bytes")?,
             read_bytes: number("read_bytes")?,
             findings_count: number("findings_count")?,
             repaired_count: number("repaired_count")?,
+            left_out: left_out
+                .split(',')
+                .filter(|entry| !entry.is_empty())
+                .map(|entry| missed(entry).ok_or_else(|| wrong("names what was left out wrongly")))
+                .collect::<Result<_, _>>()?,
+            left_out_beyond_bytes: number("left_out_beyond_bytes").unwrap_or(0),
         })
     }
+}
+
+/// `file:first:end:disk:reason`.
+fn missed(entry: &str) -> Option<Missed> {
+    let parts: Vec<&str> = entry.split(':').collect();
+    let [file, first, end, disk, reason] = parts[..] else {
+        return None;
+    };
+    let missed = Missed {
+        file: FileId(file.parse().ok()?),
+        first: first.parse().ok()?,
+        end: end.parse().ok()?,
+        disk: DiskNumber(disk.parse().ok()?),
+        reason: LeftOutReason::of_name(reason)?,
+    };
+    (missed.first < missed.end).then_some(missed)
 }
 
 fn wrong(what: &str) -> String {
@@ -126,7 +186,8 @@ fn numbers<N: std::str::FromStr, T>(list: &str, make: impl Fn(N) -> T) -> Result
 #[cfg(test)]
 mod tests {
     use super::Saved;
-    use crate::scrub::{ScrubScope, ScrubWish};
+    use crate::scrub::left_out::{LeftOutReason, Missed};
+    use crate::scrub::{Distrust, ScrubScope, ScrubWish};
     use spindle_base::{DiskNumber, FileId};
 
     #[test]
@@ -142,14 +203,38 @@ mod tests {
                     title: "/a=b".to_owned(),
                     repair: true,
                     power: 1024,
+                    distrust: Some(Distrust {
+                        disk: DiskNumber(3),
+                        by: "a=b".to_owned(),
+                    }),
                 },
                 next: (FileId(12), 99),
                 done_bytes: 1,
                 read_bytes: 2,
                 findings_count: 3,
                 repaired_count: 4,
+                left_out: vec![
+                    Missed {
+                        file: FileId(8),
+                        first: 3,
+                        end: 9,
+                        disk: DiskNumber(2),
+                        reason: LeftOutReason::Offline,
+                    };
+                    2
+                ],
+                left_out_beyond_bytes: 5,
             };
-            assert_eq!(Saved::parse(&saved.encode()), Ok(saved));
+            let row = saved.encode();
+            assert_eq!(Saved::parse(&row), Ok(saved));
+            // As programs of before wrote it.
+            let text = String::from_utf8(row).unwrap();
+            let older: Vec<&str> = text
+                .lines()
+                .filter(|line| !line.starts_with("left_out") && !line.starts_with("distrust"))
+                .collect();
+            let older = Saved::parse(older.join("\n").as_bytes()).unwrap();
+            assert_eq!((older.left_out.len(), older.wish.distrust), (0, None));
         }
         for damaged in [&b""[..], b"title=x\nscope=none:\n", b"\xff"] {
             assert!(Saved::parse(damaged).is_err());

@@ -3,10 +3,11 @@
 use spindle_sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
-use spindle_base::FileId;
+use spindle_base::{DiskNumber, FileId};
 use spindle_sync::Mutex;
 
 use super::cursor::Cursor;
+use super::left_out::{Again, LeftOut, LeftOuts, Missed};
 use super::record::Saved;
 use super::{
     FINDINGS_MOST, Finding, FindingKind, Known, STRETCH_BYTES_PER_POWER, SUSPECT_MS, ScrubProgress,
@@ -53,6 +54,9 @@ pub struct Run {
     suspects: Mutex<Suspects>,
     known: Mutex<BTreeMap<FileId, Known>>,
     found: Mutex<Found>,
+    left_outs: Mutex<LeftOuts>,
+    /// Of the files of which something was left out.
+    titles: Mutex<BTreeMap<FileId, String>>,
     pub done_bytes: AtomicU64,
     pub read_bytes: AtomicU64,
     pub judged_pages_count: AtomicU64,
@@ -73,6 +77,8 @@ impl Run {
                 count: saved.findings_count,
                 repaired_count: saved.repaired_count,
             }),
+            titles: Mutex::default(),
+            left_outs: Mutex::new(LeftOuts::of(saved.left_out, saved.left_out_beyond_bytes)),
             done_bytes: AtomicU64::new(saved.done_bytes),
             read_bytes: AtomicU64::new(saved.read_bytes),
             judged_pages_count: AtomicU64::new(0),
@@ -88,6 +94,11 @@ impl Run {
 
     pub fn title(&self) -> &str {
         &self.wish.title
+    }
+
+    /// The disk whose copies lose on a person's word.
+    pub fn distrusted(&self) -> Option<DiskNumber> {
+        self.wish.distrust.as_ref().map(|distrust| distrust.disk)
     }
 
     pub const fn scope(&self) -> &ScrubScope {
@@ -132,8 +143,21 @@ impl Run {
         self.known.lock().remove(&file);
     }
 
+    /// What a person calls a file that was looked at, as far as it is remembered.
+    pub fn title_of(&self, file: FileId) -> String {
+        let titles = self.titles.lock();
+        titles
+            .get(&file)
+            .cloned()
+            .unwrap_or_else(|| format!("file {file}"))
+    }
+
     pub fn note(&self, finding: Finding) {
         let mut found = self.found.lock();
+        // What is come back to may have been told before.
+        if found.findings.contains(&finding) {
+            return;
+        }
         found.count += 1;
         if matches!(finding.kind, FindingKind::Repaired | FindingKind::Moved) {
             found.repaired_count += 1;
@@ -145,7 +169,38 @@ impl Run {
 
     /// Whether all is looked at, by everybody.
     pub fn is_finished(&self) -> bool {
-        self.cursor.lock().is_finished() && !self.has_suspects()
+        self.cursor.lock().is_finished() && !self.has_suspects() && !self.comes_back()
+    }
+
+    /// Notes what a stretch could not look at.
+    pub fn leave_out(&self, missed: &[Missed], now_ms: u64) {
+        for file in missed.iter().map(|one| one.file) {
+            if let Some(known) = self.known.lock().get(&file) {
+                self.titles.lock().insert(file, known.title.clone());
+            }
+        }
+        if !missed.is_empty() {
+            self.left_outs.lock().note(missed, now_ms);
+        }
+    }
+
+    /// Something that was left out, to be looked at again; [`Run::finish_left_out`] ends the look.
+    pub fn due_left_out(&self, now_ms: u64) -> Option<Again> {
+        self.left_outs.lock().due(now_ms, self.stretch_blocks())
+    }
+
+    pub fn finish_left_out(&self, again: &Again, still: &[Missed], now_ms: u64) {
+        self.left_outs.lock().finish(again, still, now_ms);
+    }
+
+    /// Whether something that was left out is still to be come back to.
+    pub fn comes_back(&self) -> bool {
+        self.left_outs.lock().is_waiting()
+    }
+
+    /// All that is left out as things are.
+    pub fn left_out(&self) -> Vec<Missed> {
+        self.left_outs.lock().all()
     }
 
     pub fn has_suspects(&self) -> bool {
@@ -190,6 +245,7 @@ impl Run {
         let least = all.map(|one| (one.file, one.first_block)).min();
         let next = self.cursor.lock().reached();
         let found = self.found.lock();
+        let left_outs = self.left_outs.lock();
         Saved {
             wish: ScrubWish {
                 power: self.power(),
@@ -200,11 +256,19 @@ impl Run {
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             findings_count: found.count,
             repaired_count: found.repaired_count,
+            left_out: left_outs.all(),
+            left_out_beyond_bytes: left_outs.beyond_bytes(),
         }
     }
 
+    /// Bytes of which every copy was looked at: what was walked over, but for what was left out.
+    fn looked_at_bytes(&self) -> u64 {
+        let walked_bytes = self.done_bytes.load(Ordering::Relaxed);
+        walked_bytes.saturating_sub(self.left_outs.lock().bytes())
+    }
+
     pub fn progress(&self) -> ScrubProgress {
-        let done_bytes = self.done_bytes.load(Ordering::Relaxed);
+        let done_bytes = self.looked_at_bytes();
         ScrubProgress {
             power: self.power(),
             done_bytes,
@@ -212,21 +276,27 @@ impl Run {
         }
     }
 
-    pub fn view(&self, ended: Option<ScrubState>) -> ScrubView {
+    /// As listings show it; `name` gives what was left out its names.
+    pub fn view(&self, ended: Option<ScrubState>, name: &dyn Fn(&Missed) -> LeftOut) -> ScrubView {
         let state = ended.unwrap_or_else(|| match () {
             () if self.power() == 0 => ScrubState::Paused,
             () if self.cursor.lock().is_finished() => ScrubState::LookingAgain,
             () => ScrubState::Running,
         });
+        let left_out: Vec<LeftOut> = self.left_out().iter().map(name).collect();
+        let left_out_bytes = self.left_outs.lock().bytes();
+        let done_bytes = self.looked_at_bytes();
         let found = self.found.lock();
-        let done_bytes = self.done_bytes.load(Ordering::Relaxed);
         ScrubView {
             title: self.wish.title.clone(),
             state,
             repair: self.wish.repair,
             power: self.power(),
+            distrust: self.wish.distrust.as_ref().map(|distrust| distrust.disk),
             done_bytes,
             total_bytes: self.total_bytes.max(done_bytes),
+            left_out,
+            left_out_bytes,
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             judged_pages_count: self.judged_pages_count.load(Ordering::Relaxed),
             findings_count: found.count,

@@ -4,13 +4,13 @@ use spindle_sync::atomic::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_pages::{PageFile, Undecided};
+use spindle_pages::Undecided;
 
 use super::copies::Copies;
 use super::cursor::Stretch;
-use super::judging::{Judgement, Versions, has_bad_page, judge_versions, unit_blocks};
+use super::examine::{Doubt, Place, examine};
+use super::left_out::{Again, Missed};
 use super::run::{Run, Suspect};
 use super::{Finding, FindingKind, Known, ScrubStep};
 use crate::error::GroupError;
@@ -19,86 +19,99 @@ use crate::file::File;
 use crate::group::Group;
 use crate::io::{BadBlocks, BadPlace, Mended};
 
-/// A block that is wrong in some lanes and right in another.
-#[derive(Debug)]
-struct Mend {
-    block: u64,
-    right_lane: usize,
-    wrong_lanes: SmallVec<[usize; 2]>,
-}
+/// What no page is longer than.
+const PAGE_BLOCKS_MOST: u64 = 16;
 
-/// Why a place is doubtful.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doubt {
-    /// It is proven what is right.
-    Proven,
-    /// No version of the page is proven to be right.
-    Undecided(Undecided),
-    /// The file has no pages that could be judged, or not all of the page is there.
-    NoPages,
-    /// All copies agree on a bad page.
-    AllBad,
-    /// No copy can be read.
-    Unreadable,
-}
-
-/// A place that is not as it should be.
-#[derive(Debug)]
-struct Place {
-    first: u64,
-    blocks: u64,
-    /// Whether it is a page that may look otherwise later.
-    is_page: bool,
-    doubt: Doubt,
-    mends: Vec<Mend>,
-    digest: u32,
+/// Why a stretch is looked at.
+#[derive(Debug, Clone, Copy)]
+enum Look<'a> {
+    /// In its turn.
+    First,
+    /// Because it looked wrong.
+    AtSuspect(&'a Suspect),
+    /// Because a copy of a part of it was left out.
+    AtLeftOut,
 }
 
 impl Group {
     /// One stretch, or one more look at what looked wrong.
     pub(super) fn scrub_step(&self, run: &Run, now_ms: u64) -> Result<ScrubStep, GroupError> {
         if let Some(stretch) = self.next_stretch(run) {
-            let answer = self.scrub_stretch(run, &stretch, now_ms, None);
+            let answer = self.scrub_stretch(run, &stretch, now_ms, Look::First);
             run.cursor.lock().finish(&stretch);
-            return answer.map(|()| ScrubStep::Did);
+            return answer.map(|missed| {
+                run.leave_out(&missed, now_ms);
+                ScrubStep::Did
+            });
         }
         if let Some(suspect) = run.due_suspect(now_ms) {
+            let (first, end) = (suspect.first_block, suspect.first_block + suspect.blocks);
+            let look = Look::AtSuspect(&suspect);
             let answer = match self.file(suspect.file) {
                 Some(file) => {
-                    let stretch = Stretch {
-                        file,
-                        first: suspect.first_block,
-                        end: suspect.first_block + suspect.blocks,
-                    };
-                    self.scrub_stretch(run, &stretch, now_ms, Some(&suspect))
+                    let stretch = Stretch { file, first, end };
+                    self.scrub_stretch(run, &stretch, now_ms, look)
                 }
-                None => Ok(()),
+                None => Ok(Vec::new()),
             };
             run.finish_suspect(&suspect);
-            return answer.map(|()| ScrubStep::Did);
+            return answer.map(|_| ScrubStep::Did);
         }
-        Ok(if run.has_suspects() {
+        if let Some(again) = run.due_left_out(now_ms) {
+            let answer = self.look_at_left_out(run, &again, now_ms);
+            run.finish_left_out(&again, answer.as_deref().unwrap_or_default(), now_ms);
+            return answer.map(|_| ScrubStep::Did);
+        }
+        Ok(if run.has_suspects() || run.comes_back() {
             ScrubStep::Waiting
         } else {
             ScrubStep::Idle
         })
     }
 
+    /// Whole pages around what was left out; what of it still is.
+    fn look_at_left_out(
+        &self,
+        run: &Run,
+        again: &Again,
+        now_ms: u64,
+    ) -> Result<Vec<Missed>, GroupError> {
+        let missed = again.missed;
+        let Some(file) = self.file(missed.file) else {
+            return Ok(Vec::new());
+        };
+        let stretch = Stretch {
+            file,
+            first: missed.first - missed.first % PAGE_BLOCKS_MOST,
+            end: missed.end.next_multiple_of(PAGE_BLOCKS_MOST),
+        };
+        let still = self.scrub_stretch(run, &stretch, now_ms, Look::AtLeftOut)?;
+        let own = still.into_iter().filter(|one| one.disk == missed.disk);
+        let within = own.map(|one| Missed {
+            first: one.first.max(missed.first),
+            end: one.end.min(missed.end),
+            ..one
+        });
+        Ok(within.filter(|one| one.first < one.end).collect())
+    }
+
+    /// Looks at a stretch, tells and mends; what it could not look at.
     fn scrub_stretch(
         &self,
         run: &Run,
         stretch: &Stretch,
         now_ms: u64,
-        again: Option<&Suspect>,
-    ) -> Result<(), GroupError> {
+        look: Look<'_>,
+    ) -> Result<Vec<Missed>, GroupError> {
         let file = &stretch.file;
+        let missed;
         let mut bad_places: Vec<BadPlace> = Vec::new();
         let mut findings: Vec<(Place, Finding)> = Vec::new();
         let (mut known, mut is_fresh) = run.known(file.id, || self.known(file));
         loop {
             let held = file.range_lock.shared(stretch.first, stretch.end);
             if file.is_removed() {
-                return Ok(());
+                return Ok(Vec::new());
             }
             let (first, end) = (stretch.first, stretch.end);
             let (copies, read_bytes) = loop {
@@ -108,7 +121,8 @@ impl Group {
                 }
             };
             run.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
-            let (places, judged_count) = examine(&copies, known.pages.as_ref(), first, end);
+            let (places, judged_count) =
+                examine(&copies, known.pages.as_ref(), first, end, run.distrusted());
             if !places.is_empty() && !is_fresh {
                 // What is told, and what is written, does not rest on what a file was an hour
                 // ago: its server may have been stopped and its checksums switched off since.
@@ -117,15 +131,15 @@ impl Group {
                 (known, is_fresh) = run.known(file.id, || self.known(file));
                 continue;
             }
-            run.judged_pages_count
-                .fetch_add(judged_count, Ordering::Relaxed);
-            if again.is_none() {
+            if matches!(look, Look::First) {
+                run.judged_pages_count
+                    .fetch_add(judged_count, Ordering::Relaxed);
                 let done: u64 = copies.pieces.iter().map(|piece| piece.blocks).sum();
                 let done_bytes = done * BLOCK_SIZE_BYTES;
                 run.done_bytes.fetch_add(done_bytes, Ordering::Relaxed);
             }
             for place in places {
-                if is_suspect(run, file, &place, now_ms, again) {
+                if is_suspect(run, file, &place, now_ms, look) {
                     continue;
                 }
                 let mut finding = self.describe_place(&known, file, &copies, &place);
@@ -135,6 +149,7 @@ impl Group {
                 }
                 findings.push((place, finding));
             }
+            missed = copies.left_out;
             break;
         }
         let moved = self.move_from(bad_places)?;
@@ -154,7 +169,7 @@ impl Group {
             }
             self.tell(run, finding);
         }
-        Ok(())
+        Ok(missed)
     }
 
     /// Asks the layer above, without any lock.
@@ -268,6 +283,13 @@ impl Group {
                 FindingKind::Repairable,
                 format!("{where_}: the copy on {names} is wrong, and another is right"),
             ),
+            Doubt::Distrusted => (
+                FindingKind::Repairable,
+                format!(
+                    "{where_}: the copies differ, nothing proves which is right, and the one on \
+                     {names} is the one that is distrusted"
+                ),
+            ),
             Doubt::Undecided(why) => (
                 FindingKind::CopiesDiffer,
                 format!(
@@ -285,13 +307,17 @@ impl Group {
             Doubt::AllBad => (
                 FindingKind::BadPage,
                 format!(
-                    "{where_}: the page's checksum is wrong, in every copy: restore it from a \
-                     backup"
+                    "{where_}: the page's checksum is wrong, in every copy{}: restore it from a \
+                     backup",
+                    copies.left_out_words(place.first, place.blocks)
                 ),
             ),
             Doubt::Unreadable => (
                 FindingKind::Unreadable,
-                format!("{where_}: no copy can be read: restore it from a backup"),
+                format!(
+                    "{where_}: no copy{} can be read: restore it from a backup",
+                    copies.left_out_words(place.first, place.blocks)
+                ),
             ),
         };
         Finding {
@@ -374,14 +400,16 @@ type MovedBlocks = (spindle_base::FileId, Vec<u64>, Mended);
 
 /// Whether the place is put off: a page that is not proven may look otherwise when the other half
 /// of it has come.
-fn is_suspect(run: &Run, file: &File, place: &Place, now_ms: u64, again: Option<&Suspect>) -> bool {
+fn is_suspect(run: &Run, file: &File, place: &Place, now_ms: u64, look: Look<'_>) -> bool {
     let may_change = place.is_page
         && matches!(
             place.doubt,
             Doubt::Undecided(_) | Doubt::AllBad | Doubt::NoPages
         );
-    let is_same = again
-        .is_some_and(|before| (before.first_block, before.digest) == (place.first, place.digest));
+    let is_same = matches!(
+        look,
+        Look::AtSuspect(before) if (before.first_block, before.digest) == (place.first, place.digest)
+    );
     if !may_change || is_same {
         return false;
     }
@@ -393,154 +421,4 @@ fn is_suspect(run: &Run, file: &File, place: &Place, now_ms: u64, again: Option<
         since_ms: now_ms,
     });
     true
-}
-
-/// Every place of the stretch that is not as it should be, in order, and how many pages were
-/// judged.
-fn examine(copies: &Copies, pages: Option<&PageFile>, first: u64, end: u64) -> (Vec<Place>, u64) {
-    let mut doubtful = copies.doubtful_blocks();
-    let mut places = Vec::new();
-    let mut judged_count = 0;
-    if let Some(pages) = pages {
-        let unit = unit_blocks(pages);
-        let mut at = first - first % unit;
-        while at < end {
-            if at >= first && at + unit <= end {
-                judged_count += examine_unit(copies, pages, at, unit, &mut doubtful, &mut places);
-            }
-            at += unit;
-        }
-    }
-    examine_blocks(copies, pages.is_some(), &doubtful, &mut places);
-    places.sort_by_key(|place| place.first);
-    (places, judged_count)
-}
-
-/// Judges one unit where all of it is there; how many pages were judged. What it settles is no
-/// longer doubtful.
-fn examine_unit(
-    copies: &Copies,
-    pages: &PageFile,
-    at: u64,
-    unit: u64,
-    doubtful: &mut BTreeSet<u64>,
-    places: &mut Vec<Place>,
-) -> u64 {
-    let offset_bytes = at * BLOCK_SIZE_BYTES;
-    let judged_count = (unit * BLOCK_SIZE_BYTES).div_ceil(pages.page_bytes() as u64);
-    let is_doubtful = doubtful.range(at..at + unit).next().is_some();
-    if !is_doubtful && let Some(lane) = whole_lane(copies, at, unit) {
-        // The usual way: all copies agree, and the page lies in one piece.
-        if has_bad_page(pages, offset_bytes, copies.run(lane, at, unit)) {
-            places.push(page_place(copies, at, unit, Doubt::AllBad, Vec::new()));
-        }
-        return judged_count;
-    }
-    let versions: Vec<Versions<'_>> = (at..at + unit)
-        .map(|block| copies.versions(block))
-        .collect();
-    if versions.iter().any(SmallVec::is_empty) {
-        return 0;
-    }
-    let judged = match judge_versions(pages, offset_bytes, &versions) {
-        Judgement::Fine => Ok(vec![0; versions.len()]),
-        Judgement::Right(right) => Ok(right),
-        Judgement::AllBad => Err(Doubt::AllBad),
-        Judgement::Undecided(why) => Err(Doubt::Undecided(why)),
-    };
-    let right = match judged {
-        Ok(right) => right,
-        Err(doubt) => {
-            places.push(page_place(copies, at, unit, doubt, Vec::new()));
-            settle(doubtful, at, unit);
-            return judged_count;
-        }
-    };
-    let mends: Vec<Mend> = (at..)
-        .zip(versions.iter().zip(right))
-        .filter_map(|(block, (versions, right))| mend_of(copies, block, versions, right))
-        .collect();
-    if !mends.is_empty() {
-        places.push(page_place(copies, at, unit, Doubt::Proven, mends));
-    }
-    settle(doubtful, at, unit);
-    judged_count
-}
-
-fn settle(doubtful: &mut BTreeSet<u64>, at: u64, unit: u64) {
-    for block in at..at + unit {
-        doubtful.remove(&block);
-    }
-}
-
-/// The lane that has the whole unit read, where one has.
-fn whole_lane(copies: &Copies, at: u64, unit: u64) -> Option<usize> {
-    let lane = copies.piece_at(at)?.copies.first()?.0;
-    let has_block = |block| {
-        let piece = copies.piece_at(block);
-        piece.is_some_and(|piece| piece.copies.iter().any(|(other, ..)| *other == lane))
-    };
-    (at..at + unit).all(has_block).then_some(lane)
-}
-
-fn page_place(copies: &Copies, first: u64, blocks: u64, doubt: Doubt, mends: Vec<Mend>) -> Place {
-    Place {
-        first,
-        blocks,
-        is_page: true,
-        doubt,
-        mends,
-        digest: copies.digest(first, blocks),
-    }
-}
-
-/// What is to be written so that every lane has the right version.
-fn mend_of(copies: &Copies, block: u64, versions: &Versions<'_>, right: usize) -> Option<Mend> {
-    let right_lanes = versions[right].1;
-    let others = versions.iter().enumerate().filter(|(n, _)| *n != right);
-    let wrong = others.fold(0_u8, |lanes, (_, (_, more))| lanes | more);
-    let wrong_lanes: SmallVec<[usize; 2]> = (0..8)
-        .filter(|lane| wrong >> lane & 1 != 0)
-        .chain(copies.unreadable_lanes(block))
-        .collect();
-    (!wrong_lanes.is_empty()).then_some(Mend {
-        block,
-        right_lane: right_lanes.trailing_zeros() as usize,
-        wrong_lanes,
-    })
-}
-
-/// Blocks that no page has settled: where all that can be read agree, what cannot is written
-/// again; else nothing tells what is right. Neighbours make one place.
-fn examine_blocks(
-    copies: &Copies,
-    is_page: bool,
-    doubtful: &BTreeSet<u64>,
-    places: &mut Vec<Place>,
-) {
-    let mut found: Vec<Place> = Vec::new();
-    for block in doubtful {
-        let versions = copies.versions(*block);
-        let (doubt, mend) = match versions.len() {
-            0 => (Doubt::Unreadable, None),
-            1 => (Doubt::Proven, mend_of(copies, *block, &versions, 0)),
-            _ => (Doubt::NoPages, None),
-        };
-        let digest = copies.digest(*block, 1);
-        match found.last_mut() {
-            Some(last) if last.first + last.blocks == *block && last.doubt == doubt && !is_page => {
-                last.blocks += 1;
-                last.mends.extend(mend);
-            }
-            _ => found.push(Place {
-                first: *block,
-                blocks: 1,
-                is_page,
-                doubt,
-                mends: mend.into_iter().collect(),
-                digest,
-            }),
-        }
-    }
-    places.append(&mut found);
 }

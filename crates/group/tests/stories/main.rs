@@ -19,5 +19,6 @@ mod outage;
 mod rebalance;
 mod scene;
 mod scrub;
+mod scrub_left_out;
 mod syncs;
 mod threads;

@@ -606,6 +606,7 @@ fn a_scrub_waits_for_what_copies_and_shows_how_far_it_is() {
         title: "DATA".to_owned(),
         repair: false,
         power: 4,
+        distrust: None,
     };
     group.start_scrub(wish).unwrap();
     assert_eq!(group.workers_wanted().count, 1);

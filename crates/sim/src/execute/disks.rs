@@ -332,6 +332,7 @@ impl Run {
             title: "SIM".to_owned(),
             repair,
             power: 11,
+            distrust: None,
         };
         match self.group().start_scrub(wish) {
             // One that a power cut interrupted goes on.
