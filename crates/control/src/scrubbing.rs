@@ -28,8 +28,8 @@ pub struct ScrubRequest {
     pub repair: bool,
     /// 0 to 1024.
     pub power: Option<u16>,
-    /// The disk whose copies lose where nothing is proven, and who says so.
-    pub distrust: Option<(String, String)>,
+    /// The disk whose copies lose where nothing is proven.
+    pub distrust: Option<String>,
 }
 
 /// One place that was not as it should be.
@@ -219,6 +219,16 @@ pub fn start_scrub(
     }
     let names = DiskNames::of(&request.disks)?;
     serving(settings, group.as_str())?.post_json(&path, &names)
+}
+
+/// Who asks, for the event log.
+fn user_name() -> String {
+    let uid = rustix::process::getuid().as_raw();
+    let named = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    match named("SUDO_USER").or_else(|| named("USER")) {
+        Some(name) => format!("{name} (uid {uid})"),
+        None => format!("uid {uid}"),
+    }
 }
 
 /// Ends the scrub that runs.

@@ -104,7 +104,7 @@ kinds! {
     DiskBlinked = "disk_blinked", Warning;
     /// A test made a disk fail, or answer again.
     DiskFaultInjected = "disk_fault_injected", Warning;
-    /// A damaged or older copy of a label was written again from the good one.
+    /// A damaged or older copy of a label, an opener record or a group state was written again.
     LabelRepaired = "label_repaired", Warning;
     /// A label could not be written, and is written again by itself; the group state counts.
     LabelLate = "label_late", Warning;

@@ -49,7 +49,7 @@ pub(crate) use takeover::Kept;
 #[derive(Debug)]
 pub struct Group {
     pub(crate) membership: Arc<Membership>,
-    region: Arc<ReplicatedRegion>,
+    pub(crate) region: Arc<ReplicatedRegion>,
     pub(crate) catalog: Catalog,
     pub(crate) disks: DiskTable,
     pub(crate) space: Arc<Space>,

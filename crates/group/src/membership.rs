@@ -34,6 +34,7 @@ mod publish;
 mod replicas;
 mod returning;
 mod set_back;
+mod verify;
 mod voters;
 
 use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -53,6 +54,7 @@ pub(crate) use create::DISK_AUS_MIN;
 use hanging::Hanging;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use publish::{Quorum, set_offline, whole_blocks};
+pub(crate) use verify::{FaultOutcome, StructureFault};
 
 use crate::by_number::ByNumber;
 use crate::event::{Event, EventKind, EventQueue};

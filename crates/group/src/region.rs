@@ -39,6 +39,7 @@ mod growth;
 mod journal;
 mod map;
 mod recovery;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

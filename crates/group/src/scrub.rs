@@ -10,6 +10,7 @@
 //!   that a dirty region names as stale is not compared, and proves nothing.
 //! - Nothing is written that is not proven: one version of a page is good and no other; or a
 //!   block cannot be read from one copy, and what the others have is the same and not bad.
+//! - A scrub of the group looks at its own structures first (`structures.rs`).
 //! - What is not looked at does not count as done: a copy that is stale or whose disk is offline is
 //!   left out block by block, come back to, and told where it stays out of reach.
 //! - Where a person distrusts a disk, its copies lose where they differ and nothing is proven; what
@@ -27,6 +28,7 @@ mod left_out;
 mod record;
 mod run;
 mod stretch;
+mod structures;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -69,7 +69,7 @@ fn begin(
         disks: arguments.disk.clone(),
         repair: arguments.repair,
         power: arguments.power,
-        distrust: arguments.distrust.clone().map(|disk| (disk, user_name())),
+        distrust: arguments.distrust.clone(),
     };
     Ok(spindle_control::start_scrub(settings, group, &request)?)
 }
@@ -95,16 +95,6 @@ fn confirm(group: &GroupName, disk: &str) -> Result<()> {
         return Err(ControlError::invalid(format!("nothing was written to {disk}")).into());
     }
     Ok(())
-}
-
-/// Who asks, for the event log.
-fn user_name() -> String {
-    let uid = rustix::process::getuid().as_raw();
-    let named = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    match named("SUDO_USER").or_else(|| named("USER")) {
-        Some(name) => format!("{name} (uid {uid})"),
-        None => format!("uid {uid}"),
-    }
 }
 
 fn wait(settings: &Settings, group: &GroupName, first: ScrubReport) -> Result<ScrubReport> {

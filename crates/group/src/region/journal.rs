@@ -23,7 +23,7 @@ impl ReplicatedRegion {
         map.replicas.iter().map(read).collect()
     }
 
-    fn journal_of(&self, slot: DiskSlot) -> Vec<u8> {
+    pub(super) fn journal_of(&self, slot: DiskSlot) -> Vec<u8> {
         let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
         if self.read_at(slot, JOURNAL_PLACE, &mut bytes).is_err() {
             // One bad sector must not hide the records before it.

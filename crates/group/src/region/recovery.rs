@@ -188,7 +188,7 @@ impl ReplicatedRegion {
     }
 
     /// Writes the blocks that differ and new checksum blocks; a disk that fails goes offline.
-    fn write_settled(
+    pub(super) fn write_settled(
         &self,
         map: &mut Map,
         group: usize,

@@ -181,6 +181,60 @@ fn a_damaged_block_is_answered_from_another_disk_and_repaired() {
 }
 
 #[test]
+fn every_replica_is_verified_and_written_again_from_one_that_is_right() {
+    // The second disk is one that no read asks as long as the first is right.
+    for slot in [DiskSlot(0), DiskSlot(1)] {
+        let disks = make(2);
+        let open = open(&disks);
+        open.region.grow(1 << 20).unwrap();
+        write(&open.region, &[(7, 1), (9, 2)]).unwrap();
+        let verify = |repair| open.region.verify(0, repair).unwrap();
+        assert_eq!(verify(false), []);
+        disks.flip_bits(slot, place(7)..place(7) + 4096, 1);
+        // Both slots of the checksum block.
+        for at in [1 << 20, (1 << 20) + 4096] {
+            disks.flip_bits(slot, at..at + 4096, 3);
+        }
+        let damaged = disks.durable_bytes(slot, place(7), BLOCK);
+        let told: Vec<(u16, Option<u64>, bool)> = verify(false)
+            .iter()
+            .map(|fault| (fault.disk.0, fault.block, fault.is_repairable))
+            .collect();
+        assert_eq!(told, [(slot.0, None, true), (slot.0, Some(7), true)]);
+        assert_eq!(disks.durable_bytes(slot, place(7), BLOCK), damaged);
+
+        assert_eq!(verify(true).len(), 2);
+        assert_eq!(disks.durable_bytes(slot, place(7), BLOCK), block(1));
+        assert_eq!(verify(false), []);
+        write(&open.region, &[(9, 3)]).unwrap();
+        drop(open);
+        disks.crash();
+        disks.restart();
+        let other = DiskSlot(1 - slot.0);
+        disks.vanish(other);
+        let alone = open_recovering(&disks);
+        // The half that is left of a mirror of two has half of the votes: enough to go on.
+        let alone = alone.unwrap();
+        assert_eq!(read(&alone.region, 7).unwrap(), block(1));
+        assert_eq!(read(&alone.region, 9).unwrap(), block(3));
+    }
+}
+
+#[test]
+fn a_block_that_is_right_on_no_replica_is_told_and_left() {
+    let disks = make(2);
+    let open = open(&disks);
+    open.region.grow(1 << 20).unwrap();
+    write(&open.region, &[(7, 1)]).unwrap();
+    for slot in [DiskSlot(0), DiskSlot(1)] {
+        disks.flip_bits(slot, place(7)..place(7) + 4096, 1);
+    }
+    let faults = open.region.verify(0, true).unwrap();
+    assert_eq!(faults.len(), 2);
+    assert!(faults.iter().all(|fault| !fault.is_repairable));
+}
+
+#[test]
 fn a_block_that_cannot_be_read_is_written_again() {
     let disks = make(2);
     let open = open(&disks);

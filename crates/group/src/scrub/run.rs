@@ -9,6 +9,7 @@ use spindle_sync::Mutex;
 use super::cursor::Cursor;
 use super::left_out::{Again, LeftOut, LeftOuts, Missed};
 use super::record::Saved;
+use super::structures;
 use super::{
     FINDINGS_MOST, Finding, FindingKind, Known, STRETCH_BYTES_PER_POWER, SUSPECT_MS, ScrubProgress,
     ScrubScope, ScrubState, ScrubView, ScrubWish,
@@ -51,6 +52,7 @@ pub struct Run {
     wish: ScrubWish,
     power: AtomicU16,
     pub cursor: Mutex<Cursor>,
+    pub structures: Mutex<structures::Cursor>,
     suspects: Mutex<Suspects>,
     known: Mutex<BTreeMap<FileId, Known>>,
     found: Mutex<Found>,
@@ -70,6 +72,7 @@ impl Run {
         Self {
             power: AtomicU16::new(saved.wish.power),
             cursor: Mutex::new(Cursor::at(saved.next)),
+            structures: Mutex::new(structures::Cursor::of(&saved.wish.scope)),
             suspects: Mutex::default(),
             known: Mutex::default(),
             found: Mutex::new(Found {
@@ -169,7 +172,10 @@ impl Run {
 
     /// Whether all is looked at, by everybody.
     pub fn is_finished(&self) -> bool {
-        self.cursor.lock().is_finished() && !self.has_suspects() && !self.comes_back()
+        self.cursor.lock().is_finished()
+            && self.structures.lock().is_finished()
+            && !self.has_suspects()
+            && !self.comes_back()
     }
 
     /// Notes what a stretch could not look at.

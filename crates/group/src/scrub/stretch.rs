@@ -36,6 +36,9 @@ enum Look<'a> {
 impl Group {
     /// One stretch, or one more look at what looked wrong.
     pub(super) fn scrub_step(&self, run: &Run, now_ms: u64) -> Result<ScrubStep, GroupError> {
+        if let Some(step) = self.scrub_structures(run)? {
+            return Ok(step);
+        }
         if let Some(stretch) = self.next_stretch(run) {
             let answer = self.scrub_stretch(run, &stretch, now_ms, Look::First);
             run.cursor.lock().finish(&stretch);

@@ -20,5 +20,6 @@ mod rebalance;
 mod scene;
 mod scrub;
 mod scrub_left_out;
+mod scrub_structures;
 mod syncs;
 mod threads;
