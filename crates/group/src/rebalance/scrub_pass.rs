@@ -30,6 +30,13 @@ impl BackgroundPass for ScrubPass {
         let mut state = self.state.lock();
         match progress {
             None => *state = State::default(),
+            // Before its files it looks at the group's own structures: the rate is of files.
+            Some(progress) if progress.done_bytes == 0 => {
+                *state = State {
+                    power: progress.power,
+                    ..State::default()
+                };
+            }
             Some(progress) => {
                 let is_another = progress.done_bytes < state.meter.done_bytes;
                 if is_another || state.power != progress.power {

@@ -83,6 +83,10 @@ impl Group {
         let Some(file) = self.file(missed.file) else {
             return Ok(Vec::new());
         };
+        let is_stale = |block| self.dirty.is_stale(&file, missed.disk, block, block + 1);
+        if !self.membership.is_online(missed.disk) || (missed.first..missed.end).all(is_stale) {
+            return Ok(vec![missed]);
+        }
         let stretch = Stretch {
             file,
             first: missed.first - missed.first % PAGE_BLOCKS_MOST,
