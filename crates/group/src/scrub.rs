@@ -557,7 +557,8 @@ impl Group {
             ),
         ));
         let whole = matches!(run.scope(), ScrubScope::Group) && how == ScrubState::Done;
-        if whole && view.findings_count == view.repaired_count {
+        let is_all = view.findings_count == view.repaired_count && view.left_out_bytes == 0;
+        if whole && is_all {
             let message = "every copy of the group was read, and nothing wrong is left";
             self.event(Event::new(EventKind::AllCopiesRight, message));
         }
