@@ -230,7 +230,7 @@ impl Group {
                     inside_blocks: segment.inside_blocks,
                     copies: SmallVec::new(),
                 };
-                whole.push((piece, extent.clone()));
+                whole.push((piece, extent));
             }
             Ok(())
         });

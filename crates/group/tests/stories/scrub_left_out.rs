@@ -51,9 +51,7 @@ fn with_one_stale_block() -> Returned {
     group.set_power(Power::new(0).unwrap()).unwrap();
     scene.disks.vanish(DiskSlot(1));
     let at = 5 << 20;
-    group
-        .write(&file, at, &bytes[at as usize..][..4096])
-        .unwrap();
+    group.write(&file, at, &bytes[5 << 20..][..4096]).unwrap();
     group.sync().unwrap();
     scene.disks.bring_back(DiskSlot(1));
     group.return_disks(&[DiskSlot(1)]).unwrap();
@@ -135,7 +133,7 @@ fn the_copies_of_a_disk_that_is_offline_are_told_and_do_not_count_as_done() {
     stage.scene.disks.vanish(gone);
     stage
         .group
-        .write(&stage.file, at, &stage.bytes[at as usize..][..8192])
+        .write(&stage.file, at, &stage.bytes[200 * 8192..][..8192])
         .unwrap();
     // The page is bad in the only copy that is left to look at.
     damage(&stage.scene, places(&stage.group, &stage.file, at)[1]);
