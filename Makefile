@@ -6,6 +6,7 @@ SEED ?= 1
 SEEDS ?= 50000
 CUTS ?= 50
 ROUNDS ?= 3
+THREAD_SEEDS ?= 10000
 RELEASE = target/release
 
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
@@ -32,11 +33,11 @@ check: ## for every day: format, clippy, units, stories and 1,000 seeds, in thre
 
 test: ## everything that CI runs
 	@tools/setup test
-	@SEEDS=$(SEEDS) CUTS=$(CUTS) ROUNDS=$(ROUNDS) tools/test
+	@SEEDS=$(SEEDS) THREAD_SEEDS=$(THREAD_SEEDS) CUTS=$(CUTS) ROUNDS=$(ROUNDS) tools/test
 
 long: ## what takes longer than CI may: many more seeds, power cuts and rounds
 	@tools/setup test
-	@SEEDS=300000 CUTS=200 ROUNDS=20 tools/test
+	@SEEDS=300000 THREAD_SEEDS=300000 CUTS=200 ROUNDS=20 tools/test
 
 lint: ## format, clippy, the repository's own rules, dependencies and spelling
 	@tools/test lint

@@ -5,12 +5,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work};
+
+use crate::history::History;
 
 /// See the module.
 #[derive(Debug)]
 pub struct PointDisks {
     inner: Arc<SimulatedDisks>,
+    history: Arc<History>,
     /// Never held over a point.
     random: Mutex<SeededRandom>,
 }
@@ -18,9 +21,10 @@ pub struct PointDisks {
 impl PointDisks {
     /// Over these disks.
     #[must_use]
-    pub fn new(inner: Arc<SimulatedDisks>, seed: u64) -> Self {
+    pub fn new(inner: Arc<SimulatedDisks>, history: Arc<History>, seed: u64) -> Self {
         Self {
             inner,
+            history,
             random: Mutex::new(SeededRandom::new(!seed)),
         }
     }
@@ -36,6 +40,23 @@ impl Disks for PointDisks {
         for index in order {
             spindle_sync::point();
             self.inner.run(&mut batch[index..=index]);
+            let request = &batch[index];
+            self.history.note(|| {
+                let what = match request.work {
+                    Work::Read(_) | Work::ReadPart(_) => "read",
+                    Work::Write(_) | Work::WritePart(_) => "write",
+                    Work::WriteDurable(_) => "durable write",
+                    Work::Flush => "flush",
+                };
+                let length = request.length_bytes();
+                let (slot, at) = (request.slot.0, request.offset_bytes);
+                let answer = if request.result.is_ok() {
+                    ""
+                } else {
+                    ": failed"
+                };
+                format!("    {what} of {length} at {at} of slot {slot}{answer}")
+            });
         }
         // The answer is on its way.
         spindle_sync::point();

@@ -277,6 +277,15 @@ impl History {
     }
 }
 
+/// What the sectors of these blocks show, in words.
+pub fn shown(file: FileId, first_block: u64, bytes: &[u8]) -> String {
+    let mut all: Vec<String> = sectors(file, first_block, bytes)
+        .map(|(_, _, found)| words(found))
+        .collect();
+    all.dedup();
+    all.join(", ")
+}
+
 fn words(found: Option<u32>) -> String {
     match found {
         None => "bytes that nobody wrote there".to_owned(),

@@ -82,7 +82,11 @@ pub fn run(seed: u64, history: &Arc<History>) {
         seed,
         &[scene::DISK_BYTES; scene::DISKS_COUNT],
     ));
-    let access: Arc<dyn Disks> = Arc::new(PointDisks::new(Arc::clone(&disks), seed));
+    let access: Arc<dyn Disks> = Arc::new(PointDisks::new(
+        Arc::clone(&disks),
+        Arc::clone(history),
+        seed,
+    ));
     scene::create(&access);
     let group = Arc::new(scene::open(&access, &disks, 1).expect("a new group can be opened"));
     let mut story = Story {

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
 use spindle_group::{Group, Power};
 
 use super::{Story, Subject, scene};
+use crate::history::{BLOCK_BYTES, shown};
 
 /// Units after which the work on these few extents must have ended.
 const UNITS_MOST: u64 = 20_000;
@@ -66,7 +68,7 @@ impl Story {
                 match group.read(&file, extent.offset_bytes, &mut bytes) {
                     Ok(()) => self.history.judge_end(
                         *id,
-                        extent.offset_bytes / crate::history::BLOCK_BYTES as u64,
+                        extent.offset_bytes / BLOCK_BYTES as u64,
                         &bytes,
                         was_cut,
                     ),
@@ -113,6 +115,14 @@ impl Story {
                 }
             }
         }
+        let left_bytes = group.view().resync_left_bytes;
+        if left_bytes > 0 {
+            self.history.violate(format!(
+                "{left_bytes} bytes are still stale at the end: {:?}; {:?}",
+                group.operations(),
+                group.take_events()
+            ));
+        }
         match self.judge("a check", group.check()) {
             Some(lines) if lines.is_empty() => {}
             Some(lines) => self
@@ -123,14 +133,22 @@ impl Story {
         self.history.is_clean()
     }
 
-    /// Every copy of what is initialised has the same bytes.
+    /// Every copy of what is initialised has the same bytes. A disk that went offline again, as one
+    /// does that cannot be written where it must be, is known to lack what it missed.
     fn judge_copies(&self, group: &Group) {
+        let offline: Vec<DiskNumber> = (group.view().disks.iter())
+            .filter(|disk| disk.mode == "offline")
+            .map(|disk| disk.number)
+            .collect();
         for Subject { id, is_mirrored } in &self.files {
             let Some(file) = group.file(*id).filter(|_| *is_mirrored) else {
                 continue;
             };
             for extent in group.map(&file) {
                 let length = usize::try_from(extent.initialised_bytes).expect("small");
+                if (extent.copies.iter().flatten()).any(|(disk, _)| offline.contains(disk)) {
+                    continue;
+                }
                 let copies: Vec<Vec<u8>> = (extent.copies.iter().flatten())
                     .map(|(disk, offset)| self.disks.bytes(DiskSlot(disk.0), *offset, length))
                     .collect();
@@ -141,8 +159,24 @@ impl Story {
                         copies.len()
                     ));
                 } else if copies.iter().any(|copy| *copy != copies[0]) {
+                    let differs = |block: &usize| {
+                        let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+                        copies
+                            .iter()
+                            .any(|copy| copy[range.clone()] != copies[0][range.clone()])
+                    };
+                    let blocks: Vec<usize> = (0..length / BLOCK_BYTES).filter(differs).collect();
+                    let first_block = extent.offset_bytes / BLOCK_BYTES as u64;
+                    let shown: Vec<String> = (copies.iter())
+                        .map(|copy| {
+                            let from = blocks[0] * BLOCK_BYTES;
+                            let bytes = &copy[from..from + BLOCK_BYTES];
+                            shown(*id, first_block + blocks[0] as u64, bytes)
+                        })
+                        .collect();
                     self.history.violate(format!(
-                        "the copies of extent {} of {id} differ: {:?}",
+                        "the copies of extent {} of {id} differ in its blocks {blocks:?} (it begins \
+                         at block {first_block} of the file): {:?} show {shown:?}",
                         extent.index, extent.copies
                     ));
                 }

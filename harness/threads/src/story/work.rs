@@ -102,12 +102,13 @@ impl Story {
     fn sync_all(&self, group: &Group) {
         let begun = self.history.tick();
         let answer = group.sync();
-        // A sync of everything speaks of what has another copy only; losses of one copy are told
-        // by the file's own.
-        for subject in self.files.iter().filter(|subject| subject.is_mirrored) {
+        for subject in &self.files {
             self.history.end_sync(subject.id, begun, answer.is_ok());
         }
-        self.judge("a sync of the group", answer);
+        // What only one copy had may be lost with its disk's power, and is told here.
+        if self.files.iter().all(|subject| subject.is_mirrored) {
+            self.judge("a sync of the group", answer);
+        }
     }
 
     fn read_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
@@ -278,6 +279,9 @@ impl Story {
             let Some(file) = group.file(subject.id).filter(|_| subject.is_mirrored) else {
                 continue;
             };
+            if !self.goes_on() {
+                return;
+            }
             let extents = group.map(&file);
             let Some(extent) = extents.get(random.index(extents.len().max(1))) else {
                 continue;
