@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use serde::Deserialize;
 use spindle_device::DEADLINE_DEFAULT;
 
@@ -188,7 +189,7 @@ fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
     let here = PathBuf::from(SETTINGS_FILE);
     let system = Path::new("/etc/spindle").join(SETTINGS_FILE);
     for (path, is_systems) in [(here, false), (system, true)] {
-        let Some(file) = open_settings(&path)? else {
+        let Some(file) = open_settings(&path, is_systems)? else {
             continue;
         };
         match (why_not_believed(&file, &path)?, is_systems) {
@@ -205,9 +206,14 @@ fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
     Ok((SettingsFile::default(), PathBuf::new()))
 }
 
-/// Opens the file where there is one; a pipe in its place is not waited for.
-fn open_settings(path: &Path) -> ControlResult<Option<File>> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+/// Opens the file where there is one; a pipe in its place is not waited for. Only the system's own
+/// may be a link: one in a working directory leads where somebody else wants, and what it leads to
+/// can look like root's file (`/proc/PID/cmdline`).
+fn open_settings(path: &Path, is_systems: bool) -> ControlResult<Option<File>> {
+    let mut flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    if !is_systems {
+        flags |= rustix::fs::OFlags::NOFOLLOW;
+    }
     let opened = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
@@ -215,6 +221,10 @@ fn open_settings(path: &Path) -> ControlResult<Option<File>> {
     match opened {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if !is_systems && error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            tracing::warn!("{} is not read: it is a link", path.display());
+            Ok(None)
+        }
         Err(error) => Err(ControlError::io("read", path.display(), &error)),
     }
 }

@@ -170,14 +170,26 @@ pub(super) fn listen(socket: &Path) -> ControlResult<UnixListener> {
     Ok(listener)
 }
 
-/// Answers a command; one that has gone or does not read is no matter.
+/// Answers a command beside what else the keeper does; one that has gone or does not read is no
+/// matter.
 pub(super) async fn answer<T: Serialize>(stream: UnixStream, answer: &ControlResult<T>) {
+    drop(tokio::spawn(written(stream, answer)));
+}
+
+/// As [`answer`], where the keeper ends afterwards: what is written beside it would be lost.
+async fn answer_last<T: Serialize>(stream: UnixStream, answer: &ControlResult<T>) {
+    written(stream, answer).await;
+}
+
+fn written<T: Serialize>(
+    mut stream: UnixStream,
+    answer: &ControlResult<T>,
+) -> impl Future<Output = ()> + Send + 'static {
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');
-    let mut stream = stream;
-    tokio::spawn(async move {
+    async move {
         let _ = tokio::time::timeout(ASKING_MOST, stream.write_all(&line)).await;
-    });
+    }
 }
 
 impl Keeper {
@@ -215,7 +227,7 @@ impl Keeper {
                     self.detach_mount();
                     let _ = std::fs::remove_file(&self.socket);
                 }
-                answer(stream, &Ok(self.status())).await;
+                answer_last(stream, &Ok(self.status())).await;
             }
             Request::Upgrade { program, version } => {
                 let file = descriptors.into_iter().next().map(File::from);

@@ -2,10 +2,10 @@
 //! free space on the way; then the comparison of dirty regions.
 
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Uuid};
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Uuid};
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
@@ -133,7 +133,7 @@ impl Group {
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &table, &dirty)?;
         let event_log = EventLog::open(&catalog)?;
-        note_stale(&dirty, &files, &table);
+        membership.begin_catching_up(note_stale(&dirty, &files, &table).into_iter());
         let background = Background::open(&catalog)?;
         let with_surplus = files.values().filter(|file| file.map.read().has_surplus());
         background.give_back(with_surplus.map(|file| file.id));
@@ -325,8 +325,10 @@ fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), Grou
     Ok(())
 }
 
-/// Readers of files that some disk missed a part of look which.
-fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable) {
+/// Readers of files that some disk missed a part of look which; the disks that serve and lack
+/// something.
+fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable) -> BTreeSet<DiskNumber> {
+    let mut lacking = BTreeSet::new();
     for stale in dirty.stale_regions(&|_| true) {
         if let Some(file) = files.get(&stale.file) {
             file.may_be_stale.store(true, Ordering::Release);
@@ -334,8 +336,10 @@ fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable) {
         if table.get(stale.disk).is_some_and(|disk| disk.is_online()) {
             // The disks are online already.
             drop(dirty.begin_resync());
+            lacking.insert(stale.disk);
         }
     }
+    lacking
 }
 
 fn load_dirty_regions(

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, Judge, Request};
-use spindle_format::GroupState;
+use spindle_format::{DiskStatus, GroupState};
 use spindle_sync::Mutex;
 use spindle_sync::atomic::{AtomicBool, Ordering};
 
@@ -50,6 +50,12 @@ struct Wait {
     is_told: bool,
     /// Somebody asked since the last look: it still does not answer.
     was_asked: bool,
+}
+
+/// Whether a disk of that status lacks what it should hold. One that was given up has been replaced
+/// by other copies only when the group has forgotten it.
+const fn is_away(status: DiskStatus) -> bool {
+    matches!(status, DiskStatus::Offline | DiskStatus::Absent)
 }
 
 /// What counts of a disk.
@@ -121,7 +127,7 @@ impl Hanging {
                 let seen = Seen {
                     failure_group: disk.failure_group,
                     serves: disk.status.is_served() && slots.contains_key(&disk.number),
-                    is_away: disk.status == spindle_format::DiskStatus::Offline,
+                    is_away: is_away(disk.status),
                     votes: disk.voter,
                     holds_data: !disk.quorum_only,
                     holds_catalog: (state.replicas.iter())
@@ -205,8 +211,9 @@ impl Membership {
         }
     }
 
-    /// These disks came back, and may lack what others have, until [`Self::caught_up`].
-    pub(super) fn begin_catching_up(&self, disks: impl Iterator<Item = DiskNumber>) {
+    /// These disks came back, or lacked something when the group was opened: they may lack what
+    /// others have, until [`Self::caught_up`].
+    pub(crate) fn begin_catching_up(&self, disks: impl Iterator<Item = DiskNumber>) {
         self.hanging.watch.lock().catching_up.extend(disks);
     }
 
@@ -224,7 +231,7 @@ impl Membership {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hanging, Seen};
+    use super::{DiskStatus, Hanging, Seen, is_away};
     use spindle_base::DiskNumber;
     use spindle_device::{DiskSlot, Judge};
 
@@ -279,6 +286,22 @@ mod tests {
         assert!(!hanging.may_give_up(DiskSlot(1)));
         hanging.watch.lock().catching_up.clear();
         assert!(hanging.may_give_up(DiskSlot(1)));
+    }
+
+    #[test]
+    fn a_disk_that_was_given_up_is_no_copy_as_long_as_the_group_knows_it() {
+        let served = [DiskStatus::Online, DiskStatus::Dropping];
+        assert!(served.iter().all(|status| !is_away(*status)));
+        let hanging = hanging(2, &[0, 1, 2]);
+        let mut watch = hanging.watch.lock();
+        let given_up = watch.disks.get_mut(&DiskNumber(0)).unwrap();
+        given_up.is_away = is_away(DiskStatus::Absent);
+        given_up.serves = false;
+        drop(watch);
+        assert!(
+            !hanging.may_give_up(DiskSlot(1)),
+            "its partner is the only one"
+        );
     }
 
     #[test]

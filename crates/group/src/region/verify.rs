@@ -1,15 +1,19 @@
 //! Reading every replica again while the group is open: what is damaged on one is written again
 //! from another.
+//!
+//! A block that is right on no replica is not told here. One that was in flight when the group
+//! stopped uncleanly is right nowhere until it is written again, and nothing in the catalog refers
+//! to it; which one is damage only a reader of the catalog can tell, and does, with an error.
 
 use std::sync::Arc;
 
 use spindle_base::DiskNumber;
 use spindle_catalog::CatalogError;
 use spindle_device::AlignedBuffer;
-use spindle_format::{ChecksumBlock, JOURNAL_PLACE, block_sum};
+use spindle_format::{ChecksumBlock, JOURNAL_BYTES, JOURNAL_PLACE, block_sum};
 
 use super::map::{BLOCK_LENGTH, Map, ReplicaMap, SumGroup};
-use super::{ReplicatedRegion, aligned};
+use super::{ReplicatedRegion, aligned, failed};
 
 /// A block of a replica that was not right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +22,6 @@ pub(crate) struct ReplicaFault {
     /// The block of the region; `None` for its checksum block.
     pub block: Option<u64>,
     pub why: String,
-    /// Whether another replica has it right.
-    pub is_repairable: bool,
 }
 
 impl ReplicatedRegion {
@@ -49,7 +51,7 @@ impl ReplicatedRegion {
             return Ok(faults);
         }
         let mut block_bytes = AlignedBuffer::zeroed(BLOCK_LENGTH);
-        for fault in faults.iter().filter(|fault| fault.is_repairable) {
+        for fault in &faults {
             if let Some(block) = fault.block {
                 // The gate is held: the first that is right counts, and those before it are
                 // written again; those behind it here.
@@ -72,25 +74,27 @@ impl ReplicatedRegion {
         Ok(faults)
     }
 
-    /// Gives every replica the journal of the first, where one differs; the caller has emptied it.
+    /// Gives every replica the journal of the first that can be read whole, where one differs; the caller has emptied it.
     /// What lies behind its records counts nowhere, but a record that was overwritten on one disk
     /// would be missing where only that disk is left.
     ///
     /// # Errors
-    /// Where the group must stop because a disk could not be written.
+    /// Where none can be read whole, or the group must stop because a disk could not be written.
     pub(crate) fn make_journals_equal(&self) -> Result<bool, CatalogError> {
         let _gate = self.gate.lock();
         let map = self.map();
-        let journals: Vec<(&ReplicaMap, Vec<u8>)> = (map.replicas.iter())
-            .map(|replica| (replica, self.journal_of(replica.slot)))
-            .collect();
-        let Some(((_, first), others)) = journals.split_first() else {
-            return Ok(false);
+        // One that could be read only in part has zeros where another may have a record.
+        let source = (map.replicas.iter()).find_map(|replica| {
+            let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
+            let read = self.read_at(replica.slot, JOURNAL_PLACE, &mut bytes);
+            read.is_ok().then_some((replica.disk, bytes))
+        });
+        let Some((disk, bytes)) = source else {
+            return Err(failed("read", "its journal can be read whole on no disk"));
         };
-        let bytes = aligned(first);
-        let writes: Vec<_> = (others.iter())
-            .filter(|(_, journal)| journal != first)
-            .map(|(replica, _)| (replica.disk, replica.slot, JOURNAL_PLACE, &bytes[..]))
+        let writes: Vec<_> = (map.replicas.iter())
+            .filter(|replica| replica.disk != disk && self.journal_of(replica.slot) != bytes[..])
+            .map(|replica| (replica.disk, replica.slot, JOURNAL_PLACE, &bytes[..]))
             .collect();
         let unable = self.write_and_flush(&writes);
         self.take_offline(&unable)?;
@@ -131,7 +135,6 @@ impl ReplicatedRegion {
                     disk: replica.disk,
                     block,
                     why: why.to_owned(),
-                    is_repairable: true,
                 });
             };
             if !self.has_right_sums(map, replica, part) {
@@ -154,19 +157,13 @@ impl ReplicatedRegion {
                 }
             }
         }
-        let replicas_count = map.replicas.len();
-        let wrong_everywhere = |fault: &ReplicaFault, all: &[ReplicaFault]| {
-            fault.block.is_some()
-                && all
-                    .iter()
-                    .filter(|other| other.block == fault.block)
-                    .count()
-                    == replicas_count
+        let wrong_count = |block| faults.iter().filter(|fault| fault.block == block).count();
+        let is_right_nowhere = |fault: &ReplicaFault| {
+            fault.block.is_some() && wrong_count(fault.block) == map.replicas.len()
         };
-        let all = faults.clone();
-        for fault in &mut faults {
-            fault.is_repairable = !wrong_everywhere(fault, &all);
-        }
+        let left: Vec<bool> = faults.iter().map(is_right_nowhere).collect();
+        let mut left = left.into_iter();
+        faults.retain(|_| !left.next().unwrap_or(false));
         faults
     }
 

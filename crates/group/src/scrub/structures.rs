@@ -116,23 +116,15 @@ impl Group {
                 "the catalog's replica on disk {disk}, {what}: {}",
                 fault.why
             );
-            let (kind, event, message) = match (fault.is_repairable, run.repairs()) {
+            let (kind, event, message) = if run.repairs() {
                 // The region has told it.
-                (true, true) => (
-                    FindingKind::Repaired,
-                    None,
-                    format!("{about}; it was written again"),
-                ),
-                (true, false) => (
-                    FindingKind::Repairable,
-                    Some((EventKind::DamageFound, Severity::Warning)),
-                    format!("{about}; a scrub of the group with --repair writes it again"),
-                ),
-                (false, _) => (
-                    FindingKind::Unreadable,
-                    Some((EventKind::DamageFound, Severity::Critical)),
-                    format!("{about}, and no replica has it right: run `spindle check`"),
-                ),
+                let message = format!("{about}; it was written again");
+                (FindingKind::Repaired, None, message)
+            } else {
+                let message =
+                    format!("{about}; a scrub of the group with --repair writes it again");
+                let event = Some((EventKind::DamageFound, Severity::Warning));
+                (FindingKind::Repairable, event, message)
             };
             let title = format!("the catalog on disk {disk}");
             self.tell_part(run, kind, title, fault.disk, message, event);
