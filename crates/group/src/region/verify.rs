@@ -65,10 +65,20 @@ impl ReplicatedRegion {
             }
         }
         if faults.iter().any(|fault| fault.block.is_none()) {
-            let mut map = Map::clone(&self.map());
-            let chosen = SumGroup::clone(&map.groups[part]);
-            self.write_settled(&mut map, part, chosen, Vec::new())?;
-            *self.map.write() = Arc::new(map);
+            let mut settled = Map::clone(&self.map());
+            let chosen = SumGroup::clone(&settled.groups[part]);
+            self.write_settled(&mut settled, part, chosen, Vec::new())?;
+            let mut guard = self.map.write();
+            // A replica whose disk failed meanwhile is not in the map any more.
+            let map = Arc::make_mut(&mut guard);
+            map.groups[part] = Arc::clone(&settled.groups[part]);
+            for replica in &mut map.replicas {
+                let written = (settled.replicas.iter()).find(|other| other.disk == replica.disk);
+                if let Some(written) = written {
+                    replica.newest[part] = written.newest[part];
+                }
+            }
+            drop(guard);
             self.drop_offline();
         }
         Ok(faults)

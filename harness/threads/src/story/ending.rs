@@ -116,7 +116,8 @@ impl Story {
             }
         }
         let left_bytes = group.view().resync_left_bytes;
-        if left_bytes > 0 {
+        // What the only copy lost, nobody can copy to it.
+        if left_bytes > 0 && self.files.iter().all(|subject| subject.is_mirrored) {
             self.history.violate(format!(
                 "{left_bytes} bytes are still stale at the end: {:?}; {:?}",
                 group.operations(),
@@ -136,10 +137,15 @@ impl Story {
     /// Every copy of what is initialised has the same bytes. A disk that went offline again, as one
     /// does that cannot be written where it must be, is known to lack what it missed.
     fn judge_copies(&self, group: &Group) {
-        let offline: Vec<DiskNumber> = (group.view().disks.iter())
+        let view = group.view();
+        let offline: Vec<DiskNumber> = (view.disks.iter())
             .filter(|disk| disk.mode == "offline")
             .map(|disk| disk.number)
             .collect();
+        // Where broken places took all of the second failure group offline nothing can be mirrored.
+        let can_mirror = (view.disks.iter()).any(|disk| {
+            disk.mode != "offline" && scene::failure_group(DiskSlot(disk.number.0)) == 1
+        });
         for Subject { id, is_mirrored } in &self.files {
             let Some(file) = group.file(*id).filter(|_| *is_mirrored) else {
                 continue;
@@ -152,6 +158,9 @@ impl Story {
                 let copies: Vec<Vec<u8>> = (extent.copies.iter().flatten())
                     .map(|(disk, offset)| self.disks.bytes(DiskSlot(disk.0), *offset, length))
                     .collect();
+                if copies.len() < 2 && !can_mirror {
+                    continue;
+                }
                 if copies.len() < 2 {
                     self.history.violate(format!(
                         "extent {} of {id} has {} copies at the end",
