@@ -9,8 +9,13 @@ use spindle_sync::{Mutex, RwLock};
 use crate::commit::Committer;
 use crate::journal;
 use crate::overlay::{Change, Overlay, Window};
+use crate::room::{PAGE_BYTES, Room};
 use crate::store::{Reader, Store};
-use crate::{Bracket, CatalogError, Edit, KeptJournal, Region, Sequence, Table};
+use crate::{Bracket, CatalogError, Edit, KeptJournal, Region, Rows, Sequence, Table, Wish};
+
+/// A region of so many bytes is measured when it is opened; of a larger one, all counts as used
+/// until somebody must know.
+const SMALL_BYTES: u64 = 16 << 20;
 
 /// The key and value of a row that a range read found.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -25,6 +30,8 @@ pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), CatalogError> + 'a;
 pub struct Catalog {
     pub(crate) overlay: RwLock<Overlay>,
     pub(crate) committer: Mutex<Committer>,
+    pub(crate) region: Arc<dyn Region>,
+    pub(crate) room: Room,
 }
 
 impl Catalog {
@@ -58,7 +65,15 @@ impl Catalog {
     ) -> Result<Self, CatalogError> {
         let overlay = Overlay::new(store.reader()?);
         let generation = store.journal_generation()?;
+        let size_bytes = region.size_bytes();
+        let used_pages = if size_bytes <= SMALL_BYTES {
+            store.used_pages()?
+        } else {
+            size_bytes / PAGE_BYTES
+        };
         Ok(Self {
+            room: Room::new(used_pages),
+            region: Arc::clone(&region),
             overlay: RwLock::new(overlay),
             committer: Mutex::new(Committer::new(region, cache_bytes, store, generation)),
         })
@@ -78,8 +93,8 @@ impl Catalog {
         };
         match reader.get(table, key) {
             Ok(value) => Ok(value),
-            Err(error) => {
-                reader = self.reader_after(&reader, error)?;
+            Err(_) => {
+                reader = self.reader_after(&reader)?;
                 reader.get(table, key)
             }
         }
@@ -111,8 +126,8 @@ impl Catalog {
                 (window, Arc::clone(overlay.reader()))
             };
             let mut found = merge(&reader, table, begin, to, &window, most - rows.len());
-            if let Err(error) = found {
-                reader = self.reader_after(&reader, error)?;
+            if found.is_err() {
+                reader = self.reader_after(&reader)?;
                 found = merge(&reader, table, begin, to, &window, most - rows.len());
             }
             rows.append(&mut found?);
@@ -175,22 +190,23 @@ impl Catalog {
         self.overlay.read().newest_good_commit()
     }
 
+    /// Bytes that an operation may still add to what is applied, and to `lagging`, which will be;
+    /// 0 where it must not begin before [`Catalog::measure`].
+    pub fn room_bytes(&self, lagging: Rows, wish: Wish) -> u64 {
+        let rows = self.overlay.read().outside_of_the_region() + lagging;
+        self.room
+            .left_bytes(self.region.capacity_bytes(), rows, wish)
+    }
+
     /// Edits applied and not yet durable, as a rough number of bytes.
     pub fn pending_bytes(&self) -> usize {
         self.overlay.read().bytes()
     }
 
     /// A reader in place of one that failed: the store is opened anew, unless that was done
-    /// meanwhile. While a commit runs, the failure stands, because a read inside of it would
-    /// wait for itself.
-    fn reader_after(
-        &self,
-        failed: &Arc<Reader>,
-        error: CatalogError,
-    ) -> Result<Arc<Reader>, CatalogError> {
-        let Some(mut committer) = self.committer.try_lock() else {
-            return Err(error);
-        };
+    /// meanwhile, be it by a commit that runs.
+    fn reader_after(&self, failed: &Arc<Reader>) -> Result<Arc<Reader>, CatalogError> {
+        let mut committer = self.committer.lock();
         let current = Arc::clone(self.overlay.read().reader());
         if !Arc::ptr_eq(&current, failed) {
             return Ok(current);

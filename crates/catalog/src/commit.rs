@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use crate::journal::Journal;
 use crate::overlay::Layer;
+use crate::room::PAGE_BYTES;
 use crate::store::{Reader, Store};
 use spindle_sync::MutexGuard;
 
-use crate::{Catalog, CatalogError, KeptJournal, Region, Sequence};
+use crate::{Catalog, CatalogError, KeptJournal, Region, Rows, Sequence, Wish};
 
 /// What only one commit at a time may touch.
 #[derive(Debug)]
@@ -82,6 +83,12 @@ impl Committer {
         let reader = written?;
         self.journal = Journal::new(Arc::clone(&self.region), generation);
         Ok(reader)
+    }
+
+    /// Whether the library knows of less than that.
+    fn uses_less_than(&self, bytes: u64) -> bool {
+        let store = self.store.as_ref();
+        store.is_some_and(|store| store.length_bytes() < bytes)
     }
 
     fn is_usable(&self) -> bool {
@@ -237,15 +244,55 @@ impl Catalog {
         Ok(reader)
     }
 
-    /// Takes the layers into the region, and reads them from there.
+    /// Takes the layers into the region, and reads them from there. The library asks for twice
+    /// the size that it has; where there is no room for so much, it is opened anew over all that
+    /// there is.
     fn write_region(
         &self,
         committer: &mut Committer,
         layers: &[&Layer],
     ) -> Result<(), CatalogError> {
-        let reader = committer.write_region(layers)?;
-        let former = self.overlay.write().empty_journal(reader);
+        let written = match committer.write_region(layers) {
+            Err(CatalogError::Full) if committer.uses_less_than(self.region.capacity_bytes()) => {
+                self.region.grow(self.region.capacity_bytes())?;
+                self.reopen(committer)?;
+                committer.write_region(layers)
+            }
+            written => written,
+        };
+        if let Some(store) = &committer.store {
+            self.room.note_written(store.take_written_blocks());
+        }
+        let former = self.overlay.write().empty_journal(written?);
         drop(former);
+        Ok(())
+    }
+
+    /// Brings what the journal holds into the region, measures what is in use, and lets the
+    /// region grow where that is more than half of it, or too much for what is wished, and the
+    /// group has room.
+    ///
+    /// # Errors
+    /// [`CatalogError`] where the region cannot be written or read.
+    pub fn measure(&self, wished_bytes: u64) -> Result<(), CatalogError> {
+        let mut committer = self.committer.lock();
+        self.make_usable(&mut committer)?;
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        self.write_region(&mut committer, &[&journaled])?;
+        // What the transaction before gave up is free after one more.
+        self.write_region(&mut committer, &[&Layer::default()])?;
+        let store = committer.store.as_ref().expect("it was just written");
+        self.room.measured(store.used_pages()?);
+        let capacity_bytes = self.region.capacity_bytes();
+        let left_bytes = (self.room).left_bytes(capacity_bytes, Rows::default(), Wish::More);
+        if self.room.is_half_used(capacity_bytes) || left_bytes <= wished_bytes {
+            let more_bytes = PAGE_BYTES.max(2 * wished_bytes);
+            match self.region.grow(capacity_bytes + more_bytes) {
+                // Then it stays as it is, which whoever asked for room is told.
+                Ok(()) | Err(CatalogError::Full) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 

@@ -187,6 +187,13 @@ impl KeptJournal {
         self.log.lock().length_words(&self.memory) > layout::LOG_WORDS / 2
     }
 
+    /// Whether something that was applied fell out of the log: it must be committed before anybody
+    /// is answered, because a kill would lose it.
+    #[must_use]
+    pub fn is_overflowed(&self) -> bool {
+        self.header().has_overflowed()
+    }
+
     /// Copies may differ in places that no write under way names: a takeover compares all.
     pub fn compare_everything(&self) {
         self.header().set_compare_everything();

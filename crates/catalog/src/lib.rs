@@ -22,6 +22,7 @@ mod kept;
 mod memory_region;
 mod overlay;
 mod region;
+mod room;
 mod store;
 mod table;
 
@@ -34,4 +35,5 @@ pub use kept::{
     WriteUnderWay,
 };
 pub use region::Region;
+pub use room::{Rows, Wish};
 pub use table::{Table, file_key};

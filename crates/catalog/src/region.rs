@@ -12,6 +12,8 @@ use crate::CatalogError;
 pub trait Region: Send + Sync + std::fmt::Debug {
     /// Bytes that can be addressed now.
     fn size_bytes(&self) -> u64;
+    /// Bytes that it can grow to for certain: what is set aside for it on every replica.
+    fn capacity_bytes(&self) -> u64;
     /// Makes at least `bytes` addressable.
     ///
     /// # Errors

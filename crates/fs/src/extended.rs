@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
+use spindle_group::{GroupError, GroupErrorKind, Wish};
 
 use crate::attribute::Asked;
 use crate::error::{FsError, FsResult};
@@ -16,6 +17,12 @@ use crate::system::FileSystem;
 
 /// The largest value, as the kernel has it.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// All names of a file's attributes together, each with its NUL: the kernel lists no more.
+const NAMES_BYTES_MAX: usize = 64 << 10;
+
+/// All values of a file's attributes together.
+const VALUES_BYTES_MAX: usize = 1 << 20;
 
 const PREFIXES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
@@ -95,7 +102,9 @@ impl FileSystem {
         if value.len() > VALUE_BYTES_MAX {
             return Err(FsError::TooLarge);
         }
+        self.core.group.make_room(Wish::More)?;
         let key = named_key(id, name);
+        self.check_bounds(id, name, value)?;
         self.change_extended(id, &key, asked.into(), |exists| match exists {
             true if create => Err(FsError::Exists),
             false if replace => Err(FsError::NoAttribute),
@@ -116,6 +125,7 @@ impl FileSystem {
     ) -> FsResult<()> {
         let name = name.as_bytes();
         check_name(name)?;
+        self.core.group.make_room(Wish::Less)?;
         let key = named_key(id, name);
         self.change_extended(id, &key, asked.into(), |exists| match exists {
             true => Ok(None),
@@ -139,6 +149,32 @@ impl FileSystem {
             }
         }
         self.list(id)
+    }
+
+    /// A file's attributes must stay such that they can be listed, and must not fill the catalog.
+    fn check_bounds(&self, id: FileId, name: &[u8], value: &[u8]) -> FsResult<()> {
+        let node = self.core.node(id)?;
+        let (mut names_bytes, mut values_bytes) = (name.len() + 1, value.len());
+        if !node.state.lock().no_extended {
+            let table = Table::ExtendedAttribute;
+            each_named(&self.core.group, table, id, &mut |other, value| {
+                if other != name {
+                    names_bytes += other.len() + 1;
+                    values_bytes += value.len();
+                }
+                Ok(())
+            })?;
+        }
+        if names_bytes > NAMES_BYTES_MAX || values_bytes > VALUES_BYTES_MAX {
+            return Err(FsError::Group(GroupError {
+                kind: GroupErrorKind::NoSpace,
+                message: format!(
+                    "the extended attributes of file {id} would be more than {NAMES_BYTES_MAX} \
+                     bytes of names or {VALUES_BYTES_MAX} bytes of values"
+                ),
+            }));
+        }
+        Ok(())
     }
 
     fn list(&self, id: FileId) -> FsResult<Vec<u8>> {

@@ -5,6 +5,7 @@
 //! order of edits; so a new file's name is durable with its first fsync.
 
 use spindle_base::FileId;
+use spindle_group::Wish;
 
 use crate::error::FsResult;
 use crate::handle::Handle;
@@ -98,6 +99,8 @@ impl Core {
             let nodes = self.dirty_from(from, NODES_PER_OPERATION);
             let Some(last) = nodes.last() else { return };
             from = FileId(last.id.0 + 1);
+            // What they change is there already. Where no room can be made the commit says so.
+            let _ = self.group.make_room(Wish::Less);
             let operation = self.begin();
             for node in &nodes {
                 operation.write_back(node);

@@ -14,6 +14,8 @@ mod contents;
 mod extended;
 #[path = "semantics/fixture.rs"]
 mod fixture;
+#[path = "semantics/full_catalog.rs"]
+mod full_catalog;
 #[path = "semantics/lifetime.rs"]
 mod lifetime;
 #[path = "semantics/model.rs"]

@@ -58,5 +58,5 @@ pub use region::{RegionSpace, ReplicatedRegion};
 pub use scrub::{
     Finding, FindingKind, Known, PageJudge, ScrubScope, ScrubState, ScrubStep, ScrubView, ScrubWish,
 };
-pub use spindle_catalog::{KeptJournal, RequestUnderWay, Touch, TouchSlot};
+pub use spindle_catalog::{KeptJournal, RequestUnderWay, Touch, TouchSlot, Wish};
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};

@@ -615,6 +615,10 @@ impl Region for ReplicatedRegion {
         self.map.read().size_bytes
     }
 
+    fn capacity_bytes(&self) -> u64 {
+        self.map.read().capacity_blocks() * BLOCK_BYTES
+    }
+
     fn grow(&self, bytes: u64) -> Result<(), CatalogError> {
         let _gate = self.gate.lock();
         self.drop_offline();

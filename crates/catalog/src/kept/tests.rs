@@ -181,3 +181,14 @@ fn what_another_opening_of_the_group_left_is_not_taken_over() {
     assert!(journal.recover(5).is_none());
     assert!(journal.was_closed());
 }
+
+#[test]
+fn what_is_too_large_for_the_log_is_told_until_a_commit_has_it() {
+    let journal = live();
+    journal.edit(None, &put(1, &vec![1; 129 << 20]));
+    assert!(journal.is_overflowed());
+    journal.edit(None, &put(2, b"small"));
+    assert!(journal.is_overflowed());
+    journal.cut(journal.position());
+    assert!(!journal.is_overflowed());
+}

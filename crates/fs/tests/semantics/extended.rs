@@ -96,3 +96,29 @@ fn attributes_go_with_their_file() {
         .unwrap();
     assert!(rows.is_empty());
 }
+
+#[test]
+fn attributes_of_one_file_are_bounded_so_that_they_can_be_listed() {
+    let fixture = Fixture::plain();
+    let file = fixture.make(ROOT, "file");
+    let set = |number: usize, length: usize| {
+        let text = format!("user.{number:0200}");
+        let value = vec![1; length];
+        let (fs, now) = (fixture.fs(), fixture.now());
+        fs.set_extended_attribute(file.id(), name(&text), &value, false, false, now)
+    };
+    let count = (0..1000)
+        .take_while(|number| set(*number, 1).is_ok())
+        .count();
+    assert_eq!(class(&set(count, 1)), "no space");
+    let names = fixture.fs().list_extended_attributes(file.id()).unwrap();
+    assert!(names.len() <= 64 << 10 && names.len() > 63 << 10);
+    // Values are bounded too, and one that is there may be replaced.
+    set(0, 2).unwrap();
+    let large = (0..count).take_while(|number| set(*number, 60_000).is_ok());
+    assert_eq!(large.count(), 17);
+    (fixture.fs())
+        .remove_extended_attribute(file.id(), name(&format!("user.{:0200}", 0)), fixture.now())
+        .unwrap();
+    set(count, 1).unwrap();
+}
