@@ -103,12 +103,18 @@ impl Opened {
     /// Where the group had to stop.
     pub fn return_found(&self, settings: &Settings) -> ControlResult<()> {
         for disk in self.group().away_disks() {
-            if self.answering_slot(disk).is_none()
+            if self.hangs(disk).is_none()
+                && self.answering_slot(disk).is_none()
                 && let Ok(Some(slot)) = self.find_elsewhere(settings, disk)
             {
+                let former = self.open_slot(disk);
                 let returned = self.group().return_by_itself(disk, slot);
                 self.release_untaken(&[slot]);
-                returned?;
+                if returned?.is_some()
+                    && let Some(former) = former
+                {
+                    self.forget_slot(former);
+                }
             }
         }
         Ok(())
@@ -132,6 +138,16 @@ impl Opened {
         settings: &Settings,
         disk: DiskNumber,
     ) -> ControlResult<Option<DiskSlot>> {
+        if let Some(path) = self.hangs(disk) {
+            return Err(ControlError::new(
+                ControlErrorKind::Busy,
+                format!(
+                    "{} hangs: the kernel still holds requests that were given to it; it comes \
+                     back when it has answered them",
+                    path.display()
+                ),
+            ));
+        }
         match self.answering_slot(disk) {
             Some(slot) => Ok(Some(slot)),
             None => {
@@ -140,6 +156,17 @@ impl Opened {
                 Ok(found.or_else(|| self.open_slot(disk)))
             }
         }
+    }
+
+    /// The path of a disk that was given up, while its late requests hold it. It is not even looked
+    /// at: who does may wait as long as they do.
+    fn hangs(&self, disk: DiskNumber) -> Option<PathBuf> {
+        let slot = self.open_slot(disk)?;
+        let disks = self.engine().disks();
+        let path = disks
+            .is_fenced(slot)
+            .then(|| PathBuf::from(disks.path(slot)))?;
+        (which_are_in_use(&[&path]) == [true]).then_some(path)
     }
 
     fn open_slot(&self, disk: DiskNumber) -> Option<DiskSlot> {
@@ -163,7 +190,11 @@ impl Opened {
         disk: DiskNumber,
     ) -> ControlResult<Option<DiskSlot>> {
         let discovery = Discovery::look(settings)?;
-        let held: Vec<PathBuf> = self.slots().into_iter().map(|(_, path)| path).collect();
+        let disks = self.engine().disks();
+        let held: Vec<PathBuf> = (self.slots().into_iter())
+            .filter(|(slot, _)| !disks.is_fenced(*slot))
+            .map(|(_, path)| path)
+            .collect();
         let uuid = self.group().view().uuid;
         let groups = discovery.groups();
         let Some(found) = groups.iter().find(|found| found.uuid == uuid) else {

@@ -27,7 +27,7 @@ mod block_set;
 mod region;
 
 use spindle_sync::atomic::{AtomicBool, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
@@ -398,6 +398,14 @@ impl DirtyRegions {
         for region in self.state.lock().regions.values_mut() {
             region.catch_up(disk, 0, DIRTY_REGION_BLOCKS.into());
         }
+    }
+
+    /// The disks that lack something of a region, offline or not.
+    pub fn lacking_disks(&self) -> BTreeSet<DiskNumber> {
+        let state = self.state.lock();
+        (state.regions.values())
+            .flat_map(|region| region.stale.iter().map(|stale| stale.disk))
+            .collect()
     }
 
     /// How many there are.

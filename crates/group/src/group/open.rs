@@ -133,7 +133,7 @@ impl Group {
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &table, &dirty)?;
         let event_log = EventLog::open(&catalog)?;
-        note_stale(&dirty, &files, &table);
+        note_stale(&dirty, &files, &table, &membership);
         let background = Background::open(&catalog)?;
         let with_surplus = files.values().filter(|file| file.map.read().has_surplus());
         background.give_back(with_surplus.map(|file| file.id));
@@ -326,7 +326,8 @@ fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), Grou
 }
 
 /// Readers of files that some disk missed a part of look which.
-fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable) {
+fn note_stale(dirty: &DirtyRegions, files: &Files, table: &DiskTable, membership: &Membership) {
+    membership.set_catching_up(dirty.lacking_disks());
     for stale in dirty.stale_regions(&|_| true) {
         if let Some(file) = files.get(&stale.file) {
             file.may_be_stale.store(true, Ordering::Release);

@@ -44,7 +44,7 @@ impl Group {
             self.replace_replica();
             self.move_replicas();
             self.note_away();
-            self.note_caught_up();
+            (self.membership).set_catching_up(self.dirty.lacking_disks());
             self.membership.tell_of_answers();
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
@@ -60,19 +60,6 @@ impl Group {
             return Ok(());
         }
         self.take_offline(&silent, "it did not answer in time")
-    }
-
-    /// Disks that came back and lack nothing any more count as copies for those that hang.
-    fn note_caught_up(&self) {
-        for disk in self.membership.catching_up() {
-            if self
-                .dirty
-                .stale_regions(&|number| number == disk)
-                .is_empty()
-            {
-                self.membership.caught_up(disk);
-            }
-        }
     }
 
     /// The next step commits what is pending, however young it is.

@@ -38,7 +38,7 @@ struct Watch {
     copies: usize,
     disks: BTreeMap<DiskNumber, Seen>,
     by_slot: BTreeMap<DiskSlot, DiskNumber>,
-    /// Disks that came back, as long as they may lack what others have.
+    /// Disks that lack what others have.
     catching_up: BTreeSet<DiskNumber>,
     given_up: BTreeSet<DiskNumber>,
     waited_for: BTreeMap<DiskNumber, Wait>,
@@ -205,20 +205,14 @@ impl Membership {
         }
     }
 
-    /// These disks came back, and may lack what others have, until [`Self::caught_up`].
+    /// These disks come back, and may lack what others have.
     pub(super) fn begin_catching_up(&self, disks: impl Iterator<Item = DiskNumber>) {
         self.hanging.watch.lock().catching_up.extend(disks);
     }
 
-    /// Disks that came back and were not seen to lack nothing since.
-    pub(crate) fn catching_up(&self) -> Vec<DiskNumber> {
-        let watch = self.hanging.watch.lock();
-        watch.catching_up.iter().copied().collect()
-    }
-
-    /// The disk lacks nothing any more.
-    pub(crate) fn caught_up(&self, disk: DiskNumber) {
-        self.hanging.watch.lock().catching_up.remove(&disk);
+    /// These and no other disks lack what others have.
+    pub(crate) fn set_catching_up(&self, disks: BTreeSet<DiskNumber>) {
+        self.hanging.watch.lock().catching_up = disks;
     }
 }
 
