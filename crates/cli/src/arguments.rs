@@ -390,6 +390,22 @@ redundancy when all are there; `spindle operations` shows how far that is.")]
         #[command(flatten)]
         output: Output,
     },
+    /// Show which features of later formats a group uses; programs before them refuse it then
+    #[command(after_help = "\
+Examples:
+  spindle group upgrade data --dry-run
+
+A feature is set when it is first used, and by nothing else, so that earlier programs go on with
+the group until then. Nothing has to be set by hand, and without --dry-run nothing is.")]
+    Upgrade {
+        /// The group
+        group: String,
+        /// Only show what is set and what would set the others
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Destroy a closed group: its disks become former members, its files are lost
     Destroy {
         /// The group

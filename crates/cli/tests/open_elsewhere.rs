@@ -5,7 +5,7 @@ mod place;
 
 use std::os::unix::fs::FileExt;
 
-use place::{Place, outcome, refused};
+use place::{Place, outcome, refused, signal};
 use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord};
 
 #[test]
@@ -79,4 +79,58 @@ fn a_group_open_on_another_host_is_refused_unless_forced() {
     assert!(before == place.contents());
     place.tell(["group", "mount", "data", "--force"]);
     place.tell(["group", "dismount", "data"]);
+}
+
+/// Writes and syncs a block of the file; whether that was answered with success.
+fn write_durably(file: &std::fs::File, byte: u8) -> bool {
+    file.write_all_at(&[byte; 4096], 0).is_ok() && file.sync_data().is_ok()
+}
+
+#[test]
+fn an_owner_that_was_stopped_while_another_host_took_the_group_writes_and_answers_nothing() {
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let path = place.mount_point().join("file");
+    let file = std::fs::File::options()
+        .create_new(true)
+        .write(true)
+        .open(path);
+    let file = file.unwrap();
+    assert!(write_durably(&file, 1));
+    let (keeper, daemon) = (place.keeper_process_id(), place.process_id());
+    for process in [keeper, daemon] {
+        signal(process, rustix::process::Signal::STOP);
+    }
+    // Longer than an owner record is relied on without being read again.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    open_on_another_host(&place, 1);
+    let before = place.contents();
+    for process in [daemon, keeper] {
+        signal(process, rustix::process::Signal::CONT);
+    }
+    assert!(!write_durably(&file, 2), "the group is another host's");
+    drop(file);
+    let shown = place.ask(["group", "show", "data"]);
+    assert!(shown["fenced"].as_str().unwrap().contains("elsewhere"));
+    assert!(before == place.contents(), "nothing was written");
+}
+
+#[test]
+fn a_forced_start_is_forced_once_and_not_again_by_the_keeper() {
+    let place = Place::new();
+    place.create_group();
+    open_on_another_host(&place, 1);
+    let point = place.text("mount");
+    place.tell(["mount", "data", &point, "--force"]);
+    let daemon = place.process_id();
+    open_on_another_host(&place, 2);
+    let before = place.contents();
+    signal(daemon, rustix::process::Signal::KILL);
+    // The next daemons are refused, until the keeper gives up.
+    let begun = std::time::Instant::now();
+    while begun.elapsed().as_secs() < 5 {
+        assert!(before == place.contents(), "nobody took the group back");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
 }

@@ -118,11 +118,12 @@ impl Discovery {
                 probe.path.display(),
             )));
         }
-        let truncated = group
+        // One that is cut off is left out where the redundancy bears it: the group judges that.
+        let unusable = group
             .disks
             .iter()
-            .find(|probe| probe.status() == DiskStatus::Unusable);
-        if let Some(probe) = truncated {
+            .find(|probe| probe.status() == DiskStatus::Unusable && !probe.is_cut_off());
+        if let Some(probe) = unusable {
             return Err(ControlError::new(
                 ControlErrorKind::Corrupt,
                 format!(

@@ -3,7 +3,9 @@
 //! A disk that is open is asked at its place; one that was not there when the group was opened,
 //! or that has another path since, is looked for on the search path by its label.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
@@ -12,7 +14,7 @@ use crate::discovery::Discovery;
 use crate::disk_changes::{Asked, DiskNames, in_group};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::opening::Opened;
-use crate::probe::which_are_in_use;
+use crate::probe::{Probe, which_are_in_use};
 use crate::settings::Settings;
 use crate::view::DiskChangesReport;
 
@@ -32,6 +34,21 @@ pub fn online_disks(
     in_group(settings, group, asked, |opened| {
         opened.online_disks(settings, disks)
     })
+}
+
+/// How long a disk that was found and not taken back is left alone, unless it changes.
+const REFUSED_REST: Duration = Duration::from_secs(600);
+
+/// Disks that were found by themselves and not taken back: what stood on each, and when.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedReturns(BTreeMap<DiskNumber, (String, Instant)>);
+
+impl RefusedReturns {
+    fn is_refused(&self, disk: DiskNumber, probe: &Probe) -> bool {
+        self.0.get(&disk).is_some_and(|(found, at)| {
+            at.elapsed() < REFUSED_REST && *found == format!("{probe:?}")
+        })
+    }
 }
 
 impl Opened {
@@ -104,11 +121,19 @@ impl Opened {
     pub fn return_found(&self, settings: &Settings) -> ControlResult<()> {
         for disk in self.group().away_disks() {
             if self.answering_slot(disk).is_none()
-                && let Ok(Some(slot)) = self.find_elsewhere(settings, disk)
+                && let Ok(Some(probe)) = self.find_elsewhere(settings, disk)
+                && !self.refused_returns.lock().is_refused(disk, &probe)
+                && let Ok(slot) = self.open_found_disk(&probe)
             {
                 let returned = self.group().return_by_itself(disk, slot);
                 self.release_untaken(&[slot]);
-                returned?;
+                let mut refused = self.refused_returns.lock();
+                match returned? {
+                    Some(_) => refused.0.remove(&disk),
+                    None => refused
+                        .0
+                        .insert(disk, (format!("{probe:?}"), Instant::now())),
+                };
             }
         }
         Ok(())
@@ -136,6 +161,9 @@ impl Opened {
             Some(slot) => Ok(Some(slot)),
             None => {
                 let found = self.find_elsewhere(settings, disk)?;
+                let found = found
+                    .map(|probe| self.open_found_disk(&probe))
+                    .transpose()?;
                 // One that does not answer where it is open tells why itself.
                 Ok(found.or_else(|| self.open_slot(disk)))
             }
@@ -156,34 +184,36 @@ impl Opened {
         batch[0].result.is_ok().then_some(slot)
     }
 
-    /// Opens a disk that bears the label of one that is away, where nobody else has it.
+    /// A disk that bears the label of one that is away, where nobody else has it.
     fn find_elsewhere(
         &self,
         settings: &Settings,
         disk: DiskNumber,
-    ) -> ControlResult<Option<DiskSlot>> {
+    ) -> ControlResult<Option<Probe>> {
         let discovery = Discovery::look(settings)?;
-        let held: Vec<PathBuf> = self.slots().into_iter().map(|(_, path)| path).collect();
         let uuid = self.group().view().uuid;
         let groups = discovery.groups();
         let Some(found) = groups.iter().find(|found| found.uuid == uuid) else {
             return Ok(None);
         };
-        let probe = found.disks.iter().find(|probe| {
+        let mut disks = found.disks.iter();
+        let probe = disks.find(|probe| {
             let is_it = (probe.label()).is_some_and(|label| {
                 label.number == disk && self.group().disk_of_uuid(label.disk_uuid) == Some(disk)
             });
             // A path that is held already and does not answer may have come back as another
             // device; one that is held and in use has not.
-            is_it && which_are_in_use(&[&probe.path]) == [false]
+            is_it && !probe.is_cut_off() && which_are_in_use(&[&probe.path]) == [false]
         });
-        let Some(probe) = probe else {
-            return Ok(None);
-        };
+        Ok(probe.map(|probe| (*probe).clone()))
+    }
+
+    fn open_found_disk(&self, probe: &Probe) -> ControlResult<DiskSlot> {
+        let held: Vec<PathBuf> = self.slots().into_iter().map(|(_, path)| path).collect();
         let slot = self.engine().attach_to_own(&probe.path)?;
         if !held.contains(&probe.path) {
             self.note_slot(slot, probe.path.clone());
         }
-        Ok(Some(slot))
+        Ok(slot)
     }
 }

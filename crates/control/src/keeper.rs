@@ -224,7 +224,13 @@ impl Keeper {
         };
         let first = self.generation == 0;
         self.generation += 1;
-        let child = Child::start(&self.program, &self.arguments, &self.directory, first)?;
+        let arguments: Vec<OsString> = (self.arguments.iter())
+            // A person's word is for the start that it was given for: by now the group may be
+            // another host's with as good a right.
+            .filter(|argument| first || *argument != "--force")
+            .cloned()
+            .collect();
+        let child = Child::start(&self.program, &arguments, &self.directory, first)?;
         if first {
             // Nobody waits for the end of this process's output, only for the daemon's word. The
             // directory that the command was given in must stay free to be unmounted.

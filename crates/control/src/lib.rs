@@ -28,6 +28,7 @@ mod error;
 mod estimating;
 mod event_log;
 mod exposition;
+mod features;
 mod files;
 mod formats;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -84,6 +85,7 @@ pub use estimating::{
     DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport, estimate,
 };
 pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};
+pub use features::group_features;
 pub use files::{Files, KernelCache, NewEntry, OpenFiles};
 pub use formats::Formats;
 pub use group_settings::{GroupSettings, change_setting, show_settings};

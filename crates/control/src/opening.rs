@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use spindle_base::{FailureGroupName, GroupName, Uuid};
 use spindle_device::{DiskCounters, DiskSlot};
+use spindle_format::Origin;
 use spindle_fs::FileSystem;
-use spindle_group::{Event, EventKind, Group, KeptEvent, Opener, Severity};
+use spindle_group::{Event, EventKind, Group, KeptEvent, Moment, Opener, Severity};
 
 use crate::discovery::{Discovery, FoundGroup};
+use crate::disk_returns::RefusedReturns;
 use crate::engine::Engine;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
@@ -65,6 +67,7 @@ pub struct Opened {
     slots: RwLock<Vec<(DiskSlot, PathBuf)>>,
     /// What each path led to when its disk was opened by it.
     identities: RwLock<Vec<(DiskSlot, Option<PathIdentity>)>>,
+    pub(crate) refused_returns: Mutex<RefusedReturns>,
     file_system: Arc<FileSystem>,
     group_name: String,
     host: String,
@@ -184,10 +187,13 @@ impl Opened {
             &|_| held,
             keeper.map(|keeper| keeper.journal().clone()),
         )?;
+        if writable {
+            group.watch_clock(Box::new(moment));
+        }
         let inherits = keeper.is_some_and(|keeper| keeper.mount().is_some());
         let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
         file_system.group().begin_journal()?;
-        Ok(Self {
+        let opened = Self {
             engine,
             identities: RwLock::new(
                 (slots.iter())
@@ -195,12 +201,24 @@ impl Opened {
                     .collect(),
             ),
             slots: RwLock::new(slots),
+            refused_returns: Mutex::default(),
             file_system: Arc::new(file_system),
             group_name: name.to_string(),
             host: opener.host,
             writable,
             serves: matches!(access, Access::Serve { .. }),
-        })
+        };
+        // Found again when they are whole.
+        let cut_off = |path: &Path| {
+            let mut disks = found.disks.iter();
+            disks.any(|probe| probe.path == path && probe.is_cut_off())
+        };
+        let cut_off: Vec<DiskSlot> = (opened.slots().iter())
+            .filter(|(_, path)| cut_off(path))
+            .map(|(slot, _)| *slot)
+            .collect();
+        opened.release_untaken(&cut_off);
+        Ok(opened)
     }
 
     /// Whether this process serves the group, and works on it.
@@ -486,14 +504,43 @@ fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
 pub fn opener(settings: &Settings, force: bool) -> ControlResult<Opener> {
     let preferred = settings.preferred_failure_group.as_deref();
     let (host, boot) = opener_identity();
+    let now_s = u64::try_from(crate::files::now().seconds).unwrap_or(0);
     Ok(Opener {
         host,
+        origin: origin(),
         boot,
+        booted_s: Some(now_s.saturating_sub(moment().booted_ms / 1000)),
         process_id: std::process::id(),
-        now_s: u64::try_from(crate::files::now().seconds).unwrap_or(0),
+        now_s,
         force,
         preferred_failure_group: preferred.map(FailureGroupName::new).transpose()?,
     })
+}
+
+/// What tells this host from others of its name, and this process from others of its number;
+/// `None` where the machine has no id.
+fn origin() -> Option<Origin> {
+    let id = std::fs::read_to_string("/etc/machine-id").ok()?;
+    let machine = parse_uuid(&id);
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?;
+    (machine.0 != [0; 16]).then(|| Origin {
+        machine,
+        process_namespace: std::os::unix::fs::MetadataExt::ino(&namespace),
+    })
+}
+
+/// What the machine's clocks show.
+fn moment() -> Moment {
+    let read_ms = |clock| {
+        nix::time::clock_gettime(clock).map_or(0, |time| {
+            let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+            seconds * 1000 + u64::try_from(time.tv_nsec()).unwrap_or(0) / 1_000_000
+        })
+    };
+    Moment {
+        awake_ms: read_ms(nix::time::ClockId::CLOCK_MONOTONIC),
+        booted_ms: read_ms(nix::time::ClockId::CLOCK_BOOTTIME),
+    }
 }
 
 /// This host's name and the identity of its running kernel.

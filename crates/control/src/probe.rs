@@ -158,6 +158,15 @@ impl Probe {
         }
     }
 
+    /// Whether it is a member that is smaller than its label says.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        let look = self.look.as_ref();
+        self.failure.is_none()
+            && look.is_some_and(|look| matches!(look.label, LabelFound::Truncated { .. }))
+            && self.member().is_some()
+    }
+
     /// What of this disk a newer program wrote for the group.
     #[must_use]
     pub fn newer(&self, group: Uuid) -> Option<FormatError> {

@@ -748,3 +748,23 @@ pub struct DumpReport {
     /// Why it cannot be opened.
     pub note: Option<String>,
 }
+
+/// What a group uses of what earlier programs do not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FeaturesReport {
+    /// The group.
+    pub group: String,
+    /// Every feature that this program knows.
+    pub features: Vec<FeatureReport>,
+}
+
+/// Something that disks hold since a later format.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FeatureReport {
+    /// Its name.
+    pub name: String,
+    /// It is set: programs that do not know it refuse the group.
+    pub in_use: bool,
+    /// What sets it.
+    pub set_when: String,
+}

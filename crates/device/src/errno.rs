@@ -13,6 +13,8 @@ pub(crate) fn kind_of(errno: i32) -> DeviceErrorKind {
         }
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DeviceErrorKind::NoSpace,
         Errno::TIMEDOUT | Errno::TIME | Errno::CANCELED => DeviceErrorKind::TimedOut,
+        // A reservation of another host's: what Linux calls a bad exchange.
+        Errno::BADE => DeviceErrorKind::Fenced,
         _ => DeviceErrorKind::Medium,
     }
 }
@@ -37,6 +39,7 @@ mod tests {
             (28, DeviceErrorKind::NoSpace),
             (122, DeviceErrorKind::NoSpace),
             (110, DeviceErrorKind::TimedOut),
+            (52, DeviceErrorKind::Fenced),
         ] {
             assert_eq!(kind_of(errno), kind, "errno {errno}");
         }

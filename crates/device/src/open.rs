@@ -326,7 +326,8 @@ impl OpenDisk {
     pub fn measure(&self) -> io::Result<u64> {
         let end_bytes = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?;
         let size_bytes = end_bytes - end_bytes % BLOCK_SIZE_BYTES;
-        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+        // What lies behind an end that came nearer is answered by the kernel: that it is not there.
+        self.size_bytes.fetch_max(size_bytes, Ordering::Relaxed);
         Ok(size_bytes)
     }
 

@@ -161,6 +161,9 @@ pub enum DeviceErrorKind {
     NoSpace,
     /// No answer in the time that was set. It may still come: until then the disk is given nothing.
     TimedOut,
+    /// The disk obeys another host (EBADE, a reservation conflict), or this process has lost its
+    /// right to it. The disk is well.
+    Fenced,
     /// Offset or length is no multiple of 4,096, or beyond the disk's end: our own mistake.
     Misaligned,
     /// The simulated machine has lost its power.

@@ -554,7 +554,12 @@ impl State {
             return request.fail(&path_of(position), DeviceErrorKind::Gone, Some(GONE_ERRNO));
         }
         if !request.is_within(disk.size_bytes) {
-            return request.fail(&path_of(position), DeviceErrorKind::Misaligned, None);
+            // As a plain file that was cut off while it was open answers.
+            let kind = match request.is_within(disk.largest_bytes) {
+                true => DeviceErrorKind::Gone,
+                false => DeviceErrorKind::Misaligned,
+            };
+            return request.fail(&path_of(position), kind, None);
         }
         if disk.fenced {
             return request.fail(&path_of(position), DeviceErrorKind::TimedOut, None);

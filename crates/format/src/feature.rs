@@ -11,20 +11,35 @@ use serde::{Serialize, Serializer};
 
 /// Something that disks may hold since a later format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Feature {}
+pub enum Feature {
+    /// The group state can say of a disk that is away that it lost what it held.
+    LostContents,
+}
 
 impl Feature {
     /// Every feature, in the order of the bits.
-    pub const ALL: [Self; 0] = [];
+    pub const ALL: [Self; 1] = [Self::LostContents];
 
     const fn bit(self) -> u32 {
-        match self {}
+        match self {
+            Self::LostContents => 1,
+        }
     }
 
     /// Its name, as listings show it.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {}
+        match self {
+            Self::LostContents => "lost_contents",
+        }
+    }
+
+    /// What sets it.
+    #[must_use]
+    pub const fn set_when(self) -> &'static str {
+        match self {
+            Self::LostContents => "a disk is seen smaller than its label says",
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub const OPENER_MAGIC: &[u8; 8] = b"SPNDOPEN";
 pub const OPENER_VERSION: u32 = 1;
 /// Bytes of the field for the host's name: its length, at most 126 bytes, zero beyond.
 pub const HOST_FIELD_BYTES: usize = 128;
+/// Hexadecimal digits of a process namespace.
+const NAMESPACE_DIGITS: usize = 16;
 /// Bytes of the record that are not reserved.
 pub const OPENER_USED_BYTES: usize = 240;
 
@@ -27,6 +29,43 @@ const HEADER: Header = Header {
     magic: OPENER_MAGIC,
     version: OPENER_VERSION,
 };
+
+/// What tells a host from others of its name, and a process from others of its number. It
+/// follows the host's name in its field, so that programs that do not know it see another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// The machine id.
+    pub machine: Uuid,
+    /// The kernel's number of the process namespace.
+    pub process_namespace: u64,
+}
+
+impl Origin {
+    /// The origin at the end of the host's field, and what comes before.
+    fn split(text: &str) -> (&str, Option<Self>) {
+        let found = || {
+            let (rest, namespace) = text.rsplit_once('/')?;
+            let (host, machine) = rest.rsplit_once('/')?;
+            let whole = machine.len() == 32 && namespace.len() == NAMESPACE_DIGITS;
+            let number = u128::from_str_radix(machine, 16).ok().filter(|_| whole)?;
+            let origin = Self {
+                machine: Uuid(number.to_be_bytes()),
+                process_namespace: u64::from_str_radix(namespace, 16).ok()?,
+            };
+            // What is written another way is somebody else's.
+            text.ends_with(&origin.suffix()).then_some((host, origin))
+        };
+        found().map_or((text, None), |(host, origin)| (host, Some(origin)))
+    }
+
+    fn suffix(self) -> String {
+        let machine = u128::from_be_bytes(self.machine.0);
+        format!(
+            "/{machine:032x}/{:0NAMESPACE_DIGITS$x}",
+            self.process_namespace
+        )
+    }
+}
 
 /// Who has, or last had, the group open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,6 +80,8 @@ pub struct OpenerRecord {
     pub boot: Uuid,
     /// The opener's host name; cut to what the field holds.
     pub host: String,
+    /// The opener's host and process namespace, beyond its name, where they are known.
+    pub origin: Option<Origin>,
     /// The opener's process.
     pub process_id: u32,
     /// Whether it is open; false after a clean close.
@@ -66,7 +107,8 @@ impl OpenerRecord {
         let group_uuid = reader.uuid()?;
         let disk_uuid = reader.uuid()?;
         let boot = reader.uuid()?;
-        let host = reader.text("host", HOST_FIELD_BYTES)?.to_owned();
+        let (host, origin) = Origin::split(reader.text("host", HOST_FIELD_BYTES)?);
+        let host = host.to_owned();
         let process_id = reader.u32()?;
         let open = reader.judged("state", Reader::u8, |code| match code {
             1 => Some(false),
@@ -84,6 +126,7 @@ impl OpenerRecord {
             disk_uuid,
             boot,
             host,
+            origin,
             process_id,
             open,
             heartbeats_count,
@@ -99,11 +142,13 @@ impl OpenerRecord {
         writer.bytes(&self.group_uuid.0);
         writer.bytes(&self.disk_uuid.0);
         writer.bytes(&self.boot.0);
-        let mut host_bytes = self.host.len().min(HOST_FIELD_BYTES - 2);
+        let suffix = self.origin.map(Origin::suffix).unwrap_or_default();
+        let mut host_bytes = self.host.len().min(HOST_FIELD_BYTES - 2 - suffix.len());
         while !self.host.is_char_boundary(host_bytes) {
             host_bytes -= 1;
         }
-        writer.text(&self.host[..host_bytes], HOST_FIELD_BYTES);
+        let text = format!("{}{suffix}", &self.host[..host_bytes]);
+        writer.text(&text, HOST_FIELD_BYTES);
         writer.u32(self.process_id);
         writer.u8(if self.open { 2 } else { 1 });
         writer.reserved(3);

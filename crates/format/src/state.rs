@@ -9,7 +9,7 @@ use spindle_base::{AuSize, DiskNumber, GroupName, Redundancy, Uuid};
 
 use crate::checksum_block::run_data_blocks;
 use crate::error::{FormatError, FormatErrorKind, Structure};
-use crate::feature::Features;
+use crate::feature::{Feature, Features};
 use crate::field::{Reader, Writer};
 use crate::header::Header;
 use crate::place::{FIRST_DATA_AU, STATE_SLOT_BYTES};
@@ -103,6 +103,44 @@ impl DiskStatus {
     }
 }
 
+/// What a disk that is away has lost since it held what was written to it.
+///
+/// Where it was seen smaller than it is, what lay behind that end is gone, and what lay before
+/// need not be right either: a write may have made a file longer again before anybody looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+pub struct Lost(u16);
+
+impl Lost {
+    /// Nothing.
+    pub const NOTHING: Self = Self(0);
+    /// All of it.
+    pub const EVERYTHING: Self = Self(1);
+    const PARTS: u64 = 65_534;
+
+    /// All from `au` on of a disk of `size_aus`, rounded down to a 65,534th of the disk.
+    #[must_use]
+    pub fn from_au(au: u64, size_aus: u32) -> Self {
+        let part = au.min(size_aus.into()) * Self::PARTS / u64::from(size_aus.max(1));
+        Self(u16::try_from(part + 1).expect("at most 65,535"))
+    }
+
+    /// The first AU that is surely lost, of a disk of `size_aus`; `None` where nothing is.
+    #[must_use]
+    pub fn start_au(self, size_aus: u32) -> Option<u64> {
+        let part = self.0.checked_sub(1)?;
+        Some(u64::from(part) * u64::from(size_aus) / Self::PARTS)
+    }
+
+    /// What is lost where both were.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NOTHING, lost) | (lost, Self::NOTHING) => lost,
+            (one, other) => one.min(other),
+        }
+    }
+}
+
 /// A disk in the group state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiskState {
@@ -124,6 +162,8 @@ pub struct DiskState {
     pub quorum_only: bool,
     /// Whether it was being dropped when it went offline: it leaves, back or not.
     pub leaves: bool,
+    /// What it lost while it was away, if anything.
+    pub lost: Lost,
 }
 
 /// Successive AUs of one disk.
@@ -301,7 +341,7 @@ fn read_disks(reader: &mut Reader<'_>, count: usize) -> Result<Vec<DiskState>, F
         let flags = reader.judged("disk flags", Reader::u8, |flags| {
             (flags & !(FLAG_VOTER | FLAG_QUORUM_ONLY | FLAG_LEAVES) == 0).then_some(flags)
         })?;
-        reader.reserved(2)?;
+        let lost = Lost(reader.u16()?);
         disks.push(DiskState {
             number,
             failure_group,
@@ -312,6 +352,7 @@ fn read_disks(reader: &mut Reader<'_>, count: usize) -> Result<Vec<DiskState>, F
             voter: flags & FLAG_VOTER != 0,
             quorum_only: flags & FLAG_QUORUM_ONLY != 0,
             leaves: flags & FLAG_LEAVES != 0,
+            lost,
         });
     }
     Ok(disks)
@@ -390,6 +431,13 @@ impl GroupState {
         }
         if (self.disks.iter()).any(|disk| disk.leaves && disk.status != DiskStatus::Offline) {
             return Some("a disk that leaves and is not offline");
+        }
+        let lost = |disk: &DiskState| disk.lost != Lost::NOTHING;
+        if (self.disks.iter()).any(|disk| lost(disk) && disk.status.is_served()) {
+            return Some("a disk that serves and lost what it held");
+        }
+        if (self.disks.iter()).any(lost) && !self.features.contains(Feature::LostContents) {
+            return Some("a field of a feature that is not in use");
         }
         if (self.disks.last()).is_some_and(|disk| disk.number.0 >= self.next_disk_number) {
             return Some("the next disk number");
@@ -495,5 +543,5 @@ fn write_disk(writer: &mut Writer, disk: &DiskState) {
     writer.u8(flag(disk.voter, FLAG_VOTER)
         | flag(disk.quorum_only, FLAG_QUORUM_ONLY)
         | flag(disk.leaves, FLAG_LEAVES));
-    writer.reserved(2);
+    writer.u16(disk.lost.0);
 }

@@ -115,6 +115,8 @@ impl Side {
         )?;
         let opener = Opener {
             host: "measurement".to_owned(),
+            origin: None,
+            booted_s: None,
             boot: Uuid([1; 16]),
             process_id: std::process::id(),
             now_s: 1,

@@ -64,6 +64,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Group::create(Arc::clone(&disks) as Arc<dyn Disks>, &new)?;
     let opener = Opener {
         host: "measurement".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([1; 16]),
         process_id: 1,
         now_s: 1,

@@ -37,6 +37,8 @@ fn path(directory: &Path, number: u16) -> PathBuf {
 fn opener() -> Opener {
     Opener {
         host: "measurement".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([1; 16]),
         process_id: std::process::id(),
         now_s: 1,

@@ -26,11 +26,11 @@ use crate::bad_runs::BadRuns;
 use crate::dirty::DirtyRegions;
 use crate::disks::{DiskTable, SlowDisks};
 use crate::error::{GroupError, GroupErrorKind};
-use crate::event::Event;
+use crate::event::{Event, EventKind};
 use crate::event_log::EventLog;
 use crate::file::File;
 use crate::io::BadPlaces;
-use crate::membership::Membership;
+use crate::membership::{Clock, FaultOutcome, Membership};
 use crate::placement::Placement;
 use crate::rebalance::Background;
 use crate::region::ReplicatedRegion;
@@ -209,13 +209,37 @@ impl Group {
         self.membership.rename(name)
     }
 
-    /// Renews the mark that says who has the group.
+    /// Renews the mark that says who has the group, and looks whether a disk was cut off.
     ///
     /// # Errors
-    /// [`GroupErrorKind::Busy`] where another host has taken the group: it stops here.
+    /// [`GroupErrorKind::Busy`] where another host has taken the group: it stops here. As
+    /// [`Group::sync`] where it cannot go on without a disk.
     pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
         self.now_s.store(now_s, Ordering::Relaxed);
-        self.keep_fence(self.membership.heartbeat(now_s))
+        self.keep_fence(self.membership.heartbeat(now_s))?;
+        self.keep_fence(self.membership.notice_cut_off())
+    }
+
+    /// Reads the labels, owner records and group states of every disk that serves, and writes
+    /// again what is damaged: the next mount would be refused for it. To be called at times.
+    pub fn mend_structures(&self) {
+        for fault in self.membership.verify_structures(true) {
+            if fault.outcome != FaultOutcome::Repaired {
+                continue;
+            }
+            let message = format!(
+                "{}: its {} was damaged while the group is open, and was written again ({})",
+                self.disks.describe(fault.disk),
+                fault.what,
+                fault.why
+            );
+            self.event(Event::new(EventKind::LabelRepaired, message).disk(fault.disk));
+        }
+    }
+
+    /// From now on an owner that slept reads the owner record again before it does anything.
+    pub fn watch_clock(&self, clock: Clock) {
+        self.membership.watch_clock(clock);
     }
 
     /// Stops the group where the membership could not go on.

@@ -46,7 +46,8 @@ pub use event_log::KeptEvent;
 pub use file::{File, Layout};
 pub use group::{DiskChanges, Group, NewDisk, NewGroup, Opener, RepairTime};
 pub use membership::{
-    DiskLook, GroupFound, LabelFound, MemberView, Membership, SlotFound, groups, look,
+    Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, SlotFound, groups,
+    look,
 };
 pub use rebalance::{
     DiskAfter, Estimate, Flow, OperationState, OperationView, Pass, PlannedChange, Power,

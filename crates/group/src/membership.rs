@@ -11,9 +11,10 @@
 //! |---|---|---|
 //! | one copy of a label damaged or older | used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
 //! | a whole label, opener or state of a version or feature that is not known | refused, with force too; nothing is written | `what_a_newer_program_wrote_is_refused_and_stays_as_it_is` |
+//! | a label or state damaged while the group is open | written again from memory | `what_is_overwritten_on_a_disk_of_an_open_group_is_written_again` |
 //! | both copies damaged | the disk is passed over, an event | `a_disk_with_both_labels_damaged_counts_as_missing` |
 //! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
-//! | a disk smaller than its label says | refused, the path named | `a_truncated_image_is_refused_by_name` |
+//! | a disk smaller than its label says | it goes offline, having lost what it held, see `cut_off.rs`; refused, the path named, where the redundancy does not bear that | `a_disk_that_is_cut_off_at_an_opening_goes_offline_and_lost_what_it_held`, `a_truncated_image_is_refused_by_name` |
 //! | a disk that the group state does not know | passed over, an event | `a_disk_that_the_group_does_not_know_is_passed_over` |
 //! | a disk that was put back to an older image | passed over and named; it goes offline, see `set_back.rs` | `a_disk_put_back_to_an_older_image_is_left_out_and_the_others_mount` |
 //! | disks missing, within what the redundancy bears | they go offline, durably | `a_majority_of_voters_mounts` |
@@ -25,11 +26,13 @@
 
 mod changes;
 mod create;
+mod cut_off;
 mod election;
 mod hanging;
 mod labels;
 mod look;
 mod open;
+mod ownership;
 mod publish;
 mod replicas;
 mod returning;
@@ -42,10 +45,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
-use spindle_device::{AlignedBuffer, DiskSlot, Disks, Judge, Request, Work};
+use spindle_device::{DiskSlot, Disks, Judge};
 use spindle_format::{
-    DiskState, DiskStatus, GroupState, Label, LabelStatus, OPENER_BYTES, OPENER_PLACE,
-    OpenerRecord, Replica,
+    DiskState, DiskStatus, GroupState, Label, LabelStatus, OpenerRecord, Replica,
 };
 use spindle_sync::{Mutex, RwLock};
 
@@ -53,6 +55,8 @@ pub(crate) use changes::{Joining, Standings};
 pub(crate) use create::DISK_AUS_MIN;
 use hanging::Hanging;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+pub use ownership::{Clock, Moment};
+use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
 pub(crate) use verify::{FaultOutcome, StructureFault};
 
@@ -64,7 +68,8 @@ use crate::{GroupError, GroupErrorKind};
 /// The disks of an open group. All methods may be called from many threads.
 #[derive(Debug)]
 pub struct Membership {
-    disks: Arc<dyn Disks>,
+    /// The way to the disks, which ends where somebody else has the group.
+    disks: Arc<Ownership>,
     uuid: Uuid,
     au_size: AuSize,
     redundancy: RwLock<Redundancy>,
@@ -72,7 +77,7 @@ pub struct Membership {
     /// The number of the opening or closing before this opening; 0 where there was none.
     opening_before: u64,
     /// Where each member that was found is open.
-    slots: RwLock<BTreeMap<DiskNumber, DiskSlot>>,
+    slots: Arc<RwLock<Slots>>,
     /// Changed only by a published state.
     standings: StandingTable,
     hanging: Arc<Hanging>,
@@ -148,6 +153,12 @@ pub struct MemberView {
     pub uuid: Option<Uuid>,
     /// Whether it holds a replica of the catalog.
     pub catalog_replica: bool,
+}
+
+impl MemberView {
+    const fn number(&self) -> DiskNumber {
+        self.state.number
+    }
 }
 
 fn refused(kind: GroupErrorKind, message: String) -> GroupError {
@@ -330,8 +341,25 @@ impl Membership {
         self.event(Event::new(kind, message).disk(disk));
     }
 
-    pub(crate) fn disks(&self) -> &Arc<dyn Disks> {
-        &self.disks
+    pub(crate) fn disks(&self) -> Arc<dyn Disks> {
+        Arc::clone(&self.disks) as Arc<dyn Disks>
+    }
+
+    /// From now on the owner record is read again before anything goes to a disk, and before an
+    /// answer counts, where the process or the machine seems to have slept.
+    pub(crate) fn watch_clock(&self, clock: Clock) {
+        self.disks.watch_clock(clock);
+    }
+
+    /// Refuses where the group had to stop or somebody else has it.
+    fn refuse_stopped(&self, inner: &mut Inner) -> Result<(), GroupError> {
+        if inner.broken.is_none() {
+            inner.broken = self.disks.lost();
+        }
+        match &inner.broken {
+            Some(broken) => Err(broken.clone()),
+            None => Ok(()),
+        }
     }
 
     /// The disk's path where it was found, else its number: what messages call it.
@@ -349,10 +377,9 @@ impl Membership {
     /// Where too few voters or no replica of the catalog would be left: the group stops, and so
     /// the write that failed must not be acknowledged.
     pub fn take_offline(&self, numbers: &[DiskNumber], reason: &str) -> Result<(), GroupError> {
+        let cut_off = self.cut_off(numbers);
         let mut inner = self.inner.lock();
-        if let Some(broken) = &inner.broken {
-            return Err(broken.clone());
-        }
+        self.refuse_stopped(&mut inner)?;
         let numbers: BTreeSet<DiskNumber> = (numbers.iter().copied())
             .filter(|number| self.is_online(*number))
             .collect();
@@ -369,6 +396,9 @@ impl Membership {
         }
         let mut next = inner.state.clone();
         set_offline(&mut next, &numbers);
+        for disk in &cut_off {
+            disk.note(&mut next, self.au_size);
+        }
         self.publish(&mut inner, next, Quorum::Half)?;
         self.claim_new_voters(&mut inner)
     }
@@ -378,10 +408,7 @@ impl Membership {
     /// # Errors
     /// Why the group had to stop.
     pub(crate) fn check(&self) -> Result<(), GroupError> {
-        match &self.inner.lock().broken {
-            Some(broken) => Err(broken.clone()),
-            None => Ok(()),
-        }
+        self.refuse_stopped(&mut self.inner.lock())
     }
 
     /// Publishes a change of the state that another part of the group decides on.
@@ -447,6 +474,7 @@ impl Membership {
         inner.opener.open = false;
         inner.opener.sequence += 1;
         let answer = self.claim_new_voters(&mut inner);
+        self.disks.end();
         let name = &inner.state.group_name;
         inner.broken = Some(refused(
             GroupErrorKind::Invalid,
@@ -462,48 +490,11 @@ impl Membership {
     /// written any more.
     pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
-        if let Some(broken) = &inner.broken {
-            return Err(broken.clone());
-        }
-        if let Some(other) = self.usurper(&inner) {
-            let error = refused(
-                GroupErrorKind::Busy,
-                format!(
-                    "group {} stops: process {} on host {} has taken it by force",
-                    inner.state.group_name, other.process_id, other.host
-                ),
-            );
-            inner.broken = Some(error.clone());
-            return Err(error);
-        }
+        self.disks.look();
+        self.refuse_stopped(&mut inner)?;
         inner.opener.heartbeats_count += 1;
         inner.opener.heartbeat_s = now_s;
         self.claim_new_voters(&mut inner)
-    }
-
-    /// Who wrote a newer opener record than ours on a voter, if anybody did.
-    fn usurper(&self, inner: &Inner) -> Option<OpenerRecord> {
-        let slots: Vec<DiskSlot> = (inner.state.voters())
-            .filter_map(|number| self.slot(number))
-            .collect();
-        let mut pages: Vec<AlignedBuffer> = (slots.iter())
-            .map(|_| AlignedBuffer::zeroed(OPENER_BYTES))
-            .collect();
-        let mut batch: Vec<Request<'_>> = (slots.iter().zip(&mut pages))
-            .map(|(slot, page)| Request::new(*slot, OPENER_PLACE, Work::Read(page)))
-            .collect();
-        self.run(&mut batch);
-        let readable: Vec<bool> = batch.iter().map(|request| request.result.is_ok()).collect();
-        drop(batch);
-        (pages.iter().zip(readable))
-            .filter(|(_, readable)| *readable)
-            .filter_map(|(page, _)| OpenerRecord::parse(page, OPENER_PLACE).ok())
-            .find(|found| {
-                let ours = &inner.opener;
-                found.group_uuid == self.uuid
-                    && found.sequence >= ours.sequence
-                    && (found.boot, found.process_id) != (ours.boot, ours.process_id)
-            })
     }
 
     /// Gives the group another name: the group state first, which counts, then the labels; one

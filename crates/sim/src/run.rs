@@ -235,6 +235,8 @@ impl Run {
         let slots = self.slots();
         let opener = Opener {
             host: "simulated".to_owned(),
+            origin: None,
+            booted_s: None,
             boot: Uuid([self.openings_count; 16]),
             process_id: u32::from(self.openings_count),
             now_s: self.model.clock * 60,

@@ -39,6 +39,11 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
             redundancy,
             output,
         } => conversion::convert_group(settings, group, *redundancy, *output),
+        GroupCommand::Upgrade {
+            group,
+            dry_run,
+            output,
+        } => upgrade(settings, group, *dry_run, *output),
         GroupCommand::Destroy { group, yes } => destroy(settings, group, *yes),
         GroupCommand::Rename { group, name } => {
             let (old, new) = (name_of(group)?, name_of(name)?);
@@ -47,6 +52,24 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
             Ok(0)
         }
     }
+}
+
+fn upgrade(settings: &Settings, group: &str, dry_run: bool, output: Output) -> Result<u8> {
+    let report = spindle_control::group_features(settings, &name_of(group)?)?;
+    if output.json {
+        print_json(&report)?;
+        return Ok(0);
+    }
+    let mut table = Table::new(&["Feature", "Set", "Set when"]);
+    for feature in report.features {
+        let set = if feature.in_use { "yes" } else { "no" };
+        table.row([feature.name, set.to_owned(), feature.set_when]);
+    }
+    say!("{}", table.lines().trim_end());
+    if !dry_run {
+        say!("nothing to do: a feature is set when it is first used");
+    }
+    Ok(0)
 }
 
 /// A group's name; what is none is the caller's mistake.

@@ -73,6 +73,8 @@ struct UnsyncedWrite {
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedDisk {
     pub(super) size_bytes: u64,
+    /// The size that it had when it was largest.
+    pub(super) largest_bytes: u64,
     pub(super) vanished: bool,
     /// Requests to this disk until it vanishes.
     pub(super) vanishes_after: Option<u64>,
@@ -90,6 +92,7 @@ impl SimulatedDisk {
     pub(super) fn zeroed(size_bytes: u64) -> Self {
         Self {
             size_bytes,
+            largest_bytes: size_bytes,
             vanished: false,
             vanishes_after: None,
             faults: Vec::new(),
@@ -104,6 +107,7 @@ impl SimulatedDisk {
 
     pub(super) fn resize(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes;
+        self.largest_bytes = self.largest_bytes.max(size_bytes);
         self.pages.reach(size_bytes);
     }
 

@@ -221,6 +221,7 @@ fn check_group_state() {
             ("status epoch", disk.status_epoch.to_le_bytes().to_vec()),
             ("status", vec![statuses[index]]),
             ("flags", vec![flags[index]]),
+            ("lost", vec![0; 2]),
         ];
         check(
             "group-state",

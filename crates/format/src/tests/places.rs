@@ -6,9 +6,9 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Re
 use crate::{
     AuRun, CHECKSUM_BLOCK_BYTES, ChecksumBlock, DISKS_MAX, DiskState, DiskStatus, Features,
     FormatErrorKind, GroupState, JOURNAL_PLACE, JournalChange, JournalRecord, LABEL_PLACES, Label,
-    LabelStatus, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, REPLICAS_MAX, RUNS_MAX,
-    Replica, STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK, block_sum, run_checksum_pairs,
-    run_data_blocks,
+    LabelStatus, Lost, OPENER_PLACE, OpenerRecord, Origin, ParsedGroupState, ParsedLabel,
+    REPLICAS_MAX, RUNS_MAX, Replica, STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK, block_sum,
+    run_checksum_pairs, run_data_blocks,
 };
 
 pub(super) fn label() -> Label {
@@ -35,6 +35,7 @@ pub(super) fn opener() -> OpenerRecord {
         disk_uuid: Uuid([0x22; 16]),
         boot: Uuid([0x33; 16]),
         host: "db-07.example".to_owned(),
+        origin: None,
         process_id: 0x0001_2345,
         open: true,
         heartbeats_count: 0x0a0b_0c0d,
@@ -68,6 +69,7 @@ pub(super) fn state() -> GroupState {
         voter,
         quorum_only: number == 9,
         leaves: false,
+        lost: Lost::NOTHING,
     };
     let run = |start_au, aus| AuRun { start_au, aus };
     GroupState {
@@ -144,6 +146,30 @@ fn every_flipped_bit_of_an_opener_is_noticed() {
 }
 
 #[test]
+fn a_host_s_name_of_any_length_and_its_origin_come_back() {
+    let origin = Origin {
+        machine: Uuid([0x0c; 16]),
+        process_namespace: 0xf000_0ffc,
+    };
+    for host in ["db-07", "", "a/b", &"x".repeat(200)] {
+        for origin in [None, Some(origin)] {
+            let host = host.to_owned();
+            let written = OpenerRecord {
+                host,
+                origin,
+                ..opener()
+            };
+            let bytes = written.encode(OPENER_PLACE);
+            let read = OpenerRecord::parse(&bytes, OPENER_PLACE).unwrap();
+            assert_eq!(read.origin, origin);
+            assert!(written.host.starts_with(&read.host));
+            assert!(read.host == written.host || read.host.len() > 70);
+            assert_eq!(read.encode(OPENER_PLACE), bytes);
+        }
+    }
+}
+
+#[test]
 fn every_flipped_bit_of_a_journal_record_is_noticed() {
     let bytes = journal().encode(JOURNAL_PLACE);
     assert_eq!(JournalRecord::parse(&bytes, JOURNAL_PLACE), Ok(journal()));
@@ -197,6 +223,21 @@ fn a_state_of_another_disk_or_group_does_not_pass_the_check() {
 }
 
 #[test]
+fn what_a_disk_lost_is_rounded_down_and_never_up() {
+    for size_aus in [8, 9, 1000, 65_534, 65_535, 4_000_000_000] {
+        for au in [0, 1, 7, u64::from(size_aus / 3), u64::from(size_aus)] {
+            let start = Lost::from_au(au, size_aus).start_au(size_aus).unwrap();
+            assert!(start <= au && au - start <= u64::from(size_aus) / 65_534 + 1);
+        }
+    }
+    assert_eq!(Lost::NOTHING.start_au(100), None);
+    assert_eq!(Lost::EVERYTHING.start_au(100), Some(0));
+    let half = Lost::from_au(50, 100);
+    assert_eq!(half.and(Lost::NOTHING), half);
+    assert_eq!(Lost::EVERYTHING.and(half), Lost::EVERYTHING);
+}
+
+#[test]
 fn a_disk_smaller_than_its_label_says_does_not_pass_the_check() {
     let bytes = label().encode(0);
     let parsed = ParsedLabel::parse(&bytes, 0).unwrap();
@@ -222,6 +263,7 @@ fn the_largest_group_fits_its_slot() {
             voter: number < 5,
             quorum_only: false,
             leaves: false,
+            lost: Lost::NOTHING,
         })
         .collect();
     state.replicas = (0..REPLICAS_MAX)
@@ -356,6 +398,7 @@ proptest! {
             disk_uuid: Uuid(uuids[1]),
             boot: Uuid(uuids[2]),
             host,
+            origin: None,
             process_id,
             open,
             heartbeats_count: numbers[1],
@@ -374,6 +417,7 @@ proptest! {
         let mut state = state();
         state.epoch = epoch;
         state.clean = clean;
+        state.features = Features::known();
         state.region_size_bytes = blocks * 4096;
         for (number, status) in (10..).zip(statuses) {
             state.disks.push(DiskState {
@@ -392,6 +436,10 @@ proptest! {
                 voter: false,
                 quorum_only: number % 3 == 0,
                 leaves: status == 1 && number % 2 == 0,
+                lost: match status {
+                    1 | 4 => Lost::from_au(number.into(), u32::from(number) * 1000),
+                    _ => Lost::NOTHING,
+                },
             });
         }
         let bytes = state.encode(STATE_PLACES[1], Uuid([7; 16]));

@@ -117,6 +117,8 @@ impl Fixture {
         let slots: Vec<DiskSlot> = (0..DISKS_COUNT).map(DiskSlot).collect();
         let opener = Opener {
             host: "here".to_owned(),
+            origin: None,
+            booted_s: None,
             boot: Uuid([9; 16]),
             process_id: 1,
             now_s: 1,

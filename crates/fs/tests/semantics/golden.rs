@@ -40,6 +40,8 @@ fn open(disks: &Arc<SimulatedDisks>) -> FileSystem {
         .collect();
     let opener = Opener {
         host: "here".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([9; 16]),
         process_id: 1,
         now_s: 1,

@@ -60,6 +60,8 @@ impl GroupOnFiles {
         };
         let opener = Opener {
             host: "here".to_owned(),
+            origin: None,
+            booted_s: None,
             boot: uuid(),
             process_id: std::process::id(),
             now_s: 1_700_000_000,

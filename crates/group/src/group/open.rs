@@ -8,7 +8,7 @@ use std::sync::Arc;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Uuid};
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
-use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
+use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, Origin};
 use spindle_sync::{InsideLock, Mutex, RwLock};
 
 use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
@@ -32,8 +32,12 @@ use crate::space::{Run, Space};
 pub struct Opener {
     /// The host's name.
     pub host: String,
+    /// What tells the host from others of its name, where it is known.
+    pub origin: Option<Origin>,
     /// The kernel's boot id.
     pub boot: Uuid,
+    /// When the kernel was started, in seconds since 1970, where it is known.
+    pub booted_s: Option<u64>,
     /// The process id.
     pub process_id: u32,
     /// Seconds since 1970.
@@ -98,18 +102,13 @@ impl Group {
         is_alive: &dyn Fn(u32) -> bool,
         journal: Option<Arc<KeptJournal>>,
     ) -> Result<Self, GroupError> {
-        let membership = Arc::new(Membership::open(
-            Arc::clone(&disks),
-            slots,
-            name,
-            opener,
-            is_alive,
-        )?);
+        let membership = Arc::new(Membership::open(disks, slots, name, opener, is_alive)?);
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
         region.read_ahead();
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
         region.finish_recovery();
         let au_size = membership.au_size();
+        let disks = membership.disks();
         let table = disk_table(&membership, disks, &catalog, opener)?;
         let load = || {
             let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));

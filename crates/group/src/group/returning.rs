@@ -14,11 +14,14 @@ use std::collections::BTreeMap;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
-use spindle_format::DiskStatus;
+use spindle_format::{DiskStatus, Lost};
 
 use super::Group;
+use crate::dirty::{REGION_BLOCKS, Ranges};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
+use crate::map::{Extent, Map};
+use crate::plan::{self, TooFar};
 
 /// Returns of one disk by itself in this time, after which it stays away.
 const RETURNS_MOST: usize = 3;
@@ -171,6 +174,9 @@ impl Group {
         let held = |disk| self.away(disk).map(|away| away.held_epoch);
         let returning = self.membership.judge_return(slots, &held)?;
         self.notice_offline();
+        for disk in &returning {
+            self.note_lost(disk.number, disk.lost);
+        }
         self.commit_everything()?;
         self.region.forget_offline();
         for disk in &returning {
@@ -191,6 +197,32 @@ impl Group {
         Ok(online)
     }
 
+    /// Notes as missed what the disk lost: all of it that has another copy, and of the rest what
+    /// is surely gone.
+    fn note_lost(&self, disk: DiskNumber, lost: Lost) {
+        let size_aus = self.membership.state().disk(disk).map(|disk| disk.size_aus);
+        let Some(start_au) = size_aus.and_then(|size_aus| lost.start_au(size_aus)) else {
+            return;
+        };
+        let gone_from_bytes = start_au * self.membership.au_size().bytes();
+        let is_lost = |extent: &Extent| {
+            let is_alone = extent.present().count() == 1;
+            (extent.present()).any(|copy| {
+                let end_bytes = copy.start_bytes() + copy.length_bytes();
+                copy.disk() == disk && (!is_alone || end_bytes > gone_from_bytes)
+            })
+        };
+        for file in self.all_files() {
+            let ranges = blocks_where(&file.map.read(), is_lost);
+            if ranges.is_empty() {
+                continue;
+            }
+            let _change = self.change_inside();
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty.missed_by(&file, &ranges, &[disk], apply);
+        }
+    }
+
     fn tell_of_return(&self, disk: DiskNumber) {
         let stale = self.dirty.stale_regions(&|number| number == disk);
         let blocks: u64 = stale.iter().map(|stale| u64::from(stale.blocks)).sum();
@@ -205,4 +237,29 @@ impl Group {
         };
         self.event(Event::new(EventKind::DiskOnline, message).disk(disk));
     }
+}
+
+/// The initialised blocks of a file in the extents that `wanted` picks.
+fn blocks_where(map: &Map, wanted: impl Fn(&Extent) -> bool) -> Ranges {
+    let mut ranges = Ranges::new();
+    let mut first = 0;
+    // A region at a time, so that the holes of a large file cost little.
+    while let Some((from, _)) = map.schedule().extents(first, first + 1)
+        && from < map.end_index()
+    {
+        // The last region may end beyond what extents can reach.
+        let _ = plan::segments::<TooFar>(map, first, first + REGION_BLOCKS, |segment| {
+            let blocks = segment.initialised_blocks();
+            if blocks > 0 && segment.extent.as_ref().is_some_and(&wanted) {
+                let (at, end) = (segment.at_block, segment.at_block + blocks);
+                match ranges.last_mut() {
+                    Some(last) if last.1 == at => last.1 = end,
+                    _ => ranges.push((at, end)),
+                }
+            }
+            Ok(())
+        });
+        first += REGION_BLOCKS;
+    }
+    ranges
 }

@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
-use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
     DISKS_MAX, DiskState, DiskStatus, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    STATE_PLACES,
+    Lost, STATE_PLACES,
 };
 
 use super::create::uuid_start;
@@ -318,6 +318,10 @@ fn changed(before: &GroupState, change: &Standings) -> GroupState {
     for (number, size_aus) in &change.sizes_aus {
         if let Some(disk) = next.disk_mut(*number) {
             disk.size_aus = *size_aus;
+            if disk.lost != Lost::NOTHING {
+                // It is a share of the size that was.
+                disk.lost = Lost::EVERYTHING;
+            }
         }
     }
     for joining in &change.joining {
@@ -331,6 +335,7 @@ fn changed(before: &GroupState, change: &Standings) -> GroupState {
             voter: false,
             quorum_only: false,
             leaves: false,
+            lost: Lost::NOTHING,
         };
         let place = (next.disks).partition_point(|disk| disk.number < joining.number);
         next.disks.insert(place, entry);

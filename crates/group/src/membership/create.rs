@@ -12,10 +12,11 @@ use spindle_base::{DiskNumber, FailureGroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, Features, GroupState, LABEL_BYTES,
-    LABEL_PLACES, Label, LabelStatus, OpenerRecord, Replica, STATE_PLACES,
+    LABEL_PLACES, Label, LabelStatus, Lost, OpenerRecord, Replica, STATE_PLACES,
 };
 use spindle_sync::{Mutex, RwLock};
 
+use super::ownership::{Ownership, Slots};
 use super::publish::Quorum;
 use super::{Inner, Member, Membership, StandingTable, refused, voters};
 use crate::event::EventQueue;
@@ -52,21 +53,21 @@ impl Membership {
             };
             members.insert(entry.number, member);
         }
+        let slots: Slots = (new.disks.iter().zip(&state.disks))
+            .map(|(disk, entry)| (entry.number, disk.slot))
+            .collect();
+        let slots = Arc::new(RwLock::new(slots));
         let membership = Self {
             uuid: new.uuid,
             au_size: new.au_size,
             redundancy: RwLock::new(new.redundancy),
             was_clean: true,
             opening_before: 0,
-            slots: RwLock::new(
-                (new.disks.iter().zip(&state.disks))
-                    .map(|(disk, entry)| (entry.number, disk.slot))
-                    .collect(),
-            ),
+            slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
             events: EventQueue::default(),
-            disks,
+            disks: Arc::new(Ownership::new(disks, slots)),
             inner: Mutex::new(Inner {
                 epoch_tried: 0,
                 members,
@@ -76,6 +77,7 @@ impl Membership {
                     disk_uuid: Uuid([0; 16]),
                     boot: Uuid([0; 16]),
                     host: String::new(),
+                    origin: None,
                     process_id: 0,
                     open: false,
                     heartbeats_count: 0,
@@ -255,6 +257,7 @@ fn first_state(disks: &dyn Disks, new: &NewGroup) -> GroupState {
             voter: false,
             quorum_only: false,
             leaves: false,
+            lost: Lost::NOTHING,
         })
         .collect();
     let region_aus = u32::try_from(REGION_START_BYTES.div_ceil(new.au_size.bytes()))

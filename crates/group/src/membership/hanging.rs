@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::{DiskSlot, Judge, Request};
+use spindle_device::{DiskSlot, Disks, Judge, Request};
 use spindle_format::{DiskStatus, GroupState};
 use spindle_sync::Mutex;
 use spindle_sync::atomic::{AtomicBool, Ordering};

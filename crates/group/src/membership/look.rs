@@ -187,7 +187,8 @@ impl Pieces<'_> {
 }
 
 fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
-    let size_bytes = disks.size_bytes(slot);
+    // As it is now: a disk may have been cut off since it was opened.
+    let size_bytes = (disks.measure(slot)).unwrap_or_else(|_| disks.size_bytes(slot));
     let label = judge_labels(size_bytes, pieces);
     let mut found = DiskLook {
         slot,

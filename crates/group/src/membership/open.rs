@@ -12,8 +12,10 @@ use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::{Mutex, RwLock};
 
 use super::create::{is_same_disk, uuid_start};
+use super::cut_off::{self, CutOff};
 use super::election::{Holder, NotElected, elect};
 use super::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+use super::ownership::{Ownership, Slots};
 use super::publish::{Quorum, set_offline};
 use super::set_back::{NEVER_AGAIN, Past};
 use super::{Inner, Member, Membership, StandingTable, refused, whole_blocks};
@@ -48,6 +50,7 @@ impl Membership {
         let set_back: BTreeSet<DiskNumber> = set_back.iter().map(|holder| holder.number).collect();
         let state = elect_of(found, &holders, &set_back, opener.force)?;
         let mut events = damaged_labels(&looks);
+        let cut_off = cut_off::among(found);
         let members = known_members(found, state, &set_back, &mut events);
         if !opener.force {
             check_owner(found, opener, is_alive)?;
@@ -57,7 +60,7 @@ impl Membership {
             .map(|disk| disk.number)
             .collect();
         if !opener.force {
-            check_missing(found, state, &missing)?;
+            check_missing(found, state, &missing, &cut_off)?;
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
         let epoch_tried = (found.members.iter())
@@ -72,17 +75,17 @@ impl Membership {
             .collect();
         let lacking = lacking(&members, state);
         let opener_before = newest_opener(found);
+        let slots: Slots = (members.iter())
+            .map(|(number, (look, _))| (*number, look.slot))
+            .collect();
+        let slots = Arc::new(RwLock::new(slots));
         let membership = Self {
             uuid: found.uuid,
             au_size: state.au_size,
             redundancy: RwLock::new(state.redundancy),
             was_clean: state.clean,
             opening_before: opener_before.map_or(0, |record| record.sequence),
-            slots: RwLock::new(
-                (members.iter())
-                    .map(|(number, (look, _))| (*number, look.slot))
-                    .collect(),
-            ),
+            slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
             events: events.into_iter().collect(),
@@ -91,27 +94,16 @@ impl Membership {
                 members: (members.iter())
                     .map(|(number, (look, label))| (*number, member(look, label, state)))
                     .collect(),
-                opener: OpenerRecord {
-                    sequence: opener_before.map_or(1, |record| record.sequence + 1),
-                    group_uuid: found.uuid,
-                    disk_uuid: found.uuid,
-                    boot: opener.boot,
-                    host: opener.host.clone(),
-                    process_id: opener.process_id,
-                    open: true,
-                    heartbeats_count: 0,
-                    heartbeat_s: opener.now_s,
-                    opened_s: opener.now_s,
-                },
+                opener: first_record(found, opener, opener_before),
                 away_held,
                 broken: None,
                 state: state.clone(),
             }),
-            disks,
+            disks: Arc::new(Ownership::new(disks, slots)),
         };
         membership.set_standings(state);
         membership.become_judge();
-        membership.claim(missing, &lacking, opener.force)?;
+        membership.claim(missing, &cut_off, &lacking, opener.force)?;
         membership.repair_labels(&members);
         membership.bring_labels_up_to_date();
         Ok(membership)
@@ -122,6 +114,7 @@ impl Membership {
     fn claim(
         &self,
         mut missing: BTreeSet<DiskNumber>,
+        cut_off: &[CutOff],
         lacking: &[DiskNumber],
         force: bool,
     ) -> Result<(), GroupError> {
@@ -136,6 +129,9 @@ impl Membership {
         }
         let mut next = inner.state.clone();
         set_offline(&mut next, &missing);
+        for disk in cut_off {
+            disk.note(&mut next, self.au_size);
+        }
         next.clean = false;
         let quorum = if force { Quorum::Forced } else { Quorum::Half };
         self.publish(&mut inner, next, quorum)?;
@@ -264,7 +260,7 @@ fn check_versions(found: &GroupFound<'_>, looks: &[DiskLook]) -> Result<(), Grou
     ))
 }
 
-/// No identity twice, and no disk shorter than it was.
+/// No identity twice.
 fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
     for (index, (number, look)) in found.members.iter().enumerate() {
         let label = look.member();
@@ -278,16 +274,6 @@ fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
                     "{} and {} both say that they are disk {number} of group {}: one is a copy of \
                      the other; leave the copy out of the search path",
                     look.path, twin.path, found.name
-                ),
-            ));
-        }
-        if let LabelFound::Truncated { label } = &look.label {
-            return Err(refused(
-                GroupErrorKind::Invalid,
-                format!(
-                    "{} is cut off: its label says {} bytes, and it has {}; restore it, or leave \
-                     it out of the search path to go on without it",
-                    look.path, label.size_bytes, look.size_bytes
                 ),
             ));
         }
@@ -393,6 +379,18 @@ fn known_members<'a>(
                 );
                 events.push(Event::new(EventKind::DiskPassedOver, message).disk(*number));
             }
+            Some(entry)
+                if is_same_disk(entry, label)
+                    && matches!(look.label, LabelFound::Truncated { .. }) =>
+            {
+                let message = format!(
+                    "{} is passed over: disk {number} of group {} is cut off: its label says {} \
+                     bytes, and it has {}; when it is whole again, all that it holds is copied \
+                     again",
+                    look.path, found.name, label.size_bytes, look.size_bytes
+                );
+                events.push(Event::new(EventKind::DiskPassedOver, message).disk(*number));
+            }
             Some(entry) if is_same_disk(entry, label) => {
                 members.insert(*number, (*look, label));
             }
@@ -419,6 +417,27 @@ fn lacking(
         .collect()
 }
 
+/// What this process says of itself: the number goes on from the newest record seen.
+fn first_record(
+    found: &GroupFound<'_>,
+    opener: &Opener,
+    before: Option<&OpenerRecord>,
+) -> OpenerRecord {
+    OpenerRecord {
+        sequence: before.map_or(1, |record| record.sequence + 1),
+        group_uuid: found.uuid,
+        disk_uuid: found.uuid,
+        boot: opener.boot,
+        host: opener.host.clone(),
+        origin: opener.origin,
+        process_id: opener.process_id,
+        open: true,
+        heartbeats_count: 0,
+        heartbeat_s: opener.now_s,
+        opened_s: opener.now_s,
+    }
+}
+
 fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
     (found.members.iter())
         .filter_map(|(_, look)| look.opener.as_ref())
@@ -434,29 +453,68 @@ fn check_owner(
     let Some(record) = newest_opener(found).filter(|record| record.open) else {
         return Ok(());
     };
-    let message = if record.boot == opener.boot {
-        if !is_alive(record.process_id) {
-            return Ok(());
-        }
-        format!(
+    let age_s = opener.now_s.saturating_sub(record.heartbeat_s);
+    let message = match whereabouts(record, opener) {
+        Whereabouts::Here if is_alive(record.process_id) => format!(
             "group {} is already open here, in process {}",
             found.name, record.process_id
-        )
-    } else if record.host == opener.host {
-        // This host was booted since: whoever had the group is gone.
-        return Ok(());
-    } else {
-        format!(
-            "group {} is open on host {} (process {}), whose heartbeat is {} seconds old; \
+        ),
+        Whereabouts::Here | Whereabouts::HereBefore => return Ok(()),
+        Whereabouts::OtherNamespace if age_s >= SILENT_S => return Ok(()),
+        Whereabouts::OtherNamespace => format!(
+            "group {} is already open on this machine, in process {} of another process \
+             namespace (a container), whose heartbeat is {age_s} seconds old; dismount it there, \
+             or wait {SILENT_S} seconds if that process is dead",
+            found.name, record.process_id
+        ),
+        Whereabouts::Elsewhere => format!(
+            "group {} is open on host {} (process {}), whose heartbeat is {age_s} seconds old; \
              dismount it there, or use --force if that host is surely dead: two owners destroy \
              the group",
-            found.name,
-            record.host,
-            record.process_id,
-            opener.now_s.saturating_sub(record.heartbeat_s)
-        )
+            found.name, record.host, record.process_id
+        ),
     };
     Err(refused(GroupErrorKind::Busy, message))
+}
+
+/// A process of another namespace whose heartbeat is as old as this is dead: those that live
+/// renew it every two seconds.
+const SILENT_S: u64 = 15;
+
+/// Where the process is, or was, that a record names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    /// On this machine, since it was booted; its number means something here.
+    Here,
+    /// Likewise, in a process namespace that cannot be seen from here.
+    OtherNamespace,
+    /// On this machine before it was booted: it is gone.
+    HereBefore,
+    /// On another machine, or it cannot be told.
+    Elsewhere,
+}
+
+fn whereabouts(record: &OpenerRecord, opener: &Opener) -> Whereabouts {
+    if record.boot == opener.boot {
+        let namespaces = (record.origin.zip(opener.origin))
+            .map(|(theirs, ours)| (theirs.process_namespace, ours.process_namespace));
+        return match namespaces {
+            Some((theirs, ours)) if theirs != ours => Whereabouts::OtherNamespace,
+            _ => Whereabouts::Here,
+        };
+    }
+    // Names are given twice, and so are machine ids, with the images of machines: a heartbeat
+    // from after this machine's start is another machine's all the same.
+    let beat_since = (opener.booted_s).is_some_and(|booted_s| record.heartbeat_s > booted_s);
+    let same_machine = match (record.origin, opener.origin) {
+        (Some(theirs), Some(ours)) => theirs.machine == ours.machine,
+        _ => true,
+    };
+    if record.host == opener.host && same_machine && !beat_since {
+        Whereabouts::HereBefore
+    } else {
+        Whereabouts::Elsewhere
+    }
 }
 
 /// Refuses to go on where the redundancy does not bear what is missing: files would be unreadable.
@@ -464,6 +522,7 @@ fn check_missing(
     found: &GroupFound<'_>,
     state: &GroupState,
     missing: &BTreeSet<DiskNumber>,
+    cut_off: &[CutOff],
 ) -> Result<(), GroupError> {
     if missing.is_empty() {
         return Ok(());
@@ -480,11 +539,12 @@ fn check_missing(
     Err(refused(
         GroupErrorKind::NotEnough,
         format!(
-            "disks {} of group {} are missing, more than {} redundancy bears; bring them back, or \
-             use --force to reach the files that lie on the others",
+            "disks {} of group {} are missing, more than {} redundancy bears{}; bring them back, \
+             or use --force to reach the files that lie on the others",
             numbers.join(", "),
             found.name,
-            state.redundancy
+            state.redundancy,
+            cut_off::described(cut_off)
         ),
     ))
 }

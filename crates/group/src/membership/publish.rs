@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, Request, Work};
-use spindle_format::{DiskStatus, GroupState, OPENER_BYTES, OPENER_PLACE, STATE_PLACES};
+use spindle_format::{
+    DiskStatus, Feature, GroupState, Lost, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
+};
 
 use super::{Inner, Membership, refused, voters};
 use crate::event::EventKind;
@@ -39,11 +41,21 @@ impl Membership {
         mut next: GroupState,
         quorum: Quorum,
     ) -> Result<(), GroupError> {
-        if let Some(broken) = &inner.broken {
-            return Err(broken.clone());
+        self.refuse_stopped(inner)?;
+        if next.disks.iter().any(|disk| disk.lost != Lost::NOTHING) {
+            next.features = next.features.with(Feature::LostContents);
         }
-        let answer = self.publish_rounds(inner, &mut next, quorum);
-        if let Err(error) = &answer {
+        let raises = next.features != inner.state.features;
+        let mut answer = self.publish_rounds(inner, &mut next, quorum);
+        if raises && answer.is_ok() {
+            // Into the other slot too: a program that does not know the feature must not find a
+            // state beside it that it knows.
+            answer = self.publish_rounds(inner, &mut next, quorum);
+        }
+        if let Err(error) = &mut answer {
+            if let Some(lost) = self.disks.lost() {
+                *error = lost;
+            }
             inner.broken = Some(error.clone());
         }
         answer
@@ -163,7 +175,11 @@ impl Membership {
             })
             .collect();
         let writes = (pages.iter()).map(|(number, page)| (*number, OPENER_PLACE, &page[..]));
-        self.write_durably(writes)
+        let failed = self.write_durably(writes);
+        let voters = pages.iter().filter_map(|(number, _)| self.slot(*number));
+        let name = &inner.state.group_name;
+        self.disks.own(name, &inner.opener, voters.collect());
+        failed
     }
 
     /// One batch of durable writes to members; gives the disks that failed, and why.

@@ -17,7 +17,7 @@
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
-use spindle_format::{DiskStatus, GroupState, Label, LabelStatus};
+use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost};
 
 use super::create::is_same_disk;
 use super::look::{DiskLook, LabelFound, SlotFound, look};
@@ -32,6 +32,8 @@ use crate::{GroupError, GroupErrorKind};
 pub(crate) struct Returning {
     pub(crate) number: DiskNumber,
     pub(crate) slot: DiskSlot,
+    /// What it lost while it was away.
+    pub(crate) lost: Lost,
     look: DiskLook,
 }
 
@@ -62,6 +64,7 @@ impl Membership {
             returning.push(Returning {
                 number,
                 slot: look.slot,
+                lost: (inner.state.disk(number)).map_or(Lost::NOTHING, |disk| disk.lost),
                 look,
             });
         }
@@ -182,7 +185,8 @@ impl Membership {
     }
 
     /// Makes these disks online again, durably; gives those that are. A disk that cannot take the
-    /// group state stays offline. What it missed must be known, durably, before.
+    /// group state stays offline. What it missed, and what it lost, must be known, durably,
+    /// before.
     ///
     /// # Errors
     /// Where too few voters take the state: the group stops.
@@ -196,10 +200,16 @@ impl Membership {
             let Some(label) = disk.look.member() else {
                 continue;
             };
+            let lost = (inner.state.disk(disk.number)).map(|entry| entry.lost);
+            if lost != Some(disk.lost) {
+                // It was seen cut off since it was judged.
+                continue;
+            }
             let found = member(&disk.look, label, &inner.state);
             inner.members.insert(disk.number, found);
             self.slots.write().insert(disk.number, disk.slot);
             if let Some(entry) = next.disk_mut(disk.number) {
+                entry.lost = Lost::NOTHING;
                 entry.status = if std::mem::take(&mut entry.leaves) {
                     DiskStatus::Dropping
                 } else {

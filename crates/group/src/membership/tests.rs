@@ -1,11 +1,14 @@
 //! Membership over simulated disks: what a start finds, and what failures do.
 
 mod crashes;
+mod cut_off;
 mod failures;
 mod newer;
+mod ownership;
 mod returns;
 mod set_back;
 mod starts;
+mod vigil;
 
 use std::sync::Arc;
 
@@ -48,6 +51,8 @@ fn new_group(failure_groups: &str, redundancy: Redundancy) -> NewGroup {
 fn opener() -> Opener {
     Opener {
         host: "alpha".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: BOOT,
         process_id: 100,
         now_s: 2_000,

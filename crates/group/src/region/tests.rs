@@ -77,6 +77,8 @@ struct Open {
 fn open_recovering(disks: &Arc<SimulatedDisks>) -> Option<Open> {
     let opener = Opener {
         host: "alpha".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([7; 16]),
         process_id: 1,
         now_s: 2,
@@ -399,6 +401,8 @@ fn a_damaged_checksum_block_is_made_good_from_another_disk() {
 fn open_forced(disks: &Arc<SimulatedDisks>) -> Arc<Membership> {
     let opener = Opener {
         host: "alpha".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([7; 16]),
         process_id: 1,
         now_s: 2,

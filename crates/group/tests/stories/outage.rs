@@ -7,7 +7,7 @@ use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
 use spindle_group::{EventKind, File, Group, ReadTotals, RepairTime};
 
 use crate::scene::{
-    FINE, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+    EXTERNAL, FINE, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
 
 const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
@@ -503,4 +503,85 @@ fn a_state_that_a_disk_showed_and_lost_again_does_not_keep_it_away() {
         let back = group.return_disks(&[DiskSlot(3)]).unwrap();
         assert_eq!(back, [DiskNumber(3)], "seed {seed}");
     }
+}
+
+#[test]
+fn a_disk_that_was_cut_off_gets_everything_again_before_it_is_read() {
+    let scene = Scene::mirrored(50);
+    let group = scene.open();
+    let story = Story::new(&group, 1, 20 << 20);
+    // Until nothing counts as written lately, which would be copied again anyway.
+    resync(&group);
+    // Longer again, with zeros where data was: nobody looked but the heartbeat.
+    scene.disks.resize(DiskSlot(1), 3 << 20);
+    group.heartbeat(11).unwrap();
+    assert_eq!(group.away_disks(), [DiskNumber(1)]);
+    scene.disks.resize(DiskSlot(1), 64 << 20);
+    scene
+        .disks
+        .overwrite(DiskSlot(1), 3 << 20, &vec![0; 61 << 20]);
+    assert_eq!(group.return_answering().unwrap(), [DiskNumber(1)]);
+    for _ in 0..8 {
+        assert!(read(&group, &story.file, 0, story.model.len()) == story.model);
+    }
+    resync(&group);
+    assert_copies_equal(&scene, &group, &story.file, "after the resync");
+    // It is as good as the other one by then.
+    scene.disks.vanish(DiskSlot(0));
+    assert!(read(&group, &story.file, 0, story.model.len()) == story.model);
+}
+
+#[test]
+fn a_crash_after_a_disk_was_cut_off_does_not_make_its_zeros_good() {
+    let scene = Scene::mirrored(51);
+    let group = scene.open();
+    let story = Story::new(&group, 1, 20 << 20);
+    scene.disks.resize(DiskSlot(1), 3 << 20);
+    group.heartbeat(11).unwrap();
+    drop(group);
+    scene.crash();
+    scene.disks.resize(DiskSlot(1), 64 << 20);
+    scene
+        .disks
+        .overwrite(DiskSlot(1), 3 << 20, &vec![0; 61 << 20]);
+    let group = scene.open();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    let file = group.file(FileId(1)).unwrap();
+    for _ in 0..8 {
+        assert!(read(&group, &file, 0, story.model.len()) == story.model);
+    }
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+#[test]
+fn what_only_a_cut_off_disk_had_is_an_error_behind_its_end_and_there_before_it() {
+    let scene = Scene::new(52, Redundancy::External, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    let file = create(&group, 1, EXTERNAL);
+    let model = pattern(1, 40 << 20);
+    group.write(&file, 0, &model).unwrap();
+    group.sync().unwrap();
+    let end = 16 << 20;
+    scene.disks.resize(DiskSlot(1), end);
+    group.heartbeat(11).unwrap();
+    scene.disks.resize(DiskSlot(1), 64 << 20);
+    let zeros = vec![0; (64 << 20) - usize::try_from(end).unwrap()];
+    scene.disks.overwrite(DiskSlot(1), end, &zeros);
+    assert_eq!(group.return_answering().unwrap(), [DiskNumber(1)]);
+    let (mut kept, mut gone) = (0, 0);
+    for block in (0..model.len()).step_by(1 << 20) {
+        let mut out = vec![0; 4096];
+        match group.read(&file, block as u64, &mut out) {
+            Ok(()) => {
+                assert!(out == model[block..block + 4096], "block at {block}");
+                kept += 1;
+            }
+            Err(error) => {
+                assert!(error.message.contains("no copy"), "{error}");
+                gone += 1;
+            }
+        }
+    }
+    assert!(kept > 20 && gone > 3, "{kept} kept, {gone} gone");
 }

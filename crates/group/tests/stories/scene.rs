@@ -110,6 +110,8 @@ impl Scene {
 pub fn opener() -> Opener {
     Opener {
         host: "here".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([1; 16]),
         process_id: 1,
         now_s: 10,

@@ -63,6 +63,8 @@ pub fn open(
         .collect();
     let opener = Opener {
         host: "simulated".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([opening; 16]),
         process_id: u32::from(opening),
         now_s: u64::from(opening) * 60,

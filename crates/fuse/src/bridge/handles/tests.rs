@@ -33,6 +33,8 @@ fn file_system() -> FileSystem {
     Group::create(disks.clone(), &new).unwrap();
     let opener = Opener {
         host: "here".to_owned(),
+        origin: None,
+        booted_s: None,
         boot: Uuid([9; 16]),
         process_id: 1,
         now_s: 1,

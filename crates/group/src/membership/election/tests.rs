@@ -1,7 +1,7 @@
 //! The rows of the election's table that disks alone do not easily show.
 
 use spindle_base::{AuSize, DiskNumber, GroupName, Redundancy, Uuid};
-use spindle_format::{AuRun, DiskState, DiskStatus, Features, GroupState, Replica};
+use spindle_format::{AuRun, DiskState, DiskStatus, Features, GroupState, Lost, Replica};
 
 use super::{Holder, NotElected, elect};
 use crate::membership::SlotFound;
@@ -29,6 +29,7 @@ fn state(epoch: u64, voters: &[u16], mark: &str) -> GroupState {
                 voter: voters.contains(&number),
                 quorum_only: false,
                 leaves: false,
+                lost: Lost::NOTHING,
             })
             .collect(),
         replicas: vec![Replica {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, SimulatedDisks};
-use spindle_format::{DiskStatus, LABEL_PLACES, STATE_PLACES};
+use spindle_format::{DiskStatus, LABEL_PLACES, Origin, STATE_PLACES};
 
 use super::{
     DISK_BYTES, create, forced, make, name, new_group, online, open, open_as, open_of, opener,
@@ -154,14 +154,76 @@ fn a_copied_image_is_refused_and_both_paths_are_named() {
 
 #[test]
 fn a_truncated_image_is_refused_by_name() {
-    let disks = make("ab", Redundancy::Normal);
+    let disks = make("ab", Redundancy::External);
     let short = disks.attach(DISK_BYTES / 2);
     let image = disks.bytes(DiskSlot(1), 0, 1 << 20);
     disks.overwrite(short, 0, &image);
+    let writes = disks.counts().writes;
     let error = open_of(&disks, &opener(), &[DiskSlot(0), short]).unwrap_err();
-    assert_eq!(error.kind, GroupErrorKind::Invalid);
+    assert_eq!(error.kind, GroupErrorKind::NotEnough);
     assert!(error.message.contains(&disks.path(short)), "{error}");
     assert!(error.message.contains("cut off"), "{error}");
+    assert_eq!(disks.counts().writes, writes);
+}
+
+#[test]
+fn a_host_of_the_same_name_is_another_host() {
+    let disks = make("ab", Redundancy::Normal);
+    let first = open_as(&disks, &on_machine(1, 7)).unwrap();
+    first.heartbeat(2_010).unwrap();
+    let twin = Opener {
+        boot: Uuid([0xb2; 16]),
+        ..on_machine(2, 7)
+    };
+    let error = open_as(&disks, &twin).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("host alpha"), "{error}");
+    // An image of a machine has its machine id too: what tells is the heartbeat.
+    let image = Opener {
+        boot: Uuid([0xb2; 16]),
+        booted_s: Some(2_005),
+        ..on_machine(1, 7)
+    };
+    assert_eq!(
+        open_as(&disks, &image).unwrap_err().kind,
+        GroupErrorKind::Busy
+    );
+    let booted_since = Opener {
+        boot: Uuid([0xb2; 16]),
+        booted_s: Some(2_011),
+        ..on_machine(1, 7)
+    };
+    open_as(&disks, &booted_since).unwrap();
+}
+
+#[test]
+fn a_process_of_another_namespace_that_lives_keeps_the_group() {
+    let disks = make("ab", Redundancy::Normal);
+    let first = open_as(&disks, &on_machine(1, 7)).unwrap();
+    first.heartbeat(2_010).unwrap();
+    let container = Opener {
+        now_s: 2_012,
+        ..on_machine(1, 8)
+    };
+    let error = open_as(&disks, &container).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("namespace"), "{error}");
+    let later = Opener {
+        now_s: 2_026,
+        ..container
+    };
+    open_as(&disks, &later).unwrap();
+}
+
+fn on_machine(machine: u8, process_namespace: u64) -> Opener {
+    let origin = Origin {
+        machine: Uuid([machine; 16]),
+        process_namespace,
+    };
+    Opener {
+        origin: Some(origin),
+        ..opener()
+    }
 }
 
 #[test]
