@@ -96,15 +96,14 @@ pub trait KernelCache: Send + Sync + std::fmt::Debug {
     fn entry_changed(&self, parent: FileId, name: &OsStr);
 }
 
-/// The time of day.
+/// The time of day, of the clock by which the kernel stamps what it changes itself.
 #[must_use]
 pub fn now() -> Time {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = nix::time::ClockId::CLOCK_REALTIME_COARSE.now();
+    let now = now.expect("every Linux has this clock");
     Time {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
+        seconds: now.tv_sec(),
+        nanoseconds: u32::try_from(now.tv_nsec()).unwrap_or(0),
     }
 }
 

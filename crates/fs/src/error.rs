@@ -38,6 +38,9 @@ pub enum FsError {
     /// EFBIG for a file, E2BIG for an attribute's value.
     #[error("the value does not fit")]
     TooLarge,
+    /// ENOSPC, of one file's attributes.
+    #[error("the extended attributes of one file have no more room")]
+    AttributesFull,
     /// EOPNOTSUPP.
     #[error("not supported")]
     Unsupported,

@@ -1,7 +1,8 @@
 //! Extended attributes: rows of their own, keyed by file and name.
 //!
 //! `user.`, `trusted.` and `security.` are stored; who may set which is the kernel's business.
-//! POSIX access control lists are refused: stored without being obeyed they would deceive.
+//! POSIX access control lists are refused: stored without being obeyed they would deceive. How much
+//! a file may have is bounded, or one file could fill the catalog and could not be listed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +17,13 @@ use crate::system::FileSystem;
 
 /// The largest value, as the kernel has it.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// The most bytes of all names of a file, each with its NUL: more could not be listed, since the
+/// kernel takes no longer list.
+const NAMES_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of all names and values of a file: they stand in the catalog, whose room every
+/// user of the group shares.
+const TOTAL_BYTES_MAX: usize = 1 << 20;
 
 const PREFIXES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
@@ -75,8 +83,8 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::Exists`] and [`FsError::NoAttribute`] as asked for, [`FsError::Unsupported`]
-    /// for a name outside of `user.`, `trusted.` and `security.`, [`FsError::TooLarge`], or what
-    /// the group says.
+    /// for a name outside of `user.`, `trusted.` and `security.`, [`FsError::TooLarge`] for one
+    /// value, [`FsError::AttributesFull`] for all of the file's, or what the group says.
     #[allow(
         clippy::too_many_arguments,
         reason = "setxattr(2) has as many, and the time"
@@ -162,8 +170,12 @@ impl FileSystem {
         let now = now.stamp()?;
         let node = core.node(id)?;
         let _content = node.content.write();
-        let exists = core.group.get(Table::ExtendedAttribute, key)?.is_some();
-        let value = decide(exists)?;
+        let old = core.group.get(Table::ExtendedAttribute, key)?;
+        let value = decide(old.is_some())?;
+        if let Some(value) = &value {
+            let name = key.get(size_of::<u64>()..).unwrap_or_default();
+            self.check_room(id, name, old.map(|old| old.len()), value.len())?;
+        }
         let mut edit = Edit::default();
         edit.changes
             .push((Table::ExtendedAttribute, key.to_vec(), value));
@@ -177,6 +189,34 @@ impl FileSystem {
             Ok(())
         })?;
         operation.rows(edit);
+        Ok(())
+    }
+
+    /// Whether the file's attributes have room for this one, in place of one of `old_bytes`. What
+    /// makes them no longer than they are is let in, also where an earlier version let in too many.
+    fn check_room(
+        &self,
+        id: FileId,
+        name: &[u8],
+        old_bytes: Option<usize>,
+        new_bytes: usize,
+    ) -> FsResult<()> {
+        if old_bytes.is_some_and(|old_bytes| new_bytes <= old_bytes) {
+            return Ok(());
+        }
+        let (mut names_bytes, mut values_bytes) = (name.len() + 1, new_bytes);
+        let mut count = |other: &[u8], value: &[u8]| {
+            if other != name {
+                names_bytes += other.len() + 1;
+                values_bytes += value.len();
+            }
+            Ok(())
+        };
+        each_named(&self.core.group, Table::ExtendedAttribute, id, &mut count)?;
+        let is_new = old_bytes.is_none();
+        if is_new && names_bytes > NAMES_BYTES_MAX || names_bytes + values_bytes > TOTAL_BYTES_MAX {
+            return Err(FsError::AttributesFull);
+        }
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! order of edits; so a new file's name is durable with its first fsync.
 
 use spindle_base::FileId;
+use spindle_sync::atomic::Ordering;
 
 use crate::error::FsResult;
 use crate::handle::Handle;
@@ -12,6 +13,11 @@ use crate::system::{Core, FileSystem};
 
 /// Sizes and times that data writes moved become edits after at most this long.
 const DIRTY_NODES_AGE_MS: u64 = 1000;
+
+/// After so long without any change everything is made durable. Linux sends no `SYNCFS` to a FUSE
+/// mount, so sync(2) and syncfs(2) end when the kernel has written its cache back to us; what they
+/// mean is done here, soon after.
+const QUIET_MS: u64 = 300;
 
 /// Nodes written under one change, so that a commit never waits long for it.
 const NODES_PER_OPERATION: usize = 256;
@@ -36,7 +42,7 @@ impl FileSystem {
             (state.version, wanted > state.durable_version)
         };
         if metadata {
-            self.core.begin().write_back(node);
+            self.core.begin_to_write_back().write_back(node);
         }
         self.core.group.sync_file(file, metadata)?;
         if metadata {
@@ -56,7 +62,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// One small piece of lazy work: writes back aged sizes and times, then the group's own step.
+    /// One small piece of lazy work: writes back aged sizes and times, makes everything durable
+    /// when nothing has changed for a while, then the group's own step.
     /// `now_ms` is any monotonic clock. True where more is to do at once.
     ///
     /// # Errors
@@ -74,6 +81,10 @@ impl FileSystem {
         if aged {
             self.core.write_dirty_nodes();
         }
+        if self.core.is_quiet(now_ms) {
+            self.sync()?;
+            return Ok(true);
+        }
         Ok(self.core.group.step(now_ms)?)
     }
 
@@ -89,6 +100,23 @@ impl FileSystem {
 }
 
 impl Core {
+    /// Whether changes came, are not durable, and none has come for a while. True once.
+    fn is_quiet(&self, now_ms: u64) -> bool {
+        let count = self.changes_count.load(Ordering::Relaxed);
+        let mut quiet = self.quiet.lock();
+        if count != quiet.seen_count {
+            quiet.seen_count = count;
+            quiet.since_ms = now_ms;
+            return false;
+        }
+        let is_due =
+            count != quiet.durable_count && now_ms.saturating_sub(quiet.since_ms) >= QUIET_MS;
+        if is_due {
+            quiet.durable_count = count;
+        }
+        is_due
+    }
+
     /// Turns what the nodes hold back into edits. At return the edits of all nodes that were
     /// dirty at the call are applied, also of those that another thread writes back just now:
     /// a node leaves the set only when its edit is applied.
@@ -98,7 +126,7 @@ impl Core {
             let nodes = self.dirty_from(from, NODES_PER_OPERATION);
             let Some(last) = nodes.last() else { return };
             from = FileId(last.id.0 + 1);
-            let operation = self.begin();
+            let operation = self.begin_to_write_back();
             for node in &nodes {
                 operation.write_back(node);
             }

@@ -8,6 +8,7 @@ use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout};
+use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::{Mutex, RwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
@@ -42,6 +43,17 @@ struct Ids {
     reserved_until: u64,
 }
 
+/// What the steps know of changes that came and went.
+#[derive(Debug, Default)]
+pub(crate) struct Quiet {
+    /// As many changes were seen.
+    pub(crate) seen_count: u64,
+    /// Since when there were no others.
+    pub(crate) since_ms: u64,
+    /// So many are durable.
+    pub(crate) durable_count: u64,
+}
+
 /// What the operations and the handles share.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -60,6 +72,9 @@ pub(crate) struct Core {
     pub(crate) marks: RwLock<Arc<Marks>>,
     /// When dirty nodes were last written, on the clock of `FileSystem::step`.
     pub(crate) aged_ms: Mutex<Option<u64>>,
+    /// Counts what is done, so that `FileSystem::step` sees when nothing is.
+    pub(crate) changes_count: AtomicU64,
+    pub(crate) quiet: Mutex<Quiet>,
     /// The mount is older than this process: the kernel knows nodes that it was told of before.
     pub(crate) inherits: bool,
     /// Files without a name of which only the kernel knows whether they are in use.
@@ -148,6 +163,8 @@ impl FileSystem {
             templates: RwLock::new(Arc::new(templates)),
             marks: RwLock::new(Arc::new(marks)),
             aged_ms: Mutex::new(None),
+            changes_count: AtomicU64::new(0),
+            quiet: Mutex::default(),
             inherits,
             doubtful_orphans: Mutex::default(),
         });
@@ -258,6 +275,12 @@ impl Core {
 
     /// Begins an operation. No lock of a node's state may be held.
     pub(crate) fn begin(&self) -> Operation<'_> {
+        self.changes_count.fetch_add(1, Ordering::Relaxed);
+        self.begin_to_write_back()
+    }
+
+    /// Begins an operation that only brings rows up to what was counted before.
+    pub(crate) fn begin_to_write_back(&self) -> Operation<'_> {
         Operation {
             core: self,
             change: self.group.change(),
@@ -267,6 +290,7 @@ impl Core {
     /// Notes that a node's rows lag behind. The caller holds its state's lock, so that the node
     /// cannot become clean between the change and the note.
     pub(crate) fn note_dirty(&self, node: &Arc<Node>, state: &mut State, was_dirty: bool) {
+        self.changes_count.fetch_add(1, Ordering::Relaxed);
         if self.group.notes_touches() && !state.removed {
             let touch = state.touch_of(node.id);
             if !self.group.touch(&mut state.touched, &touch) {

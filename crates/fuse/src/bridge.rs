@@ -12,13 +12,14 @@ mod extended_attributes;
 mod files;
 mod handles;
 mod names;
+mod privileges;
 mod resent;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::time::ClockId;
 use rustix::io::Errno;
 use spindle_base::FileId;
 use spindle_fs::{FileSystem, FsError, Owner, Time};
@@ -228,14 +229,14 @@ fn owner(header: &InHeader) -> Owner {
     }
 }
 
-/// The wall clock, which the layers below do not have.
+/// The wall clock, which the layers below do not have. The kernel stamps what it changes itself
+/// with its coarse clock; a finer one here would make files older than their first byte.
 fn now() -> Time {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = ClockId::CLOCK_REALTIME_COARSE.now();
+    let now = now.expect("every kernel that has FUSE has this clock");
     Time {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
+        seconds: now.tv_sec(),
+        nanoseconds: u32::try_from(now.tv_nsec()).unwrap_or(0),
     }
 }
 

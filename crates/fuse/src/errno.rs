@@ -20,6 +20,7 @@ pub fn errno_of(error: &FsError) -> Errno {
         FsError::NoAttribute => Errno::NODATA,
         // Of a file; for an attribute's value the bridge says E2BIG.
         FsError::TooLarge => Errno::FBIG,
+        FsError::AttributesFull => Errno::NOSPC,
         FsError::Unsupported => Errno::OPNOTSUPP,
         FsError::Group(error) => match error.kind {
             GroupErrorKind::NoSpace | GroupErrorKind::NotEnough => Errno::NOSPC,

@@ -467,8 +467,109 @@ fn writing_moves_the_time_of_modification() {
         let made = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BTIME).unwrap();
         assert!(made.stx_mask & StatxFlags::BTIME.bits() != 0 && made.stx_btime.tv_sec > 0);
         let before = fs::metadata(&mounted.root).unwrap().mtime_nsec();
+        // The coarse clock of the kernel, by which all file systems go, moves by up to 10 ms.
+        std::thread::sleep(std::time::Duration::from_millis(30));
         fs::remove_file(&path).unwrap();
         assert_ne!(before, fs::metadata(&mounted.root).unwrap().mtime_nsec());
+    });
+}
+
+#[test]
+fn no_file_is_changed_before_it_was_made() {
+    in_both_modes(|mounted| {
+        for number in 0..300 {
+            let path = mounted.root.join(format!("file{number}"));
+            fs::write(&path, b"x").unwrap();
+            let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+            let found = rustix::fs::statx(CWD, &path, AtFlags::empty(), wanted).unwrap();
+            let made = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+            for later in [found.stx_mtime, found.stx_ctime] {
+                assert!((later.tv_sec, later.tv_nsec) >= made, "{found:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn reading_moves_no_time_and_a_time_that_is_set_stays() {
+    in_both_modes(|mounted| {
+        let path = mounted.root.join("file");
+        fs::write(&path, b"x").unwrap();
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 1000,
+                tv_nsec: 5,
+            },
+            last_modification: Timespec {
+                tv_sec: 2000,
+                tv_nsec: 6,
+            },
+        };
+        rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!((found.atime(), found.atime_nsec()), (1000, 5));
+        assert_eq!((found.mtime(), found.mtime_nsec()), (2000, 6));
+    });
+}
+
+#[test]
+fn blocks_are_not_shared_between_files_and_who_asks_for_that_is_told() {
+    in_both_modes(|mounted| {
+        let from = mounted.root.join("from");
+        fs::write(&from, b"x").unwrap();
+        let to = read_write(&mounted.root.join("to"));
+        let from = File::open(from).unwrap();
+        assert_eq!(rustix::fs::ioctl_ficlone(&to, &from), Err(Errno::OPNOTSUPP));
+    });
+}
+
+#[test]
+fn access_control_lists_are_refused_and_not_stored_without_being_obeyed() {
+    in_both_modes(|mounted| {
+        // "user 1001 may write", as setfacl(1) says it: the version, then tag, permissions and id.
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in [
+            (0x01_u16, 6_u16, u32::MAX),
+            (0x02, 6, 1001),
+            (0x04, 4, u32::MAX),
+            (0x10, 6, u32::MAX),
+            (0x20, 4, u32::MAX),
+        ] {
+            list.extend(tag.to_le_bytes());
+            list.extend(permissions.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        let path = mounted.root.join("directory");
+        fs::create_dir(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().mode();
+        for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+            let set = rustix::fs::setxattr(&path, name, &list, XattrFlags::empty());
+            assert_eq!(set, Err(Errno::OPNOTSUPP));
+            let mut value = [0; 64];
+            let got = rustix::fs::getxattr(&path, name, &mut value);
+            assert_eq!(got, Err(Errno::OPNOTSUPP));
+        }
+        assert_eq!(fs::metadata(&path).unwrap().mode(), mode);
+    });
+}
+
+#[test]
+fn extended_attributes_of_a_file_are_bounded_and_can_be_listed() {
+    in_both_modes(|mounted| {
+        let path = mounted.root.join("file");
+        fs::write(&path, b"x").unwrap();
+        let set = |name: String, value: &[u8]| {
+            rustix::fs::setxattr(&path, name, value, XattrFlags::empty())
+        };
+        let too_large = vec![0; (64 << 10) + 1];
+        assert_eq!(set("user.large".to_owned(), &too_large), Err(Errno::TOOBIG));
+        let refused = (0..2000)
+            .map(|number| set(format!("user.{number:0200}"), b"v"))
+            .find(Result::is_err);
+        assert_eq!(refused, Some(Err(Errno::NOSPC)));
+        let mut names = vec![0; 64 << 10];
+        assert!(rustix::fs::listxattr(&path, &mut names).unwrap() > 60_000);
     });
 }
 

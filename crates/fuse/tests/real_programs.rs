@@ -256,3 +256,57 @@ fn other_users_are_held_to_permissions_and_their_writes_clear_set_user_id() {
         );
     });
 }
+
+#[test]
+fn set_user_id_stays_where_root_reserves_or_copies_and_goes_where_others_do() {
+    if !has("setpriv") || !has("python3") {
+        return;
+    }
+    in_both_modes(|mounted| {
+        let said = |directory: &std::path::Path| {
+            shell(
+                directory,
+                r#"printf '%08192d' 0 > source
+                again() { rm -f program; printf x > program; chmod 6777 program; }
+                cat > reserve.py <<'END'
+import os, sys
+if sys.argv[1:]: os.setgroups([]); os.setgid(1001); os.setuid(1001)
+f = os.open("program", os.O_RDWR)
+os.posix_fallocate(f, 0, 8192)
+END
+                cat > copy.py <<'END'
+import os, sys
+f = os.open("source", os.O_RDONLY)
+if sys.argv[1:]: os.setgroups([]); os.setgid(1001); os.setuid(1001)
+t = os.open("program", os.O_RDWR)
+assert os.copy_file_range(f, t, 4096) == 4096
+END
+                chmod 755 .
+                for what in reserve copy; do
+                    again; python3 $what.py; stat -c "$what root %a" program
+                    again; setpriv --bounding-set -fsetid --inh-caps -fsetid python3 $what.py
+                    stat -c "$what root without the capability %a" program
+                    again; python3 $what.py other; stat -c "$what other %a" program
+                done"#,
+            )
+        };
+        // The file system beside it is the judge.
+        assert_eq!(said(&mounted.root), said(&mounted.outside()));
+        assert!(said(&mounted.root).contains("reserve root 6777"));
+    });
+}
+
+#[test]
+fn the_places_of_a_file_on_the_disks_are_not_told_to_programs() {
+    if !has("filefrag") {
+        return;
+    }
+    in_both_modes(|mounted| {
+        std::fs::write(mounted.root.join("file"), vec![1; 100_000]).unwrap();
+        let said = shell(&mounted.root, "filefrag -v file 2>&1 || true");
+        let is_refused = said.to_lowercase().contains("unsupported");
+        assert!(is_refused || said.contains(" 0 extents found"), "{said}");
+        // Who copies holes by SEEK_HOLE needs it not.
+        shell(&mounted.root, "cp --sparse=auto file copy; cmp file copy");
+    });
+}

@@ -78,6 +78,63 @@ fn lists_of_access_control_and_too_large_values_are_refused() {
 }
 
 #[test]
+fn the_names_of_one_file_can_always_be_listed() {
+    let fixture = Fixture::plain();
+    let id = fixture.make(ROOT, "a").id();
+    let name_of = |number: u32| format!("user.{number:0200}");
+    let mut count = 0;
+    let full = loop {
+        let answer = set(&fixture, id, &name_of(count), b"v", ANY);
+        if answer.is_err() {
+            break answer;
+        }
+        count += 1;
+        assert!(count < 1000, "nothing bounds them");
+    };
+    assert_eq!(class(&full), "attributes full");
+    let listed = fixture.fs().list_extended_attributes(id).unwrap();
+    // What the kernel takes, and hardly less.
+    assert!((64_000..=65_536).contains(&listed.len()));
+    // Another file has room, and so has this one after a removal.
+    set(&fixture, ROOT, "user.x", b"1", ANY).unwrap();
+    set(&fixture, id, &name_of(0), b"w", ANY).unwrap();
+    let first = name_of(0);
+    let removed = fixture
+        .fs()
+        .remove_extended_attribute(id, name(&first), fixture.now());
+    removed.unwrap();
+    set(&fixture, id, &name_of(count), b"v", ANY).unwrap();
+}
+
+#[test]
+fn the_values_of_one_file_take_a_bounded_part_of_the_catalog() {
+    let fixture = Fixture::plain();
+    let id = fixture.make(ROOT, "a").id();
+    let value = vec![7; 64 << 10];
+    let mut count = 0;
+    let full = loop {
+        let answer = set(&fixture, id, &format!("user.{count}"), &value, ANY);
+        if answer.is_err() {
+            break answer;
+        }
+        count += 1;
+        assert!(count < 100, "nothing bounds them");
+    };
+    assert_eq!(class(&full), "attributes full");
+    assert_eq!(count, 15);
+    assert_eq!(
+        class(&set(&fixture, id, "user.small", b"", REPLACE)),
+        "no attribute"
+    );
+    set(&fixture, id, "user.0", b"shorter", REPLACE).unwrap();
+    set(&fixture, id, "user.15", &value, CREATE).unwrap();
+    let last = set(&fixture, id, "user.0", &value, REPLACE);
+    assert_eq!(class(&last), "attributes full");
+    let kept = fixture.fs().extended_attribute(id, name("user.0")).unwrap();
+    assert_eq!(kept, b"shorter");
+}
+
+#[test]
 fn attributes_go_with_their_file() {
     let fixture = Fixture::plain();
     let id = fixture.make(ROOT, "a").id();

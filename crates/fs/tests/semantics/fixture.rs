@@ -246,6 +246,7 @@ pub fn class<T>(result: &FsResult<T>) -> &'static str {
         Err(FsError::NotPermitted(_)) => "not permitted",
         Err(FsError::NoAttribute) => "no attribute",
         Err(FsError::TooLarge) => "too large",
+        Err(FsError::AttributesFull) => "attributes full",
         Err(FsError::Unsupported) => "unsupported",
         Err(FsError::Group(error)) => match error.kind {
             spindle_group::GroupErrorKind::NoSpace => "no space",

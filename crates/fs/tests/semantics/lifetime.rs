@@ -184,3 +184,38 @@ fn aged_sizes_are_committed_by_steps_without_a_sync() {
     fixture.crash();
     assert_eq!(fixture.find("a").size_bytes, 5000);
 }
+
+#[test]
+fn what_was_written_is_durable_soon_after_the_last_write() {
+    let fixture = Fixture::plain();
+    let is_durable = |text: &str| {
+        let group = fixture.after_power_cut(7);
+        let fs = spindle_fs::FileSystem::open(group).unwrap();
+        let found = fs.lookup(ROOT, name(text));
+        found.is_ok_and(|found| {
+            let mut back = [0; 8];
+            let handle = fs.open_file(found.id).unwrap();
+            fs.read(&handle, 0, &mut back).is_ok_and(|read| read == 8) && back == *b"contents"
+        })
+    };
+    let step = |now_ms| while fixture.fs().step(now_ms).unwrap() {};
+    step(1000);
+    let handle = fixture.make(ROOT, "a");
+    fixture.write(&handle, 0, b"contents");
+    step(1100);
+    assert!(!is_durable("a"), "nobody has asked");
+    // As long as more comes it waits, and goes by its age.
+    for tenth in 12..20 {
+        fixture.write(&handle, 8, &[tenth; 8]);
+        step(u64::from(tenth) * 100);
+    }
+    assert!(!is_durable("a"));
+    step(2300);
+    assert!(is_durable("a"));
+    // Nothing is done for nothing.
+    let before = fixture.disks.counts().flushes;
+    for now_ms in [2400, 2600, 3000, 3400] {
+        step(now_ms);
+    }
+    assert_eq!(fixture.disks.counts().flushes, before);
+}

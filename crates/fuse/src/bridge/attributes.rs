@@ -1,16 +1,10 @@
 //! What `stat` and `statfs` show, and what changes it.
 
 use rustix::io::Errno;
-use spindle_base::FileId;
 use spindle_fs::{AttributeChange, Attributes, Kind, Time};
 
-use zerocopy::IntoBytes;
-
-use super::{Answer, Bridge, Refusal, Served, arguments, node, now, permissions};
-use crate::abi::{
-    self, InHeader, NotifyInodeOut, SetAttributesIn, StatFsOut, StatxOut, StatxTime, notify,
-    set_attributes,
-};
+use super::{Answer, Bridge, Served, arguments, node, now, permissions};
+use crate::abi::{self, InHeader, SetAttributesIn, StatFsOut, StatxOut, StatxTime, set_attributes};
 use crate::transport::Transport;
 
 /// How long the kernel may believe names and attributes: nothing changes them behind its back.
@@ -19,9 +13,6 @@ pub(super) const VALID_S: u64 = 10 * 365 * 86_400;
 const BLOCK_SIZE_BYTES: u32 = 4096;
 /// `STATX_BASIC_STATS` and `STATX_BTIME`.
 const STATX_MASK: u32 = 0xfff;
-const SET_USER_ID: u16 = 0o4000;
-/// Set-group-id is a privilege only together with the group's execute bit.
-const SET_GROUP_ID_AND_EXECUTE: u16 = 0o2010;
 
 pub(super) const fn kind_bits(kind: Kind) -> u32 {
     match kind {
@@ -182,37 +173,5 @@ impl Bridge {
             fragment_size_bytes: block,
             ..StatFsOut::default()
         }))
-    }
-
-    /// A stranger changes the file: set-user-id and set-group-id go. The kernel, which would go
-    /// on showing them, is told so. Only attributes are invalidated, which never makes it wait,
-    /// so a worker may.
-    pub(super) fn kill_privileges<T: Transport>(
-        &self,
-        id: FileId,
-        now: Time,
-        transport: &T,
-    ) -> Result<(), Refusal> {
-        let found = self.file_system.attributes(id)?;
-        let permissions = found.permissions;
-        if permissions & SET_USER_ID == 0
-            && permissions & SET_GROUP_ID_AND_EXECUTE != SET_GROUP_ID_AND_EXECUTE
-        {
-            return Ok(());
-        }
-        let change = AttributeChange {
-            kill_privileges: true,
-            ..AttributeChange::default()
-        };
-        self.file_system.set_attributes(id, &change, now)?;
-        let notice = NotifyInodeOut {
-            node: id.0,
-            offset_bytes: -1,
-            length_bytes: 0,
-        };
-        match transport.notify(notify::INVALIDATE_INODE, notice.as_bytes()) {
-            Err(Errno::NOENT) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 }

@@ -192,8 +192,7 @@ impl Bridge {
         let request: AllocateIn = arguments(transport)?;
         let handle = self.handle(request.handle, node(header))?;
         let now = now();
-        // The kernel leaves this to us without saying who calls; so it is done for everybody.
-        self.kill_privileges(node(header), now, transport)?;
+        self.kill_privileges_of_strangers(header, node(header), now, transport)?;
         self.file_system.allocate(
             &handle,
             request.offset_bytes,
@@ -231,8 +230,7 @@ impl Bridge {
         let from = self.handle(request.from_handle, node(header))?;
         let to = self.handle(request.to_handle, FileId(request.to_node))?;
         let now = now();
-        // As for `allocate`.
-        self.kill_privileges(FileId(request.to_node), now, transport)?;
+        self.kill_privileges_of_strangers(header, FileId(request.to_node), now, transport)?;
         let copied_bytes = self.file_system.copy_range(
             &from,
             request.from_offset_bytes,
