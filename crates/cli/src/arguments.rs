@@ -96,6 +96,17 @@ Examples:
         #[arg(value_name = "DIR|GROUP")]
         target: OsString,
     },
+    /// Make durable what programs have written to a group until now
+    #[command(after_help = "\
+Examples:
+  spindle sync data
+
+Linux does not tell a FUSE file system of sync(1): what that wrote is durable about half a second
+later. This command ends when it is durable; fsync(2) does so for one file.")]
+    Sync {
+        /// The group
+        group: String,
+    },
     /// Hand a mounted group over to another version of this program, while databases run
     #[command(after_help = "\
 Examples:

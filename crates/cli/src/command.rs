@@ -51,6 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Group(command) => group::run(&settings, command),
         Command::Mount(mount) => serve::mount(&settings, mount),
         Command::Upgrade { group, binary } => serve::upgrade(&settings, group, binary.as_deref()),
+        Command::Sync { group } => serve::sync(&settings, group),
         Command::Umount { target } => serve::umount(&settings, target),
         Command::Ls {
             paths,

@@ -17,10 +17,12 @@ mod scrubbing;
 mod server;
 mod working;
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::TryLockError;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -44,10 +46,14 @@ use crate::runtime_directory;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::sockets::{self, socket_path};
+use crate::starting;
 use crate::view::{
     ActivitySample, CheckReport, DiskReport, EndingReport, EventReport, GroupReport, GroupState,
     HealthReport, MountReport, TemplateReport,
 };
+
+/// How often it is looked whether the process before has closed the group.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What to serve, and how.
 #[derive(Debug, Clone)]
@@ -138,6 +144,7 @@ pub fn serve(
     if options.keeper.is_none() {
         refuse_if_served(settings, &options.group)?;
     }
+    let _serving = ServingLock::take(settings, &options.group)?;
     let metrics = options.metrics.map(MetricsListen::bind).transpose()?;
     // Caught from here on: a stop that comes while the group opens must close it again.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -152,7 +159,7 @@ pub fn serve(
     let opened = Opened::open_kept(settings, &options.group, &access, keeper)?;
     let group_name = opened.group_name().to_owned();
     let hook = start_hook(settings, &opened)?;
-    let mounts = Arc::new(Mounts::default());
+    let mounts = Arc::new(Mounts::new(options.keeper.clone()));
     let (stop, stopped) = watch::channel(false);
     let daemon = Arc::new(Daemon {
         files: OpenFiles::new(
@@ -427,13 +434,8 @@ impl Daemon {
             direct,
             workers_count,
         };
-        let keeper = self.keeper.as_deref();
-        self.mounts.add(
-            self.opened.file_system(),
-            self.group_name(),
-            &request,
-            keeper,
-        )
+        self.mounts
+            .add(self.opened.file_system(), self.group_name(), &request)
     }
 
     /// Takes one mount away; the last one ends the process unless it is to stay.
@@ -442,12 +444,21 @@ impl Daemon {
     /// Where there is no such mount or it is in use.
     pub fn unmount(&self, directory: &Path) -> ControlResult<EndingReport> {
         self.mounts.remove(directory)?;
-        self.tell_unmounted();
-        let ending = !self.stay && self.mounts.is_empty();
+        let ending = !self.stay && self.mounts.close_if_empty();
         if ending {
             self.stop.send_replace(true);
         }
         Ok(self.ending(ending))
+    }
+
+    /// Makes durable whatever programs have written until now.
+    ///
+    /// # Errors
+    /// What the kernel or the group says; then nothing is promised.
+    pub fn sync(&self) -> ControlResult<EndingReport> {
+        self.mounts.write_back()?;
+        self.opened.file_system().sync()?;
+        Ok(self.ending(false))
     }
 
     /// Takes every mount away and ends the process.
@@ -455,9 +466,11 @@ impl Daemon {
     /// # Errors
     /// Where a mount is in use; the others are gone then.
     pub fn dismount(&self) -> ControlResult<EndingReport> {
-        for mount in self.mounts.reports() {
-            self.mounts.remove(Path::new(&mount.directory))?;
-            self.tell_unmounted();
+        // Once more where somebody has mounted it meanwhile.
+        while !self.mounts.close_if_empty() {
+            for mount in self.mounts.reports() {
+                self.mounts.remove(Path::new(&mount.directory))?;
+            }
         }
         self.stop.send_replace(true);
         Ok(self.ending(true))
@@ -501,6 +514,50 @@ fn start_hook(settings: &Settings, opened: &Opened) -> ControlResult<Option<Hook
         file_system.group().event(event);
     })?;
     Ok(Some(hook))
+}
+
+/// Held by the process that serves a group, from before it opens the group until its end. So a
+/// process that is still closing the group, and whom nobody can ask any more, can be waited for.
+#[derive(Debug)]
+struct ServingLock(
+    #[expect(dead_code, reason = "it locks for as long as it is open")] std::fs::File,
+);
+
+impl ServingLock {
+    /// Waits while a process closes the group.
+    ///
+    /// # Errors
+    /// Where one serves it, or closes it for too long.
+    fn take(settings: &Settings, group: &GroupName) -> ControlResult<Self> {
+        let name = format!("{}.lock", group.as_str().to_ascii_lowercase());
+        let path = settings.runtime_directory.join(name);
+        let fail = |error| ControlError::io("lock", path.display(), &error);
+        let file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(fail)?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::Error(error)) => return Err(fail(error)),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            refuse_if_served(settings, group)?;
+            if begun.elapsed() > starting::CLOSING_MOST {
+                return Err(ControlError::new(
+                    ControlErrorKind::Busy,
+                    format!(
+                        "another process has been opening or closing the group {group} for {} s; see its log",
+                        starting::CLOSING_MOST.as_secs()
+                    ),
+                ));
+            }
+            std::thread::sleep(LOCK_INTERVAL);
+        }
+    }
 }
 
 /// Refuses where a process serves the group already.

@@ -30,6 +30,8 @@ pub enum ControlErrorKind {
     Exists,
     /// In use here or on another host.
     Busy,
+    /// The process that was asked is about to end: the next one may be asked.
+    Ending,
     /// No room.
     NoSpace,
     /// Too few failure groups, too few or too small disks.
@@ -64,6 +66,7 @@ impl ControlError {
             ControlErrorKind::NotFound
             | ControlErrorKind::Exists
             | ControlErrorKind::Busy
+            | ControlErrorKind::Ending
             | ControlErrorKind::NoSpace
             | ControlErrorKind::NotEnough
             | ControlErrorKind::NoMajority

@@ -116,6 +116,8 @@ struct Keeper {
     mount: Option<KeptMount>,
     commands: mpsc::Receiver<Asked>,
     socket: PathBuf,
+    /// The socket is removed.
+    has_left: bool,
     /// Short lives in a row.
     deaths_count: usize,
     /// Since when the daemon serves.
@@ -164,6 +166,7 @@ impl Keeper {
             mount: None,
             commands: command::hear(listener),
             socket,
+            has_left: false,
             deaths_count: 0,
             ready_at: None,
             short_life,
@@ -271,7 +274,7 @@ impl Keeper {
                         self.phase = KeeperPhase::Ending;
                         self.service.tell("STOPPING=1");
                         // Who comes now must not wait for another daemon.
-                        let _ = std::fs::remove_file(&self.socket);
+                        self.leave_socket();
                     }
                     Some((FromDaemon::HandedOver, _)) => handed_over = true,
                     // It let go of the socket: its end follows.
@@ -451,8 +454,16 @@ impl Keeper {
         }
     }
 
-    fn end(&self) {
-        let _ = std::fs::remove_file(&self.socket);
+    /// Nobody shall find this keeper any more. Once only: the next keeper may have its socket in
+    /// the same place a moment later.
+    fn leave_socket(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            let _ = std::fs::remove_file(&self.socket);
+        }
+    }
+
+    fn end(&mut self) {
+        self.leave_socket();
         self.service.tell("STOPPING=1");
     }
 }

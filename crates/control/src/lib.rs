@@ -110,5 +110,5 @@ pub use settings::Settings;
 pub use spindle_device::FileDisk;
 pub use spindle_group::Severity;
 pub use starting::{
-    Starter, absolute, dismount_group, mount_served, start_daemon, unmount, upgrade,
+    Starter, absolute, dismount_group, mount_served, start_daemon, sync_group, unmount, upgrade,
 };

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use spindle_base::{ErrorClass, FileId};
 use spindle_fs::FileSystem;
-use spindle_fuse::{Mount, MountError, MountOptions};
+use spindle_fuse::{Mount, MountError, MountOptions, mounted_at};
 
 use crate::dirty_limit;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
@@ -27,11 +28,121 @@ pub struct MountRequest {
     pub workers_count: Option<usize>,
 }
 
-/// Every mount of one group.
+/// A mount with what is told of it.
+#[derive(Debug)]
+struct Served {
+    mount: Mount,
+    report: MountReport,
+    /// Somebody is about to unmount it, and tells what came of that.
+    stopping: AtomicBool,
+}
+
+impl Served {
+    const fn new(mount: Mount, report: MountReport) -> Self {
+        Self {
+            mount,
+            report,
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
 #[derive(Debug, Default)]
-pub struct Mounts(Mutex<Vec<(Mount, MountReport)>>);
+struct State {
+    mounts: Vec<Arc<Served>>,
+    /// Somebody is about to add one.
+    adding: bool,
+    /// The process ends: none is added any more.
+    closed: bool,
+}
+
+/// Every mount of one group.
+///
+/// **Invariant.** The lock is held to look and to change the list, never while the kernel, a disk
+/// or a program is waited for: heartbeats and every other mount's affairs go on meanwhile.
+#[derive(Debug, Default)]
+pub struct Mounts {
+    state: Mutex<State>,
+    /// Told of mounts that come and go, under the lock, so that it hears it in the right order.
+    keeper: Option<Arc<KeeperLink>>,
+}
+
+/// Takes back that a mount is being added, however that went.
+struct Adding<'a>(&'a Mounts);
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().adding = false;
+    }
+}
 
 impl Mounts {
+    /// None yet.
+    #[must_use]
+    pub fn new(keeper: Option<Arc<KeeperLink>>) -> Self {
+        Self {
+            state: Mutex::default(),
+            keeper,
+        }
+    }
+
+    fn list(&self) -> Vec<Arc<Served>> {
+        self.state.lock().mounts.clone()
+    }
+
+    /// Forgets mounts that have ended but for those that `stay`; whether there was one.
+    fn forget_ended(&self, state: &mut State, stays: impl Fn(&Served) -> bool) -> bool {
+        let before = state.mounts.len();
+        state
+            .mounts
+            .retain(|served| served.mount.is_alive() || stays(served));
+        let has_ended = state.mounts.len() < before;
+        if has_ended && let Some(link) = &self.keeper {
+            link.unmounted();
+        }
+        has_ended
+    }
+
+    /// Nobody else may add until the answer is dropped.
+    fn begin_to_add(&self, group_name: &str, wanted: &Path) -> ControlResult<Adding<'_>> {
+        let mut state = self.state.lock();
+        self.forget_ended(&mut state, |_| false);
+        let wanted = wanted.display();
+        let busy = |message| Err(ControlError::new(ControlErrorKind::Busy, message));
+        if state.closed {
+            return Err(ControlError::new(
+                ControlErrorKind::Ending,
+                format!("the process that serves {group_name} is about to end: try again"),
+            ));
+        }
+        if state.adding {
+            return busy(format!("{group_name} is being mounted already"));
+        }
+        let first = state.mounts.first().cloned();
+        state.adding = first.is_none();
+        drop(state);
+        if let Some(served) = first {
+            let directory = &served.report.directory;
+            if let Some(holders) = served.mount.held_elsewhere() {
+                return busy(format!(
+                    "{group_name} was unmounted from {directory}, but that mount lives on: {holders}"
+                ));
+            }
+            return busy(if *directory == wanted.to_string() {
+                format!("{wanted} is a mount point already: {group_name} is mounted there")
+            } else {
+                format!(
+                    "{group_name} is mounted on {directory} already: use it there, or show it in a further place with: mount --bind {directory} {wanted}"
+                )
+            });
+        }
+        Ok(Adding(self))
+    }
+
     /// Mounts the files. A dead mount of a group in the same place is taken away first.
     ///
     /// One mount at a time: the kernel keeps names and attributes of each mount for itself, and
@@ -44,27 +155,13 @@ impl Mounts {
         file_system: &Arc<FileSystem>,
         group_name: &str,
         request: &MountRequest,
-        keeper: Option<&KeeperLink>,
     ) -> ControlResult<MountReport> {
-        let mut mounts = self.0.lock();
-        mounts.retain(|(mount, _)| mount.is_alive());
-        if let Some((_, report)) = mounts.first() {
-            let wanted = request.directory.display();
-            let message = if report.directory == wanted.to_string() {
-                format!("{wanted} is a mount point already: {group_name} is mounted there")
-            } else {
-                format!(
-                    "{group_name} is mounted on {0} already: use it there, or show it in a further place with: mount --bind {0} {wanted}",
-                    report.directory
-                )
-            };
-            return Err(ControlError::new(ControlErrorKind::Busy, message));
-        }
+        let adding = self.begin_to_add(group_name, &request.directory)?;
         let directory = crate::starting::absolute(&request.directory)?;
         remove_dead(&directory)?;
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
-        options.generation = keeper.map_or(0, KeeperLink::generation);
+        options.generation = self.generation();
         options.dirty_bytes_max = dirty_limit::lowest(file_system.group().view().disks.len());
         if let Some(count) = request.workers_count {
             options.workers_count = count;
@@ -74,13 +171,21 @@ impl Mounts {
             directory: mount.directory().display().to_string(),
             direct: request.direct,
         };
-        if let Some(link) = keeper
-            && link.keep(&mount, request.direct)
+        let served = Served::new(mount, report.clone());
+        let mut state = self.state.lock();
+        if let Some(link) = &self.keeper
+            && link.keep(&served.mount, request.direct)
         {
-            mount.keep();
+            served.mount.keep();
         }
-        mounts.push((mount, report.clone()));
+        state.mounts.push(Arc::new(served));
+        drop(state);
+        drop(adding);
         Ok(report)
+    }
+
+    fn generation(&self) -> u64 {
+        self.keeper.as_ref().map_or(0, |link| link.generation())
     }
 
     /// Serves the mount that the keeper holds.
@@ -109,29 +214,30 @@ impl Mounts {
             directory: mount.directory().display().to_string(),
             direct: kept.direct,
         };
-        self.0.lock().push((mount, report));
+        let served = Arc::new(Served::new(mount, report));
+        self.state.lock().mounts.push(served);
         Ok(())
     }
 
     /// Serves nothing any more and leaves the mounts in the tree, for the next process.
     pub fn suspend(&self) {
-        for (mount, _) in self.0.lock().iter() {
-            mount.suspend();
+        for served in self.list() {
+            served.mount.suspend();
         }
     }
 
     /// Nobody holds the mounts any more but this process.
     pub fn own_again(&self) {
-        for (mount, _) in self.0.lock().iter() {
-            mount.own_again();
+        for served in self.list() {
+            served.mount.own_again();
         }
     }
 
     /// How much written data the page cache may hold for each mount from now on.
     pub fn limit_dirty_bytes(&self, bytes: u64) {
-        for (mount, report) in self.0.lock().iter() {
-            if let Err(error) = mount.limit_dirty_bytes(bytes) {
-                tracing::debug!(directory = %report.directory, %error, bytes,
+        for served in self.list() {
+            if let Err(error) = served.mount.limit_dirty_bytes(bytes) {
+                tracing::debug!(directory = %served.report.directory, %error, bytes,
                     "the limit of written data stays what it was");
             }
         }
@@ -140,69 +246,109 @@ impl Mounts {
     /// Whether the kernel has this file in its memory.
     #[must_use]
     pub fn is_known(&self, id: FileId) -> bool {
-        let mounts = self.0.lock();
         // Where it cannot be asked, it may.
-        mounts
-            .iter()
-            .any(|(mount, _)| mount.is_alive() && mount.is_known(id).unwrap_or(true))
+        let knows = |served: &Arc<Served>| {
+            served.mount.is_alive() && served.mount.is_known(id).unwrap_or(true)
+        };
+        self.list().iter().any(knows)
     }
 
     /// Unmounts one place.
     ///
     /// # Errors
-    /// Where nothing of this group is mounted there, or programs use it.
+    /// Where nothing of this group is mounted there, or programs use it, here or elsewhere.
     pub fn remove(&self, directory: &Path) -> ControlResult<()> {
-        let mut mounts = self.0.lock();
         let wanted = directory.display().to_string();
-        let Some(index) = mounts
+        let mounts = self.list();
+        let Some(served) = mounts
             .iter()
-            .position(|(_, report)| report.directory == wanted)
+            .find(|served| served.report.directory == wanted)
         else {
             return Err(ControlError::not_found(format!(
                 "nothing of this group is mounted on {wanted}"
             )));
         };
-        mounts[index].0.stop(false)?;
-        mounts.remove(index);
+        served.stopping.store(true, Ordering::Release);
+        let stopped = served.mount.stop(false);
+        served.stopping.store(false, Ordering::Release);
+        stopped?;
+        self.reap();
         Ok(())
     }
 
-    /// Unmounts everything, also what is in use: the process is ending.
+    /// Unmounts everything, also what is in use: the process is ending. What is used all the same
+    /// is served no more, and fails when this process has ended.
     pub fn remove_all(&self) {
-        for (mount, report) in self.0.lock().drain(..) {
-            let busy = match mount.stop(false) {
+        let mounts = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            std::mem::take(&mut state.mounts)
+        };
+        for served in mounts {
+            let directory = &served.report.directory;
+            // The end of one that others hold writes nothing back.
+            if let Err(error) = served.mount.write_back() {
+                tracing::warn!(%directory, %error, "the kernel did not write its cache back");
+            }
+            let busy = match served.mount.stop(false) {
                 Ok(()) => continue,
                 Err(error) => error,
             };
-            tracing::warn!(directory = %report.directory, %busy, "detached although it is in use");
-            if let Err(error) = mount.stop(true) {
-                tracing::error!(directory = %report.directory, %error, "still mounted");
+            tracing::warn!(%directory, %busy, "detached although it is in use");
+            if let Err(error) = served.mount.stop(true) {
+                tracing::error!(%directory, %error, "still mounted");
             }
+            if let Err(error) = served.mount.wait_until_written() {
+                tracing::warn!(%directory, %error, "what is written from now on is refused");
+            }
+            served.mount.suspend();
         }
     }
 
-    /// Forgets mounts that somebody removed from outside; whether there was one.
+    /// Has the kernel write back what its cache holds, and waits for it.
+    ///
+    /// # Errors
+    /// Where it does not, or programs write all the while.
+    pub fn write_back(&self) -> ControlResult<()> {
+        for served in self.list() {
+            served.mount.write_back()?;
+            served.mount.wait_until_written()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets mounts that ended by somebody else's doing; whether there was one.
     pub fn reap(&self) -> bool {
-        let mut mounts = self.0.lock();
-        let before = mounts.len();
-        mounts.retain(|(mount, _)| mount.is_alive());
-        mounts.len() < before
+        self.forget_ended(&mut self.state.lock(), Served::is_stopping)
+    }
+
+    /// Lets none be added any more: the process is about to end.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+    }
+
+    /// Lets none be added any more where there is none, so that the process can end; whether it
+    /// can.
+    #[must_use]
+    pub fn close_if_empty(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.mounts.is_empty() && !state.adding {
+            state.closed = true;
+        }
+        state.closed
     }
 
     /// Whether nothing is mounted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.state.lock().mounts.is_empty()
     }
 
     /// Where the group is mounted.
     #[must_use]
     pub fn reports(&self) -> Vec<MountReport> {
-        self.0
-            .lock()
-            .iter()
-            .map(|(_, report)| report.clone())
-            .collect()
+        let mounts = self.list();
+        mounts.iter().map(|served| served.report.clone()).collect()
     }
 }
 
@@ -222,8 +368,8 @@ impl Mounts {
     #[must_use]
     pub fn requests(&self) -> Vec<RequestSum> {
         let mut sums: Vec<RequestSum> = Vec::new();
-        for (mount, _) in self.0.lock().iter() {
-            for request in mount.counters().requests() {
+        for served in self.list() {
+            for request in served.mount.counters().requests() {
                 let name = snake_case(&format!("{:?}", request.opcode));
                 match sums.iter_mut().find(|sum| sum.name == name) {
                     Some(sum) => {
@@ -255,18 +401,18 @@ fn snake_case(name: &str) -> String {
 
 impl KernelCache for Mounts {
     fn write_back(&self, id: FileId) {
-        for (mount, _) in self.0.lock().iter() {
+        for served in self.list() {
             // The kernel writes changed pages before it forgets them. Where it does not know
             // the file there is nothing to write.
-            if let Err(error) = mount.invalidate_file(id) {
+            if let Err(error) = served.mount.invalidate_file(id) {
                 tracing::warn!(%id, %error, "the kernel did not write a file back");
             }
         }
     }
 
     fn entry_changed(&self, parent: FileId, name: &OsStr) {
-        for (mount, _) in self.0.lock().iter() {
-            if let Err(error) = mount.invalidate_entry(parent, name.as_bytes()) {
+        for served in self.list() {
+            if let Err(error) = served.mount.invalidate_entry(parent, name.as_bytes()) {
                 tracing::warn!(%parent, %error, "the kernel did not forget an entry");
             }
         }
@@ -278,7 +424,13 @@ impl From<MountError> for ControlError {
         let kind = match (&error, error.class()) {
             (MountError::Missing(_), _) => ControlErrorKind::NotFound,
             (MountError::NotEmpty(_), _) => ControlErrorKind::Exists,
-            (MountError::AlreadyMounted(_) | MountError::Busy(_), _) => ControlErrorKind::Busy,
+            (
+                MountError::AlreadyMounted(_)
+                | MountError::Busy(_)
+                | MountError::Covered(_)
+                | MountError::Held { .. },
+                _,
+            ) => ControlErrorKind::Busy,
             (_, ErrorClass::Caller) => ControlErrorKind::Invalid,
             (_, ErrorClass::Environment) => ControlErrorKind::Io,
             (_, ErrorClass::BadBytes) => ControlErrorKind::Corrupt,
@@ -286,61 +438,6 @@ impl From<MountError> for ControlError {
         };
         Self::new(kind, error.to_string())
     }
-}
-
-/// What is mounted at a directory, by the kernel's list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KernelMount {
-    /// The mount point.
-    pub directory: PathBuf,
-    /// The type of file system.
-    pub kind: String,
-    /// Its source: a group's name where the type is ours.
-    pub source: String,
-}
-
-/// What is mounted at `directory`, the topmost where there are several.
-#[must_use]
-pub fn mounted_at(directory: &Path) -> Option<KernelMount> {
-    let list = std::fs::read("/proc/self/mountinfo").ok()?;
-    parse_mounts(&list)
-        .into_iter()
-        .rfind(|mount| mount.directory == directory)
-}
-
-fn parse_mounts(list: &[u8]) -> Vec<KernelMount> {
-    list.split(|byte| *byte == b'\n')
-        .filter_map(|line| {
-            let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-            let dash = fields.iter().position(|field| *field == b"-")?;
-            let text = |index: usize| {
-                fields
-                    .get(index)
-                    .map(|field| String::from_utf8_lossy(field).into_owned())
-            };
-            Some(KernelMount {
-                directory: unescape(fields.get(4)?),
-                kind: text(dash + 1)?,
-                source: text(dash + 2)?,
-            })
-        })
-        .collect()
-}
-
-/// Blanks and the like are written as `\040`.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut at = 0;
-    while at < field.len() {
-        let code = field
-            .get(at + 1..at + 4)
-            .filter(|_| field[at] == b'\\')
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(code.unwrap_or(field[at]));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    PathBuf::from(OsStr::from_bytes(&bytes))
 }
 
 /// Detaches mounts of ours at `directory` whose process has died. Whether there was one.
@@ -380,22 +477,4 @@ fn detach(directory: &Path) -> ControlResult<()> {
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(fail(std::io::Error::other(message)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_mounts;
-    use std::path::Path;
-
-    #[test]
-    fn the_kernels_list_is_read_with_its_optional_fields_and_its_blanks() {
-        let list = b"22 1 0:21 / /proc rw,nosuid shared:5 master:2 - proc proc rw\n\
-            40 22 0:50 / /srv/my\\040data rw - fuse.spindle data rw,user_id=0\n";
-        let mounts = parse_mounts(list);
-        assert_eq!(mounts.len(), 2);
-        assert_eq!(mounts[0].kind, "proc");
-        assert_eq!(mounts[1].directory, Path::new("/srv/my data"));
-        assert_eq!(mounts[1].kind, "fuse.spindle");
-        assert_eq!(mounts[1].source, "data");
-    }
 }

@@ -382,6 +382,14 @@ pub static ROUTES: &[Route] = &[
     ),
     route(
         Method::POST,
+        "/group/sync",
+        "Makes durable what programs have written until now, the kernel's cache included.",
+        &[],
+        "EndingReport",
+        Handler::Json(|daemon, _| json(daemon.sync()?)),
+    ),
+    route(
+        Method::POST,
         "/group/dismount",
         "Unmounts, closes the group and ends the process.",
         &[],

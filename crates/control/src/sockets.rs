@@ -49,8 +49,10 @@ pub fn find(settings: &Settings, group: &str) -> ControlResult<Option<Client>> {
             Ok(status) if status.phase == KeeperPhase::GaveUp => return Err(gave_up(&status)),
             // One that served and died at once: the keeper is about to notice.
             Ok(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
-            // The keeper ended meanwhile.
-            Err(_) if KeeperClient::find(settings, group).is_none() => return Ok(None),
+            // The keeper ended meanwhile; another may have begun.
+            Err(error) if error.kind == ControlErrorKind::Ending => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
             Err(error) => return Err(error),
         }
     }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,10 @@ use crate::sockets;
 use crate::view::{EndingReport, GroupReport, MountReport};
 
 /// How long a group may take to close: much may have to be written back.
-const CLOSING_MOST: Duration = Duration::from_secs(600);
+pub(crate) const CLOSING_MOST: Duration = Duration::from_secs(600);
+
+/// How often a process that is about to end is looked after.
+const ENDING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The one line that a daemon says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -142,19 +145,39 @@ pub fn mount_served(
     group: &str,
     request: &MountRequest,
 ) -> ControlResult<Option<MountReport>> {
-    if let Some(report) = go_on_kept(settings, group, request)? {
-        return Ok(Some(report));
-    }
-    let Some(client) = sockets::find(settings, group)? else {
-        return Ok(None);
-    };
     let mut path = "/mounts/add".to_owned();
     append(&mut path, "directory", bytes_of(&request.directory));
     append(&mut path, "direct", request.direct.to_string().as_bytes());
     if let Some(count) = request.workers_count {
         append(&mut path, "workers", count.to_string().as_bytes());
     }
-    client.post(&path).map(Some)
+    let begun = Instant::now();
+    loop {
+        if let Some(report) = go_on_kept(settings, group, request)? {
+            return Ok(Some(report));
+        }
+        let Some(client) = sockets::find(settings, group)? else {
+            return Ok(None);
+        };
+        match client.post(&path) {
+            // Its last mount has gone a moment ago: it takes no other.
+            Err(error) if begun.elapsed() < CLOSING_MOST && is_over(settings, group, &error) => {
+                std::thread::sleep(ENDING_INTERVAL);
+            }
+            answer => return answer.map(Some),
+        }
+    }
+}
+
+/// Whether this is the answer of a process that is about to end, or of none because it has ended.
+fn is_over(settings: &Settings, group: &str, error: &ControlError) -> bool {
+    match error.kind {
+        ControlErrorKind::Ending => true,
+        ControlErrorKind::Io | ControlErrorKind::NotFound => {
+            sockets::find_daemon(settings, group).is_ok_and(|client| client.is_none())
+        }
+        _ => false,
+    }
 }
 
 /// Starts the next process of a mount that is held and that the last ones could not serve.
@@ -166,7 +189,10 @@ fn go_on_kept(
     let Some(keeper) = KeeperClient::find(settings, group) else {
         return Ok(None);
     };
-    let status = keeper.status()?;
+    let status = match keeper.status() {
+        Err(error) if error.kind == ControlErrorKind::Ending => return Ok(None),
+        status => status?,
+    };
     if status.phase != KeeperPhase::GaveUp || status.directory.as_ref() != Some(&request.directory)
     {
         return Ok(None);
@@ -248,6 +274,19 @@ pub fn absolute(directory: &Path) -> ControlResult<PathBuf> {
         .map_err(|error| ControlError::io("find", directory.display(), &error))
 }
 
+/// Makes durable whatever programs have written to a group until now. Whether it was open: one
+/// that is not has nothing left to be written.
+///
+/// # Errors
+/// Where there is no such group, or not all of it could be made durable.
+pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
+    let Some(client) = sockets::find(settings, group)? else {
+        crate::discovery::Discovery::look(settings)?.group(group)?;
+        return Ok(false);
+    };
+    client.post::<EndingReport>("/group/sync").map(|_| true)
+}
+
 /// Unmounts everything of a group, closes it, and waits until that is done.
 ///
 /// # Errors
@@ -314,7 +353,7 @@ fn server_of_mount(
 ) -> ControlResult<Option<Client>> {
     let wanted = directory.display().to_string();
     let has_it = |report: &GroupReport| report.mounts.iter().any(|it| it.directory == wanted);
-    let named = mounting::mounted_at(directory).filter(|mount| mount.kind == "fuse.spindle");
+    let named = spindle_fuse::mounted_at(directory).filter(|mount| mount.kind == "fuse.spindle");
     if let Some(mount) = named
         && let Some(client) = sockets::find(settings, &mount.source)?
         && has_it(&client.get("/group")?)
@@ -359,7 +398,7 @@ fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> Control
 }
 
 fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> ControlError {
-    let there = match mounting::mounted_at(directory) {
+    let there = match spindle_fuse::mounted_at(directory) {
         Some(mount) if mount.kind == "fuse.spindle" => format!(
             "{} is a mount of the group {} whose process does not answer in {}: set SPINDLE_RUNTIME_DIR to its runtime directory",
             directory.display(),

@@ -138,6 +138,12 @@ impl Gate {
         }
     }
 
+    /// How many requests have been received, and how many of them are being served.
+    pub(crate) fn progress(&self) -> (u64, usize) {
+        let received_count = self.state.lock().received_count;
+        (received_count, self.serving_count.load(Ordering::Acquire))
+    }
+
     /// Notes how long a request took.
     pub(crate) fn note_time(&self, opcode: u32, elapsed: Duration) {
         if opcode != Opcode::Read as u32 && opcode != Opcode::Write as u32 {

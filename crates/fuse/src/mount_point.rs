@@ -26,6 +26,9 @@ use crate::sys;
 /// The largest request's data that is asked of the kernel.
 pub(crate) const MAX_DATA_BYTES: usize = 1 << 20;
 
+/// The type of our file systems in the kernel's list of mounts.
+pub(crate) const MOUNT_KIND: &str = "fuse.spindle";
+
 /// Why there is no mount, or why it stays.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -69,6 +72,19 @@ pub enum MountError {
     /// Programs have files open there.
     #[error("{0} is in use: close the files and leave the directory, or detach it")]
     Busy(PathBuf),
+    /// Another file system is mounted over it.
+    #[error("another file system is mounted over {0}: unmount that one first")]
+    Covered(PathBuf),
+    /// It is gone from its place and lives on somewhere else.
+    #[error(
+        "{directory} is unmounted here, but the file system lives on: {holders}; the group stays open until it is unmounted there too"
+    )]
+    Held {
+        /// Where it was mounted.
+        directory: PathBuf,
+        /// Who holds it, in words.
+        holders: String,
+    },
     /// A system call failed.
     #[error("{what} {path}: {source}")]
     System {
@@ -91,6 +107,8 @@ impl MountError {
             | Self::NotEmpty(_)
             | Self::AlreadyMounted(_)
             | Self::DeadMount(_)
+            | Self::Covered(_)
+            | Self::Held { .. }
             | Self::Busy(_) => ErrorClass::Caller,
             Self::NoDevice
             | Self::NoHelper(_)
@@ -273,7 +291,7 @@ fn mount_by_kernel(directory: &Path, options: &MountOptions) -> Result<OwnedFd, 
     mount(
         options.source.as_str(),
         directory,
-        "fuse.spindle",
+        MOUNT_KIND,
         flags,
         data.as_c_str(),
     )

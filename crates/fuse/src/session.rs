@@ -15,6 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open, syncfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use spindle_base::FileId;
@@ -26,13 +28,23 @@ use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
 use crate::gate::Gate;
-use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MountError, MountPoint};
+use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MOUNT_KIND, MountError, MountPoint};
+use crate::mount_table::{Standing, holders, mounted_at, requests_under_way, standing};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
 use crate::sys;
 use crate::transport::Transport;
 
 /// How long a worker waits after `/dev/fuse` failed.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How long the kernel's write-back may be waited for, how often it is looked at, and after how
+/// long without a request it has ended.
+const WRITTEN_MOST: Duration = Duration::from_secs(30);
+const WRITTEN_INTERVAL: Duration = Duration::from_millis(1);
+const IDLE_LEAST: Duration = Duration::from_millis(100);
+/// How long an unmounted mount may take to end before somebody is looked for who holds it.
+const END_SOON: Duration = Duration::from_millis(300);
+/// How long it may take where nobody can be named.
+const END_MOST: Duration = Duration::from_secs(10);
 
 /// How a group is mounted.
 #[derive(Debug, Clone)]
@@ -97,6 +109,9 @@ struct Alive {
 #[derive(Debug)]
 pub struct Mount {
     directory: PathBuf,
+    /// The file system's device, by which it is known wherever it is mounted; empty where it was
+    /// nowhere to be seen when this process came.
+    device: String,
     /// The first carries notices, the others one worker each.
     descriptors: Vec<Arc<OwnedFd>>,
     negotiated: Negotiated,
@@ -209,8 +224,12 @@ impl Mount {
         if workers_count == 0 {
             return Err(MountError::system("cannot serve", &directory, Errno::BADF));
         }
+        let device = mounted_at(&directory)
+            .filter(|found| found.kind == MOUNT_KIND)
+            .map_or_else(String::new, |found| found.device);
         let mount = Self {
             directory,
+            device,
             descriptors,
             negotiated,
             counters: Counters::new(workers_count),
@@ -348,10 +367,10 @@ impl Mount {
         }
     }
 
-    /// True until the mount has ended.
+    /// True until the mount has ended. The kernel says so before the workers have noticed.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        *self.alive.count.lock() > 0
+        *self.alive.count.lock() > 0 && !has_ended(self.descriptors[0].as_fd())
     }
 
     /// Waits until somebody has unmounted it and the last request is answered.
@@ -362,20 +381,130 @@ impl Mount {
         }
     }
 
+    /// Has the kernel write to this mount whatever its cache holds for it. It is asked through the
+    /// mount itself: never from a worker, nor while nobody serves. What it writes may still be
+    /// under way afterwards, see [`Mount::wait_until_written`].
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn write_back(&self) -> Result<(), MountError> {
+        if !self.is_alive() || !self.is_in_place()? {
+            return Ok(());
+        }
+        let failed = |error| MountError::system("cannot write back", &self.directory, error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = open(&self.directory, flags, Mode::empty()).map_err(failed)?;
+        syncfs(&root).map_err(failed)
+    }
+
+    /// Waits for a moment in which no request of the kernel is under way: what it had to write
+    /// before has been written then.
+    ///
+    /// # Errors
+    /// Where there is none for too long, because programs keep the mount too busy.
+    pub fn wait_until_written(&self) -> Result<(), MountError> {
+        if !self.negotiated.has_writeback_cache() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut idle_since = begun;
+        let mut received_count = None;
+        loop {
+            let (now_received_count, serving_count) = self.gate.progress();
+            if serving_count > 0
+                || received_count.replace(now_received_count) != Some(now_received_count)
+            {
+                idle_since = Instant::now();
+            }
+            // Where the kernel does not tell how many wait, nothing comes for a while.
+            let is_over = requests_under_way(&self.device)
+                .map_or_else(|| idle_since.elapsed() > IDLE_LEAST, |count| count == 0);
+            if is_over {
+                return Ok(());
+            }
+            if begun.elapsed() > WRITTEN_MOST {
+                let what = "programs write all the time to";
+                return Err(MountError::system(what, &self.directory, Errno::TIMEDOUT));
+            }
+            thread::sleep(WRITTEN_INTERVAL);
+        }
+    }
+
+    /// Whether it is still at its place; elsewhere it may be all the same.
+    fn is_in_place(&self) -> Result<bool, MountError> {
+        match standing(&self.directory, &self.device) {
+            Standing::There => Ok(true),
+            Standing::Gone => Ok(false),
+            Standing::Covered => Err(MountError::Covered(self.directory.clone())),
+        }
+    }
+
     /// Unmounts. With `detach` it vanishes from the tree at once although programs use it, and
     /// ends when they do; without, it waits for the end.
     ///
     /// # Errors
-    /// [`MountError::Busy`] where programs use it and `detach` is not asked.
+    /// [`MountError::Busy`] where programs use it and `detach` is not asked;
+    /// [`MountError::Held`] where it is gone from its place but lives on, in another mount
+    /// namespace or at another place: asking again later looks again.
     pub fn stop(&self, detach: bool) -> Result<(), MountError> {
         if !self.is_alive() {
             return Ok(());
         }
-        MountPoint::remove(&self.directory, detach)?;
-        if !detach {
-            self.wait();
+        if self.is_in_place()? {
+            MountPoint::remove(&self.directory, detach)?;
         }
-        Ok(())
+        if detach {
+            return Ok(());
+        }
+        self.wait_for_end()
+    }
+
+    /// Who holds it, in words, where it is gone from its place and lives on.
+    #[must_use]
+    pub fn held_elsewhere(&self) -> Option<String> {
+        let is_gone = self.is_alive() && self.is_in_place().is_ok_and(|is_there| !is_there);
+        is_gone.then(|| self.holders_told())
+    }
+
+    fn holders_told(&self) -> String {
+        let told: Vec<String> = holders(&self.device)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        if told.is_empty() {
+            return "another mount namespace has it".to_owned();
+        }
+        told.join(", ")
+    }
+
+    /// Waits for the end of what nobody here uses any more; not for ever, because others may.
+    fn wait_for_end(&self) -> Result<(), MountError> {
+        let begun = Instant::now();
+        loop {
+            let mut count = self.alive.count.lock();
+            if *count > 0 {
+                self.alive.changed.wait_for(&mut count, END_SOON);
+            }
+            let is_over = *count == 0;
+            drop(count);
+            if is_over {
+                return Ok(());
+            }
+            if !self.is_alive() {
+                // What a worker still serves has nobody to answer any more.
+                if begun.elapsed() > END_MOST {
+                    return Ok(());
+                }
+                continue;
+            }
+            // Where nobody is to be seen it may be about to end.
+            if !holders(&self.device).is_empty() || begun.elapsed() > END_MOST {
+                return Err(MountError::Held {
+                    directory: self.directory.clone(),
+                    holders: self.holders_told(),
+                });
+            }
+        }
     }
 
     /// Makes the kernel forget a file's attributes and cached bytes, after they changed by
@@ -420,10 +549,19 @@ impl Mount {
 impl Drop for Mount {
     /// A mount whose owner is gone must not hang its users.
     fn drop(&mut self) {
-        if self.is_alive() && !self.kept.load(Ordering::Acquire) {
+        let is_ours = self.is_alive() && !self.kept.load(Ordering::Acquire);
+        if is_ours && self.is_in_place().is_ok_and(|is_there| is_there) {
             let _ = MountPoint::remove(&self.directory, true);
         }
     }
+}
+
+/// Whether the kernel has ended the mount behind this descriptor.
+#[must_use]
+pub fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
+    let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::empty())];
+    let seen = poll(&mut wait, Some(&Timespec::default()));
+    seen.is_ok() && wait[0].revents().contains(PollFlags::ERR)
 }
 
 /// Answers the kernel's first request; then there are descriptors for notices and workers.

@@ -114,10 +114,16 @@ fn test_names(sources: &[SourceFile]) -> BTreeSet<String> {
 
 #[test]
 fn every_promise_names_a_test_that_exists() {
+    for name in ["docs/promises.md", "docs/semantics.md"] {
+        every_row_names_a_test_that_exists(name);
+    }
+}
+
+fn every_row_names_a_test_that_exists(name: &str) {
     let names = test_names(&files_ending_with(&[".rs"]).unwrap());
     let targets = make_targets();
     let mut promise_count = 0;
-    for line in page("docs/promises.md").lines() {
+    for line in page(name).lines() {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').collect();
         let is_row = line.starts_with("| ") && !line.contains("---") && !line.contains("shown by");
         if !is_row {
@@ -135,16 +141,13 @@ fn every_promise_names_a_test_that_exists() {
             };
             assert!(
                 known,
-                "docs/promises.md: `{span}` is neither a test nor a make target"
+                "{name}: `{span}` is neither a test nor a make target"
             );
             shown += 1;
         }
-        assert!(
-            shown > 0,
-            "docs/promises.md: nothing shows this promise: {line}"
-        );
+        assert!(shown > 0, "{name}: nothing shows this: {line}");
     }
-    assert!(promise_count > 0, "docs/promises.md holds no promise");
+    assert!(promise_count > 0, "{name} holds no promise");
 }
 
 #[test]

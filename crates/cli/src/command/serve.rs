@@ -180,6 +180,15 @@ pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> Resul
     Ok(0)
 }
 
+pub fn sync(settings: &Settings, group: &str) -> Result<u8> {
+    if spindle_control::sync_group(settings, group)? {
+        say!("what was written to {group} is durable");
+    } else {
+        say!("{group} is not open: nothing is left to be written");
+    }
+    Ok(0)
+}
+
 pub fn umount(settings: &Settings, target: &OsStr) -> Result<u8> {
     if target.is_empty() {
         return Err(ControlError::invalid("the mount point is empty").into());

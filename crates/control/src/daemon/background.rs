@@ -127,11 +127,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             if let Err(error) = daemon.scrub_on_schedule(now_s) {
                 outcome = Err(error);
             }
-            let reaped = daemon.mounts.reap();
-            if reaped {
-                daemon.tell_unmounted();
-            }
-            if reaped && !daemon.stay && daemon.mounts.is_empty() {
+            if daemon.mounts.reap() && !daemon.stay && daemon.mounts.close_if_empty() {
                 let message = "the mount was removed from outside";
                 daemon.tell(Event::new(EventKind::MountRemoved, message));
                 return;

@@ -33,8 +33,7 @@ impl Daemon {
             );
             self.tell(Event::new(EventKind::GroupTakenOver, message));
         } else if let Some(mount) = &options.mount {
-            self.mounts
-                .add(file_system, self.group_name(), mount, link)?;
+            self.mounts.add(file_system, self.group_name(), mount)?;
         }
         if self.keeper.is_some() {
             self.listen_to_keeper()?;
@@ -82,12 +81,6 @@ impl Daemon {
             link.alive();
         }
         self.service.tell("WATCHDOG=1");
-    }
-
-    pub(super) fn tell_unmounted(&self) {
-        if let Some(link) = &self.keeper {
-            link.unmounted();
-        }
     }
 
     /// Removes files without a name that an earlier process left open and that the kernel has

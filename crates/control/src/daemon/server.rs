@@ -125,6 +125,7 @@ pub(super) async fn serve(
             let why = signals.wait(stopped).await;
             daemon.tell(Event::new(EventKind::GroupStopping, why));
             daemon.stop.send_replace(true);
+            daemon.mounts.close();
             graceful.send_replace(true);
             // A client that neither reads nor leaves must not keep the group open.
             tokio::time::sleep(GRACE).await;
@@ -267,7 +268,9 @@ async fn blocking<T: Send + 'static>(
 fn answer_error(error: &ControlError) -> Response {
     let status = match error.kind {
         ControlErrorKind::NotFound => StatusCode::NOT_FOUND,
-        ControlErrorKind::Exists | ControlErrorKind::Busy => StatusCode::CONFLICT,
+        ControlErrorKind::Exists | ControlErrorKind::Busy | ControlErrorKind::Ending => {
+            StatusCode::CONFLICT
+        }
         ControlErrorKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
         ControlErrorKind::Denied => StatusCode::FORBIDDEN,
         ControlErrorKind::NotEnough | ControlErrorKind::Invalid | ControlErrorKind::NoMajority => {

@@ -3,7 +3,7 @@
 //! One line of JSON each way. Only the user who keeps the mount, and root, may ask.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -225,7 +225,7 @@ impl Keeper {
                 if child.is_none() {
                     self.stopping = true;
                     self.detach_mount();
-                    let _ = std::fs::remove_file(&self.socket);
+                    self.leave_socket();
                 }
                 answer_last(stream, &Ok(self.status())).await;
             }
@@ -321,6 +321,7 @@ impl KeeperClient {
         sockets.into_iter().map(keeper).collect()
     }
 
+    /// Asks, and tells a keeper that ended meanwhile (kind `Ending`) from one that failed.
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> ControlResult<T> {
         self.ask_with(request, None, ANSWER_MOST)
     }
@@ -332,14 +333,20 @@ impl KeeperClient {
         program: Option<&File>,
         most: Duration,
     ) -> ControlResult<T> {
-        let fail = |error: std::io::Error| {
-            if matches!(
-                error.kind(),
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-            ) {
-                return self.silent(most);
-            }
-            ControlError::io("ask the keeper at", self.socket.display(), &error)
+        let fail = |error: std::io::Error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => self.silent(most),
+            ErrorKind::NotFound
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => ControlError::new(
+                ControlErrorKind::Ending,
+                format!(
+                    "the keeper at {} ended while it was asked",
+                    self.socket.display()
+                ),
+            ),
+            _ => ControlError::io("ask the keeper at", self.socket.display(), &error),
         };
         let stream = connect(&self.socket).map_err(fail)?;
         self.trust.check_peer(&stream, &self.socket)?;
@@ -350,14 +357,20 @@ impl KeeperClient {
         let descriptors: Vec<BorrowedFd<'_>> = program.iter().map(|file| file.as_fd()).collect();
         wire::send_bytes(&stream, line.as_bytes(), &descriptors).map_err(fail)?;
         let mut answer = String::new();
-        BufReader::new(stream)
+        let answer_bytes = BufReader::new(stream)
             .read_line(&mut answer)
             .map_err(fail)?;
+        if answer_bytes == 0 {
+            return Err(fail(ErrorKind::UnexpectedEof.into()));
+        }
         let parsed: Result<Result<T, ControlError>, _> = serde_json::from_str(&answer);
         parsed.unwrap_or_else(|_| {
             Err(ControlError::new(
                 ControlErrorKind::Io,
-                format!("the keeper at {} gave no answer", self.socket.display()),
+                format!(
+                    "the keeper at {} gave an answer that this version does not understand",
+                    self.socket.display()
+                ),
             ))
         })
     }

@@ -1,0 +1,178 @@
+//! Mounts that others hold, and mounts that follow one another at once.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use place::{Place, can_mount, is_mounted, outcome, wait_for_end};
+
+/// A process in a mount namespace of its own, as a container has one, ended with its story.
+struct Container(Child);
+
+impl Container {
+    /// `None` where the machine makes none; the reason is printed.
+    fn start(point: &Path) -> Option<Self> {
+        let child = Command::new("unshare")
+            .args(["--mount", "sleep", "300"])
+            .stdin(Stdio::null())
+            .spawn();
+        let mut container = Self(child.ok()?);
+        let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).unwrap();
+        let id = container.0.id().to_string();
+        for _ in 0..1000 {
+            if let Some(status) = container.0.try_wait().unwrap() {
+                println!("skipped: no mount namespace ({status})");
+                return None;
+            }
+            let comm = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap();
+            if comm.trim() == "sleep" && namespace(&id) != namespace("self") {
+                let list = std::fs::read_to_string(format!("/proc/{id}/mountinfo")).unwrap();
+                assert!(list.contains(&point.display().to_string()));
+                return Some(container);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("unshare came to nothing");
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_until_closed(place: &Place) {
+    for _ in 0..1000 {
+        if place.ask(["group", "show", "data"])["state"] == "dismounted" {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the group is not closed");
+}
+
+#[test]
+fn a_mount_that_another_namespace_holds_is_named_and_served_until_it_lets_go() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut command = place.command(["mount", "data"]);
+    // So that a process without heartbeats would not live long.
+    command.arg(&point).env("SPINDLE_WATCHDOG_S", "4");
+    assert_eq!(outcome(&mut command).code, 0);
+    std::fs::write(point.join("file"), b"inside").unwrap();
+    let daemon = place.process_id();
+    let Some(container) = Container::start(&point) else {
+        return;
+    };
+    let holder = container.0.id().to_string();
+    let told = ["lives on", holder.as_str(), "sleep", "namespace"];
+    let at = place.text("mount");
+    place.refuse(["umount", &at], 2, &told);
+    assert!(!is_mounted(&point), "here it is gone");
+    // Asked again it says the same, and so does who wants to close the group or mount it.
+    place.refuse(["umount", &at], 2, &told);
+    place.refuse(["group", "dismount", "data"], 2, &told);
+    place.refuse(["mount", "data", &at], 2, &told);
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(place.process_id(), daemon, "it is served as before");
+    let enter = ["--mount", "--target", &holder, "cat"];
+    let file = point.join("file");
+    let inside = outcome(Command::new("nsenter").args(enter).arg(file));
+    assert_eq!(inside.stdout, "inside", "{inside:?}");
+    drop(container);
+    // Nobody has it any more.
+    wait_for_end(daemon);
+    wait_until_closed(&place);
+    place.mount();
+    assert_eq!(std::fs::read(point.join("file")).unwrap(), b"inside");
+    place.umount();
+}
+
+#[test]
+fn a_mount_that_is_shown_at_a_second_place_is_unmounted_when_both_are() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (at, second) = (place.text("mount"), place.text("second"));
+    std::fs::create_dir(&second).unwrap();
+    let bound = outcome(Command::new("mount").args(["--bind", &at, &second]));
+    assert_eq!(bound.code, 0, "{bound:?}");
+    let daemon = place.process_id();
+    place.refuse(["umount", &at], 2, &["lives on", &second]);
+    std::fs::write(place.path("second/file"), b"still served").unwrap();
+    let unbound = outcome(Command::new("umount").arg(&second));
+    assert_eq!(unbound.code, 0, "{unbound:?}");
+    wait_for_end(daemon);
+    wait_until_closed(&place);
+    place.mount();
+    let file = place.mount_point().join("file");
+    assert_eq!(std::fs::read(file).unwrap(), b"still served");
+    place.umount();
+}
+
+#[test]
+fn a_group_ends_in_order_although_another_namespace_holds_its_mount() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    let Some(container) = Container::start(&point) else {
+        return;
+    };
+    std::fs::write(point.join("file"), b"written before the end").unwrap();
+    let daemon = place.process_id();
+    let keeper = place.keeper_process_id();
+    place::signal(daemon, rustix::process::Signal::TERM);
+    wait_for_end(daemon);
+    wait_for_end(keeper);
+    assert!(!is_mounted(&point));
+    drop(container);
+    place.mount();
+    let back = std::fs::read(point.join("file")).unwrap();
+    assert_eq!(back, b"written before the end");
+    place.umount();
+}
+
+#[test]
+fn a_mount_right_after_an_unmount_by_somebody_else_works() {
+    if !can_mount() {
+        return;
+    }
+    let wanted = std::env::var("SPINDLE_TEST_MOUNTS").ok();
+    let rounds_count = wanted.and_then(|text| text.parse().ok()).unwrap_or(24);
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    for round in 0..rounds_count {
+        place.mount();
+        assert!(is_mounted(&point), "round {round}");
+        let name = format!("file{round}");
+        std::fs::write(point.join(&name), b"x").unwrap();
+        let unmounted = outcome(Command::new("umount").arg(&point));
+        assert_eq!(unmounted.code, 0, "{unmounted:?}");
+        // At once, and about when the process notices and ends.
+        if round % 3 == 2 {
+            std::thread::sleep(Duration::from_millis(round * 131 % 2200));
+        }
+    }
+    place.mount();
+    assert!(is_mounted(&point));
+    let files = std::fs::read_dir(&point).unwrap().count();
+    assert_eq!(files as u64, rounds_count);
+    place.umount();
+}
