@@ -5,7 +5,7 @@ mod place;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use place::{Place, can_mount, is_mounted, outcome, wait_for_end};
 
@@ -15,8 +15,13 @@ struct Container(Child);
 impl Container {
     /// `None` where the machine makes none; the reason is printed.
     fn start(point: &Path) -> Option<Self> {
+        // A new namespace has every mount there is, those of other stories too: it lets go of them.
+        let script = "while read -r _ _ _ _ at rest; do case $rest in (*fuse.spindle*) \
+            test \"$at\" = \"$0\" || umount -l \"$at\";; esac; done < /proc/self/mountinfo; \
+            exec sleep 300";
         let child = Command::new("unshare")
-            .args(["--mount", "sleep", "300"])
+            .args(["--mount", "sh", "-c", script])
+            .arg(point)
             .stdin(Stdio::null())
             .spawn();
         let mut container = Self(child.ok()?);
@@ -145,6 +150,33 @@ fn a_group_ends_in_order_although_another_namespace_holds_its_mount() {
     place.mount();
     let back = std::fs::read(point.join("file")).unwrap();
     assert_eq!(back, b"written before the end");
+    place.umount();
+}
+
+#[test]
+fn a_group_that_a_process_is_still_closing_is_waited_for() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    place.umount();
+    // What a process holds until its end, also when nobody can ask it any more.
+    let lock = std::fs::File::options()
+        .append(true)
+        .open(place.path("run/data.lock"))
+        .unwrap();
+    lock.lock().unwrap();
+    let mut command = place.command(["mount", "data"]);
+    let mut mounting = command.arg(place.mount_point()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(mounting.try_wait().unwrap().is_none(), "it waits");
+    lock.unlock().unwrap();
+    let begun = Instant::now();
+    assert_eq!(mounting.wait().unwrap().code(), Some(0));
+    // It does not wait for its own keeper, which gives it a minute.
+    assert!(begun.elapsed() < Duration::from_secs(30));
     place.umount();
 }
 

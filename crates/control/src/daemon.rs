@@ -31,6 +31,7 @@ use spindle_group::{Event, EventKind, Severity};
 use tokio::sync::watch;
 
 use crate::activity::{self, DiskClock};
+use crate::client::Client;
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::event_log::EventFilter;
 use crate::files::OpenFiles;
@@ -545,7 +546,10 @@ impl ServingLock {
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
                 Err(TryLockError::WouldBlock) => {}
             }
-            refuse_if_served(settings, group)?;
+            // Without waiting for a keeper: this process's own waits for this process.
+            if let Some(client) = sockets::find_daemon(settings, group.as_str())? {
+                return Err(is_served(&client));
+            }
             if begun.elapsed() > starting::CLOSING_MOST {
                 return Err(ControlError::new(
                     ControlErrorKind::Busy,
@@ -565,11 +569,19 @@ impl ServingLock {
 /// # Errors
 /// Where that is so.
 pub fn refuse_if_served(settings: &Settings, group: &GroupName) -> ControlResult<()> {
-    let Some(client) = sockets::find(settings, group.as_str())? else {
-        return Ok(());
+    match sockets::find(settings, group.as_str())? {
+        Some(client) => Err(is_served(&client)),
+        None => Ok(()),
+    }
+}
+
+/// What is told to who would open a group that this process serves.
+fn is_served(client: &Client) -> ControlError {
+    let report: GroupReport = match client.get("/group") {
+        Ok(report) => report,
+        Err(error) => return error,
     };
-    let report: GroupReport = client.get("/group")?;
-    Err(ControlError::new(
+    ControlError::new(
         ControlErrorKind::Busy,
         format!(
             "the group {} is open already, by process {}: `spindle mount {} DIR` mounts it there, `spindle group dismount {}` closes it",
@@ -578,7 +590,7 @@ pub fn refuse_if_served(settings: &Settings, group: &GroupName) -> ControlResult
             report.name,
             report.name
         ),
-    ))
+    )
 }
 
 /// Binds the socket; one that a dead process left is replaced. Only its owner may connect: the

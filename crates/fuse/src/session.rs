@@ -41,8 +41,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const WRITTEN_MOST: Duration = Duration::from_secs(30);
 const WRITTEN_INTERVAL: Duration = Duration::from_millis(1);
 const IDLE_LEAST: Duration = Duration::from_millis(100);
-/// How long an unmounted mount may take to end before somebody is looked for who holds it.
-const END_SOON: Duration = Duration::from_millis(300);
+/// How long an unmounted mount may take to end before somebody is looked for who holds it: who
+/// makes a namespace has every mount in it for a moment.
+const END_SOON: Duration = Duration::from_secs(1);
 /// How long it may take where nobody can be named.
 const END_MOST: Duration = Duration::from_secs(10);
 
