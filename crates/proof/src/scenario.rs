@@ -15,6 +15,7 @@ mod clients;
 mod damage;
 mod databases;
 mod ending;
+mod pulse;
 mod shelf;
 mod stage;
 

@@ -9,10 +9,11 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 
 /// Entries that are kept; of what is beyond them the bytes are counted.
 const ENTRIES_MOST: usize = 1000;
-/// So long it waits before it is come back to.
-const WAIT_MS: u64 = 40_000;
-/// So often it is come back to.
-const LOOKS_MOST: u8 = 3;
+
+struct Patience {
+    wait_ms: u64,
+    looks_most: u8,
+}
 
 /// Why a copy was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -31,6 +32,21 @@ impl LeftOutReason {
         match self {
             Self::Stale => "stale",
             Self::Offline => "offline",
+        }
+    }
+
+    /// How long it waits before it is come back to, and how often it is. A disk that lacks writes is
+    /// being given them; one that is offline is only waited for as long as a cable may be loose.
+    const fn patience(self) -> Patience {
+        match self {
+            Self::Stale => Patience {
+                wait_ms: 40_000,
+                looks_most: 3,
+            },
+            Self::Offline => Patience {
+                wait_ms: 5_000,
+                looks_most: 1,
+            },
         }
     }
 
@@ -154,7 +170,9 @@ impl LeftOuts {
 
     /// A part of at most `blocks_most` blocks of something that has waited long enough.
     pub fn due(&mut self, now_ms: u64, blocks_most: u64) -> Option<Again> {
-        let is_due = |one: &Waiting| now_ms.saturating_sub(one.since_ms) >= WAIT_MS;
+        let is_due = |one: &Waiting| {
+            now_ms.saturating_sub(one.since_ms) >= one.missed.reason.patience().wait_ms
+        };
         let place = self.waiting.iter().position(is_due)?;
         let entry = &mut self.waiting[place];
         let mut missed = entry.missed;
@@ -179,7 +197,7 @@ impl LeftOuts {
         self.looked_at.retain(|one| one != again);
         let looks_count = again.looks_count + 1;
         for one in still {
-            if looks_count < LOOKS_MOST {
+            if looks_count < one.reason.patience().looks_most {
                 self.waiting.push(Waiting {
                     missed: *one,
                     since_ms: now_ms,
@@ -230,5 +248,44 @@ impl LeftOuts {
             covered = (one.file, one.end.max(from));
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn missed(reason: LeftOutReason) -> Missed {
+        Missed {
+            file: FileId(7),
+            first: 0,
+            end: 8,
+            disk: DiskNumber(1),
+            reason,
+        }
+    }
+
+    /// When nothing is waited for any more, if each look finds what it says.
+    fn ends_ms(first: LeftOutReason, later: LeftOutReason) -> u64 {
+        let mut left_outs = LeftOuts::default();
+        left_outs.note(&[missed(first)], 0);
+        let mut now_ms = 0;
+        while left_outs.is_waiting() {
+            now_ms += 1_000;
+            if let Some(again) = left_outs.due(now_ms, 1024) {
+                left_outs.finish(&again, &[missed(later)], now_ms);
+            }
+        }
+        assert_eq!(left_outs.all(), [missed(later)]);
+        now_ms
+    }
+
+    #[test]
+    fn an_offline_disk_holds_a_scrub_up_for_seconds_one_that_catches_up_for_longer() {
+        use LeftOutReason::{Offline, Stale};
+        assert_eq!(ends_ms(Offline, Offline), 5_000);
+        assert_eq!(ends_ms(Stale, Stale), 120_000);
+        // It is back at the first look, and being given what it lacks.
+        assert_eq!(ends_ms(Offline, Stale), 85_000);
     }
 }

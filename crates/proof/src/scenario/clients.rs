@@ -214,7 +214,7 @@ impl Drop for Clients {
     }
 }
 
-fn locked(log: &Mutex<Log>) -> std::sync::MutexGuard<'_, Log> {
+pub fn locked<T>(log: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

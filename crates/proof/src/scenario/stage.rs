@@ -14,6 +14,7 @@ use spindle_rig::work::Pass;
 
 use super::clients::Clients;
 use super::databases::{ColdFile, Servers};
+use super::pulse::Pulse;
 use super::shelf::Shelf;
 
 /// The group's name.
@@ -24,6 +25,9 @@ pub const FAILURE_GROUPS: [&str; 3] = ["north", "east", "west"];
 
 /// Six members and two spares.
 pub const DEVICE_COUNT: usize = 8;
+
+/// Who waits longer says for what.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 const COPYING_AT_MOST: Duration = Duration::from_secs(180);
 const ANSWER_AT_MOST: Duration = Duration::from_secs(20);
@@ -79,6 +83,8 @@ pub struct Stage {
     pub longest_pause: Duration,
     /// How many damaged pages a scrub mended.
     pub mended_count: usize,
+    /// What the machine does meanwhile.
+    pub pulse: Pulse,
     point: PathBuf,
 }
 
@@ -114,6 +120,7 @@ impl Stage {
             clients: None,
             servers: None,
             mount: None,
+            pulse: Pulse::begin(scene.path())?,
             point: scene.directory("mount")?,
         };
         stage.mount()?;
@@ -158,10 +165,16 @@ impl Stage {
         mut ask: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<T> {
         let began = Instant::now();
+        let mut told = Duration::ZERO;
         loop {
             self.check_clients()?;
             if let Some(answer) = ask(self)? {
                 return Ok(answer);
+            }
+            if began.elapsed() > told + TELL_EVERY {
+                told = began.elapsed();
+                let passes = self.spindle.passes(GROUP);
+                eprintln!("  waiting {} s for {what}: {passes:?}", told.as_secs());
             }
             if began.elapsed() > limit {
                 let shown = self.show()?;
