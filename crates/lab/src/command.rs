@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use crate::measure::journal;
 

@@ -1,6 +1,6 @@
 //! The simulator of threads: the real group under a scheduler that is drawn from a seed.
 //!
-//! `crates/sim` has one thread and every operation of a file system; here several threads write,
+//! `harness/sim` has one thread and every operation of a file system; here several threads write,
 //! sync, commit, lose disks and copy, and each lock, atomic and disk request is a point at which
 //! another of them may go on or the power may fail. A seed and a commit repeat a run.
 

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::control_group::ControlGroup;
 use super::device::Leaf;

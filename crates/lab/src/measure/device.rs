@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::journal::{Journal, Made, Undo};
 use super::place::mounts;

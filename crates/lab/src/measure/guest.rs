@@ -23,7 +23,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use self::kernel::Kernel;
 use self::machine::{Machine, MachinePlan, Task, is_panic};

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use self::arrivals::Arrivals;
 pub use self::sequence::drive_to_end;

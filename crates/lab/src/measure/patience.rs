@@ -17,7 +17,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::process::Identity;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::process::Identity;
 

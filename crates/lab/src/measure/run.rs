@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::agreement;
 use super::database;

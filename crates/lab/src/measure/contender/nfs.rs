@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
 use crate::measure::control_group::ControlGroup;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::{Contender, Maker, Place, Site, Standing, lacks_root};
 use crate::measure::journal::Undo;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::kernel_filesystem::KINDS;
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root, no_kernel_part};

@@ -18,7 +18,7 @@ use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder};
 use rustix::process::Signal;
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use self::session::MariadbSession;
 use self::statistics::MariadbStatistics;

@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustix::process::Signal;
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use self::session::PostgresqlSession;
 use self::statistics::PostgresqlStatistics;
@@ -55,7 +55,7 @@ impl Installation {
                         given.display()
                     )
                 })?,
-            None => spindle_rig::postgres::programs()
+            None => spindle_testbed::postgres::programs()
                 .context("PostgreSQL is not installed; on Debian: apt-get install postgresql-15")?,
         };
         let account = Account::find(USER)?;

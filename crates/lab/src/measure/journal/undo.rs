@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use crate::measure::place::{mounts_below, unmount};
 use crate::measure::process::{self, Identity};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::worker::{Report, processor_time};
 use super::{Client, Driven, Meter, empty_histogram, latency_of, record};

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use self::answer::{Row, Strictness, as_published, ask, difference, digest, published};
 use self::parameters::Parameters;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
-use spindle_rig::interrupt;
+use spindle_testbed::interrupt;
 
 use super::conditions::examine;
 use super::dialogue::Dialogue;

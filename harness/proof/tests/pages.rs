@@ -1,0 +1,129 @@
+//! The commands of the pages are run as they are written: what a reader types works.
+//!
+//! `/srv` becomes a directory of the test, and the search path finds the binary that was built;
+//! nothing else is changed.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be tried has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use spindle_testbed::postgres::Installation;
+use spindle_testbed::process::run;
+use spindle_testbed::scene::Scene;
+use spindle_testbed::spindle::is_mounted;
+
+/// A port of our own: the machine may have a server.
+const PORT: &str = "54329";
+
+fn repository_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// The shell blocks of a page, one after the other; `make` is tried by those who run this.
+fn commands(page: &str) -> String {
+    let text = fs::read_to_string(repository_root().join(page)).unwrap();
+    text.split("```sh\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| !block.starts_with("make "))
+        .collect()
+}
+
+/// Where `cargo` puts the binary: beside the directory of the tests.
+fn program_directory() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let directory = test.parent().unwrap().parent().unwrap().to_path_buf();
+    assert!(
+        directory.join("spindle").exists(),
+        "the binary is not built: cargo build -p spindle-cli"
+    );
+    directory
+}
+
+fn shell(scene: &Scene, script: &str) -> spindle_testbed::process::Outcome {
+    let path = format!(
+        "{}:{}",
+        program_directory().display(),
+        std::env::var("PATH").unwrap()
+    );
+    run(Command::new("bash")
+        .arg("-c")
+        .arg(script.replace("/srv", &scene.path().display().to_string()))
+        .current_dir(scene.path())
+        .env("PATH", path)
+        .env("PGPORT", PORT)
+        .env("SPINDLE_RUNTIME_DIR", scene.join("run")))
+    .unwrap()
+}
+
+/// Ends what a failed page left behind.
+fn clean_up(scene: &Scene) {
+    if is_mounted(&scene.join("data")).unwrap() {
+        let stop = "pg_ctl -D /srv/data/pg/main -m immediate stop";
+        shell(
+            scene,
+            &format!(
+                "runuser -u postgres -- /usr/lib/postgresql/15/bin/{stop}; \
+                 spindle umount data || umount --lazy /srv/data"
+            ),
+        );
+    }
+}
+
+fn can_run() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: the pages run a server as another user, which needs root");
+        return false;
+    }
+    if Installation::find().is_err() {
+        println!("skipped: PostgreSQL is not installed");
+        return false;
+    }
+    // The page names the version that Debian 12 has.
+    if !Path::new("/usr/lib/postgresql/15").exists() {
+        println!("skipped: version 15 of the server is not installed");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn the_operations_page_runs_as_written() {
+    if !can_run() {
+        return;
+    }
+    let scene = Scene::make(&std::env::temp_dir(), "spindle-operations").unwrap();
+    let outcome = shell(
+        &scene,
+        &format!("set -ex\n{}", commands("docs/operations.md")),
+    );
+    clean_up(&scene);
+    assert!(
+        outcome.status.success(),
+        "{}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    assert!(outcome.stdout.contains("offline"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("former"), "{}", outcome.stdout);
+}
+
+#[test]
+fn the_readme_runs_as_written() {
+    if !can_run() {
+        return;
+    }
+    let scene = Scene::make(&std::env::temp_dir(), "spindle-readme").unwrap();
+    let script = format!("set -ex\n{}\ntouch /srv/data/a-file", commands("README.md"));
+    let outcome = shell(&scene, &script);
+    clean_up(&scene);
+    assert!(
+        outcome.status.success(),
+        "{}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+}
