@@ -1,5 +1,9 @@
 //! Commits: one at a time, shared by everybody who waited for the one before.
 //!
+//! A commit goes in steps, each a type that only the one before gives: begun ([`BegunCommit`]),
+//! batch taken ([`TakenBatch`]), durable. What the group does between them (closing its books,
+//! flushing) is its own code, called from nowhere in here.
+//!
 //! A caller that waits behind a running commit needs the next one, and that one seals the books
 //! after the caller came, so whoever gets the lock later finds its work done and returns.
 
@@ -8,7 +12,9 @@ use std::sync::Arc;
 use crate::journal::Journal;
 use crate::overlay::Layer;
 use crate::store::{Reader, Store};
-use crate::{Catalog, CatalogError, Region, Sequence};
+use spindle_sync::MutexGuard;
+
+use crate::{Catalog, CatalogError, KeptJournal, Region, Sequence};
 
 /// What only one commit at a time may touch.
 #[derive(Debug)]
@@ -91,64 +97,114 @@ impl Drop for Committer {
     }
 }
 
-impl Catalog {
-    /// Makes every edit up to `through` durable; returns at once where they are. Commits run one
-    /// at a time and callers that wait meanwhile share the next one.
-    ///
-    /// `seal` runs first, under the commit's lock: the group closes its books there (applies
-    /// what it still holds back). Then the batch is taken, then `before` runs (the group flushes
-    /// the data that the batch speaks of), then the transaction is written, if there is anything
-    /// in it. A `through` beyond [`Catalog::applied`] asks for what `seal` adds: a commit that
-    /// begins after the call is then always waited for.
-    ///
-    /// Neither closure may commit; both may read and apply.
+/// A commit that has begun, and no other runs until it is over. The group closes its books now:
+/// what it applies before the batch is taken is in it. Whoever holds this must not begin another.
+#[derive(Debug)]
+pub struct BegunCommit<'a> {
+    catalog: &'a Catalog,
+    committer: MutexGuard<'a, Committer>,
+}
+
+/// A commit whose batch was taken: edits belong to the next one from here on. The group flushes
+/// the data that the batch speaks of. Dropped, the batch is pending again, below what was applied
+/// meanwhile.
+#[derive(Debug)]
+pub struct TakenBatch<'a> {
+    catalog: &'a Catalog,
+    committer: MutexGuard<'a, Committer>,
+    /// `None` once it was made durable or given back.
+    batch: Option<Arc<Layer>>,
+    last: Sequence,
+    /// What the kept journal had when the batch was taken.
+    noted: Option<(Arc<KeptJournal>, u64)>,
+}
+
+impl<'a> BegunCommit<'a> {
+    /// Takes what is applied.
+    #[must_use]
+    pub fn take_batch(self) -> TakenBatch<'a> {
+        let mut overlay = self.catalog.overlay.write();
+        let (batch, last) = overlay.take_batch();
+        // Under the lock that orders edits: the batch has every record before this place.
+        let noted = overlay
+            .journal()
+            .map(|journal| (Arc::clone(journal), journal.position()));
+        drop(overlay);
+        TakenBatch {
+            catalog: self.catalog,
+            committer: self.committer,
+            batch: Some(batch),
+            last,
+            noted,
+        }
+    }
+}
+
+impl TakenBatch<'_> {
+    /// Writes the batch, if there is anything in it.
     ///
     /// # Errors
-    /// What `before` returns, or [`CatalogError`]; the batch then stays to be committed later.
-    pub fn commit(
-        &self,
-        through: Sequence,
-        seal: &mut dyn FnMut(),
-        before: &mut dyn FnMut() -> Result<(), CatalogError>,
-    ) -> Result<(), CatalogError> {
-        let begun_at_call = {
-            let overlay = self.overlay.read();
-            if overlay.committed() >= through {
-                return Ok(());
-            }
-            overlay.begun_commits_count()
-        };
-        let mut committer = self.committer.lock();
-        {
-            let mut overlay = self.overlay.write();
-            // The commit that did our work began after we came, so it sealed after we came.
-            if overlay.committed() >= through || overlay.newest_good_commit() > begun_at_call {
-                return Ok(());
-            }
-            overlay.begin_commit();
-        }
-        seal();
-        let (batch, last, noted) = {
-            let mut overlay = self.overlay.write();
-            let (batch, last) = overlay.take_batch();
-            // Under the lock that orders edits: the batch has every record before this place.
-            let noted = overlay
-                .journal()
-                .map(|journal| (Arc::clone(journal), journal.position()));
-            (batch, last, noted)
-        };
-        let result = before().and_then(|()| self.write_batch(&mut committer, &batch));
+    /// [`CatalogError`]; the batch then stays to be committed later.
+    pub fn make_durable(mut self) -> Result<(), CatalogError> {
+        let batch = self.batch.take().expect("it is taken here only");
+        let result = self.catalog.write_batch(&mut self.committer, &batch);
         drop(batch);
-        let mut overlay = self.overlay.write();
+        let mut overlay = self.catalog.overlay.write();
         match result {
-            Ok(in_journal) => overlay.finish_batch(last, in_journal),
+            Ok(in_journal) => overlay.finish_batch(self.last, in_journal),
             Err(_) => overlay.return_batch(),
         }
         drop(overlay);
-        if let (Ok(_), Some((journal, position))) = (&result, noted) {
-            journal.cut(position);
+        if let (Ok(_), Some((journal, position))) = (&result, &self.noted) {
+            journal.cut(*position);
         }
         result.map(drop)
+    }
+}
+
+impl Drop for TakenBatch<'_> {
+    fn drop(&mut self) {
+        if self.batch.take().is_some() {
+            self.catalog.overlay.write().return_batch();
+        }
+    }
+}
+
+impl Catalog {
+    /// Begins a commit that makes every edit up to `through` durable; `None` where they are.
+    /// Commits run one at a time, and callers that wait meanwhile share the next one. A
+    /// `through` beyond [`Catalog::applied`] asks for what is applied before the batch is taken:
+    /// a commit that begins after the call is then always waited for.
+    pub fn begin_commit(&self, through: Sequence) -> Option<BegunCommit<'_>> {
+        let begun_at_call = {
+            let overlay = self.overlay.read();
+            if overlay.committed() >= through {
+                return None;
+            }
+            overlay.begun_commits_count()
+        };
+        let committer = self.committer.lock();
+        let mut overlay = self.overlay.write();
+        // The commit that did our work began after we came, so it sealed after we came.
+        if overlay.committed() >= through || overlay.newest_good_commit() > begun_at_call {
+            return None;
+        }
+        overlay.begin_commit();
+        Some(BegunCommit {
+            catalog: self,
+            committer,
+        })
+    }
+
+    /// All steps of a commit, for whoever holds nothing back and has nothing to flush.
+    ///
+    /// # Errors
+    /// As [`TakenBatch::make_durable`].
+    pub fn commit(&self, through: Sequence) -> Result<(), CatalogError> {
+        match self.begin_commit(through) {
+            Some(begun) => begun.take_batch().make_durable(),
+            None => Ok(()),
+        }
     }
 
     /// Makes the batch durable; whether it is in the journal and not in the committed state.

@@ -23,7 +23,6 @@ mod layout;
 mod log;
 mod recovered;
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -38,11 +37,6 @@ pub use recovered::{Recovered, RecoveredExtent, Touch};
 
 /// A log longer than this asks for a commit.
 const LONG_WORDS: u64 = 2 << 20;
-
-thread_local! {
-    /// The request that this thread serves: its number and its place in the table.
-    static REQUEST: Cell<Option<(u64, usize)>> = const { Cell::new(None) };
-}
 
 /// The journal of one group. All methods may be called from many threads.
 #[derive(Debug)]
@@ -69,13 +63,20 @@ pub struct WriteUnderWay<'a> {
     slot: Option<usize>,
 }
 
-/// While it lives, what this thread does is done for one request.
+/// A request of the kernel that must be done once. It is given to the one operation that fulfils
+/// it, whose end notes it as done; so nothing else that is done on the way can.
 #[derive(Debug)]
-pub struct RequestUnderWay(());
+pub struct RequestUnderWay<'a> {
+    journal: &'a KeptJournal,
+    slot: usize,
+    unique: u64,
+}
 
-impl Drop for RequestUnderWay {
-    fn drop(&mut self) {
-        REQUEST.set(None);
+impl RequestUnderWay<'_> {
+    /// Ends the operation that fulfils the request: all of it counts now, and it is done.
+    pub fn end(self, bracket: Bracket) {
+        (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
+        layout::request(self.journal.memory.words(), self.slot).set_done();
     }
 }
 
@@ -199,23 +200,21 @@ impl KeptJournal {
         Bracket(number.max(1))
     }
 
-    /// Ends an operation: all of it counts now, and the request it was done for is done.
+    /// Ends an operation that fulfils no request: all of it counts now.
     pub fn end(&self, bracket: Bracket) {
-        let request = REQUEST.get();
-        let unique = request.map_or(0, |(unique, _)| unique);
-        self.append(Kind::End, Some(bracket), &[unique]);
-        if let Some((_, slot)) = request {
-            layout::request(self.memory.words(), slot).set_done();
-        }
+        self.append(Kind::End, Some(bracket), &[0]);
     }
 
-    /// Until the answer is dropped, this thread serves the request `unique`, as worker `slot`.
+    /// The request `unique`, served by worker `slot`.
     #[must_use]
-    pub fn request(&self, slot: usize, unique: u64) -> RequestUnderWay {
+    pub fn request(&self, slot: usize, unique: u64) -> RequestUnderWay<'_> {
         let slot = slot % REQUESTS_COUNT;
         layout::request(self.memory.words(), slot).begin(unique);
-        REQUEST.set(Some((unique, slot)));
-        RequestUnderWay(())
+        RequestUnderWay {
+            journal: self,
+            slot,
+            unique,
+        }
     }
 
     /// Notes an edit; the caller holds the lock that orders edits.

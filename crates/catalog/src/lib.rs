@@ -26,6 +26,7 @@ mod store;
 mod table;
 
 pub use catalog::{Catalog, Row, Visit};
+pub use commit::{BegunCommit, TakenBatch};
 pub use edit::{Edit, Sequence};
 pub use error::CatalogError;
 pub use kept::{

@@ -2,6 +2,7 @@
 
 use spindle_base::FileId;
 use spindle_format::{InodeKind, Timestamp};
+use spindle_group::RequestUnderWay;
 
 use crate::error::{FsError, FsResult};
 
@@ -133,6 +134,22 @@ pub struct AttributeChange {
     pub changed: Option<Time>,
     /// Clear set-user-id and set-group-id as a write by a stranger does.
     pub kill_privileges: bool,
+}
+
+/// When something is asked for, and by which request of the kernel, where it must be done once
+/// even if the process is killed before the answer. The one operation that fulfils it takes it.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The time that changed nodes get.
+    pub now: Time,
+    /// The request; nobody else needs one.
+    pub request: Option<RequestUnderWay<'a>>,
+}
+
+impl From<Time> for Asked<'_> {
+    fn from(now: Time) -> Self {
+        Self { now, request: None }
+    }
 }
 
 /// Who makes a new entry.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
 use spindle_format::{Inode, InodeKind, NameRecord, SYMLINK_TARGET_BYTES_MAX, Timestamp};
+use spindle_group::RequestUnderWay;
 
-use crate::attribute::{Attributes, Kind, Owner, Time};
+use crate::attribute::{Asked, Attributes, Kind, Owner, Time};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::node::{Node, Place};
@@ -25,25 +26,28 @@ impl FileSystem {
         clippy::too_many_arguments,
         reason = "mknod(2) has as many, and the caller's identity and time"
     )]
-    pub fn make_node(
-        &self,
+    pub fn make_node<'a>(
+        &'a self,
         parent: FileId,
         name: &OsStr,
         kind: Kind,
         permissions: u16,
         device: u32,
         owner: Owner,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<Attributes> {
+        let asked = asked.into();
         if matches!(kind, Kind::Directory | Kind::Symlink) {
             return Err(FsError::Invalid("mknod makes no directory and no link"));
         }
-        let mut inode = new_inode(kind.into(), permissions, owner, parent, now)?;
+        let mut inode = new_inode(kind.into(), permissions, owner, parent, asked.now)?;
         if matches!(kind, Kind::CharacterDevice | Kind::BlockDevice) {
             inode.device = device;
         }
         let _names = self.core.names.write();
-        let node = self.core.make(parent, name.as_bytes(), inode)?;
+        let node = self
+            .core
+            .make(parent, name.as_bytes(), inode, asked.request)?;
         node.attributes(&self.core.group)
     }
 
@@ -51,18 +55,21 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::Exists`], an invalid name, no such directory, or what the group says.
-    pub fn make_directory(
-        &self,
+    pub fn make_directory<'a>(
+        &'a self,
         parent: FileId,
         name: &OsStr,
         permissions: u16,
         owner: Owner,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<Attributes> {
-        let mut inode = new_inode(InodeKind::Directory, permissions, owner, parent, now)?;
+        let asked = asked.into();
+        let mut inode = new_inode(InodeKind::Directory, permissions, owner, parent, asked.now)?;
         inode.links_count = 2;
         let _names = self.core.names.write();
-        let node = self.core.make(parent, name.as_bytes(), inode)?;
+        let node = self
+            .core
+            .make(parent, name.as_bytes(), inode, asked.request)?;
         node.attributes(&self.core.group)
     }
 
@@ -71,14 +78,15 @@ impl FileSystem {
     /// # Errors
     /// [`FsError::NameTooLong`] for a target above 4,095 bytes, [`FsError::Exists`], an invalid
     /// name, no such directory, or what the group says.
-    pub fn make_symlink(
-        &self,
+    pub fn make_symlink<'a>(
+        &'a self,
         parent: FileId,
         name: &OsStr,
         target: &OsStr,
         owner: Owner,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<Attributes> {
+        let asked = asked.into();
         let target = target.as_bytes();
         if target.is_empty() {
             return Err(FsError::NotFound);
@@ -89,11 +97,13 @@ impl FileSystem {
         if target.contains(&0) {
             return Err(FsError::Invalid("a link's target has no NUL"));
         }
-        let mut inode = new_inode(InodeKind::Symlink, 0o777, owner, parent, now)?;
+        let mut inode = new_inode(InodeKind::Symlink, 0o777, owner, parent, asked.now)?;
         inode.size_bytes = target.len() as u64;
         inode.target = target.to_vec();
         let _names = self.core.names.write();
-        let node = self.core.make(parent, name.as_bytes(), inode)?;
+        let node = self
+            .core
+            .make(parent, name.as_bytes(), inode, asked.request)?;
         node.attributes(&self.core.group)
     }
 
@@ -101,18 +111,21 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::Exists`], an invalid name, no such directory, or what the group says.
-    pub fn create_file(
-        &self,
+    pub fn create_file<'a>(
+        &'a self,
         parent: FileId,
         name: &OsStr,
         permissions: u16,
         owner: Owner,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<(Attributes, Arc<Handle>)> {
-        let inode = new_inode(InodeKind::Regular, permissions, owner, parent, now)?;
+        let asked = asked.into();
+        let inode = new_inode(InodeKind::Regular, permissions, owner, parent, asked.now)?;
         // Opened before somebody else can remove it.
         let _names = self.core.names.write();
-        let node = self.core.make(parent, name.as_bytes(), inode)?;
+        let node = self
+            .core
+            .make(parent, name.as_bytes(), inode, asked.request)?;
         let handle = Handle::open(&self.core, &node)?;
         Ok((node.attributes(&self.core.group)?, handle))
     }
@@ -177,7 +190,13 @@ fn inherit_group(directory: &Node, inode: &mut Inode) {
 
 impl Core {
     /// Makes a node with a name. The caller holds the names alone.
-    fn make(&self, parent: FileId, name: &[u8], mut inode: Inode) -> FsResult<Arc<Node>> {
+    fn make(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        mut inode: Inode,
+        request: Option<RequestUnderWay<'_>>,
+    ) -> FsResult<Arc<Node>> {
         let directory = self.node(parent)?;
         directory.check_living_directory()?;
         check_name(name)?;
@@ -192,7 +211,7 @@ impl Core {
         let kind = inode.kind;
         let now = inode.created;
         let (node, record) = {
-            let operation = self.begin();
+            let operation = self.begin_for(request);
             let id = operation.next_id();
             let file = layout
                 .map(|layout| operation.create_file(id, layout))

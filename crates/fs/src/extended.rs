@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
 
-use crate::attribute::Time;
+use crate::attribute::Asked;
 use crate::error::{FsError, FsResult};
 use crate::row::{NAME_BYTES_MAX, each_named, named_key};
 use crate::system::FileSystem;
@@ -89,14 +89,14 @@ impl FileSystem {
         clippy::too_many_arguments,
         reason = "setxattr(2) has as many, and the time"
     )]
-    pub fn set_extended_attribute(
-        &self,
+    pub fn set_extended_attribute<'a>(
+        &'a self,
         id: FileId,
         name: &OsStr,
         value: &[u8],
         create: bool,
         replace: bool,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<()> {
         let name = name.as_bytes();
         check_name(name)?;
@@ -104,7 +104,7 @@ impl FileSystem {
             return Err(FsError::TooLarge);
         }
         let key = named_key(id, name);
-        self.change_extended(id, &key, now, |exists| match exists {
+        self.change_extended(id, &key, asked.into(), |exists| match exists {
             true if create => Err(FsError::Exists),
             false if replace => Err(FsError::NoAttribute),
             _ => Ok(Some(value.to_vec())),
@@ -116,11 +116,16 @@ impl FileSystem {
     /// # Errors
     /// [`FsError::NoAttribute`], [`FsError::Unsupported`], [`FsError::NotFound`], or what the
     /// group says.
-    pub fn remove_extended_attribute(&self, id: FileId, name: &OsStr, now: Time) -> FsResult<()> {
+    pub fn remove_extended_attribute<'a>(
+        &'a self,
+        id: FileId,
+        name: &OsStr,
+        asked: impl Into<Asked<'a>>,
+    ) -> FsResult<()> {
         let name = name.as_bytes();
         check_name(name)?;
         let key = named_key(id, name);
-        self.change_extended(id, &key, now, |exists| match exists {
+        self.change_extended(id, &key, asked.into(), |exists| match exists {
             true => Ok(None),
             false => Err(FsError::NoAttribute),
         })
@@ -159,15 +164,15 @@ impl FileSystem {
         Ok(names)
     }
 
-    fn change_extended(
-        &self,
+    fn change_extended<'a>(
+        &'a self,
         id: FileId,
         key: &[u8],
-        now: Time,
+        asked: Asked<'a>,
         decide: impl FnOnce(bool) -> FsResult<Option<Vec<u8>>>,
     ) -> FsResult<()> {
         let core = &self.core;
-        let now = now.stamp()?;
+        let now = asked.now.stamp()?;
         let node = core.node(id)?;
         let _content = node.content.write();
         let old = core.group.get(Table::ExtendedAttribute, key)?;
@@ -179,7 +184,7 @@ impl FileSystem {
         let mut edit = Edit::default();
         edit.changes
             .push((Table::ExtendedAttribute, key.to_vec(), value));
-        let operation = core.begin();
+        let operation = core.begin_for(asked.request);
         operation.try_update(&node, false, |state| {
             if state.removed {
                 return Err(FsError::NotFound);

@@ -47,7 +47,7 @@ mod system;
 mod template;
 
 pub use activity::FileActivity;
-pub use attribute::{AttributeChange, Attributes, Entry, Kind, Owner, RenameMode, Time};
+pub use attribute::{Asked, AttributeChange, Attributes, Entry, Kind, Owner, RenameMode, Time};
 pub use check::Checked;
 pub use data::FILE_SIZE_BYTES_MAX;
 pub use error::{FsError, FsResult};

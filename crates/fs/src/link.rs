@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use spindle_base::FileId;
 use spindle_format::InodeKind;
 
-use crate::attribute::{Attributes, Time};
+use crate::attribute::{Asked, Attributes};
 use crate::error::{FsError, FsResult};
 use crate::node::Place;
 use crate::row::{check_name, read_name};
@@ -21,13 +21,14 @@ impl FileSystem {
     /// # Errors
     /// [`FsError::NotPermitted`] for a directory, [`FsError::TooManyLinks`], [`FsError::Exists`],
     /// an invalid name, no such file or directory, or what the group says.
-    pub fn make_link(
-        &self,
+    pub fn make_link<'a>(
+        &'a self,
         id: FileId,
         parent: FileId,
         name: &OsStr,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<Attributes> {
+        let Asked { now, request } = asked.into();
         let core = &self.core;
         let now = now.stamp()?;
         let name = name.as_bytes();
@@ -43,7 +44,7 @@ impl FileSystem {
             return Err(FsError::Exists);
         }
         let record = {
-            let operation = core.begin();
+            let operation = core.begin_for(request);
             operation.try_update(&node, true, |state| {
                 if state.removed {
                     return Err(FsError::NotFound);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_format::{InodeKind, Timestamp};
 
-use crate::attribute::Time;
+use crate::attribute::Asked;
 use crate::error::{FsError, FsResult, corrupt};
 use crate::node::Node;
 use crate::row::{check_name, is_empty_directory, read_name};
@@ -19,8 +19,13 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::NotFound`], [`FsError::IsADirectory`], or what the group says.
-    pub fn unlink(&self, parent: FileId, name: &OsStr, now: Time) -> FsResult<()> {
-        self.remove_name(parent, name.as_bytes(), false, now)
+    pub fn unlink<'a>(
+        &'a self,
+        parent: FileId,
+        name: &OsStr,
+        asked: impl Into<Asked<'a>>,
+    ) -> FsResult<()> {
+        self.remove_name(parent, name.as_bytes(), false, asked.into())
     }
 
     /// Removes an empty directory.
@@ -28,13 +33,24 @@ impl FileSystem {
     /// # Errors
     /// [`FsError::NotFound`], [`FsError::NotADirectory`], [`FsError::NotEmpty`], or what the
     /// group says.
-    pub fn remove_directory(&self, parent: FileId, name: &OsStr, now: Time) -> FsResult<()> {
-        self.remove_name(parent, name.as_bytes(), true, now)
+    pub fn remove_directory<'a>(
+        &'a self,
+        parent: FileId,
+        name: &OsStr,
+        asked: impl Into<Asked<'a>>,
+    ) -> FsResult<()> {
+        self.remove_name(parent, name.as_bytes(), true, asked.into())
     }
 
-    fn remove_name(&self, parent: FileId, name: &[u8], directory: bool, now: Time) -> FsResult<()> {
+    fn remove_name<'a>(
+        &'a self,
+        parent: FileId,
+        name: &[u8],
+        directory: bool,
+        asked: Asked<'a>,
+    ) -> FsResult<()> {
         let core = &self.core;
-        let now = now.stamp()?;
+        let now = asked.now.stamp()?;
         let node = {
             let _names = core.names.write();
             let parent = core.node(parent)?;
@@ -51,7 +67,7 @@ impl FileSystem {
             let node = core.node_of_entry(record.id)?;
             core.check_removable(&node)?;
             {
-                let operation = core.begin();
+                let operation = core.begin_for(asked.request);
                 operation.remove_entry(&parent, name, record.kind, now);
                 operation.unname(&node, now);
             }

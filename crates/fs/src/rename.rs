@@ -11,7 +11,7 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_format::{InodeKind, NameRecord, Timestamp};
 
-use crate::attribute::{RenameMode, Time};
+use crate::attribute::{Asked, RenameMode};
 use crate::error::{FsError, FsResult};
 use crate::node::{Node, Place};
 use crate::row::{check_name, read_name};
@@ -39,17 +39,17 @@ impl FileSystem {
     /// [`FsError::NotFound`], [`FsError::Exists`], [`FsError::NotEmpty`], a kind that does not
     /// match, [`FsError::Invalid`] for a directory that would come to lie in itself, or what the
     /// group says. Nothing has changed then.
-    pub fn rename(
-        &self,
+    pub fn rename<'a>(
+        &'a self,
         parent: FileId,
         name: &OsStr,
         new_parent: FileId,
         new_name: &OsStr,
         mode: RenameMode,
-        now: Time,
+        asked: impl Into<Asked<'a>>,
     ) -> FsResult<()> {
         let core = &self.core;
-        let now = now.stamp()?;
+        let asked = asked.into();
         let replaced = {
             let _names = core.names.write();
             let source = core.target(parent, name.as_bytes())?;
@@ -63,12 +63,12 @@ impl FileSystem {
                     let Some(target) = target.found else {
                         return Err(FsError::NotFound);
                     };
-                    core.exchange(&source, &target, now)?;
+                    core.exchange(&source, &target, asked)?;
                     None
                 }
                 RenameMode::NoReplace if target.found.is_some() => return Err(FsError::Exists),
                 RenameMode::Replace | RenameMode::NoReplace => {
-                    core.replace(&source, target, now)?
+                    core.replace(&source, target, asked)?
                 }
             }
         };
@@ -113,8 +113,9 @@ impl Core {
         &self,
         source: &Found,
         target: Target,
-        now: Timestamp,
+        asked: Asked<'_>,
     ) -> FsResult<Option<Arc<Node>>> {
+        let now = asked.now.stamp()?;
         self.check_not_within(&source.node, &target.directory)?;
         if let Some(old) = &target.found {
             if old.node.id == source.node.id {
@@ -131,7 +132,7 @@ impl Core {
         }
         let kind = source.node.kind;
         let record = {
-            let operation = self.begin();
+            let operation = self.begin_for(asked.request);
             operation.remove_entry(&source.directory, &source.name, kind, now);
             let record = match &target.found {
                 Some(old) => {
@@ -162,14 +163,15 @@ impl Core {
         Ok(target.found.map(|old| old.node))
     }
 
-    fn exchange(&self, left: &Found, right: &Found, now: Timestamp) -> FsResult<()> {
+    fn exchange(&self, left: &Found, right: &Found, asked: Asked<'_>) -> FsResult<()> {
+        let now = asked.now.stamp()?;
         self.check_not_within(&left.node, &right.directory)?;
         self.check_not_within(&right.node, &left.directory)?;
         if left.node.id == right.node.id {
             return Ok(());
         }
         let (left_record, right_record) = {
-            let operation = self.begin();
+            let operation = self.begin_for(asked.request);
             let left_record = operation.lead_elsewhere(left, &right.node, now);
             let right_record = operation.lead_elsewhere(right, &left.node, now);
             operation.settle(&left.node, right.directory.id, &right.name, now);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
-use spindle_group::{Change, File, Group, Layout};
+use spindle_group::{Change, File, Group, Layout, RequestUnderWay};
 use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::{Mutex, RwLock};
 
@@ -275,8 +275,16 @@ impl Core {
 
     /// Begins an operation. No lock of a node's state may be held.
     pub(crate) fn begin(&self) -> Operation<'_> {
+        self.begin_for(None)
+    }
+
+    /// Begins the operation that fulfils a request.
+    pub(crate) fn begin_for<'a>(&'a self, request: Option<RequestUnderWay<'a>>) -> Operation<'a> {
         self.changes_count.fetch_add(1, Ordering::Relaxed);
-        self.begin_to_write_back()
+        Operation {
+            core: self,
+            change: self.group.change_for(request),
+        }
     }
 
     /// Begins an operation that only brings rows up to what was counted before.

@@ -28,6 +28,8 @@ mod operations;
 mod redundancy;
 #[path = "semantics/renaming.rs"]
 mod renaming;
+#[path = "semantics/requests.rs"]
+mod requests;
 #[path = "semantics/templates.rs"]
 mod templates;
 #[path = "semantics/threads.rs"]

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use nix::time::ClockId;
 use rustix::io::Errno;
 use spindle_base::FileId;
-use spindle_fs::{FileSystem, FsError, Owner, Time};
+use spindle_fs::{Asked, FileSystem, FsError, Owner, Time};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
@@ -110,7 +110,23 @@ impl Bridge {
         }
     }
 
-    fn dispatch<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Served {
+    /// For the one operation that fulfils this request: its end notes the request as done.
+    fn asked(&self, header: &InHeader, worker: usize) -> Asked<'_> {
+        let unique = header.unique & !UNIQUE_RESENT;
+        let journal = self.file_system.group().journal();
+        Asked {
+            now: now(),
+            request: journal.map(|journal| journal.request(worker, unique)),
+        }
+    }
+
+    fn dispatch<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &mut T,
+        worker: usize,
+    ) -> Served {
+        let asked = || self.asked(header, worker);
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             return Err(Errno::NOSYS.into());
         };
@@ -125,16 +141,16 @@ impl Bridge {
             Opcode::Forget => self.forget(header, transport),
             Opcode::BatchForget => self.batch_forget(transport),
             Opcode::ReadLink => self.read_link(header),
-            Opcode::Symlink => self.symlink(header, transport),
-            Opcode::MakeNode => self.make_node(header, transport),
-            Opcode::MakeDirectory => self.make_directory(header, transport),
-            Opcode::Unlink => self.unlink(header, transport),
-            Opcode::RemoveDirectory => self.remove_directory(header, transport),
-            Opcode::Rename => self.rename(header, transport),
-            Opcode::Rename2 => self.rename2(header, transport),
-            Opcode::Link => self.link(header, transport),
+            Opcode::Symlink => self.symlink(header, transport, asked()),
+            Opcode::MakeNode => self.make_node(header, transport, asked()),
+            Opcode::MakeDirectory => self.make_directory(header, transport, asked()),
+            Opcode::Unlink => self.unlink(header, transport, asked()),
+            Opcode::RemoveDirectory => self.remove_directory(header, transport, asked()),
+            Opcode::Rename => self.rename(header, transport, asked()),
+            Opcode::Rename2 => self.rename2(header, transport, asked()),
+            Opcode::Link => self.link(header, transport, asked()),
             Opcode::Open => self.open(header, transport),
-            Opcode::Create => self.create(header, transport),
+            Opcode::Create => self.create(header, transport, asked()),
             Opcode::TemporaryFile => self.temporary_file(header, transport),
             Opcode::Release => self.release(transport),
             Opcode::Fsync => self.fsync(header, transport),
@@ -145,10 +161,12 @@ impl Bridge {
             Opcode::CopyRange64 => self.copy_range(header, transport, true),
             Opcode::ReadDirectory => self.read_directory(header, transport, false),
             Opcode::ReadDirectoryPlus => self.read_directory(header, transport, true),
-            Opcode::SetExtendedAttribute => self.set_extended_attribute(header, transport),
+            Opcode::SetExtendedAttribute => self.set_extended_attribute(header, transport, asked()),
             Opcode::GetExtendedAttribute => self.get_extended_attribute(header, transport),
             Opcode::ListExtendedAttributes => self.list_extended_attributes(header, transport),
-            Opcode::RemoveExtendedAttribute => self.remove_extended_attribute(header, transport),
+            Opcode::RemoveExtendedAttribute => {
+                self.remove_extended_attribute(header, transport, asked())
+            }
             Opcode::Destroy => Ok(Answer::Done),
             // Nothing is to be done at a close or for a directory's handle, permissions are the
             // kernel's, and nothing here waits long enough to be interrupted. ENOSYS tells the
@@ -179,16 +197,12 @@ impl Service for Bridge {
     ) -> Result<(), Errno> {
         let unique = header.unique & !UNIQUE_RESENT;
         let group = self.file_system.group();
-        // Until it is answered: what is done for it is noted with its number.
-        let _request = group
-            .journal()
-            .map(|journal| journal.request(worker, unique));
         let is_resent = header.unique & UNIQUE_RESENT != 0;
         let served = if is_resent && group.is_done(unique) {
-            self.answer_again(header, transport)
+            self.answer_again(header, transport, worker)
         } else {
             self.make_room(header)
-                .and_then(|()| self.dispatch(header, transport))
+                .and_then(|()| self.dispatch(header, transport, worker))
         };
         match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),

@@ -18,8 +18,11 @@ use spindle_sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};
 
 use smallvec::SmallVec;
-use spindle_base::{DiskNumber, Redundancy};
-use spindle_catalog::{Bracket, CatalogError, Edit, KeptJournal, Sequence, Table, TouchSlot};
+use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_catalog::{
+    BegunCommit, Bracket, Edit, KeptJournal, RequestUnderWay, Sequence, Table, TakenBatch,
+    TouchSlot,
+};
 use spindle_sync::{InsideReadGuard, InsideWriteGuard, MutexGuard};
 
 use crate::disks::{Fate, Flushes, Target};
@@ -32,6 +35,9 @@ use crate::map::Books;
 
 /// Beyond every edit: asks a commit for what its seal will add.
 const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
+
+/// Rows of maps that become edits while writers wait: some tenths of a millisecond.
+const SLICE_ROWS: usize = 64;
 
 /// While it lives, no commit can take a half of what its holder changes.
 #[derive(Debug)]
@@ -46,6 +52,8 @@ pub struct Change<'a> {
 struct Operation<'a> {
     journal: &'a KeptJournal,
     bracket: Bracket,
+    /// The request of the kernel that it fulfils.
+    request: Option<RequestUnderWay<'a>>,
     used: Cell<bool>,
     settled: RefCell<SmallVec<[TouchSlot; 2]>>,
     _alone: MutexGuard<'a, ()>,
@@ -54,7 +62,10 @@ struct Operation<'a> {
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         if self.used.get() {
-            self.journal.end(self.bracket);
+            match self.request.take() {
+                Some(request) => request.end(self.bracket),
+                None => self.journal.end(self.bracket),
+            }
         }
         for slot in self.settled.get_mut().drain(..) {
             self.journal.free_touch(slot);
@@ -71,10 +82,46 @@ impl Change<'_> {
     }
 }
 
-fn region_failed(detail: &str) -> CatalogError {
-    CatalogError::Region {
-        operation: "written",
-        detail: detail.to_owned(),
+/// A commit whose books are closed. No change is open until the batch was taken: it would have a
+/// half of it, or a size without the mark that was moved before.
+struct Sealed<'a> {
+    begun: BegunCommit<'a>,
+    /// The outages whose edits the batch has.
+    outages_count: u64,
+    _alone: InsideWriteGuard<'a>,
+}
+
+/// A commit whose batch was taken: changes belong to the next one from here on.
+struct Taken<'a> {
+    batch: TakenBatch<'a>,
+    outages_count: u64,
+}
+
+/// A commit whose data is on the disks.
+struct Flushed<'a>(TakenBatch<'a>);
+
+/// Why a batch is not durable.
+struct Uncommitted {
+    /// The next commit can do what this one could not.
+    try_again: bool,
+    error: GroupError,
+}
+
+impl<'a> Sealed<'a> {
+    fn take_batch(self) -> Taken<'a> {
+        Taken {
+            batch: self.begun.take_batch(),
+            outages_count: self.outages_count,
+        }
+    }
+}
+
+impl Flushed<'_> {
+    fn make_durable(self) -> Result<(), Uncommitted> {
+        self.0.make_durable().map_err(|error| Uncommitted {
+            try_again: false,
+            error: GroupError::from(error),
+        })
     }
 }
 
@@ -83,10 +130,17 @@ impl Group {
     /// only: never hold it over data I/O. ([`Group::truncate`] and [`Group::punch`] take theirs
     /// inside.)
     pub fn change(&self) -> Change<'_> {
+        self.change_for(None)
+    }
+
+    /// As [`Group::change`], for the operation that fulfils this request: where something is
+    /// applied, its end is noted with the request.
+    pub fn change_for<'a>(&'a self, request: Option<RequestUnderWay<'a>>) -> Change<'a> {
         let shared = self.change.read();
         let operation = self.kept.as_ref().map(|kept| Operation {
             _alone: kept.operation.lock(),
             bracket: kept.journal.bracket(),
+            request,
             used: Cell::new(false),
             settled: RefCell::default(),
             journal: &kept.journal,
@@ -129,29 +183,66 @@ impl Group {
         self.dirty_maps.lock().insert(file.id);
     }
 
-    /// Dirty rows of all maps become edits, and what was freed belongs to this batch. No change
-    /// may be open until the batch was taken: it would have a half of it, or a size without the
-    /// mark that was moved before. So the lock is handed on.
-    fn seal(&self) -> InsideWriteGuard<'_> {
+    /// Closes the books: dirty rows of all maps become edits, and what was freed belongs to this
+    /// batch.
+    fn seal<'a>(&'a self, begun: BegunCommit<'a>) -> Sealed<'a> {
+        self.seal_ahead();
         let alone = self.change.write();
         // A file stays among them until its rows are in an edit: whoever finds none of them may
         // rely on what is applied.
         loop {
             let first = self.dirty_maps.lock().first().copied();
             let Some(id) = first else { break };
-            if let Some(file) = self.file(id) {
-                self.seal_map(&file);
-            }
-            self.dirty_maps.lock().remove(&id);
+            self.seal_map(id, usize::MAX);
         }
         self.space.seal(self.catalog.applied());
-        alone
+        Sealed {
+            begun,
+            outages_count: self.dirty.outages_count(),
+            _alone: alone,
+        }
+    }
+
+    /// Where many maps have changed, most of their rows become edits a few at a time, with the
+    /// writers going on between: they wait for a slice, not for all. What changes again after its
+    /// slice is sealed again, in the same batch.
+    fn seal_ahead(&self) {
+        let changed: Vec<FileId> = self.dirty_maps.lock().iter().copied().collect();
+        let rows_of = |id: &FileId| {
+            let file = self.file(*id);
+            file.map_or(0, |file| file.map.read().dirty_rows_count())
+        };
+        // Rows that come while this goes on are left to the seal.
+        let mut left: Vec<(FileId, usize)> = changed.iter().map(|id| (*id, rows_of(id))).collect();
+        if left.iter().map(|(_, rows)| rows).sum::<usize>() <= SLICE_ROWS {
+            return;
+        }
+        while !left.is_empty() {
+            let _alone = self.change.write();
+            let mut room = SLICE_ROWS;
+            while room > 0
+                && let Some((id, rows)) = left.last_mut()
+            {
+                let taken = room.min((*rows).max(1));
+                self.seal_map(*id, taken);
+                room -= taken;
+                *rows -= taken.min(*rows);
+                if *rows == 0 {
+                    left.pop();
+                }
+            }
+        }
     }
 
     /// The map stays locked until its rows have the number of their edit, so that a sync sees it
-    /// dirty or knows what to wait for.
-    fn seal_map(&self, file: &File) {
-        file.map.write().seal(usize::MAX, |rows| {
+    /// dirty or knows what to wait for. The caller has the change lock alone.
+    fn seal_map(&self, id: FileId, rows_most: usize) {
+        let Some(file) = self.file(id) else {
+            self.dirty_maps.lock().remove(&id);
+            return;
+        };
+        let mut map = file.map.write();
+        map.seal(rows_most, |rows| {
             let mut edit = Edit::default();
             for (number, bytes) in rows {
                 let change = (Table::Extent, file.numbered_key(number), bytes);
@@ -159,6 +250,9 @@ impl Group {
             }
             self.catalog.apply_unnoted(edit)
         });
+        if map.books() != Books::Open {
+            self.dirty_maps.lock().remove(&id);
+        }
     }
 
     /// Makes the batch durable up to `through`. No lock of the list above may be held.
@@ -168,38 +262,34 @@ impl Group {
         }
         self.check_fence()?;
         loop {
-            let mut lost_a_disk = false;
-            let alone = Cell::new(None);
-            // As of the seal: the batch has the edits of these outages and of no later one.
-            let outages_in_batch = Cell::new(0);
-            let answer = self.catalog.commit(
-                through,
-                &mut || {
-                    let sealed = self.seal();
-                    outages_in_batch.set(self.dirty.outages_count());
-                    alone.set(Some(sealed));
-                },
-                &mut || {
-                    // The batch is taken: changes belong to the next one from here on.
-                    drop(alone.take());
-                    let flushed = self.flush_written();
-                    self.notice_offline();
-                    lost_a_disk = self.dirty.outages_count() != outages_in_batch.get();
-                    match flushed {
-                        // What the lost disk had not flushed is noted as stale by edits that this
-                        // batch does not have; the marks in it must not be durable before them.
-                        Ok(()) if lost_a_disk => Err(region_failed("a disk went offline")),
-                        Ok(()) => Ok(()),
-                        Err(error) => Err(region_failed(&error.message)),
-                    }
-                },
-            );
+            let Some(begun) = self.catalog.begin_commit(through) else {
+                return Ok(());
+            };
+            let taken = self.seal(begun).take_batch();
+            let answer = self.flush(taken).and_then(Flushed::make_durable);
             self.space.release(self.catalog.committed());
             self.notice_offline();
             match answer {
-                Err(_) if lost_a_disk && self.check_fence().is_ok() => {}
-                answer => return answer.map_err(GroupError::from),
+                Err(failed) if failed.try_again && self.check_fence().is_ok() => {}
+                answer => return answer.map_err(|failed| failed.error),
             }
+        }
+    }
+
+    /// The data that a batch speaks of, before the batch.
+    fn flush<'a>(&self, taken: Taken<'a>) -> Result<Flushed<'a>, Uncommitted> {
+        let flushed = self.flush_written();
+        self.notice_offline();
+        // What the lost disk had not flushed is noted as stale by edits that this batch does not
+        // have; the marks in it must not be durable before them.
+        let lost_a_disk = self.dirty.outages_count() != taken.outages_count;
+        let lost = || GroupError::new(GroupErrorKind::Io, "a disk went offline during a commit");
+        match flushed {
+            Ok(()) if !lost_a_disk => Ok(Flushed(taken.batch)),
+            answer => Err(Uncommitted {
+                try_again: lost_a_disk,
+                error: answer.err().unwrap_or_else(lost),
+            }),
         }
     }
 

@@ -353,6 +353,12 @@ impl Map {
         None
     }
 
+    /// Rows that no edit has yet.
+    #[must_use]
+    pub fn dirty_rows_count(&self) -> usize {
+        self.dirty_rows.len()
+    }
+
     /// What a commit must have so that this map is durable.
     #[must_use]
     pub fn books(&self) -> Books {

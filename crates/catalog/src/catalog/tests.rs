@@ -24,7 +24,7 @@ fn delete(table: Table, key: &[u8]) -> Edit {
 }
 
 fn commit(catalog: &Catalog) -> Result<(), CatalogError> {
-    catalog.commit(catalog.applied(), &mut || {}, &mut || Ok(()))
+    catalog.commit(catalog.applied())
 }
 
 #[test]
@@ -286,16 +286,16 @@ impl Run {
                 self.durable.clone_from(&self.model);
             }
             Step::FailedCommit(in_before) => {
-                let mut before = || Ok(());
-                let mut refuse = || Err(CatalogError::Full);
                 let good = u64::from(self.counter % 2);
                 self.region.fail_write_after((!in_before).then_some(good));
+                let all = Sequence(u64::MAX);
+                let batch = self.catalog.begin_commit(all).unwrap().take_batch();
                 let result = if in_before {
-                    let all = Sequence(u64::MAX);
-                    self.catalog.commit(all, &mut || {}, &mut refuse)
+                    // As where the flush fails that the batch waits for.
+                    drop(batch);
+                    Err(CatalogError::Full)
                 } else {
-                    self.catalog
-                        .commit(Sequence(u64::MAX), &mut || {}, &mut before)
+                    batch.make_durable()
                 };
                 self.region.fail_write_after(None);
                 // A batch with nothing in it writes nothing, which cannot fail, and the journal

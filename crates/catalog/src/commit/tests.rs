@@ -30,15 +30,13 @@ fn callers_that_wait_for_a_running_commit_share_the_next_one() {
     let first = catalog.apply(put(b"first", b"1"));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut before = || {
-                commits_count.fetch_add(1, Ordering::Relaxed);
-                // Held open until every other caller is on its way into commit, also where the
-                // machine has much else to do.
-                begun.wait();
-                thread::sleep(std::time::Duration::from_secs(1));
-                Ok(())
-            };
-            catalog.commit(first, &mut || {}, &mut before).unwrap();
+            let batch = catalog.begin_commit(first).unwrap().take_batch();
+            commits_count.fetch_add(1, Ordering::Relaxed);
+            // Held open until every other caller is on its way into commit, also where the
+            // machine has much else to do.
+            begun.wait();
+            thread::sleep(std::time::Duration::from_secs(1));
+            batch.make_durable().unwrap();
         });
         for caller in 0..callers {
             let (catalog, begun, commits_count) = (&catalog, &begun, &commits_count);
@@ -46,11 +44,10 @@ fn callers_that_wait_for_a_running_commit_share_the_next_one() {
                 let key = caller.to_be_bytes();
                 let through = catalog.apply(put(&key, b"2"));
                 begun.wait();
-                let mut before = || {
+                if let Some(commit) = catalog.begin_commit(through) {
                     commits_count.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                };
-                catalog.commit(through, &mut || {}, &mut before).unwrap();
+                    commit.take_batch().make_durable().unwrap();
+                }
                 assert!(catalog.committed() >= through);
             });
         }
@@ -79,7 +76,7 @@ fn threads_that_apply_and_commit_find_their_rows_after_a_crash() {
                     let key = (thread << 16 | round).to_be_bytes();
                     let through = catalog.apply(put(&key, &key));
                     assert_eq!(catalog.get(Table::Inode, &key).unwrap().unwrap(), key);
-                    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+                    catalog.commit(through).unwrap();
                     assert_eq!(catalog.get(Table::Inode, &key).unwrap().unwrap(), key);
                 }
             });
@@ -99,35 +96,24 @@ fn a_commit_of_one_row_is_two_durable_writes_and_a_commit_of_none_is_none() {
     for row in 0..1000_u32 {
         catalog.apply(put(&row.to_be_bytes(), &[1; 200]));
     }
-    catalog
-        .commit(catalog.applied(), &mut || {}, &mut || Ok(()))
-        .unwrap();
+    catalog.commit(catalog.applied()).unwrap();
     let (writes, blocks) = (region.writes_count(), region.written_blocks_count());
     let through = catalog.apply(put(&500_u32.to_be_bytes(), &[2; 200]));
-    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
-    catalog
-        .commit(Sequence(u64::MAX), &mut || {}, &mut || Ok(()))
-        .unwrap();
+    catalog.commit(through).unwrap();
+    catalog.commit(Sequence(u64::MAX)).unwrap();
     assert_eq!(region.writes_count() - writes, 2);
     assert!(region.written_blocks_count() - blocks <= 16);
 }
 
 #[test]
-fn what_seal_applies_is_in_the_batch_and_what_before_applies_is_in_the_next() {
+fn what_is_applied_before_the_batch_is_taken_is_in_it_and_what_comes_after_in_the_next() {
     let (region, catalog) = new_catalog();
-    catalog
-        .commit(
-            Sequence(u64::MAX),
-            &mut || {
-                catalog.apply(put(b"sealed", b"1"));
-            },
-            &mut || {
-                catalog.apply(put(b"later", b"1"));
-                assert!(catalog.get(Table::Inode, b"sealed")?.is_some());
-                Ok(())
-            },
-        )
-        .unwrap();
+    let begun = catalog.begin_commit(Sequence(u64::MAX)).unwrap();
+    catalog.apply(put(b"sealed", b"1"));
+    let batch = begun.take_batch();
+    catalog.apply(put(b"later", b"1"));
+    assert!(catalog.get(Table::Inode, b"sealed").unwrap().is_some());
+    batch.make_durable().unwrap();
     assert_eq!(catalog.committed(), Sequence(1));
     assert!(catalog.get(Table::Inode, b"later").unwrap().is_some());
     drop(catalog);
@@ -141,17 +127,13 @@ fn a_batch_whose_flush_failed_stays_below_the_edits_that_came_meanwhile() {
     let (_region, catalog) = new_catalog();
     catalog.apply(put(b"a", b"old"));
     let kept = catalog.apply(put(b"b", b"kept"));
-    let result = catalog.commit(kept, &mut || {}, &mut || {
-        catalog.apply(put(b"a", b"new"));
-        Err(CatalogError::Full)
-    });
-    assert!(matches!(result, Err(CatalogError::Full)));
+    let batch = catalog.begin_commit(kept).unwrap().take_batch();
+    catalog.apply(put(b"a", b"new"));
+    drop(batch);
     assert_eq!(catalog.committed(), Sequence(0));
     assert_eq!(catalog.get(Table::Inode, b"a").unwrap().unwrap(), b"new");
     assert_eq!(catalog.get(Table::Inode, b"b").unwrap().unwrap(), b"kept");
-    catalog
-        .commit(catalog.applied(), &mut || {}, &mut || Ok(()))
-        .unwrap();
+    catalog.commit(catalog.applied()).unwrap();
     assert_eq!(catalog.get(Table::Inode, b"a").unwrap().unwrap(), b"new");
     assert_eq!(catalog.pending_bytes(), 0);
 }
@@ -162,10 +144,10 @@ fn a_commit_that_the_region_refused_succeeds_when_it_is_asked_again() {
         let (region, catalog) = new_catalog();
         let through = catalog.apply(put(b"a", b"1"));
         region.fail_write_after(Some(good));
-        assert!(catalog.commit(through, &mut || {}, &mut || Ok(())).is_err());
+        assert!(catalog.commit(through).is_err());
         assert_eq!(catalog.get(Table::Inode, b"a").unwrap().unwrap(), b"1");
         region.fail_write_after(None);
-        catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+        catalog.commit(through).unwrap();
         drop(catalog);
         let again = Catalog::open(region, CACHE_BYTES).unwrap();
         assert_eq!(again.get(Table::Inode, b"a").unwrap().unwrap(), b"1");
@@ -181,7 +163,7 @@ fn a_full_region_says_so_and_takes_the_batch_once_there_is_room() {
         edit.put(Table::Extent, row.to_be_bytes().to_vec(), vec![1; 2048]);
     }
     let through = catalog.apply(edit);
-    let result = catalog.commit(through, &mut || {}, &mut || Ok(()));
+    let result = catalog.commit(through);
     assert!(matches!(result, Err(CatalogError::Full)), "{result:?}");
     assert_eq!(
         catalog
@@ -191,7 +173,7 @@ fn a_full_region_says_so_and_takes_the_batch_once_there_is_room() {
         2000
     );
     region.limit(u64::MAX);
-    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+    catalog.commit(through).unwrap();
     assert_eq!(
         catalog
             .range(Table::Extent, &[], &[0xFF], 9999)
@@ -206,10 +188,10 @@ fn a_crash_in_either_phase_of_a_commit_leaves_the_one_before_or_it_whole() {
     for lost_phase in 0..2 {
         let (region, catalog) = new_catalog();
         let first = catalog.apply(put(b"a", b"1"));
-        catalog.commit(first, &mut || {}, &mut || Ok(())).unwrap();
+        catalog.commit(first).unwrap();
         let second = catalog.apply(put(b"a", b"2"));
         region.fail_write_after(Some(lost_phase + 1));
-        let result = catalog.commit(second, &mut || {}, &mut || Ok(()));
+        let result = catalog.commit(second);
         assert_eq!(result.is_err(), lost_phase == 0);
         // The newest write is the first phase or the second: its pages as garbage, its header
         // there or lost.
@@ -234,7 +216,7 @@ fn journaled_catalog() -> (Arc<MemoryRegion>, Catalog) {
 
 fn commit_row(catalog: &Catalog, key: &[u8], value: &[u8]) {
     let through = catalog.apply(put(key, value));
-    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+    catalog.commit(through).unwrap();
 }
 
 #[test]
@@ -300,10 +282,10 @@ fn after_a_journal_write_that_failed_the_next_commit_goes_into_the_region() {
     commit_row(&catalog, b"a", b"1");
     let through = catalog.apply(put(b"b", b"2"));
     region.fail_write_after(Some(0));
-    assert!(catalog.commit(through, &mut || {}, &mut || Ok(())).is_err());
+    assert!(catalog.commit(through).is_err());
     region.fail_write_after(None);
     let writes = region.writes_count();
-    catalog.commit(through, &mut || {}, &mut || Ok(())).unwrap();
+    catalog.commit(through).unwrap();
     assert_eq!(region.writes_count() - writes, 2, "two phases");
     commit_row(&catalog, b"c", b"3");
     drop(catalog);
@@ -317,7 +299,7 @@ fn settling_after_a_failed_commit_opens_the_store_anew_and_never_panics() {
     commit_row(&catalog, b"small", b"1");
     let large = catalog.apply(put(b"large", &[7; 40_000]));
     region.fail_write_after(Some(0));
-    assert!(catalog.commit(large, &mut || {}, &mut || Ok(())).is_err());
+    assert!(catalog.commit(large).is_err());
     // Opening anew may fail as well, and leaves no store at all then.
     for _ in 0..3 {
         assert!(catalog.settle().is_err());
@@ -331,7 +313,7 @@ fn settling_after_a_failed_commit_opens_the_store_anew_and_never_panics() {
     };
     catalog.scan(Table::Inode, &mut note).unwrap();
     assert!(keys.contains(&b"small".to_vec()), "{keys:?}");
-    catalog.commit(large, &mut || {}, &mut || Ok(())).unwrap();
+    catalog.commit(large).unwrap();
     drop(catalog);
     let again = Catalog::open(region, CACHE_BYTES).unwrap();
     assert_eq!(again.range(Table::Inode, &[], &[255], 9).unwrap().len(), 2);

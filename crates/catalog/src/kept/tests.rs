@@ -66,9 +66,7 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
     let journal = live();
     let first = journal.bracket();
     journal.edit(Some(first), &put(1, b"whole"));
-    let request = journal.request(0, 42);
-    journal.end(first);
-    drop(request);
+    journal.request(0, 42).end(first);
     let second = journal.bracket();
     journal.edit(Some(second), &put(2, b"half"));
     journal.edit(None, &put(3, b"of no operation"));
@@ -83,10 +81,10 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
 #[test]
 fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes() {
     let journal = live();
-    let _request = journal.request(3, 7);
+    let request = journal.request(3, 7);
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(1, b"row"));
-    journal.end(bracket);
+    request.end(bracket);
     journal.cut(journal.position());
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
-use spindle_fs::FsError;
+use spindle_fs::{Asked, FsError};
 
-use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now};
+use super::{Answer, Bridge, Refusal, Served, arguments, name, node};
 use crate::abi::{
     GetExtendedAttributeIn, GetExtendedAttributeOut, InHeader, SetExtendedAttributeIn,
 };
@@ -66,6 +66,7 @@ impl Bridge {
         &self,
         header: &InHeader,
         transport: &T,
+        asked: Asked<'_>,
     ) -> Served {
         let request: SetExtendedAttributeIn = arguments(transport)?;
         let (name, rest) = name(transport.tail(size_of::<SetExtendedAttributeIn>()))?;
@@ -78,7 +79,7 @@ impl Bridge {
             value,
             request.flags & XATTR_CREATE != 0,
             request.flags & XATTR_REPLACE != 0,
-            now(),
+            asked,
         );
         match set {
             Err(FsError::TooLarge) => Err(Errno::TOOBIG.into()),
@@ -90,11 +91,12 @@ impl Bridge {
         &self,
         header: &InHeader,
         transport: &T,
+        asked: Asked<'_>,
     ) -> Served {
         let (name, _) = name(transport.tail(0))?;
         refuse_system(name)?;
         self.file_system
-            .remove_extended_attribute(node(header), name, now())?;
+            .remove_extended_attribute(node(header), name, asked)?;
         Ok(Answer::Done)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use spindle_base::FileId;
-use spindle_fs::{AttributeChange, Attributes, Caching, FsError, FsResult, Handle};
+use spindle_fs::{Asked, AttributeChange, Attributes, Caching, FsError, FsResult, Handle};
 
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
 use crate::abi::{
@@ -121,13 +121,14 @@ impl Bridge {
         name: &OsStr,
         request: &CreateIn,
         transport: &T,
+        asked: Asked<'_>,
     ) -> Result<(Attributes, Arc<Handle>), Refusal> {
         let made = self.file_system.create_file(
             node(header),
             name,
             permissions(request.mode),
             owner(header),
-            now(),
+            asked,
         );
         match made {
             Err(FsError::Exists) if request.flags & open_flags::EXCLUSIVE == 0 => {
@@ -151,10 +152,15 @@ impl Bridge {
         }))
     }
 
-    pub(super) fn create<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn create<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let request: CreateIn = arguments(transport)?;
         let (name, _) = name(transport.tail(size_of::<CreateIn>()))?;
-        let (attributes, handle) = self.create_or_open(header, name, &request, transport)?;
+        let (attributes, handle) = self.create_or_open(header, name, &request, transport, asked)?;
         self.created(&attributes, handle)
     }
 

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 
 use rustix::io::Errno;
 use spindle_base::FileId;
-use spindle_fs::{Attributes, FsError, FsResult, RenameMode};
+use spindle_fs::{Asked, Attributes, FsError, FsResult, RenameMode};
 
 use super::attributes::{VALID_S, kind_of_mode, to_abi};
-use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
+use super::{Answer, Bridge, Refusal, Served, arguments, name, node, owner, permissions};
 use crate::abi::{
     BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, LinkIn, MakeDirectoryIn, MakeNodeIn,
     Rename2In, RenameIn,
@@ -89,16 +89,26 @@ impl Bridge {
         Ok(Answer::Bytes(self.file_system.read_link(node(header))?))
     }
 
-    pub(super) fn symlink<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn symlink<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let (link, rest) = name(transport.tail(0))?;
         let (target, _) = name(rest)?;
         let made =
             self.file_system
-                .make_symlink(node(header), link, target, owner(header), now())?;
+                .make_symlink(node(header), link, target, owner(header), asked)?;
         Ok(self.answer_entry(&made))
     }
 
-    pub(super) fn make_node<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn make_node<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let request: MakeNodeIn = arguments(transport)?;
         let (name, _) = name(transport.tail(size_of::<MakeNodeIn>()))?;
         let kind = kind_of_mode(request.mode).ok_or(Errno::INVAL)?;
@@ -109,12 +119,17 @@ impl Bridge {
             permissions(request.mode),
             request.device,
             owner(header),
-            now(),
+            asked,
         )?;
         Ok(self.answer_entry(&made))
     }
 
-    pub(super) fn make_directory<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn make_directory<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let request: MakeDirectoryIn = arguments(transport)?;
         let (name, _) = name(transport.tail(size_of::<MakeDirectoryIn>()))?;
         let made = self.file_system.make_directory(
@@ -122,23 +137,33 @@ impl Bridge {
             name,
             permissions(request.mode),
             owner(header),
-            now(),
+            asked,
         )?;
         Ok(self.answer_entry(&made))
     }
 
-    pub(super) fn link<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn link<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let request: LinkIn = arguments(transport)?;
         let (name, _) = name(transport.tail(size_of::<LinkIn>()))?;
         let linked = self
             .file_system
-            .make_link(FileId(request.node), node(header), name, now())?;
+            .make_link(FileId(request.node), node(header), name, asked)?;
         Ok(self.answer_entry(&linked))
     }
 
-    pub(super) fn unlink<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn unlink<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let (name, _) = name(transport.tail(0))?;
-        self.file_system.unlink(node(header), name, now())?;
+        self.file_system.unlink(node(header), name, asked)?;
         Ok(Answer::Done)
     }
 
@@ -146,20 +171,37 @@ impl Bridge {
         &self,
         header: &InHeader,
         transport: &T,
+        asked: Asked<'_>,
     ) -> Served {
         let (name, _) = name(transport.tail(0))?;
         self.file_system
-            .remove_directory(node(header), name, now())?;
+            .remove_directory(node(header), name, asked)?;
         Ok(Answer::Done)
     }
 
-    pub(super) fn rename<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn rename<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let request: RenameIn = arguments(transport)?;
         let names = transport.tail(size_of::<RenameIn>());
-        self.move_name(header, names, request.new_parent, RenameMode::Replace)
+        self.move_name(
+            header,
+            names,
+            request.new_parent,
+            RenameMode::Replace,
+            asked,
+        )
     }
 
-    pub(super) fn rename2<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn rename2<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &T,
+        asked: Asked<'_>,
+    ) -> Served {
         let request: Rename2In = arguments(transport)?;
         let mode = match request.flags {
             0 => RenameMode::Replace,
@@ -168,7 +210,7 @@ impl Bridge {
             _ => return Err(Errno::INVAL.into()),
         };
         let names = transport.tail(size_of::<Rename2In>());
-        self.move_name(header, names, request.new_parent, mode)
+        self.move_name(header, names, request.new_parent, mode, asked)
     }
 
     fn move_name(
@@ -177,11 +219,12 @@ impl Bridge {
         names: &[u8],
         new_parent: u64,
         mode: RenameMode,
+        asked: Asked<'_>,
     ) -> Result<Answer, Refusal> {
         let (old, rest) = name(names)?;
         let (new, _) = name(rest)?;
         let (from, to) = (node(header), FileId(new_parent));
-        self.file_system.rename(from, old, to, new, mode, now())?;
+        self.file_system.rename(from, old, to, new, mode, asked)?;
         Ok(Answer::Done)
     }
 }

@@ -17,6 +17,7 @@ impl Bridge {
         &self,
         header: &InHeader,
         transport: &mut T,
+        worker: usize,
     ) -> Served {
         let parent = node(header);
         match Opcode::from_number(header.opcode) {
@@ -43,7 +44,7 @@ impl Bridge {
                 | Opcode::SetExtendedAttribute
                 | Opcode::RemoveExtendedAttribute,
             ) => Ok(Answer::Done),
-            _ => self.dispatch(header, transport),
+            _ => self.dispatch(header, transport, worker),
         }
     }
 

@@ -79,7 +79,7 @@ impl Group {
             edit.put(Table::Disk, disk_key(member.state.number), record.encode());
         }
         let sequence = catalog.apply(edit);
-        catalog.commit(sequence, &mut || {}, &mut || Ok(()))?;
+        catalog.commit(sequence)?;
         catalog.close()?;
         membership.finish_create()
     }

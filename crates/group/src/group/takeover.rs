@@ -87,7 +87,7 @@ impl Kept {
                 format!("disk {} cannot be flushed: {error}", life.disk),
             ));
         }
-        catalog.commit(Sequence(u64::MAX), &mut || {}, &mut || Ok(()))?;
+        catalog.commit(Sequence(u64::MAX))?;
         catalog.settle()?;
         Ok(true)
     }

@@ -1,0 +1,82 @@
+//! Requests that a killed process had under way, and that the kernel sends to the next one.
+
+use spindle_fs::{Asked, RenameMode};
+
+use crate::fixture::{Fixture, OWNER, ROOT, name};
+
+/// As the mount asks for what must be done once.
+fn asked(fixture: &Fixture, unique: u64) -> Asked<'_> {
+    let journal = fixture.fs().group().journal().unwrap();
+    Asked {
+        now: fixture.now(),
+        request: Some(journal.request(0, unique)),
+    }
+}
+
+#[test]
+fn what_is_committed_on_the_way_to_a_request_is_not_the_request() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    let file = fixture.make(ROOT, "file");
+    fixture.fs().sync().unwrap();
+    // Its row lags behind, so that there is an operation to be done by the commit.
+    fixture.write(&file, 0, b"something");
+    std::mem::forget(file);
+    {
+        let _request = asked(&fixture, 77);
+        // As where the journal is nearly full. The process is killed before the unlink.
+        fixture.fs().sync().unwrap();
+    }
+    fixture.kill();
+    assert!(!fixture.fs().group().is_done(77));
+    assert!(fixture.exists("file"));
+}
+
+#[test]
+fn a_request_that_was_refused_is_not_done_whatever_was_committed_for_it() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, b"something");
+    std::mem::forget(file);
+    let request = asked(&fixture, 5);
+    fixture.fs().sync().unwrap();
+    let refused = fixture.fs().unlink(ROOT, name("missing"), request);
+    assert!(refused.is_err());
+    fixture.kill();
+    assert!(!fixture.fs().group().is_done(5));
+}
+
+#[test]
+fn after_a_kill_each_request_is_known_by_its_own_operation_and_done_once() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    for text in ["goes", "moves", "stays"] {
+        fixture.make(ROOT, text);
+    }
+    let fs = fixture.fs();
+    fs.unlink(ROOT, name("goes"), asked(&fixture, 1)).unwrap();
+    let (from, to) = (name("moves"), name("moved"));
+    fs.rename(
+        ROOT,
+        from,
+        ROOT,
+        to,
+        RenameMode::Replace,
+        asked(&fixture, 2),
+    )
+    .unwrap();
+    fs.make_directory(ROOT, name("made"), 0o755, OWNER, asked(&fixture, 3))
+        .unwrap();
+    // What nobody asked for as a request belongs to none.
+    fs.unlink(ROOT, name("stays"), fixture.now()).unwrap();
+    fixture.kill();
+    let done = (0..10).filter(|unique| fixture.fs().group().is_done(*unique));
+    assert_eq!(done.collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(fixture.names(ROOT), ["made", "moved"]);
+    // And still over one more process, a commit between.
+    fixture.fs().sync().unwrap();
+    fixture.kill();
+    assert!((1..4).all(|unique| fixture.fs().group().is_done(unique)));
+    fixture.check();
+}
