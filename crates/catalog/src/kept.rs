@@ -46,7 +46,12 @@ pub struct KeptJournal {
     free_touches: Mutex<Vec<u32>>,
     next_bracket: AtomicU32,
     next_write: AtomicU64,
+    connection: AtomicU32,
 }
+
+/// A connection of the kernel, which counts its requests from the beginning in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection(u32);
 
 /// Numbers the records of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +73,7 @@ pub struct WriteUnderWay<'a> {
 #[derive(Debug)]
 pub struct RequestUnderWay<'a> {
     journal: &'a KeptJournal,
+    connection: Connection,
     slot: usize,
     unique: u64,
 }
@@ -75,8 +81,12 @@ pub struct RequestUnderWay<'a> {
 impl RequestUnderWay<'_> {
     /// Ends the operation that fulfils the request: all of it counts now, and it is done.
     pub fn end(self, bracket: Bracket) {
+        if self.connection != self.journal.connection() {
+            // Nobody can ask again; the next connection has a request of that number.
+            return self.journal.end(bracket);
+        }
         (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
-        layout::request(self.journal.memory.words(), self.slot).set_done();
+        layout::request(self.journal.memory.words(), self.slot).set_done(self.unique);
     }
 }
 
@@ -103,6 +113,7 @@ impl KeptJournal {
             log: Mutex::new(log),
             free_touches: Mutex::new(free_touches),
             next_write: AtomicU64::new(0),
+            connection: AtomicU32::new(0),
             memory,
         })
     }
@@ -142,15 +153,36 @@ impl KeptJournal {
     /// that earlier processes had done; `compare_everything` where some copies were never
     /// compared.
     pub fn begin(&self, opening: u64, done: &BTreeSet<u64>, compare_everything: bool) {
-        layout::write_done(self.memory.words(), done);
         // Nothing of an earlier process is under way any more, and all of its touches are rows.
-        for slot in 0..REQUESTS_COUNT {
-            layout::request(self.memory.words(), slot).clear();
-        }
+        self.set_done(done);
         for slot in 0..WRITES_COUNT {
             layout::write(self.memory.words(), slot).clear();
         }
         self.header().begin(opening, compare_everything);
+    }
+
+    fn set_done(&self, done: &BTreeSet<u64>) {
+        layout::write_done(self.memory.words(), done);
+        for slot in 0..REQUESTS_COUNT {
+            layout::request(self.memory.words(), slot).clear();
+        }
+    }
+
+    /// The newest connection.
+    #[must_use]
+    pub fn connection(&self) -> Connection {
+        Connection(self.connection.load(Ordering::SeqCst))
+    }
+
+    /// Begins a connection: nothing of an earlier one is noted as done any more.
+    pub fn begin_connection(&self) -> Connection {
+        self.connection.fetch_add(1, Ordering::SeqCst);
+        self.connection()
+    }
+
+    /// Forgets the requests that are done, but for those that the log still names.
+    pub fn forget_requests(&self) {
+        self.set_done(&BTreeSet::new());
     }
 
     /// The touches of an earlier process are rows by now, durably.
@@ -205,13 +237,16 @@ impl KeptJournal {
         self.append(Kind::End, Some(bracket), &[0]);
     }
 
-    /// The request `unique`, served by worker `slot`.
+    /// The request `unique` of that connection, served by worker `slot`.
     #[must_use]
-    pub fn request(&self, slot: usize, unique: u64) -> RequestUnderWay<'_> {
+    pub fn request(&self, connection: Connection, slot: usize, unique: u64) -> RequestUnderWay<'_> {
         let slot = slot % REQUESTS_COUNT;
-        layout::request(self.memory.words(), slot).begin(unique);
+        if connection == self.connection() {
+            layout::request(self.memory.words(), slot).clear();
+        }
         RequestUnderWay {
             journal: self,
+            connection,
             slot,
             unique,
         }

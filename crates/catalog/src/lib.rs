@@ -30,8 +30,8 @@ pub use commit::{BegunCommit, TakenBatch};
 pub use edit::{Edit, Sequence};
 pub use error::CatalogError;
 pub use kept::{
-    Bracket, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch, TouchSlot,
-    WriteUnderWay,
+    Bracket, Connection, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch,
+    TouchSlot, WriteUnderWay,
 };
 pub use region::Region;
 pub use table::{Table, file_key};

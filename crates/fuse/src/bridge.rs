@@ -23,6 +23,7 @@ use nix::time::ClockId;
 use rustix::io::Errno;
 use spindle_base::FileId;
 use spindle_fs::{Asked, FileSystem, FsError, Owner, Time};
+use spindle_group::Connection;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
@@ -35,6 +36,8 @@ use handles::Handles;
 #[derive(Debug)]
 pub(crate) struct Bridge {
     file_system: Arc<FileSystem>,
+    /// Whose requests it serves, where they are noted when they are done.
+    connection: Option<Connection>,
     handles: Handles,
     direct: bool,
 }
@@ -102,9 +105,14 @@ impl From<FsError> for Refusal {
 pub(crate) type Served = Result<Answer, Refusal>;
 
 impl Bridge {
-    pub(crate) fn new(file_system: Arc<FileSystem>, options: &MountOptions) -> Self {
+    pub(crate) fn new(
+        file_system: Arc<FileSystem>,
+        connection: Option<Connection>,
+        options: &MountOptions,
+    ) -> Self {
         Self {
             file_system,
+            connection,
             handles: Handles::new(options.generation),
             direct: options.direct,
         }
@@ -113,10 +121,10 @@ impl Bridge {
     /// For the one operation that fulfils this request: its end notes the request as done.
     fn asked(&self, header: &InHeader, worker: usize) -> Asked<'_> {
         let unique = header.unique & !UNIQUE_RESENT;
-        let journal = self.file_system.group().journal();
+        let noted = self.file_system.group().journal().zip(self.connection);
         Asked {
             now: now(),
-            request: journal.map(|journal| journal.request(worker, unique)),
+            request: noted.map(|(journal, connection)| journal.request(connection, worker, unique)),
         }
     }
 

@@ -19,6 +19,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::geteuid;
 use spindle_base::ErrorClass;
+use spindle_group::GroupError;
 
 use crate::MountOptions;
 use crate::sys;
@@ -85,6 +86,14 @@ pub enum MountError {
         /// Who holds it, in words.
         holders: String,
     },
+    /// The group cannot be written.
+    #[error("{directory} cannot be mounted on, because the group refuses to be written: {source}")]
+    Group {
+        /// Where.
+        directory: PathBuf,
+        /// What the group said.
+        source: GroupError,
+    },
     /// A system call failed.
     #[error("{what} {path}: {source}")]
     System {
@@ -102,6 +111,7 @@ impl MountError {
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {
+            Self::Group { source, .. } => source.kind.class(),
             Self::Missing(_)
             | Self::NotADirectory(_)
             | Self::NotEmpty(_)

@@ -129,13 +129,22 @@ impl Mount {
     /// Mounts `file_system` on `directory` and serves it.
     ///
     /// # Errors
-    /// Where the directory, the kernel or the rights do not allow it; nothing stays mounted.
+    /// Where the directory, the kernel, the rights or the group do not allow it; nothing stays
+    /// mounted.
     pub fn start(
         file_system: Arc<FileSystem>,
         directory: &Path,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let bridge = Bridge::new(file_system, options);
+        let connection =
+            file_system
+                .group()
+                .begin_connection()
+                .map_err(|source| MountError::Group {
+                    directory: directory.to_path_buf(),
+                    source,
+                })?;
+        let bridge = Bridge::new(file_system, connection, options);
         Self::start_service(bridge, directory, options)
     }
 
@@ -152,7 +161,8 @@ impl Mount {
         negotiated: Negotiated,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let bridge = Bridge::new(file_system, options);
+        let connection = file_system.group().connection();
+        let bridge = Bridge::new(file_system, connection, options);
         let descriptors = descriptors.into_iter().map(Arc::new).collect();
         Self::resume(bridge, directory, descriptors, negotiated)
     }

@@ -165,12 +165,8 @@ pub(super) fn request(words: &[AtomicU64], slot: usize) -> Request<'_> {
 }
 
 impl Request<'_> {
-    pub(super) fn begin(&self, unique: u64) {
-        self.0[1].store(0, Ordering::Release);
+    pub(super) fn set_done(&self, unique: u64) {
         self.0[0].store(unique, Ordering::Release);
-    }
-
-    pub(super) fn set_done(&self) {
         self.0[1].store(1, Ordering::Release);
     }
 

@@ -66,7 +66,7 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
     let journal = live();
     let first = journal.bracket();
     journal.edit(Some(first), &put(1, b"whole"));
-    journal.request(0, 42).end(first);
+    journal.request(journal.connection(), 0, 42).end(first);
     let second = journal.bracket();
     journal.edit(Some(second), &put(2, b"half"));
     journal.edit(None, &put(3, b"of no operation"));
@@ -81,7 +81,7 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
 #[test]
 fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes() {
     let journal = live();
-    let request = journal.request(3, 7);
+    let request = journal.request(journal.connection(), 3, 7);
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(1, b"row"));
     request.end(bracket);
@@ -89,7 +89,7 @@ fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes(
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));
     second.begin(1, &recovered.done, false);
-    let _other = second.request(3, 8);
+    let _other = second.request(second.connection(), 3, 8);
     assert_eq!(next(&second).1.done, BTreeSet::from([7]));
 }
 

@@ -9,7 +9,7 @@ fn asked(fixture: &Fixture, unique: u64) -> Asked<'_> {
     let journal = fixture.fs().group().journal().unwrap();
     Asked {
         now: fixture.now(),
-        request: Some(journal.request(0, unique)),
+        request: Some(journal.request(journal.connection(), 0, unique)),
     }
 }
 
@@ -78,5 +78,38 @@ fn after_a_kill_each_request_is_known_by_its_own_operation_and_done_once() {
     fixture.fs().sync().unwrap();
     fixture.kill();
     assert!((1..4).all(|unique| fixture.fs().group().is_done(unique)));
+    fixture.check();
+}
+
+#[test]
+fn what_was_done_for_one_mount_is_not_what_the_next_one_asks() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    for text in ["one", "two", "three"] {
+        fixture.make(ROOT, text);
+    }
+    let unlink = |fixture: &Fixture, text, unique| {
+        let request = asked(fixture, unique);
+        fixture.fs().unlink(ROOT, name(text), request).unwrap();
+    };
+    // One that an earlier process had done, one that is committed, and one in the journal's log.
+    unlink(&fixture, "one", 1);
+    fixture.kill();
+    assert!(fixture.fs().group().is_done(1));
+    unlink(&fixture, "two", 2);
+    fixture.fs().sync().unwrap();
+    unlink(&fixture, "three", 3);
+    let left_over = asked(&fixture, 4);
+    // Unmounted, and mounted again; a worker of the earlier mount is still at it.
+    fixture.fs().group().begin_connection().unwrap();
+    assert!(!fixture.fs().group().is_done(1));
+    fixture.make(ROOT, "four");
+    fixture.fs().unlink(ROOT, name("four"), left_over).unwrap();
+    fixture.make(ROOT, "five");
+    unlink(&fixture, "five", 5);
+    fixture.kill();
+    let done = (0..10).filter(|unique| fixture.fs().group().is_done(*unique));
+    assert_eq!(done.collect::<Vec<_>>(), [5]);
+    assert!(fixture.names(ROOT).is_empty());
     fixture.check();
 }

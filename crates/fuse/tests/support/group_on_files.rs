@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DEADLINE_DEFAULT, DiskSlot, Engine, OpenDisk, open_engine};
 use spindle_fs::{FileSystem, Owner, Time};
-use spindle_group::{Group, NewDisk, NewGroup, Opener};
+use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 const DISKS_COUNT: usize = 4;
 
@@ -31,8 +31,13 @@ fn uuid() -> Uuid {
 }
 
 impl GroupOnFiles {
-    /// Makes it in `directory`.
-    pub fn new(directory: &Path, redundancy: Redundancy, disk_bytes: u64) -> Self {
+    /// Makes it in `directory`; `journal` is what a keeper would hold.
+    pub fn new(
+        directory: &Path,
+        redundancy: Redundancy,
+        disk_bytes: u64,
+        journal: Option<Arc<KeptJournal>>,
+    ) -> Self {
         let (engine, _) = open_engine(DEADLINE_DEFAULT);
         let engine = Arc::new(engine);
         let disks: Vec<NewDisk> = (0..DISKS_COUNT)
@@ -69,7 +74,9 @@ impl GroupOnFiles {
             preferred_failure_group: None,
         };
         Group::create(engine.clone(), &new).unwrap();
-        let group = Arc::new(Group::open(engine.clone(), &slots, &name, &opener).unwrap());
+        let disks = engine.clone();
+        let group = Group::open_kept(disks, &slots, &name, &opener, &|_| false, journal).unwrap();
+        let group = Arc::new(group);
         let owner = Owner { user: 0, group: 0 };
         let now = Time {
             seconds: 1_700_000_000,
@@ -77,6 +84,7 @@ impl GroupOnFiles {
         };
         FileSystem::create(&group, owner, now).unwrap();
         let file_system = Arc::new(FileSystem::open(Arc::clone(&group)).unwrap());
+        group.begin_journal().unwrap();
         let ended = Arc::new(AtomicBool::new(false));
         let lazy_work = thread::spawn({
             let ended = Arc::clone(&ended);

@@ -13,6 +13,7 @@ use group_on_files::GroupOnFiles;
 use spindle_base::Redundancy;
 use spindle_fs::FileSystem;
 use spindle_fuse::{Mount, MountOptions};
+use spindle_group::KeptJournal;
 
 /// A mounted file system, gone at the end, come what may.
 pub struct Mounted {
@@ -31,6 +32,15 @@ impl Mounted {
 
     /// On four disks of that size.
     pub fn with_disks(direct: bool, disk_bytes: u64) -> Option<Self> {
+        Self::with_journal(direct, disk_bytes, None)
+    }
+
+    /// With a journal as a keeper would hold it.
+    pub fn with_journal(
+        direct: bool,
+        disk_bytes: u64,
+        journal: Option<Arc<KeptJournal>>,
+    ) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: mounting needs root and /dev/fuse");
             return None;
@@ -45,7 +55,7 @@ impl Mounted {
             direct,
             ..MountOptions::new("posix")
         };
-        let group = GroupOnFiles::new(&top, Redundancy::Normal, disk_bytes);
+        let group = GroupOnFiles::new(&top, Redundancy::Normal, disk_bytes, journal);
         let file_system = Arc::clone(&group.file_system);
         let mount = Mount::start(Arc::clone(&file_system), &root, &options).unwrap();
         Some(Self {
@@ -59,6 +69,14 @@ impl Mounted {
 
     pub fn mount(&self) -> &Mount {
         self.mount.as_ref().unwrap()
+    }
+
+    /// Unmounts and mounts again.
+    pub fn mount_again(&mut self) {
+        self.mount().stop(false).unwrap();
+        let options = MountOptions::new("posix");
+        let mount = Mount::start(Arc::clone(&self.file_system), &self.root, &options);
+        self.mount = Some(mount.unwrap());
     }
 
     /// Flushes that the disks have done, together.

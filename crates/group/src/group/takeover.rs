@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskNumber, FileId};
 use spindle_catalog::{
-    Catalog, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch, TouchSlot,
-    file_key,
+    Catalog, Connection, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch,
+    TouchSlot, file_key,
 };
 use spindle_format::{COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
 use spindle_sync::Mutex;
@@ -37,7 +37,7 @@ pub(crate) struct Kept {
     /// which was cut off.
     pub(crate) operation: Mutex<()>,
     /// Requests that earlier processes had done.
-    done: BTreeSet<u64>,
+    done: Mutex<BTreeSet<u64>>,
     /// What was found, until [`Group::begin_journal`].
     recovered: Mutex<Option<Recovered>>,
 }
@@ -52,7 +52,7 @@ impl Kept {
         Self {
             journal,
             operation: Mutex::new(()),
-            done,
+            done: Mutex::new(done),
             recovered: Mutex::new(recovered),
         }
     }
@@ -212,7 +212,31 @@ impl Group {
     pub fn is_done(&self, unique: u64) -> bool {
         self.kept
             .as_ref()
-            .is_some_and(|kept| kept.done.contains(&unique))
+            .is_some_and(|kept| kept.done.lock().contains(&unique))
+    }
+
+    /// Begins a new mount. The kernel counts its requests from the beginning, so what was done for
+    /// an earlier one must not be taken for what this one asks again after a kill. To be called
+    /// before the kernel can ask.
+    ///
+    /// # Errors
+    /// As [`Group::sync`].
+    pub fn begin_connection(&self) -> Result<Option<Connection>, GroupError> {
+        let Some(kept) = &self.kept else {
+            return Ok(None);
+        };
+        let connection = kept.journal.begin_connection();
+        // The log names them too, until a commit cuts it; whoever still served the earlier mount
+        // when this one began ends before that commit, or notes nothing.
+        self.commit_everything()?;
+        kept.done.lock().clear();
+        kept.journal.forget_requests();
+        Ok(Some(connection))
+    }
+
+    /// The connection of the mount that is there, where a keeper holds one.
+    pub fn connection(&self) -> Option<Connection> {
+        self.kept.as_ref().map(|kept| kept.journal.connection())
     }
 
     /// After an opening that took over: the copies are compared where writes were under way.
@@ -305,7 +329,7 @@ impl Group {
         kept.journal.forget_touches();
         let opening = self.membership.opening();
         let doubtful = !self.dirty.doubtful().is_empty();
-        kept.journal.begin(opening, &kept.done, doubtful);
+        kept.journal.begin(opening, &kept.done.lock(), doubtful);
         *kept.recovered.lock() = None;
         Ok(())
     }
