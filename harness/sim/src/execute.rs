@@ -18,6 +18,8 @@ const SIZE_BYTES_MAX: u64 = 7 << 20;
 
 /// Near what an attribute may have.
 const BULK_VALUE_BYTES: u64 = 60 << 10;
+/// So many of these are less than what all attributes of a file may have.
+const BULK_FILE_COUNT: u64 = 16;
 
 impl Run {
     pub(crate) fn execute(&mut self, operation: Operation) -> Step<()> {
@@ -41,7 +43,11 @@ impl Run {
                 .filter(|_| self.disks.is_powered())
                 .collect::<Vec<u64>>()
                 .into_iter()
-                .try_for_each(|name| self.set_extended(file, 100 + name, BULK_VALUE_BYTES)),
+                .try_for_each(|number| {
+                    // One file takes no more.
+                    let file = file.wrapping_add(number / BULK_FILE_COUNT);
+                    self.set_extended(file, 100 + number, BULK_VALUE_BYTES)
+                }),
             Operation::Check => self.check_group(),
             Operation::CloseAndReopen => self.close_and_reopen(),
             Operation::Kill => self.kill(),
