@@ -94,7 +94,7 @@ impl Story {
                 group.create_file(&change, id, layout)
             };
             let file = file.expect("there is room");
-            self.history.create(id, usize::from(redundancy.copies()));
+            self.history.create(id, redundancy.copies());
             let subject = Subject {
                 id,
                 is_mirrored: redundancy != Redundancy::External,
