@@ -32,6 +32,10 @@ impl fmt::Display for FileId {
     }
 }
 
+/// Counts the edits of a group's catalog; a later edit has a larger number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sequence(pub u64);
+
 /// 128 random bits that tell one group or disk from every other, copies of images apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

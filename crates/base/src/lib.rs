@@ -11,6 +11,6 @@ mod size;
 
 pub use checksum::crc32c;
 pub use error::ErrorClass;
-pub use identity::{DiskNumber, FileId, Uuid};
+pub use identity::{DiskNumber, FileId, Sequence, Uuid};
 pub use name::{DiskName, FailureGroupName, GroupName, NameError};
 pub use size::{AuSize, AuSizeError, BLOCK_SIZE_BYTES, Redundancy, Striping};

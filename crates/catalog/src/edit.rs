@@ -24,7 +24,3 @@ impl Edit {
         self.changes.is_empty()
     }
 }
-
-/// Counts applied edits; a later edit has a larger number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sequence(pub u64);

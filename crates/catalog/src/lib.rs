@@ -27,11 +27,12 @@ mod table;
 
 pub use catalog::{Catalog, Row, Visit};
 pub use commit::{BegunCommit, TakenBatch};
-pub use edit::{Edit, Sequence};
+pub use edit::Edit;
 pub use error::CatalogError;
 pub use kept::{
     Bracket, Connection, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch,
     TouchSlot, WriteUnderWay,
 };
 pub use region::Region;
+pub use spindle_base::Sequence;
 pub use table::{Table, file_key};

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
+use spindle_extent::space::{Run, Space};
 use spindle_sync::Mutex;
-
-use crate::space::{Run, Space};
 
 /// The attribute row: 16 bytes for each run.
 const KEY: &[u8] = b"bad_runs";

@@ -23,6 +23,7 @@ use spindle_catalog::{
     BegunCommit, Bracket, Edit, KeptJournal, RequestUnderWay, Sequence, Table, TakenBatch,
     TouchSlot,
 };
+use spindle_extent::map::Books;
 use spindle_sync::{InsideReadGuard, InsideWriteGuard, MutexGuard};
 
 use crate::disks::{Fate, Flushes, Target};
@@ -31,7 +32,6 @@ use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::incarnation::Life;
-use crate::map::Books;
 
 /// Beyond every edit: asks a commit for what its seal will add.
 const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);

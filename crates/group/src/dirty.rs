@@ -32,12 +32,13 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::Staleness;
 use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
 use spindle_sync::{Mutex, MutexGuard};
 
 use crate::file::File;
 use crate::incarnation::{Incarnation, Life};
-use crate::map::Extent;
 use block_set::BlockSet;
 use region::Region;
 pub use region::RegionKey;
@@ -542,10 +543,8 @@ pub struct StaleView<'a> {
     file: FileId,
 }
 
-impl StaleView<'_> {
-    /// A bit for each copy of the extent that is stale at this block of the file, and up to which
-    /// block, `end` at most, that answer holds.
-    pub fn stale_copies(&mut self, extent: &Extent, block: u64, end: u64) -> (u8, u64) {
+impl Staleness for StaleView<'_> {
+    fn stale_copies(&mut self, extent: &Extent, block: u64, end: u64) -> (u8, u64) {
         let Some((number, first, to)) = parts(block, end).next() else {
             return (0, end);
         };

@@ -16,14 +16,16 @@ use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use spindle_base::{DiskName, DiskNumber, FailureGroupName};
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName};
 use spindle_device::{DiskSlot, Disks, Operation, Request};
+use spindle_extent::map::Extent;
+use spindle_extent::placement::{Candidate, Placement};
+use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
 use spindle_sync::RwLock;
 
 use crate::by_number::ByNumber;
 use crate::incarnation::{Incarnation, Life};
-use crate::map::Extent;
 use crate::membership::Membership;
 
 pub use flush::{Fate, Flushes, Target};
@@ -295,49 +297,6 @@ impl DiskTable {
         disk.slot().map(|slot| self.backend.path(slot))
     }
 
-    /// Where a copy lies, if its disk is online.
-    pub fn slot_of(&self, copy: ExtentCopy) -> Option<DiskSlot> {
-        if !copy.is_present() {
-            return None;
-        }
-        self.get(copy.disk())?.online_slot()
-    }
-
-    /// The copy to read: in the preferred failure group where there is one, else on the least
-    /// busy disk. `avoid` has a bit for each copy that failed already.
-    pub fn choose(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)> {
-        let mut best: Option<(u32, usize, ExtentCopy, DiskSlot)> = None;
-        for (number, copy) in extent.copies().iter().enumerate() {
-            if avoid >> number & 1 != 0 || !copy.is_present() {
-                continue;
-            }
-            let Some(disk) = self.get(copy.disk()) else {
-                continue;
-            };
-            let Some(slot) = disk.online_slot() else {
-                continue;
-            };
-            if extent.copies().len() == 1 {
-                return Some((number, *copy, slot));
-            }
-            let busy_count =
-                if self.preferred_group.load(Ordering::Relaxed) == u32::from(disk.group_index) {
-                    0
-                } else {
-                    self.backend.in_flight_count(slot).saturating_add(1)
-                };
-            let busy_count = if disk.is_slow.load(Ordering::Relaxed) {
-                busy_count.saturating_add(SLOW_COUNT)
-            } else {
-                busy_count
-            };
-            if best.is_none_or(|(least, ..)| busy_count < least) {
-                best = Some((busy_count, number, *copy, slot));
-            }
-        }
-        best.map(|(_, number, copy, slot)| (number, copy, slot))
-    }
-
     /// Whether the disk still serves as it did then.
     pub fn is_current(&self, life: Life) -> bool {
         life.incarnation.serves() && self.is_same(life)
@@ -424,5 +383,61 @@ impl DiskTable {
     pub fn disk_of(&self, slot: DiskSlot) -> Option<&DiskState> {
         let number = self.by_slot.get(slot.0)?.load(Ordering::Acquire);
         self.get(DiskNumber(u16::try_from(number).ok()?))
+    }
+
+    /// The rotations over the disks that may get new extents.
+    pub fn placement(&self, au_size: AuSize) -> Placement {
+        let receiving = self.iter().filter(|disk| disk.may_receive());
+        let candidates = receiving.map(|disk| Candidate {
+            number: disk.number,
+            group_index: disk.group_index,
+            weight_aus: (disk.total_bytes() / au_size.bytes())
+                .saturating_sub(1)
+                .max(1),
+        });
+        Placement::over(candidates.collect())
+    }
+}
+
+impl Serving for DiskTable {
+    fn slot_of(&self, copy: ExtentCopy) -> Option<DiskSlot> {
+        if !copy.is_present() {
+            return None;
+        }
+        self.get(copy.disk())?.online_slot()
+    }
+
+    /// In the preferred failure group where there is one, else on the least busy disk.
+    fn choose(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)> {
+        let mut best: Option<(u32, usize, ExtentCopy, DiskSlot)> = None;
+        for (number, copy) in extent.copies().iter().enumerate() {
+            if avoid >> number & 1 != 0 || !copy.is_present() {
+                continue;
+            }
+            let Some(disk) = self.get(copy.disk()) else {
+                continue;
+            };
+            let Some(slot) = disk.online_slot() else {
+                continue;
+            };
+            if extent.copies().len() == 1 {
+                return Some((number, *copy, slot));
+            }
+            let busy_count =
+                if self.preferred_group.load(Ordering::Relaxed) == u32::from(disk.group_index) {
+                    0
+                } else {
+                    self.backend.in_flight_count(slot).saturating_add(1)
+                };
+            let busy_count = if disk.is_slow.load(Ordering::Relaxed) {
+                busy_count.saturating_add(SLOW_COUNT)
+            } else {
+                busy_count
+            };
+            if best.is_none_or(|(least, ..)| busy_count < least) {
+                best = Some((busy_count, number, *copy, slot));
+            }
+        }
+        best.map(|(_, number, copy, slot)| (number, copy, slot))
     }
 }

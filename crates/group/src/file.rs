@@ -1,17 +1,18 @@
 //! A file of a group: its layout, its map, its locks, and what it still has to make durable.
 
-use spindle_sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{AuSize, FileId, Redundancy, Striping};
-use spindle_catalog::file_key;
+use spindle_catalog::{KeptJournal, file_key};
+use spindle_extent::map::{ExtentJournal, Map};
+use spindle_extent::schedule::Schedule;
+use spindle_sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use spindle_sync::{Mutex, RwLock};
 
 use crate::disks::Target;
-use crate::map::Map;
 use crate::range_lock::RangeLock;
 use crate::rebalance::Moving;
-use crate::schedule::Schedule;
 
 /// How a new file's bytes are laid out; a template chose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -46,6 +47,16 @@ pub struct File {
     pub(crate) may_be_stale: AtomicBool,
 }
 
+/// The part of a kept journal that maps write.
+#[derive(Debug)]
+struct KeptExtents(Arc<KeptJournal>);
+
+impl ExtentJournal for KeptExtents {
+    fn note(&self, file: FileId, index: u32, mark_blocks: u32, copies: &[u64]) {
+        self.0.extent(file, index, mark_blocks, copies);
+    }
+}
+
 impl File {
     pub(crate) fn new(id: FileId, layout: Layout, au_size: AuSize) -> Self {
         let schedule = Schedule::new(layout.striping, au_size);
@@ -62,6 +73,12 @@ impl File {
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),
         }
+    }
+
+    /// Every change of its map from now on is in memory that outlives this process.
+    pub(crate) fn keep_map(&self, journal: &Arc<KeptJournal>) {
+        let journal = Arc::new(KeptExtents(Arc::clone(journal)));
+        self.map.write().set_journal(journal, self.id);
     }
 
     /// Whether copies can differ at all. It can change while a range is not locked: whoever

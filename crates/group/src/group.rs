@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, FileId, GroupName, Redundancy};
 use spindle_catalog::{Catalog, Row, Table};
+use spindle_extent::placement::Placement;
+use spindle_extent::space::Space;
 use spindle_sync::{InsideLock, Mutex, RwLock};
 
 use crate::bad_runs::BadRuns;
@@ -31,12 +33,10 @@ use crate::event_log::EventLog;
 use crate::file::File;
 use crate::io::BadPlaces;
 use crate::membership::{Clock, FaultOutcome, Membership};
-use crate::placement::Placement;
 use crate::rebalance::Background;
 use crate::region::ReplicatedRegion;
 use crate::resync::Resync;
 use crate::scrub::Scrubs;
-use crate::space::Space;
 
 pub use changes::DiskChanges;
 pub use create::{NewDisk, NewGroup};
@@ -141,7 +141,7 @@ impl Group {
     }
 
     pub(crate) fn rebuild_placement(&self) {
-        let placement = Placement::new(&self.disks, self.membership.au_size().bytes());
+        let placement = self.disks.placement(self.membership.au_size());
         *self.placement.write() = Arc::new(placement);
     }
 

@@ -1,8 +1,8 @@
 //! The heart: allocation, extent maps, mirroring and recovery.
 //!
-//! Where to begin: `schedule.rs` (which extent a byte belongs to), `map.rs` (where the extents
-//! lie), `plan.rs` (from both to disk requests), `io/` (plans executed), `commit.rs` (what
-//! becomes durable when, and the order of locks). `docs/architecture.md` has the whole on a page.
+//! Where to begin: the crate `spindle-extent` (where bytes lie, and the plan of requests that
+//! follows), then here `io/` (plans executed) and `commit.rs` (what becomes durable when, and the
+//! order of locks). `docs/architecture.md` has the whole on a page.
 
 // So that the scene of the stories, which names the crate from outside, serves the units too.
 #[cfg(test)]
@@ -10,7 +10,6 @@ extern crate self as spindle_group;
 
 mod bad_runs;
 mod by_number;
-mod capacity;
 mod commit;
 mod dirty;
 mod disks;
@@ -21,10 +20,7 @@ mod file;
 mod group;
 mod incarnation;
 mod io;
-mod map;
 mod membership;
-mod placement;
-mod plan;
 mod range_lock;
 mod rebalance;
 mod region;
@@ -33,9 +29,7 @@ mod resync;
 #[path = "../tests/stories/scene.rs"]
 #[allow(dead_code, reason = "the stories use what the units here do not")]
 mod scene;
-mod schedule;
 mod scrub;
-mod space;
 mod view;
 
 pub use commit::Change;

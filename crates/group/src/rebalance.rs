@@ -20,7 +20,6 @@ mod power;
 mod relocation;
 mod resync_pass;
 mod scrub_pass;
-mod shares;
 mod surplus;
 
 use spindle_sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -28,12 +27,12 @@ use spindle_sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use spindle_base::FileId;
 use spindle_catalog::{Catalog, Edit, Table};
 use spindle_device::AlignedBuffer;
+use spindle_extent::space::Run;
 use spindle_format::DiskStatus;
 use spindle_sync::Mutex;
 
 use crate::error::GroupError;
 use crate::group::Group;
-use crate::space::Run;
 
 use mover::Mover;
 pub(crate) use planner::{Goal, PlanDisk, Role};

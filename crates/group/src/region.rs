@@ -47,6 +47,7 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{CatalogError, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_extent::space::Space;
 use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
 use spindle_sync::{Mutex, RwLock};
 
@@ -64,6 +65,17 @@ pub trait RegionSpace: Send + Sync + std::fmt::Debug {
     fn allocate_region_aus(&self, disk: DiskNumber, aus: u32) -> Option<u32>;
     /// Takes back AUs that were allocated and are not used after all.
     fn release_region_aus(&self, disk: DiskNumber, run: AuRun);
+}
+
+impl RegionSpace for Space {
+    fn allocate_region_aus(&self, disk: DiskNumber, aus: u32) -> Option<u32> {
+        let first = self.allocate_aus(disk, u64::from(aus))?;
+        Some(u32::try_from(first).expect("a disk has at most 2^32 AUs"))
+    }
+
+    fn release_region_aus(&self, disk: DiskNumber, run: AuRun) {
+        self.give_back_aus(disk, u64::from(run.start_au), u64::from(run.aus));
+    }
 }
 
 /// The catalog's region over the replicas that the group state names.

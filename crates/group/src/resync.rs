@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
 use spindle_catalog::Edit;
 use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_extent::plan::{self, TooFar};
 
 use crate::dirty::{REGION_BLOCKS, StaleRegion};
 use crate::disks::DiskState;
@@ -26,7 +27,6 @@ use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::incarnation::Life;
-use crate::plan::{self, TooFar};
 
 /// Regions that are lined up at a time; then those wanted most are looked for anew.
 const LINED_UP_MOST: usize = 64;

@@ -5,9 +5,9 @@ use spindle_sync::atomic::Ordering;
 use spindle_base::{
     AuSize, BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid,
 };
+use spindle_extent::capacity::{self, DiskCapacity};
 use spindle_format::DiskStatus;
 
-use crate::capacity::{self, DiskCapacity};
 use crate::file::Layout;
 use crate::group::Group;
 

@@ -132,7 +132,7 @@ fn locks_and_atomics_below_the_front_doors_are_those_that_a_simulator_decides_on
     // What lies in memory that another process shares cannot be simulated.
     let shared_memory = ["crates/catalog/src/kept.rs", "crates/catalog/src/kept/"];
     for file in files_ending_with(&[".rs"]).unwrap() {
-        let is_concerned = ["group", "fs", "catalog"]
+        let is_concerned = ["group", "extent", "fs", "catalog"]
             .iter()
             .any(|name| file.path.starts_with(&format!("crates/{name}/src/")));
         if !is_concerned || file.is_test() {

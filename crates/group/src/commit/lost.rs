@@ -6,6 +6,7 @@
 //! it answers with an error, once. Nobody ever takes it for flushed.
 
 use spindle_base::{DiskNumber, FileId};
+use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
 use spindle_sync::atomic::Ordering;
 

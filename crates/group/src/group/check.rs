@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_catalog::{Edit, Table};
+use spindle_extent::map::Extent;
+use spindle_extent::space::{Run, Space};
 
 use super::Group;
 use super::open::numbered_key;
 use crate::disks::DiskState;
 use crate::error::GroupError;
 use crate::file::File;
-use crate::map::Extent;
-use crate::space::{Run, Space};
 
 /// Rows read in one go.
 const ROWS_MOST: usize = 4096;

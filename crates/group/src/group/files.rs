@@ -41,7 +41,7 @@ impl Group {
         edit.put(Table::File, file_key(id), record.encode());
         self.apply(change, edit);
         if let Some(journal) = self.journal() {
-            file.map.write().set_journal(Arc::clone(journal), id);
+            file.keep_map(journal);
         }
         files.insert(id, Arc::clone(&file));
         Ok(file)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Uuid};
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
+use spindle_extent::space::{Run, Space};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, Origin};
 use spindle_sync::{InsideLock, Mutex, RwLock};
 
@@ -21,11 +22,9 @@ use crate::event_log::EventLog;
 use crate::file::{File, Layout};
 use crate::io::BadPlaces;
 use crate::membership::{MemberView, Membership};
-use crate::placement::Placement;
 use crate::rebalance::Background;
 use crate::region::{RegionSpace, ReplicatedRegion};
 use crate::scrub::Scrubs;
-use crate::space::{Run, Space};
 
 /// Who opens the group, written to its disks so that another host can tell.
 #[derive(Debug, Clone)]
@@ -140,7 +139,7 @@ impl Group {
         region.stop_reading_ahead();
         let looked_for_lost_at = AtomicU64::new(membership.turns_count());
         let group = Self {
-            placement: RwLock::new(Arc::new(Placement::new(&table, au_size.bytes()))),
+            placement: RwLock::new(Arc::new(table.placement(au_size))),
             membership,
             region,
             catalog,

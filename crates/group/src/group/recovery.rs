@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_catalog::Edit;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_extent::plan::{self, Segment, Serving, TooFar};
 use spindle_format::ExtentCopy;
 
 use super::Group;
@@ -17,7 +18,6 @@ use crate::dirty::{DoubtfulRegion, REGION_BLOCKS};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::file::File;
-use crate::plan::{self, Segment, TooFar};
 
 /// The most that is compared in one step.
 const COMPARED_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId, Redundancy};
 use spindle_catalog::{Catalog, Edit, Table, file_key};
+use spindle_extent::capacity::{self, DiskCapacity};
 use spindle_format::FileRecord;
 
 use super::Group;
-use crate::capacity::{self, DiskCapacity};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::file::File;

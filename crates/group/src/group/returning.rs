@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::plan::{self, TooFar};
 use spindle_format::{DiskStatus, Lost};
 
 use super::Group;
 use crate::dirty::{REGION_BLOCKS, Ranges};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
-use crate::map::{Extent, Map};
-use crate::plan::{self, TooFar};
 
 /// Returns of one disk by itself in this time, after which it stays away.
 const RETURNS_MOST: usize = 3;

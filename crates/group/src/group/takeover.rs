@@ -18,6 +18,9 @@ use spindle_catalog::{
     Catalog, Connection, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch,
     TouchSlot, file_key,
 };
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::schedule::Schedule;
+use spindle_extent::space::{Run, Space};
 use spindle_format::{COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
 use spindle_sync::Mutex;
 
@@ -25,9 +28,6 @@ use super::Group;
 use crate::disks::DiskTable;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind, Severity};
-use crate::map::{Extent, Map};
-use crate::schedule::Schedule;
-use crate::space::{Run, Space};
 
 /// The journal of a group that a keeper holds the mount of.
 #[derive(Debug)]
@@ -318,8 +318,7 @@ impl Group {
         };
         self.catalog.set_journal(Arc::clone(&kept.journal));
         for file in self.all_files() {
-            let journal = Arc::clone(&kept.journal);
-            file.map.write().set_journal(journal, file.id);
+            file.keep_map(&kept.journal);
         }
         self.commit_everything()?;
         // The log and the touches of the process before are rows now. In this order: a touch

@@ -2,11 +2,11 @@
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_extent::map::{Extent, Map};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::file::File;
 use crate::group::Group;
-use crate::map::{Extent, Map};
 
 impl Group {
     /// Reserves space for the range; it reads as before (holes as zeros). All or nothing.

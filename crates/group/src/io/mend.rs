@@ -13,6 +13,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::Serving;
+use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
 use spindle_sync::Mutex;
 
@@ -22,8 +25,6 @@ use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::incarnation::Life;
-use crate::map::Extent;
-use crate::space::Run;
 
 /// The most that is copied by one request.
 const PIECE_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;

@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_extent::map::Map;
+use spindle_extent::plan::{self, TooFar};
+use spindle_extent::space::Run;
 
 use super::ZEROS;
 use super::write::{Intent, Payload, lie_within};
@@ -15,9 +18,6 @@ use crate::dirty::{REGION_BLOCKS, Ranges};
 use crate::error::GroupError;
 use crate::file::File;
 use crate::group::Group;
-use crate::map::Map;
-use crate::plan::{self, TooFar};
-use crate::space::Run;
 
 /// What becomes of an extent of which a part is punched.
 #[derive(Debug, Default)]
@@ -247,7 +247,7 @@ impl Group {
     }
 
     /// Puts every copy of an extent into quarantine.
-    pub(crate) fn quarantine(&self, extent: &crate::map::Extent) {
+    pub(crate) fn quarantine(&self, extent: &spindle_extent::map::Extent) {
         for copy in extent.present() {
             self.space.quarantine(Run {
                 disk: copy.disk(),
@@ -258,7 +258,7 @@ impl Group {
     }
 
     /// Gives back an extent that no map ever named.
-    pub(super) fn give_back(&self, extent: &crate::map::Extent) {
+    pub(super) fn give_back(&self, extent: &spindle_extent::map::Extent) {
         for copy in extent.present() {
             self.space.give_back(Run {
                 disk: copy.disk(),

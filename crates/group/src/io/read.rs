@@ -4,12 +4,12 @@
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, DeviceError, Lent, ReadTarget, Request};
+use spindle_extent::plan::{self, ReadPlan, ReadRefusal, Spot};
 
 use super::{blocks_of, bytes_of};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::file::File;
 use crate::group::Group;
-use crate::plan::{self, ReadPlan, ReadRefusal, Spot};
 
 /// A piece that failed: its first block in the file, its length, where it was read, and why.
 pub(super) struct FailedRead {

@@ -7,6 +7,8 @@
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{DeviceError, Request, Work};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::{self, ReadRefusal, Segment, Serving, Staleness};
 use spindle_format::ExtentCopy;
 
 use super::read::FailedRead;
@@ -16,8 +18,6 @@ use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::{Group, is_unanswered};
 use crate::incarnation::Life;
-use crate::map::Extent;
-use crate::plan::{self, ReadRefusal, Segment};
 
 /// A part of a read that failed.
 struct Failure<'a> {

@@ -7,6 +7,9 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_catalog::{Sequence, WriteUnderWay};
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work, WriteSource};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
+use spindle_extent::schedule::Schedule;
 
 use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 use crate::dirty::{Ranges, Writer};
@@ -16,9 +19,6 @@ use crate::event::{Event, EventKind};
 use crate::file::File;
 use crate::group::Group;
 use crate::incarnation::Life;
-use crate::map::Extent;
-use crate::plan::{self, TooFar, WritePlan};
-use crate::schedule::Schedule;
 
 /// What a write will touch, as the map stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

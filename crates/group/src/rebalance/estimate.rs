@@ -250,7 +250,7 @@ impl Group {
             // The first AU is never given out.
             let data_blocks = disk.total_blocks.saturating_sub(au_blocks);
             let free_blocks = data_blocks.saturating_sub(used);
-            capacities.push(crate::capacity::DiskCapacity {
+            capacities.push(spindle_extent::capacity::DiskCapacity {
                 failure_group: u32::from(disk.group_index),
                 total_blocks: disk.total_blocks,
                 free_blocks,
@@ -278,11 +278,10 @@ impl Group {
             flows: list,
             free_bytes: after.iter().map(|disk| disk.free_bytes).sum(),
             disks: after,
-            required_mirror_free_bytes: bytes(crate::capacity::required_mirror_free_blocks(
-                redundancy,
-                &capacities,
-            )),
-            usable_bytes: crate::capacity::usable_blocks(redundancy, &capacities)
+            required_mirror_free_bytes: bytes(
+                spindle_extent::capacity::required_mirror_free_blocks(redundancy, &capacities),
+            ),
+            usable_bytes: spindle_extent::capacity::usable_blocks(redundancy, &capacities)
                 .saturating_mul(BLOCK_SIZE_BYTES.cast_signed()),
         }
     }

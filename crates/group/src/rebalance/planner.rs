@@ -1,8 +1,8 @@
 //! The plan of a rebalance: which copies of which extents go where. Pure; it moves nothing.
 //!
 //! Two walks over the maps give, for each redundancy class, what each disk holds and should hold
-//! (`shares.rs`): surplus here, deficit there. Moves only go from surplus to deficit, so their
-//! sum is the least that any plan must move. A third walk, taken while the moves are made,
+//! (`spindle_extent::fair_share`): surplus here, deficit there. Moves only go from surplus to
+//! deficit, so their sum is the least that any plan must move. A third walk, taken while the moves are made,
 //! chooses the extents: each file (small ones in bundles) gives of a disk what it has there
 //! above its own share, evenly over its length, and gets likewise. So each file stays even by
 //! itself, and what rounding leaves is carried on to the next file, so the disks come out even
@@ -17,10 +17,10 @@
 mod choice;
 
 use spindle_base::{DiskNumber, FileId};
+use spindle_extent::fair_share::{Class, Vessel, share_out};
+use spindle_extent::placement::{self, Candidate, PARTNERS_MAX};
 use spindle_format::{COPIES_MAX, ExtentCopy};
 
-use super::shares::{Class, Vessel, share_out};
-use crate::placement::{self, Candidate, PARTNERS_MAX};
 use choice::Choice;
 
 /// What a disk's copies may do.

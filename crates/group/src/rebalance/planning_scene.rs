@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use spindle_base::{AuSize, DiskNumber, FileId, Striping};
 use spindle_catalog::Sequence;
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::schedule::Schedule;
 use spindle_format::ExtentCopy;
 
 use super::planner::{FileEntry, Goal, Maps, Plan, PlanDisk, Role};
-use crate::map::{Extent, Map};
-use crate::schedule::Schedule;
 
 /// A file has so many extents: a gigabyte, as databases cut their tables.
 const EXTENTS_PER_FILE: u32 = 1024;

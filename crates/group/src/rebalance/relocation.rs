@@ -18,6 +18,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::Serving;
+use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
 
 use super::moving::Ticket;
@@ -27,8 +30,6 @@ use crate::error::GroupError;
 use crate::file::File;
 use crate::group::Group;
 use crate::incarnation::Life;
-use crate::map::Extent;
-use crate::space::Run;
 
 /// Blocks written meanwhile that are few enough to be copied while writers wait.
 const FEW_BLOCKS: u64 = 32;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
+use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
 use spindle_sync::Mutex;
 
@@ -23,7 +24,6 @@ use super::{BackgroundPass, PassStep};
 use crate::error::GroupError;
 use crate::file::File;
 use crate::group::Group;
-use crate::space::Run;
 
 /// Extents that give their surplus back in one unit.
 const EXTENTS_MOST: u32 = 64;
@@ -182,7 +182,7 @@ impl Group {
     pub(crate) fn copies_to_keep(
         &self,
         file: &File,
-        extent: &crate::map::Extent,
+        extent: &spindle_extent::map::Extent,
         wanted: usize,
         (first, end): (u64, u64),
     ) -> SmallVec<[ExtentCopy; 3]> {

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, crc32c};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_format::ExtentCopy;
 
 use super::ScrubScope;
@@ -13,8 +15,6 @@ use super::left_out::{LeftOutReason, Missed};
 use crate::file::File;
 use crate::group::Group;
 use crate::io::bytes_of;
-use crate::map::Extent;
-use crate::plan::{self, TooFar};
 
 /// The most that is read by one request.
 const REQUEST_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;

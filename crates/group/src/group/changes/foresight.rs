@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::DiskSlot;
+use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_format::DiskStatus;
 
 use super::judgement::Judged;
@@ -14,7 +15,6 @@ use super::{DiskChanges, Standings};
 use crate::dirty::{REGION_BLOCKS, StaleRegion};
 use crate::error::GroupError;
 use crate::group::Group;
-use crate::plan::{self, TooFar};
 use crate::rebalance::{
     DiskThen, Estimate, Flows, Foreseen, Goal, PlanDisk, PlannedChange, Role, foresee, stuck_blocks,
 };

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy};
+use spindle_extent::capacity;
+use spindle_extent::space::Space;
 use spindle_format::DiskStatus;
 
 use super::{DiskChanges, refusal};
-use crate::capacity;
 use crate::disks::DiskState;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::file::File;
 use crate::group::{Group, NewDisk};
 use crate::membership::{DISK_AUS_MIN, Joining};
-use crate::space::Space;
 
 /// A change that can be made.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! Disks are taken offline by a person, where nothing would lose its last good copy.
 
 use spindle_base::DiskNumber;
+use spindle_extent::plan::Serving;
 
 use super::refusal;
 use crate::error::{GroupError, GroupErrorKind};

@@ -12,8 +12,7 @@ mod bits;
 mod disk_space;
 mod shared_au;
 
-use spindle_base::{AuSize, DiskNumber};
-use spindle_catalog::Sequence;
+use spindle_base::{AuSize, DiskNumber, Sequence};
 use spindle_sync::Mutex;
 
 pub use disk_space::{Conflict, DiskSpace};
@@ -336,17 +335,6 @@ impl Space {
             .get(usize::from(run.disk.0))
             .and_then(Option::as_ref)
             .is_some_and(|space| space.is_used(run.start_block, run.class))
-    }
-}
-
-impl crate::region::RegionSpace for Space {
-    fn allocate_region_aus(&self, disk: DiskNumber, aus: u32) -> Option<u32> {
-        let first = self.allocate_aus(disk, u64::from(aus))?;
-        Some(u32::try_from(first).expect("a disk has at most 2^32 AUs"))
-    }
-
-    fn release_region_aus(&self, disk: DiskNumber, run: spindle_format::AuRun) {
-        self.give_back_aus(disk, u64::from(run.start_au), u64::from(run.aus));
     }
 }
 

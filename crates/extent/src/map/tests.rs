@@ -1,5 +1,4 @@
-use spindle_base::{AuSize, DiskNumber, Striping};
-use spindle_catalog::Sequence;
+use spindle_base::{AuSize, DiskNumber, Sequence, Striping};
 use spindle_format::{ExtentCopy, ExtentRow};
 
 use super::{Books, Extent, Map, RowChange};

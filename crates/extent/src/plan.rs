@@ -6,10 +6,26 @@
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::DiskSlot;
+use spindle_format::ExtentCopy;
 
-use crate::dirty::StaleView;
-use crate::disks::DiskTable;
 use crate::map::{Extent, Map};
+
+/// Which disks serve.
+pub trait Serving {
+    /// The slot of the disk on which this copy lies, if it is online.
+    fn slot_of(&self, copy: ExtentCopy) -> Option<DiskSlot>;
+
+    /// The copy of the extent to read, its number among the extent's and the slot of its disk; none
+    /// where no copy is online. `avoid` has a bit for each copy that must not be taken.
+    fn choose(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)>;
+}
+
+/// Which copies of a file lack what others have.
+pub trait Staleness {
+    /// A bit for each copy of the extent that is stale at this block of the file, and up to which
+    /// block, `end` at most, that answer holds.
+    fn stale_copies(&mut self, extent: &Extent, block: u64, end: u64) -> (u8, u64);
+}
 
 /// File blocks that are contiguous in one extent.
 #[derive(Debug, Clone, Copy)]
@@ -104,8 +120,8 @@ pub type ReadPlan = SmallVec<[ReadPiece; 4]>;
 /// `stale` names is read from no copy that missed it.
 pub fn read(
     map: &Map,
-    table: &DiskTable,
-    mut stale: Option<StaleView<'_>>,
+    disks: &impl Serving,
+    mut stale: Option<impl Staleness>,
     first: u64,
     end: u64,
 ) -> Result<ReadPlan, ReadRefusal> {
@@ -120,7 +136,7 @@ pub fn read(
                 Some(stale) => stale.stale_copies(&extent, block, data_end),
                 None => (0, data_end),
             };
-            let (_, copy, slot) = table
+            let (_, copy, slot) = disks
                 .choose(&extent, avoid)
                 .ok_or(ReadRefusal::NoCopy(segment.index))?;
             let inside_blocks = segment.inside_blocks + done;
@@ -188,7 +204,7 @@ pub struct WritePlan {
 
 /// Plans a write of `[first, end)`, every extent of which is there. What lies between an
 /// extent's mark and the first block written is zeroed in the same batch.
-pub fn write(map: &Map, table: &DiskTable, first: u64, end: u64) -> Result<WritePlan, TooFar> {
+pub fn write(map: &Map, disks: &impl Serving, first: u64, end: u64) -> Result<WritePlan, TooFar> {
     let mut plan = WritePlan::default();
     segments::<TooFar>(map, first, end, |segment| {
         let extent = segment
@@ -201,11 +217,11 @@ pub fn write(map: &Map, table: &DiskTable, first: u64, end: u64) -> Result<Write
         let mark = u64::from(known.map_or(extent.mark_blocks, |at| plan.marks[at].1));
         if mark < segment.inside_blocks {
             let gap = segment.inside_blocks - mark;
-            push_copies(&mut plan, table, &extent, mark, gap, None);
+            push_copies(&mut plan, disks, &extent, mark, gap, None);
         }
         let reached = push_copies(
             &mut plan,
-            table,
+            disks,
             &extent,
             segment.inside_blocks,
             segment.blocks,
@@ -230,7 +246,7 @@ pub fn write(map: &Map, table: &DiskTable, first: u64, end: u64) -> Result<Write
 /// A piece for each online copy; whether there is one.
 fn push_copies(
     plan: &mut WritePlan,
-    table: &DiskTable,
+    disks: &impl Serving,
     extent: &Extent,
     inside_blocks: u64,
     blocks: u64,
@@ -238,7 +254,7 @@ fn push_copies(
 ) -> bool {
     let mut reached = false;
     for copy in extent.present() {
-        let Some(slot) = table.slot_of(copy) else {
+        let Some(slot) = disks.slot_of(copy) else {
             if !plan.missed.contains(&copy.disk()) {
                 plan.missed.push(copy.disk());
             }

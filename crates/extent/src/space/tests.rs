@@ -1,6 +1,5 @@
 use proptest::prelude::*;
-use spindle_base::{AuSize, DiskNumber};
-use spindle_catalog::Sequence;
+use spindle_base::{AuSize, DiskNumber, Sequence};
 
 use super::{Conflict, DiskSpace, Run, Space};
 

@@ -148,10 +148,14 @@ impl DiskSpace {
         (taken_aus << self.au_class) - self.shared_free_blocks - self.shared_free_behind_blocks
     }
 
+    /// Whole AUs that no run takes.
+    #[must_use]
     pub const fn free_aus(&self) -> u64 {
         self.free_aus
     }
 
+    /// Blocks that no run takes.
+    #[must_use]
     pub const fn free_blocks(&self) -> u64 {
         (self.free_aus << self.au_class) + self.shared_free_blocks
     }

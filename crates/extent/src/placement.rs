@@ -22,7 +22,6 @@ use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_format::ExtentCopy;
 
-use crate::disks::DiskTable;
 use crate::map::Extent;
 use crate::space::{Run, Space};
 
@@ -75,24 +74,9 @@ impl LazyRotation {
 type Chosen = SmallVec<[(usize, u64); 3]>;
 
 impl Placement {
-    /// Rotations over the disks of `table` that may get new extents.
-    pub fn new(table: &DiskTable, au_size_bytes: u64) -> Self {
-        Self::over(
-            table
-                .iter()
-                .filter(|disk| disk.may_receive())
-                .map(|disk| Candidate {
-                    number: disk.number,
-                    group_index: disk.group_index,
-                    weight_aus: (disk.total_bytes() / au_size_bytes)
-                        .saturating_sub(1)
-                        .max(1),
-                })
-                .collect(),
-        )
-    }
-
-    fn over(candidates: Vec<Candidate>) -> Self {
+    /// Rotations over these disks.
+    #[must_use]
+    pub fn over(candidates: Vec<Candidate>) -> Self {
         let pairs = partners::weights(&candidates);
         let every: Vec<f64> = pairs
             .iter()

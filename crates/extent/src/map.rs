@@ -16,8 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use spindle_base::FileId;
-use spindle_catalog::{KeptJournal, Sequence};
+use spindle_base::{FileId, Sequence};
 use spindle_format::{
     COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
@@ -60,6 +59,13 @@ impl Extent {
     }
 }
 
+/// Whoever is told of every extent as it changes.
+pub trait ExtentJournal: std::fmt::Debug + Send + Sync {
+    /// Extent `index` of the file is as follows: the blocks from its start that hold data, and the
+    /// words of its copies, of which a hole has none.
+    fn note(&self, file: FileId, index: u32, mark_blocks: u32, copies: &[u64]);
+}
+
 /// What makes a map durable, as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Books {
@@ -99,7 +105,7 @@ pub struct Map {
     allocated_blocks: u64,
     extents_count: u64,
     /// Is told of every extent as it changes; the file's id is its name there.
-    journal: Option<(Arc<KeptJournal>, FileId)>,
+    journal: Option<(Arc<dyn ExtentJournal>, FileId)>,
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is 128")]
@@ -125,7 +131,7 @@ impl Map {
     }
 
     /// Every change from now on is noted in `journal`.
-    pub fn set_journal(&mut self, journal: Arc<KeptJournal>, id: FileId) {
+    pub fn set_journal(&mut self, journal: Arc<dyn ExtentJournal>, id: FileId) {
         self.journal = Some((journal, id));
     }
 
@@ -141,7 +147,7 @@ impl Map {
             [_, 0, ..] | [] => (0, &[][..]),
             [mark, copies @ ..] => (u32::try_from(*mark).expect("a mark has 32 bits"), copies),
         };
-        journal.extent(*id, index, mark_blocks, copies);
+        journal.note(*id, index, mark_blocks, copies);
     }
 
     /// The arithmetic that the map is indexed by.
