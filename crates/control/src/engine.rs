@@ -79,7 +79,7 @@ impl Engine {
     /// # Errors
     /// Where it is not there, not to be opened, or in use.
     pub fn attach_to_own(&self, path: &Path) -> ControlResult<DiskSlot> {
-        Ok(self.below.attach(OpenDisk::open(path)?))
+        Ok(self.below.try_attach(OpenDisk::open(path)?)?)
     }
 
     /// Opens a disk only to look at it.
@@ -87,7 +87,7 @@ impl Engine {
     /// # Errors
     /// Where it is not there or not to be opened.
     pub fn attach_to_look(&self, path: &Path) -> ControlResult<DiskSlot> {
-        Ok(self.below.attach(OpenDisk::open_read_only(path)?))
+        Ok(self.below.try_attach(OpenDisk::open_read_only(path)?)?)
     }
 
     /// Makes a plain file and opens it as a disk.
@@ -95,7 +95,7 @@ impl Engine {
     /// # Errors
     /// Where there is one already, or no room for it.
     pub fn make(&self, disk: &FileDisk) -> ControlResult<DiskSlot> {
-        Ok(self.below.attach(disk.create()?))
+        Ok(self.below.try_attach(disk.create()?)?)
     }
 
     /// Lets go of a disk: somebody else may have it, and requests to its slot fail.
@@ -168,7 +168,9 @@ impl From<OpenError> for ControlError {
             OpenErrorKind::NoDisk { .. } | OpenErrorKind::SectorSize { .. } => {
                 ControlErrorKind::Invalid
             }
-            OpenErrorKind::NotPermitted | OpenErrorKind::Refused => ControlErrorKind::Io,
+            OpenErrorKind::NotPermitted | OpenErrorKind::NoSlot | OpenErrorKind::Refused => {
+                ControlErrorKind::Io
+            }
         };
         Self::new(kind, error.to_string())
     }

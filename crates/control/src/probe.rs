@@ -41,7 +41,7 @@ pub fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
     let disks = PlainDisks::new();
     let opened: Vec<ControlResult<DiskSlot>> = paths
         .iter()
-        .map(|path| Ok(disks.attach(OpenDisk::open_read_only(path)?)))
+        .map(|path| Ok(disks.try_attach(OpenDisk::open_read_only(path)?)?))
         .collect();
     let slots: Vec<DiskSlot> = opened.iter().filter_map(|slot| slot.clone().ok()).collect();
     let mut looks = spindle_group::look(&disks, &slots).into_iter();
@@ -141,6 +141,12 @@ impl Probe {
     #[must_use]
     pub fn size_bytes(&self) -> Option<u64> {
         self.look.as_ref().map(|look| look.size_bytes)
+    }
+
+    /// What lies in the places of our structures; `None` where it cannot be opened.
+    #[must_use]
+    pub const fn structures(&self) -> Option<&DiskLook> {
+        self.look.as_ref()
     }
 
     /// Who has or had its group open.

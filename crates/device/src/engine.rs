@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use crate::counters::DiskCounters;
-use crate::open::OpenDisk;
+use crate::open::{OpenDisk, OpenError};
 use crate::plain::PlainDisks;
 use crate::request::{DiskSlot, Request};
 use crate::uring::UringDisks;
@@ -38,6 +38,17 @@ impl Engine {
         match self {
             Self::Uring(disks) => disks.attach(disk),
             Self::Plain(disks) => disks.attach(disk),
+        }
+    }
+
+    /// As [`Engine::attach`], and an error where the engine has had all the disks it can have.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::NoSlot`](crate::OpenErrorKind::NoSlot).
+    pub fn try_attach(&self, disk: OpenDisk) -> Result<DiskSlot, OpenError> {
+        match self {
+            Self::Uring(disks) => disks.try_attach(disk),
+            Self::Plain(disks) => disks.try_attach(disk),
         }
     }
 

@@ -22,6 +22,8 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use spindle_base::{BLOCK_SIZE_BYTES, ErrorClass};
 
+use crate::table::DISK_SLOTS_MAX;
+
 pub use file_disk::{FileDisk, FileDiskError};
 
 /// The smallest disk: AU 0 of the smallest AU size, in which no data has a place yet.
@@ -94,6 +96,8 @@ pub enum OpenErrorKind {
     Exists,
     /// The file system has no room for a file disk of this size.
     NoSpace,
+    /// The engine has opened as many disks as it can.
+    NoSlot,
     /// The kernel refused for another reason.
     Refused,
 }
@@ -147,6 +151,7 @@ impl OpenError {
             OpenErrorKind::NotPermitted
             | OpenErrorKind::InUse { .. }
             | OpenErrorKind::NoSpace
+            | OpenErrorKind::NoSlot
             | OpenErrorKind::Refused => ErrorClass::Environment,
         }
     }
@@ -178,6 +183,9 @@ impl OpenError {
             OpenErrorKind::NoSpace => {
                 "the file system below has no room for it: choose a smaller size".to_owned()
             }
+            OpenErrorKind::NoSlot => format!(
+                "cannot be opened: this process has opened {DISK_SLOTS_MAX} disks one after the other, and that is the most; start another one (`spindle upgrade` does)"
+            ),
             OpenErrorKind::Refused => format!(
                 "the kernel refuses to open it{}",
                 self.source
@@ -305,6 +313,15 @@ impl OpenDisk {
             sector_size_bytes,
             direct,
         })
+    }
+
+    /// This disk cannot be used, and why.
+    pub(crate) fn refused(&self, kind: OpenErrorKind) -> OpenError {
+        OpenError {
+            path: self.path.clone(),
+            kind,
+            source: None,
+        }
     }
 
     /// The path it was opened by.

@@ -22,7 +22,7 @@ use crate::bounce::Bounce;
 use crate::buffer::Memory;
 use crate::counters::{DiskCounters, Outcome};
 use crate::errno::{is_transient, kind_of};
-use crate::open::OpenDisk;
+use crate::open::{OpenDisk, OpenError};
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
 use crate::uring::DEADLINE_DEFAULT;
@@ -158,6 +158,14 @@ impl PlainDisks {
     /// Takes over an open disk; requests name it by the slot from now on.
     pub fn attach(&self, disk: OpenDisk) -> DiskSlot {
         self.shared.table.attach(disk)
+    }
+
+    /// As `attach`, and an error where the engine has had all the disks it can have.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::NoSlot`](crate::OpenErrorKind::NoSlot).
+    pub fn try_attach(&self, disk: OpenDisk) -> Result<DiskSlot, OpenError> {
+        self.shared.table.try_attach(disk)
     }
 
     /// Lets go of a disk; requests to its slot fail from now on.

@@ -17,10 +17,10 @@ use parking_lot::{Mutex, RwLock};
 use crate::Judge;
 use crate::buffer::Memory;
 use crate::counters::LiveCounters;
-use crate::open::OpenDisk;
+use crate::open::{OpenDisk, OpenError, OpenErrorKind};
 use crate::request::DiskSlot;
 
-/// The most disks one engine can have.
+/// The most disks that one engine can have opened, one beside or after the other.
 pub const DISK_SLOTS_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -82,13 +82,14 @@ impl DiskTable {
         }
     }
 
-    pub(crate) fn attach(&self, disk: OpenDisk) -> DiskSlot {
+    /// Gives the disk a slot. None is ever given twice: a request that was planned for one disk must
+    /// not reach another.
+    pub(crate) fn try_attach(&self, disk: OpenDisk) -> Result<DiskSlot, OpenError> {
         let mut filled = self.filled.lock();
         let slot = u16::try_from(*filled).expect("fewer than 65,536 slots");
-        assert!(
-            *filled < DISK_SLOTS_MAX,
-            "an engine has at most {DISK_SLOTS_MAX} disks"
-        );
+        if *filled == DISK_SLOTS_MAX {
+            return Err(disk.refused(OpenErrorKind::NoSlot));
+        }
         if disk.is_owned {
             let earlier = self.entries[..*filled].iter().filter_map(OnceLock::get);
             earlier
@@ -106,7 +107,16 @@ impl DiskTable {
             "a slot is filled once"
         );
         *filled += 1;
-        DiskSlot(slot)
+        Ok(DiskSlot(slot))
+    }
+
+    /// As [`Self::try_attach`].
+    ///
+    /// # Panics
+    /// Where all slots are given.
+    pub(crate) fn attach(&self, disk: OpenDisk) -> DiskSlot {
+        self.try_attach(disk)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The disk in a slot that this table gave.
@@ -127,5 +137,37 @@ impl DiskTable {
         }
         let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
         judge.is_none_or(|judge| judge.may_give_up(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DISK_SLOTS_MAX;
+    use crate::engine_tests::Folder;
+    use crate::{OpenDisk, OpenErrorKind, PlainDisks};
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    #[test]
+    fn the_disk_after_the_last_slot_is_refused_in_words() {
+        // Each slot keeps its descriptor.
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        setrlimit(Resource::Nofile, limit).unwrap();
+        if limit.maximum.is_some_and(|most| most < 5000) {
+            println!("skipped: too few descriptors are allowed here");
+            return;
+        }
+        let folder = Folder::new("slots");
+        drop(folder.disk("disk", 1 << 20));
+        let path = folder.0.join("disk");
+        let disks = PlainDisks::new();
+        for _ in 0..DISK_SLOTS_MAX {
+            let slot = disks.try_attach(OpenDisk::open_read_only(&path).unwrap());
+            disks.release(slot.unwrap()).unwrap();
+        }
+        let refused = disks.try_attach(OpenDisk::open_read_only(&path).unwrap());
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind, OpenErrorKind::NoSlot);
+        assert!(error.to_string().contains("4096"), "{error}");
     }
 }

@@ -29,7 +29,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::counters::DiskCounters;
-use crate::open::OpenDisk;
+use crate::open::{OpenDisk, OpenError};
 use crate::plain;
 use crate::request::{DiskSlot, Request, Work};
 use crate::table::{DiskTable, TableEntry};
@@ -93,6 +93,14 @@ impl UringDisks {
     /// Where the engine has all the disks it can have.
     pub fn attach(&self, disk: OpenDisk) -> DiskSlot {
         self.table.attach(disk)
+    }
+
+    /// As `attach`, and an error where the engine has had all the disks it can have.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::NoSlot`](crate::OpenErrorKind::NoSlot).
+    pub fn try_attach(&self, disk: OpenDisk) -> Result<DiskSlot, OpenError> {
+        self.table.try_attach(disk)
     }
 
     /// Lets go of a disk; requests to its slot fail from now on.

@@ -22,6 +22,7 @@ use super::Group;
 use crate::dirty::{REGION_BLOCKS, Ranges};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
+use crate::membership::DiskLook;
 
 /// Returns of one disk by itself in this time, after which it stays away.
 const RETURNS_MOST: usize = 3;
@@ -74,27 +75,13 @@ impl Group {
         disk: DiskNumber,
         slot: DiskSlot,
     ) -> Result<Option<DiskNumber>, GroupError> {
-        let now_s = self.now_s.load(Ordering::Relaxed);
-        if self.away(disk).is_some_and(|away| away.by_hand) {
+        if !self.may_try(disk) {
             return Ok(None);
         }
-        {
-            let mut returns = self.returns.lock();
-            let flaps = returns.of_disk.entry(disk).or_default();
-            (flaps.times_s).retain(|time_s| now_s.saturating_sub(*time_s) < RETURNS_WINDOW_S);
-            if flaps.times_s.len() >= RETURNS_MOST {
-                drop(returns);
-                self.tell_why_away(
-                    disk,
-                    format!(
-                        "it came back {RETURNS_MOST} times in an hour and went again: look at its \
-                         path, then bring it back with `spindle disk online`"
-                    ),
-                );
-                return Ok(None);
-            }
-            flaps.times_s.push(now_s);
-        }
+        let now_s = self.now_s.load(Ordering::Relaxed);
+        (self.returns.lock().of_disk.entry(disk).or_default())
+            .times_s
+            .push(now_s);
         match self.return_disks(&[slot]) {
             Ok(back) => {
                 if let Some(flaps) = self.returns.lock().of_disk.get_mut(&disk) {
@@ -111,6 +98,45 @@ impl Group {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether a disk that was found elsewhere may be taken back by itself, as far as looking tells;
+    /// where it may not, that is told once. Who asks before he opens it opens none in vain.
+    pub fn is_welcome(&self, disk: DiskNumber, look: &DiskLook) -> bool {
+        if !self.may_try(disk) {
+            return false;
+        }
+        let held = |disk| self.away(disk).map(|away| away.held_epoch);
+        match self.membership.judge_found(look, &held) {
+            Ok(number) => number == disk,
+            Err(why) => {
+                self.tell_why_away(disk, why);
+                false
+            }
+        }
+    }
+
+    /// Whether no person took the disk offline, and it has not come back too often.
+    fn may_try(&self, disk: DiskNumber) -> bool {
+        if self.away(disk).is_some_and(|away| away.by_hand) {
+            return false;
+        }
+        let now_s = self.now_s.load(Ordering::Relaxed);
+        let mut returns = self.returns.lock();
+        let flaps = returns.of_disk.entry(disk).or_default();
+        (flaps.times_s).retain(|time_s| now_s.saturating_sub(*time_s) < RETURNS_WINDOW_S);
+        let may = flaps.times_s.len() < RETURNS_MOST;
+        drop(returns);
+        if !may {
+            self.tell_why_away(
+                disk,
+                format!(
+                    "it came back {RETURNS_MOST} times in an hour and went again: look at its \
+                     path, then bring it back with `spindle disk online`"
+                ),
+            );
+        }
+        may
     }
 
     /// Every disk that is open, online or not, and where.

@@ -71,6 +71,18 @@ impl Membership {
         Ok(returning)
     }
 
+    /// The number of a disk that was looked at, or why it may not come back; see
+    /// [`Self::judge_return`].
+    pub(crate) fn judge_found(
+        &self,
+        look: &DiskLook,
+        held_epoch: &dyn Fn(DiskNumber) -> Option<u64>,
+    ) -> Result<DiskNumber, String> {
+        let inner = self.inner.lock();
+        self.judge(&inner, look, held_epoch)
+            .map_err(|why| format!("{} {why}", look.path))
+    }
+
     /// The disk's number, or why it may not come back.
     fn judge(
         &self,

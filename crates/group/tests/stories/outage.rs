@@ -585,3 +585,32 @@ fn what_only_a_cut_off_disk_had_is_an_error_behind_its_end_and_there_before_it()
     }
     assert!(kept > 20 && gone > 3, "{kept} kept, {gone} gone");
 }
+
+#[test]
+fn a_disk_that_was_only_looked_at_is_told_to_be_welcome_or_why_it_is_not() {
+    let scene = Scene::new(31, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    let look = |slot: u16| spindle_group::look(&*scene.disks, &[DiskSlot(slot)]).remove(0);
+    let disk = DiskNumber(2);
+    assert!(!group.is_welcome(disk, &look(2)), "it is online");
+    scene.disks.vanish(DiskSlot(2));
+    group.write(&file, 0, &pattern(2, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    scene.disks.bring_back(DiskSlot(2));
+    assert!(group.is_welcome(disk, &look(2)));
+    assert!(!group.is_welcome(disk, &look(3)), "another disk");
+    let stranger = scene.disks.attach(64 << 20);
+    group.take_events();
+    assert!(!group.is_welcome(disk, &look(stranger.0)));
+    let told = group.take_events();
+    assert!(
+        told.iter().any(|event| event.message.contains("no label")),
+        "{told:?}"
+    );
+    come_back(&scene, &group, 2);
+    group.offline_disks(&[disk]).unwrap();
+    assert!(!group.is_welcome(disk, &look(2)), "a person took it");
+}
