@@ -15,6 +15,8 @@ mod kept;
 mod returning;
 mod scrubbing;
 mod server;
+mod threads;
+mod underway;
 mod working;
 
 use std::fs::TryLockError;
@@ -130,6 +132,7 @@ pub struct Daemon {
     service: ServiceManager,
     /// Another program is to take over.
     handing_over: AtomicBool,
+    underway: Arc<underway::Underway>,
 }
 
 /// Serves a group until it is told to stop or, unless it is to stay, its last mount is gone.
@@ -179,6 +182,7 @@ pub fn serve(
         keeper: options.keeper.clone(),
         service: ServiceManager::from_environment(),
         handing_over: AtomicBool::new(false),
+        underway: Arc::default(),
     });
     if let Some(listener) = metrics {
         let answering = server::serve_metrics(daemon.clone(), listener, stopped.clone());
@@ -189,11 +193,15 @@ pub fn serve(
         });
     }
     let served = daemon.run(settings, options, &runtime, stopped, ready);
-    // Its tasks hold the daemon.
-    drop(runtime);
-    // The background thread has ended by now; nobody else can begin anything.
-    let closed = daemon.end(&served);
-    served.and(closed)
+    // What it has begun is brought to its end; its threads are not waited for.
+    runtime.shutdown_background();
+    daemon.underway.wait();
+    // The background thread has ended by now; nobody else can begin anything. On a thread of its
+    // own: where a disk hangs, this one must be able to end.
+    threads::run("close", move || {
+        let closed = daemon.end(&served);
+        served.and(closed)
+    })
 }
 
 impl Daemon {
@@ -233,8 +241,8 @@ impl Daemon {
         // Gone before the group is closed: who finds no socket opens the disks and finds them
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
-        let worked = working.join();
-        if background.join().and(worked).is_err() {
+        let panicked = [working.wait(), background.wait()];
+        if panicked.contains(&true) {
             self.die_where_kept();
             return Err(ControlError::new(
                 ControlErrorKind::Bug,
@@ -252,6 +260,7 @@ impl Daemon {
         self.tell(Event::new(EventKind::GroupClosed, "closed"));
         self.keep_events(true);
         let closed = self.opened.close();
+        self.opened.release_all();
         drop(self.hook.lock().take());
         if let Err(error) = &closed {
             tracing::error!("not closed cleanly: {error}");

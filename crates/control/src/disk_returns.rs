@@ -4,7 +4,7 @@
 //! or that has another path since, is looked for on the search path by its label.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, GroupName};
@@ -63,8 +63,12 @@ impl Opened {
     ) -> ControlResult<DiskChangesReport> {
         let slots = self.slots_of_away(settings, disks)?;
         let wanted = self.wanted_back(disks)?;
+        let former: Vec<DiskSlot> = (wanted.iter())
+            .filter_map(|disk| self.open_slot(*disk))
+            .collect();
         let returned = self.group().return_disks(&slots);
         self.release_untaken(&slots);
+        self.release_untaken(&former);
         returned?;
         let report = self.changes_report(&wanted);
         match report.disks.iter().find(|disk| disk.mode == "offline") {
@@ -120,15 +124,21 @@ impl Opened {
     /// Where the group had to stop.
     pub fn return_found(&self, settings: &Settings) -> ControlResult<()> {
         for disk in self.group().away_disks() {
-            if self.answering_slot(disk).is_none()
+            if self.hangs(disk).is_none()
+                && self.answering_slot(disk).is_none()
                 && let Ok(Some(probe)) = self.find_elsewhere(settings, disk)
                 && !self.refused_returns.lock().is_refused(disk, &probe)
+                && let Some(look) = probe.structures()
+                && self.group().is_welcome(disk, look)
                 && let Ok(slot) = self.open_found_disk(&probe)
             {
+                let former = self.open_slot(disk);
                 let returned = self.group().return_by_itself(disk, slot);
                 self.release_untaken(&[slot]);
+                let returned = returned?;
+                self.release_untaken(former.as_slice());
                 let mut refused = self.refused_returns.lock();
-                match returned? {
+                match returned {
                     Some(_) => refused.0.remove(&disk),
                     None => refused
                         .0
@@ -140,7 +150,8 @@ impl Opened {
     }
 
     /// Lets go of those of these disks that the group has no use for: found again, but not taken
-    /// back. Held on, they would be in use for whoever looks for them next.
+    /// back, or taken back by another descriptor. Held on, they would be in use for whoever looks for
+    /// them next.
     pub(crate) fn release_untaken(&self, slots: &[DiskSlot]) {
         let taken: Vec<DiskSlot> = (self.group().open_disks().into_iter())
             .map(|(_, slot)| slot)
@@ -157,6 +168,16 @@ impl Opened {
         settings: &Settings,
         disk: DiskNumber,
     ) -> ControlResult<Option<DiskSlot>> {
+        if let Some(path) = self.hangs(disk) {
+            return Err(ControlError::new(
+                ControlErrorKind::Busy,
+                format!(
+                    "{} hangs: the kernel still holds requests that were given to it; it comes \
+                     back when it has answered them",
+                    path.display()
+                ),
+            ));
+        }
         match self.answering_slot(disk) {
             Some(slot) => Ok(Some(slot)),
             None => {
@@ -168,6 +189,17 @@ impl Opened {
                 Ok(found.or_else(|| self.open_slot(disk)))
             }
         }
+    }
+
+    /// The path of a disk that was given up, while its late requests hold it. It is not even looked
+    /// at: who does may wait as long as they do.
+    fn hangs(&self, disk: DiskNumber) -> Option<PathBuf> {
+        let slot = self.open_slot(disk)?;
+        let disks = self.engine().disks();
+        let path = disks
+            .is_fenced(slot)
+            .then(|| PathBuf::from(disks.path(slot)))?;
+        (which_are_in_use(&[&path]) == [true]).then_some(path)
     }
 
     fn open_slot(&self, disk: DiskNumber) -> Option<DiskSlot> {
@@ -190,7 +222,12 @@ impl Opened {
         settings: &Settings,
         disk: DiskNumber,
     ) -> ControlResult<Option<Probe>> {
-        let discovery = Discovery::look(settings)?;
+        // What somebody holds is not looked at: it may hang, and who looks would wait as long.
+        let mut paths = settings.disk_paths()?;
+        let refs: Vec<&Path> = paths.iter().map(|path| &**path).collect();
+        let mut in_use = which_are_in_use(&refs).into_iter();
+        paths.retain(|_| in_use.next() == Some(false));
+        let discovery = Discovery::look_at(&paths, settings.search_path());
         let uuid = self.group().view().uuid;
         let groups = discovery.groups();
         let Some(found) = groups.iter().find(|found| found.uuid == uuid) else {
@@ -209,11 +246,8 @@ impl Opened {
     }
 
     fn open_found_disk(&self, probe: &Probe) -> ControlResult<DiskSlot> {
-        let held: Vec<PathBuf> = self.slots().into_iter().map(|(_, path)| path).collect();
         let slot = self.engine().attach_to_own(&probe.path)?;
-        if !held.contains(&probe.path) {
-            self.note_slot(slot, probe.path.clone());
-        }
+        self.note_slot(slot, probe.path.clone());
         Ok(slot)
     }
 }

@@ -52,6 +52,8 @@ const SHORT_LIFE_VARIABLE: &str = "SPINDLE_SHORT_LIFE_MS";
 const PAUSES_MS: [u64; 5] = [0, 0, 250, 1000, 4000];
 /// How often it looks whether the daemon works, and tells a service manager.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// A daemon that has ended and that the kernel does not let go of is waited for so long.
+const LINGER_MOST: Duration = Duration::from_secs(1);
 /// A daemon whose background work shows no sign of life for so long is killed.
 const SILENCE_MOST: Duration = Duration::from_secs(60);
 /// Variable with that time in seconds, for tests and for slow machines.
@@ -104,6 +106,15 @@ struct Upgrade {
     answer: UnixStream,
 }
 
+/// A daemon that has ended and that the kernel has not let go of: a disk that hangs has requests of
+/// it.
+#[derive(Debug)]
+struct Lingering {
+    child: Child,
+    /// It was killed, and so holds its other disks as well.
+    holds_disks: bool,
+}
+
 #[derive(Debug)]
 struct Keeper {
     group: String,
@@ -134,6 +145,8 @@ struct Keeper {
     stopping: bool,
     /// Somebody asked for the next daemon at once.
     go_on: bool,
+    /// Daemons that have ended and that the kernel has not let go of.
+    lingering: Vec<Lingering>,
     /// What the last daemon reads and writes.
     formats: Option<Formats>,
     service: ServiceManager,
@@ -179,6 +192,7 @@ impl Keeper {
             upgrade: None,
             stopping: false,
             go_on: false,
+            lingering: Vec::new(),
             formats: None,
             service: ServiceManager::from_environment(),
             silence_most,
@@ -190,7 +204,14 @@ impl Keeper {
         let mut signals = child::Signals::catch()?;
         loop {
             let ended = match self.start() {
-                Ok(mut child) => self.attend(&mut child, &mut signals).await?,
+                Ok(mut child) => {
+                    let ended = self.attend(&mut child, &mut signals).await?;
+                    if !child.is_gone() {
+                        let holds_disks = matches!(ended, Ended::Died(_));
+                        self.lingering.push(Lingering { child, holds_disks });
+                    }
+                    ended
+                }
                 Err(error) if self.was_ready => Ended::Died(error.to_string()),
                 Err(error) => {
                     self.end();
@@ -257,6 +278,7 @@ impl Keeper {
         let mut alive_at = Instant::now();
         let mut ending = false;
         let mut handed_over = false;
+        let mut lingers_since: Option<Instant> = None;
         loop {
             tokio::select! {
                 message = child.receive() => match message? {
@@ -279,8 +301,10 @@ impl Keeper {
                     Some((FromDaemon::HandedOver, _)) => handed_over = true,
                     // It let go of the socket: its end follows.
                     None => {
-                        let status = child.wait().await?;
-                        return Ok(self.judge(&status, ending, handed_over));
+                        return Ok(match child.wait(LINGER_MOST).await? {
+                            Some(status) => self.judge(&status, ending, handed_over),
+                            None => self.leave(child, handed_over, ending),
+                        });
                     }
                 },
                 asked = self.commands.recv() => if let Some(asked) = asked {
@@ -292,8 +316,15 @@ impl Keeper {
                 }
                 _ = look.tick() => {
                     self.service.tell("WATCHDOG=1");
+                    self.forget_gone();
+                    if child.lingers() {
+                        let since = lingers_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() >= LINGER_MOST {
+                            return Ok(self.leave(child, handed_over, ending));
+                        }
+                    }
                     let silent = alive_at.elapsed() > self.silence_most;
-                    if silent && self.phase == KeeperPhase::Serving {
+                    if silent && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
                         let message = format!(
                             "process {} showed no sign of life for {} s and is killed",
                             child.id(),
@@ -307,6 +338,43 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// A daemon has ended, and a disk that hangs keeps the kernel from letting go of it. One that
+    /// ended in order has let go of its other disks, and is waited for no longer.
+    fn leave(&mut self, child: &Child, handed_over: bool, ending: bool) -> Ended {
+        let ended = if handed_over {
+            Ended::HandedOver
+        } else if ending {
+            Ended::Over(0)
+        } else {
+            Ended::Died("it was killed while a disk hung".to_owned())
+        };
+        let then = match ended {
+            Ended::Died(_) => "the next one is started when the disk answers",
+            Ended::Over(_) | Ended::HandedOver => "it is not waited for",
+        };
+        let message = format!(
+            "process {} has ended, and a disk that hangs keeps the kernel from letting go of it: {then}",
+            child.id()
+        );
+        tracing::error!("{message}");
+        self.service.tell(&format!("STATUS={message}"));
+        self.notices.push(Notice {
+            message,
+            critical: false,
+        });
+        ended
+    }
+
+    fn forget_gone(&mut self) {
+        self.lingering.retain_mut(|former| !former.child.is_gone());
+    }
+
+    /// Whether the kernel still holds the disks for a daemon that was killed. What that one asked
+    /// of a disk may reach it after what the next one writes, and nobody could tell.
+    pub(super) fn waits_for_kernel(&self) -> bool {
+        self.lingering.iter().any(|former| former.holds_disks)
     }
 
     fn judge(&self, status: &child::Status, ending: bool, handed_over: bool) -> Ended {
@@ -402,13 +470,19 @@ impl Keeper {
                 critical: true,
             });
         }
+        if self.waits_for_kernel() {
+            // As one that gave up: whoever wants the mount gone is heard.
+            self.phase = KeeperPhase::GaveUp;
+        }
         let pause_ms = PAUSES_MS[self.deaths_count.min(PAUSES_MS.len() - 1)];
         let pause = tokio::time::sleep(Duration::from_millis(pause_ms));
         tokio::pin!(pause);
         let mut look = tokio::time::interval(LOOK_INTERVAL);
         loop {
             tokio::select! {
-                () = &mut pause, if !gave_up => return !self.mount_is_gone(),
+                () = &mut pause, if !gave_up && !self.waits_for_kernel() => {
+                    return !self.mount_is_gone();
+                }
                 asked = self.commands.recv() => if let Some(asked) = asked {
                     self.serve_command(asked, None).await;
                     if self.stopping {
@@ -425,6 +499,7 @@ impl Keeper {
                 }
                 _ = look.tick() => {
                     self.service.tell("WATCHDOG=1");
+                    self.forget_gone();
                     if self.mount_is_gone() {
                         return false;
                     }

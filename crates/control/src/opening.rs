@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use spindle_base::{FailureGroupName, GroupName, Uuid};
 use spindle_device::{DiskCounters, DiskSlot};
-use spindle_format::Origin;
+use spindle_format::{DiskStatus, Origin};
 use spindle_fs::FileSystem;
 use spindle_group::{Event, EventKind, Group, KeptEvent, Moment, Opener, Severity};
 
@@ -26,6 +26,7 @@ use crate::files::OpenFiles;
 use crate::keeper::KeeperLink;
 use crate::probe::{Probe, which_are_in_use};
 use crate::settings::Settings;
+use crate::sockets;
 use crate::view::{DiskReport, EventReport, TemplateReport};
 
 /// How long the disks of a killed process are waited for, and how often they are tried.
@@ -168,8 +169,18 @@ impl Opened {
             } else {
                 engine.attach_to_look(path)
             };
-            let slot = slot.map_err(|error| explain(&found.name, error, &found.disks))?;
-            slots.push((slot, path.to_path_buf()));
+            match slot {
+                Ok(slot) => slots.push((slot, path.to_path_buf())),
+                // It is away for the group already; it comes back when it is let go of.
+                Err(error)
+                    if writable
+                        && error.kind == ControlErrorKind::Busy
+                        && is_offline(path, &found.disks) =>
+                {
+                    tracing::warn!(%error, "a disk that is offline is left out");
+                }
+                Err(error) => return Err(explain(&found.name, error, &found.disks)),
+            }
         }
         if !writable {
             engine.withhold_writes();
@@ -268,6 +279,14 @@ impl Opened {
         let identity = PathIdentity::of(&path).ok();
         self.identities.write().push((slot, identity));
         self.slots.write().push((slot, path));
+    }
+
+    /// Lets go of every disk, once nobody works on the group any more: where one hangs, this process
+    /// ends when that answers, and the others must not wait for it.
+    pub fn release_all(&self) {
+        for (slot, _) in self.slots() {
+            self.engine.release(slot);
+        }
     }
 
     /// A disk left the group.
@@ -458,6 +477,19 @@ fn own(engine: &Engine, path: &Path, disks: &[&Probe]) -> ControlResult<DiskSlot
     }
 }
 
+/// Whether the newest state that the group's other disks hold has this one offline.
+fn is_offline(path: &Path, disks: &[&Probe]) -> bool {
+    let number = (disks.iter())
+        .find(|probe| probe.path == path)
+        .and_then(|probe| Some(probe.label()?.number));
+    let newest = (disks.iter())
+        .filter(|probe| probe.path != path)
+        .filter_map(|probe| probe.state())
+        .max_by_key(|state| state.epoch);
+    let standing = number.and_then(|number| newest?.disk(number));
+    standing.is_some_and(|disk| disk.status == DiskStatus::Offline)
+}
+
 /// Whether the process that has the group open, by its record, has ended or is about to.
 fn owner_has_ended(disks: &[&Probe]) -> bool {
     let (_, own_boot) = opener_identity();
@@ -468,13 +500,7 @@ fn owner_has_ended(disks: &[&Probe]) -> bool {
     let Some(owner) = newest.filter(|owner| owner.open && owner.boot == own_boot) else {
         return false;
     };
-    match std::fs::read_to_string(format!("/proc/{}/stat", owner.process_id)) {
-        // The state follows the name, which may hold anything but ends with the last bracket.
-        Ok(stat) => stat
-            .rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
-        Err(_) => true,
-    }
+    sockets::is_ending(owner.process_id).unwrap_or(true)
 }
 
 /// A disk that is in use means that the group is open: that is the better word.

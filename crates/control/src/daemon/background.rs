@@ -1,13 +1,13 @@
 //! Lazy work, heartbeats and events of a served group, on one thread.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use spindle_group::{Event, EventKind};
 use tokio::sync::watch;
 
 use super::Daemon;
+use super::threads::{self, Worker};
 use crate::dirty_limit::{DirtyLimit, Written};
 use crate::error::{ControlError, ControlResult};
 use crate::files::now;
@@ -25,18 +25,12 @@ const SPACE_INTERVAL: Duration = Duration::from_secs(10);
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the thread; it ends soon after `stopped` says so.
-pub(super) fn start(
-    daemon: Arc<Daemon>,
-    stopped: watch::Receiver<bool>,
-) -> ControlResult<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name("background".to_owned())
-        .spawn(move || {
-            // Seen by the server too, so that a panic here ends the process cleanly.
-            let _guard = StopOnDrop(daemon.clone());
-            work(&daemon, &stopped);
-        })
-        .map_err(|error| ControlError::io("start", "the background thread", &error))
+pub(super) fn start(daemon: Arc<Daemon>, stopped: watch::Receiver<bool>) -> ControlResult<Worker> {
+    threads::start("background", move || {
+        // Seen by the server too, so that a panic here ends the process cleanly.
+        let _guard = StopOnDrop(daemon.clone());
+        work(&daemon, &stopped);
+    })
 }
 
 struct StopOnDrop(Arc<Daemon>);

@@ -117,6 +117,7 @@ impl Daemon {
         };
         if served.is_err() && link.mount().is_some() {
             self.mounts.suspend();
+            self.opened.release_all();
             return Ok(());
         }
         if !self.handing_over.load(Ordering::Acquire) {
@@ -128,7 +129,9 @@ impl Daemon {
         self.mounts.suspend();
         let message = format!("process {} hands over", std::process::id());
         self.tell(Event::new(EventKind::GroupClosed, message));
-        self.opened.close()?;
+        let closed = self.opened.close();
+        self.opened.release_all();
+        closed?;
         link.handed_over();
         Ok(())
     }

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use super::Daemon;
 use super::connections::{self, Door};
 use super::ending::Signals;
+use super::underway::{Place, Underway};
 use crate::channel_body::{channel, piece_reader};
 use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::exposition;
@@ -164,6 +165,7 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
         filter,
         move |State(daemon): State<Arc<Daemon>>,
               Extension(peer): Extension<Peer>,
+              Extension(place): Extension<Place>,
               RawQuery(query): RawQuery,
               body: Body| async move {
             let query = match route.query(query.as_deref().unwrap_or("")) {
@@ -174,7 +176,7 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
                 Handler::Document => axum::Json(openapi::document()).into_response(),
                 Handler::Alive => axum::Json(()).into_response(),
                 Handler::Json(handler) => {
-                    let answer = blocking(move || {
+                    let answer = blocking(daemon.underway.clone(), place, move || {
                         peer.check_there()?;
                         handler(&daemon, &query)
                     });
@@ -185,15 +187,17 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
                         Ok(body) => body,
                         Err(error) => return answer_error(&error),
                     };
-                    let answer = blocking(move || {
+                    let answer = blocking(daemon.underway.clone(), place, move || {
                         peer.check_there()?;
                         handler(&daemon, &query, &body)
                     });
                     json(answer.await)
                 }
-                Handler::Text(media_type, handler) => text(daemon, media_type, handler).await,
-                Handler::Download => download(daemon, query).await,
-                Handler::Upload => upload(daemon, query, body).await,
+                Handler::Text(media_type, handler) => {
+                    text(daemon, place, media_type, handler).await
+                }
+                Handler::Download => download(daemon, place, query).await,
+                Handler::Upload => upload(daemon, place, query, body).await,
             }
         },
     )
@@ -221,10 +225,11 @@ async fn whole(body: Body) -> ControlResult<Bytes> {
 
 async fn text(
     daemon: Arc<Daemon>,
+    place: Place,
     media_type: &'static str,
     handler: fn(&Daemon) -> String,
 ) -> Response {
-    match blocking(move || Ok(handler(&daemon))).await {
+    match blocking(daemon.underway.clone(), place, move || Ok(handler(&daemon))).await {
         Ok(text) => ([(CONTENT_TYPE, media_type)], text).into_response(),
         Err(error) => answer_error(&error),
     }
@@ -239,9 +244,11 @@ pub(super) async fn serve_metrics(
     let router = Router::new()
         .route(
             "/metrics",
-            get(|State(daemon): State<Arc<Daemon>>| {
-                text(daemon, exposition::CONTENT_TYPE, Daemon::metrics)
-            }),
+            get(
+                |State(daemon): State<Arc<Daemon>>, Extension(place): Extension<Place>| {
+                    text(daemon, place, exposition::CONTENT_TYPE, Daemon::metrics)
+                },
+            ),
         )
         .with_state(daemon);
     let door = MetricsPort {
@@ -252,10 +259,18 @@ pub(super) async fn serve_metrics(
     Ok(())
 }
 
-/// Runs `work` on a thread that may wait; a panic there is the answer to one request only.
-async fn blocking<T: Send + 'static>(
+/// Runs `work` on a thread that may wait; a panic there is the answer to one request only. The place
+/// is held until it is done, whatever becomes of the connection.
+pub(super) async fn blocking<T: Send + 'static>(
+    underway: Arc<Underway>,
+    place: Place,
     work: impl FnOnce() -> ControlResult<T> + Send + 'static,
 ) -> ControlResult<T> {
+    let begun = underway.begin(place);
+    let work = move || {
+        let _begun = begun;
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer,
         Err(error) => Err(ControlError::new(
@@ -293,10 +308,10 @@ async fn only_owner(Extension(peer): Extension<Peer>, request: Request, next: Ne
     ))
 }
 
-async fn download(daemon: Arc<Daemon>, query: Query) -> Response {
+async fn download(daemon: Arc<Daemon>, place: Place, query: Query) -> Response {
     let opened = {
         let daemon = daemon.clone();
-        blocking(move || {
+        blocking(daemon.underway.clone(), place.clone(), move || {
             let path = query.path("path")?;
             // What is no file is told as such, not as a body that breaks off.
             let report = daemon.files().stat(&path)?;
@@ -317,7 +332,9 @@ async fn download(daemon: Arc<Daemon>, query: Query) -> Response {
         Err(error) => return answer_error(&error),
     };
     let (mut writer, body) = channel();
+    let begun = daemon.underway.begin(place);
     tokio::task::spawn_blocking(move || {
+        let _begun = begun;
         if let Err(error) = daemon.files().read_to(&path, &mut writer) {
             tracing::warn!(path = %path.display(), %error, "a file was not read to its end");
             writer.fail(std::io::Error::other(error));
@@ -326,7 +343,7 @@ async fn download(daemon: Arc<Daemon>, query: Query) -> Response {
     Body::new(body).into_response()
 }
 
-async fn upload(daemon: Arc<Daemon>, query: Query, body: Body) -> Response {
+async fn upload(daemon: Arc<Daemon>, place: Place, query: Query, body: Body) -> Response {
     let (sender, mut reader) = piece_reader();
     let receiving = tokio::spawn(async move {
         let mut body = body;
@@ -348,7 +365,7 @@ async fn upload(daemon: Arc<Daemon>, query: Query, body: Body) -> Response {
             }
         }
     });
-    let answer = blocking(move || {
+    let answer = blocking(daemon.underway.clone(), place, move || {
         let new = new_entry(&query)?;
         daemon
             .files()

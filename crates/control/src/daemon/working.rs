@@ -6,13 +6,13 @@
 //! the database has the disks nearly for itself however slow they are.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use spindle_group::{Event, EventKind, Power};
 use tokio::sync::watch;
 
 use super::Daemon;
+use super::threads::{self, Worker};
 use crate::error::{ControlError, ControlResult};
 use crate::operations::OperationsReport;
 use crate::query::Query;
@@ -55,14 +55,8 @@ impl Daemon {
 }
 
 /// Starts the threads; they end soon after `stopped` says so.
-pub(super) fn start(
-    daemon: Arc<Daemon>,
-    stopped: watch::Receiver<bool>,
-) -> ControlResult<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name("rebalance".to_owned())
-        .spawn(move || lead(&daemon, &stopped))
-        .map_err(|error| ControlError::io("start", "the rebalancing thread", &error))
+pub(super) fn start(daemon: Arc<Daemon>, stopped: watch::Receiver<bool>) -> ControlResult<Worker> {
+    threads::start("rebalance", move || lead(&daemon, &stopped))
 }
 
 fn lead(daemon: &Daemon, stopped: &watch::Receiver<bool>) {

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use spindle_device::SharedMemory;
@@ -178,15 +179,31 @@ impl Child {
         }
     }
 
-    /// Waits for its end, which is near.
-    pub(super) async fn wait(&mut self) -> ControlResult<Status> {
+    /// Waits for its end, which is near; `None` where the kernel has not let go of it `most` after
+    /// its program ended.
+    pub(super) async fn wait(&mut self, most: Duration) -> ControlResult<Option<Status>> {
         let fail = |error| ControlError::io("wait for", "the daemon", &error);
+        let mut lingers_since: Option<Instant> = None;
         loop {
             if let Some(status) = self.process.try_wait().map_err(fail)? {
-                return Ok(Status(status));
+                return Ok(Some(Status(status)));
             }
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            if self.lingers() && lingers_since.get_or_insert_with(Instant::now).elapsed() >= most {
+                return Ok(None);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Whether its program has ended and the kernel has not let go of it: a disk that hangs still
+    /// has requests of it.
+    pub(super) fn lingers(&self) -> bool {
+        crate::sockets::is_ending(self.id()) == Some(true)
+    }
+
+    /// Whether the kernel has let go of it by now.
+    pub(super) fn is_gone(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
     }
 
     pub(super) fn kill(&mut self) {

@@ -215,7 +215,7 @@ impl Keeper {
         match request {
             Request::Status => answer(stream, &Ok(self.status())).await,
             Request::GoOn => {
-                if child.is_none() {
+                if child.is_none() && !self.waits_for_kernel() {
                     self.phase = KeeperPhase::Starting;
                     self.go_on = true;
                 }
@@ -249,6 +249,16 @@ impl Keeper {
                 format!("{} is ending or being upgraded already", self.group),
             );
             return answer::<()>(stream, &Err(busy)).await;
+        }
+        if child.is_none() && self.waits_for_kernel() {
+            let hangs = ControlError::new(
+                ControlErrorKind::Busy,
+                format!(
+                    "the process that served {} was killed, and a disk that hangs keeps the kernel from letting go of it: the next one is started when the disk answers",
+                    self.group
+                ),
+            );
+            return answer::<()>(stream, &Err(hangs)).await;
         }
         let program = match program {
             Ok(program) => program,

@@ -1,0 +1,187 @@
+//! A disk hangs in the kernel: its file lies on a file system that is frozen.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use place::{Place, bytes, can_mount};
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// No test waits longer for what a frozen file system holds.
+const FROZEN_MOST: Duration = Duration::from_secs(120);
+
+/// A file system of its own; thawed and unmounted however the test ends, and thawed by itself where
+/// the test does not go on.
+struct Freezer {
+    point: PathBuf,
+    frozen: Mutex<Option<Sender<()>>>,
+}
+
+impl Freezer {
+    fn new(place: &Place) -> Option<Self> {
+        let image = place.path("image");
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(160 << 20)
+            .unwrap();
+        let point = place.path("fs");
+        std::fs::create_dir(&point).unwrap();
+        let (image, at) = (image.display().to_string(), point.display().to_string());
+        if !succeeds("mkfs.ext4", &["-q", &image])
+            || !succeeds("mount", &["-o", "loop", &image, &at])
+        {
+            println!("skipped: no loop device can be mounted here");
+            return None;
+        }
+        Some(Self {
+            point,
+            frozen: Mutex::default(),
+        })
+    }
+
+    fn freeze(&self) {
+        let point = self.point.display().to_string();
+        assert!(succeeds("fsfreeze", &["-f", &point]));
+        let (thawed, is_thawed) = channel::<()>();
+        *self.frozen.lock().unwrap() = Some(thawed);
+        std::thread::spawn(move || {
+            if is_thawed.recv_timeout(FROZEN_MOST) == Err(RecvTimeoutError::Timeout) {
+                println!("frozen for too long: it is thawed");
+                succeeds("fsfreeze", &["-u", &point]);
+            }
+        });
+    }
+
+    fn thaw(&self) {
+        self.frozen.lock().unwrap().take();
+        succeeds("fsfreeze", &["-u", &self.point.display().to_string()]);
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        succeeds("umount", &["-l", &self.point.display().to_string()]);
+    }
+}
+
+/// Lets the writers end, whatever became of the test.
+struct Ending<'a>(&'a AtomicBool, &'a Freezer);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.thaw();
+    }
+}
+
+#[track_caller]
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(90), "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A group of which one copy lies on the file system that can be frozen.
+fn create_mirror(place: &Place, hanging: &Path) {
+    let left = format!("left={}:96M", place.disk("a"));
+    let right = format!("right={}:96M", hanging.display());
+    let sides = ["--failgroup", &left, "--failgroup", &right];
+    place.tell(["group", "create", "data"].iter().chain(&sides));
+}
+
+fn offline_count(place: &Place) -> u64 {
+    let group = place.ask(["group", "show", "data"]);
+    group["offline_disks_count"].as_u64().unwrap()
+}
+
+#[test]
+fn writers_newcomers_and_the_next_process_go_on_while_a_disk_hangs_and_it_comes_back_after() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(freezer) = Freezer::new(&place) else {
+        return;
+    };
+    std::fs::write(place.path("spindle.toml"), "io_deadline_s = 2\n").unwrap();
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.mount();
+    let stop = AtomicBool::new(false);
+    let expected = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4_u64)
+            .map(|number| {
+                let (place, stop) = (&place, &stop);
+                scope.spawn(move || {
+                    let path = place.mount_point().join(format!("w{number}"));
+                    let mut file = std::fs::File::create(path).unwrap();
+                    let mut longest = Duration::ZERO;
+                    let mut last = Vec::new();
+                    for round in 0_u64.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let begun = Instant::now();
+                        last = bytes(number * 1000 + round, 65_536);
+                        file.rewind().unwrap();
+                        file.write_all(&last).unwrap();
+                        file.sync_data().unwrap();
+                        longest = longest.max(begun.elapsed());
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    (longest, last)
+                })
+            })
+            .collect();
+        let _ending = Ending(&stop, &freezer);
+        std::thread::sleep(Duration::from_secs(1));
+        freezer.freeze();
+        wait_for("the disk goes offline", || offline_count(&place) == 1);
+        let newcomer = place.mount_point().join("late");
+        let mut file = std::fs::File::create(&newcomer).unwrap();
+        file.write_all(b"late").unwrap();
+        file.sync_all().unwrap();
+        // The kernel still holds what the process has asked of the disk.
+        let before = place.process_id();
+        place.tell(["upgrade", "data"]);
+        assert_ne!(place.process_id(), before);
+        assert_eq!(std::fs::read(&newcomer).unwrap(), b"late");
+        assert_eq!(offline_count(&place), 1, "nobody takes it back before");
+        stop.store(true, Ordering::Relaxed);
+        let writers: Vec<(Duration, Vec<u8>)> = writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect();
+        for (longest, _) in &writers {
+            assert!(*longest < Duration::from_secs(60), "{longest:?}");
+        }
+        writers
+    });
+    wait_for("the disk comes back", || offline_count(&place) == 0);
+    wait_for("it has what it missed", || {
+        let health = place.run(["health", "data", "--json"]);
+        !health.stdout.contains("resync")
+    });
+    for (number, (_, last)) in expected.iter().enumerate() {
+        let path = place.mount_point().join(format!("w{number}"));
+        assert!(std::fs::read(path).unwrap() == *last, "file {number}");
+    }
+    place.umount();
+    let check = place.run(["check", "data"]);
+    assert_eq!(check.code, 0, "{check:?}");
+}
