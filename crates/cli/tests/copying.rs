@@ -5,6 +5,7 @@
 mod place;
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -179,4 +180,20 @@ fn a_links_target_is_the_same_byte_for_byte_in_the_group_and_outside() {
         let read = std::fs::read_link(place.path(&out).join("link")).unwrap();
         assert_eq!(read, target, "served: {served}");
     }
+}
+
+#[test]
+fn an_upload_that_the_end_of_the_process_cuts_off_leaves_no_file() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    let mut upload = std::os::unix::net::UnixStream::connect(place.path("run/data.sock")).unwrap();
+    let request = "PUT /files/content?path=/cut&permissions=420&user=0&group=0 HTTP/1.1\r\n\
+                   host: spindle\r\ntransfer-encoding: chunked\r\n\r\n6\r\na part\r\n";
+    upload.write_all(request.as_bytes()).unwrap();
+    // It has begun.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    place.tell(["group", "dismount", "data"]);
+    place.refuse(["stat", "data:/cut"], 2, &["/cut"]);
+    drop(upload);
 }

@@ -382,7 +382,7 @@ impl Files for Client {
             }
             match &own_failure {
                 Some(error) => writer.fail(std::io::Error::other(error.clone())),
-                None => drop(writer),
+                None => writer.finish(),
             }
             match (request.join(), own_failure) {
                 (_, Some(error)) => Err(error),

@@ -335,9 +335,12 @@ async fn download(daemon: Arc<Daemon>, place: Place, query: Query) -> Response {
     let begun = daemon.underway.begin(place);
     tokio::task::spawn_blocking(move || {
         let _begun = begun;
-        if let Err(error) = daemon.files().read_to(&path, &mut writer) {
-            tracing::warn!(path = %path.display(), %error, "a file was not read to its end");
-            writer.fail(std::io::Error::other(error));
+        match daemon.files().read_to(&path, &mut writer) {
+            Ok(_) => writer.finish(),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a file was not read to its end");
+                writer.fail(std::io::Error::other(error));
+            }
         }
     });
     Body::new(body).into_response()
@@ -349,19 +352,20 @@ async fn upload(daemon: Arc<Daemon>, place: Place, query: Query, body: Body) -> 
         let mut body = body;
         loop {
             let frame = tokio::time::timeout(PIECE_MOST, body.frame()).await;
-            let piece: std::io::Result<Bytes> = match frame {
-                Ok(None) => break,
-                Ok(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => Ok(data),
-                    Err(_trailers) => continue,
-                },
-                Ok(Some(Err(error))) => Err(std::io::Error::other(error)),
-                Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-            };
-            let last = piece.is_err();
-            // The writer may have failed and gone; its failure is the answer.
-            if sender.send(piece).await.is_err() || last {
-                break;
+            match frame {
+                Ok(None) => return sender.finish().await,
+                Ok(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else {
+                        // Trailers.
+                        continue;
+                    };
+                    // The writer may have failed and gone; its failure is the answer.
+                    if !sender.send(data).await {
+                        return;
+                    }
+                }
+                Ok(Some(Err(error))) => return sender.fail(std::io::Error::other(error)).await,
+                Err(_) => return sender.fail(std::io::ErrorKind::TimedOut.into()).await,
             }
         }
     });
