@@ -158,6 +158,20 @@ impl Space {
     }
 }
 
+/// Where the doublewrite buffer lies in the system's space: the second and the third extent, as
+/// `buf_dblwr_t::create` of MariaDB (storage/innobase/buf/buf0dblwr.cc) makes it and checks it. An
+/// extent (`FSP_EXTENT_SIZE`, fsp0types.h) is 1 MiB of pages of up to 16 KiB, and 64 larger ones.
+#[must_use]
+pub const fn doublewrite_pages(page_bytes: usize) -> Range<u64> {
+    let pages_per_mib = (1 << 20) / page_bytes as u64;
+    let extent = if pages_per_mib < 64 {
+        64
+    } else {
+        pages_per_mib
+    };
+    extent..3 * extent
+}
+
 /// Bits 1 to 4 of the flags: the length of pages of `ROW_FORMAT=COMPRESSED`.
 const fn is_row_compressed(flags: u32) -> bool {
     flags & FULL_CRC32_MARKER == 0 && flags >> 1 & 0xF != 0
@@ -200,7 +214,7 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
         };
     }
     // A compressed page of another space may lie in the doublewrite buffer.
-    if is_system && (64..192).contains(&page) {
+    if is_system && doublewrite_pages(space.page_bytes).contains(&page) {
         return Verdict::Unknown;
     }
     // Every program that writes a page writes its number.

@@ -213,6 +213,30 @@ fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
 }
 
 #[test]
+fn what_cannot_be_judged_is_unknown_in_all_of_the_doublewrite_buffer_and_bad_beside_it() {
+    for (page_bytes, extent) in [
+        (4096, 256),
+        (8192, 128),
+        (16384, 64),
+        (32768, 64),
+        (65536, 64),
+    ] {
+        let head = innodb_page(3, Format::FullCrc32, 0, 0, page_bytes);
+        let space = Space::of_head(&head).unwrap();
+        // As a page of another space lies there that is compressed or encrypted.
+        let coded = filled(5, page_bytes);
+        for inside in [extent, 2 * extent, 3 * extent - 1] {
+            let verdict = innodb::judge(&coded, inside, &space);
+            assert_eq!(verdict, Verdict::Unknown, "{page_bytes}:{inside}");
+        }
+        for beside in [extent - 1, 3 * extent] {
+            let verdict = innodb::judge(&coded, beside, &space);
+            assert!(verdict.is_bad(), "{page_bytes}:{beside}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
 fn a_page_of_an_older_or_of_no_checksum_is_unknown() {
     let head = innodb_page(3, Format::Crc32, 9, 0, 16384);
     let space = Space::of_head(&head).unwrap();

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use spindle_pages::innodb::Format;
+use spindle_pages::innodb::{Format, PAGE_BYTES, doublewrite_pages};
 use spindle_pages::postgresql::{Checksums, Cluster};
 use spindle_pages::{Choice, HEAD_BYTES, PageFile, Position, Verdict, choose, is_candidate};
 
@@ -114,7 +114,7 @@ fn judge_all(directory: &Path) -> Worth {
 
 /// What InnoDB's doublewrite buffer holds may be of any kind.
 fn is_doublewrite(path: &str, page: u64) -> bool {
-    path.ends_with("ibdata1") && (64..192).contains(&page)
+    path.ends_with("ibdata1") && doublewrite_pages(PAGE_BYTES).contains(&page)
 }
 
 /// So many bytes from byte 40 on are surely covered by the page's sum.
