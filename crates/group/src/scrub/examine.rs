@@ -72,22 +72,34 @@ pub fn examine(
     places.sort_by_key(|place| place.first);
     if let Some(disk) = distrusted {
         for place in &mut places {
-            take_the_word(copies, place, disk);
+            take_the_word(copies, pages, place, disk);
         }
     }
     (places, judged_count)
 }
 
 /// Where nothing is proven, and every block that differs has one version on the disks that are
-/// trusted and another on the one that is not: that one is wrong, because a person says so.
-fn take_the_word(copies: &Copies, place: &mut Place, distrusted: DiskNumber) {
+/// trusted and another on the one that is not: that one is wrong, because a person says so. But no
+/// word makes a page right that is proven to be bad: a good one is not given away for it.
+fn take_the_word(
+    copies: &Copies,
+    pages: Option<&PageFile>,
+    place: &mut Place,
+    distrusted: DiskNumber,
+) {
     if !matches!(place.doubt, Doubt::Undecided(_) | Doubt::NoPages) {
         return;
     }
     let mut mends = Vec::new();
+    // All of the place as the distrusted disk has it, and as the others have.
+    let (mut given_away, mut kept) = (Vec::new(), Vec::new());
     for block in place.first..place.first + place.blocks {
         let versions = copies.versions(block);
         if versions.len() < 2 {
+            for (bytes, _) in &versions {
+                given_away.extend_from_slice(bytes);
+                kept.extend_from_slice(bytes);
+            }
             continue;
         }
         let lane = copies.piece_at(block).and_then(|piece| {
@@ -100,19 +112,39 @@ fn take_the_word(copies: &Copies, place: &mut Place, distrusted: DiskNumber) {
         let mut trusted = versions
             .iter()
             .filter(|(_, lanes)| lanes & !(1 << lane) != 0);
-        let (Some((_, right_lanes)), None) = (trusted.next(), trusted.next()) else {
+        let (Some((right, right_lanes)), None) = (trusted.next(), trusted.next()) else {
             return;
         };
+        let mut wrong = versions.iter().filter(|(bytes, _)| bytes != right);
+        given_away.extend(wrong.next().into_iter().flat_map(|(bytes, _)| *bytes));
+        kept.extend_from_slice(right);
         mends.push(Mend {
             block,
             right_lane: (right_lanes & !(1 << lane)).trailing_zeros() as usize,
             wrong_lanes: SmallVec::from_slice(&[*lane]),
         });
     }
-    if !mends.is_empty() {
+    let loses_good_page = pages.is_some_and(|pages| {
+        let is_whole = |bytes: &[u8]| bytes.len() as u64 == place.blocks * BLOCK_SIZE_BYTES;
+        place.first.is_multiple_of(unit_blocks(pages))
+            && place.blocks.is_multiple_of(unit_blocks(pages))
+            && is_whole(&given_away)
+            && is_whole(&kept)
+            && would_lose_good_page(pages, place.first, &given_away, &kept)
+    });
+    if !mends.is_empty() && !loses_good_page {
         place.doubt = Doubt::Distrusted;
         place.mends = mends;
     }
+}
+
+/// Whether a good page would be written over by one that is proven to be bad.
+fn would_lose_good_page(pages: &PageFile, first: u64, given_away: &[u8], kept: &[u8]) -> bool {
+    let first_page = first * BLOCK_SIZE_BYTES / pages.page_bytes() as u64;
+    let kept = pages.judge_unit(first_page, kept);
+    (pages.judge_unit(first_page, given_away).iter())
+        .zip(&kept)
+        .any(|(given_away, kept)| given_away.is_good() && kept.is_bad())
 }
 
 /// Judges one unit where all of it is there; how many pages were judged. What it settles is no

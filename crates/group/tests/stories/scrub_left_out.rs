@@ -232,6 +232,32 @@ fn where_nothing_is_proven_the_copy_on_a_distrusted_disk_loses_and_only_that() {
 }
 
 #[test]
+fn a_word_against_the_disk_with_the_good_page_does_not_bring_in_one_that_is_proven_bad() {
+    let stage = stage(8, 10, 300);
+    let at = 200 * PAGE;
+    let places = places(&stage.group, &stage.file, at);
+    let (bad, good) = (places[0], places[1]);
+    // Its checksum is wrong, and by its position it may be the newer one.
+    let mut damaged = stage.scene.disks.bytes(bad.0, bad.1, 8192);
+    damaged[..8].fill(0xff);
+    damaged[5000] ^= 1;
+    stage.scene.disks.overwrite(bad.0, bad.1, &damaged);
+    let start = usize::try_from(at).unwrap();
+    let page = &stage.bytes[start..start + 8192];
+
+    stage.group.start_scrub(distrust(good.0, true)).unwrap();
+    let view = finish(&stage.group);
+    assert_eq!(kinds(&view), [FindingKind::CopiesDiffer]);
+    assert!(stage.scene.disks.bytes(good.0, good.1, 8192) == page);
+    assert!(stage.scene.disks.bytes(bad.0, bad.1, 8192) == damaged);
+
+    stage.group.start_scrub(distrust(bad.0, true)).unwrap();
+    let view = finish(&stage.group);
+    assert!(view.repaired_count > 0);
+    assert!(stage.scene.disks.bytes(bad.0, bad.1, 8192) == page);
+}
+
+#[test]
 fn a_page_that_is_proven_right_does_not_lose_on_anybodys_word() {
     let stage = stage(7, 10, 300);
     let at = 200 * PAGE;
