@@ -183,6 +183,26 @@ fn a_links_target_is_the_same_byte_for_byte_in_the_group_and_outside() {
 }
 
 #[test]
+fn what_standard_output_leads_to_is_written_on_and_the_link_to_it_stays() {
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), b"from the group\n").unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    // As /dev/stdout, in a place where nothing is lost.
+    symlink("/proc/self/fd/1", place.path("stdout")).unwrap();
+    std::fs::write(place.path("log"), b"before\n").unwrap();
+    let mut appending = std::fs::OpenOptions::new();
+    let log = appending.append(true).open(place.path("log")).unwrap();
+    let mut command = place.command(["cp", "data:/file", "stdout"]);
+    let status = command.stdout(log).status().unwrap();
+    assert!(status.success());
+    let link = std::fs::read_link(place.path("stdout")).unwrap();
+    assert_eq!(link, Path::new("/proc/self/fd/1"));
+    let written = std::fs::read_to_string(place.path("log")).unwrap();
+    assert!(written.starts_with("before\nfrom the group\n"), "{written}");
+}
+
+#[test]
 fn an_upload_that_the_end_of_the_process_cuts_off_leaves_no_file() {
     let place = Place::new();
     place.create_group();

@@ -24,6 +24,8 @@ use crate::view::{FileReport, MapReport, TimeReport, UsageReport};
 
 /// Zeros in whole pieces of this size become holes.
 const HOLE_BYTES: usize = 64 << 10;
+/// So many links lead to a descriptor at most: `/dev/stdout` is one.
+const DESCRIPTOR_LINKS_MOST: usize = 8;
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
@@ -153,10 +155,21 @@ impl LocalFiles {
         Ok(File::from(opened))
     }
 
-    /// Where a person named a pipe or a device, it is written to; a file is replaced whole.
+    /// Where a person named a pipe, a device or an open descriptor, it is written to; a file is
+    /// replaced whole.
     fn named_device(&self, path: &Path) -> ControlResult<Option<File>> {
         if !self.place.is(path) {
             return Ok(None);
+        }
+        let fail = |error| ControlError::io("open", path.display(), &error);
+        if let Some(descriptor) = named_descriptor(path) {
+            // Another descriptor of the same file, where one can be had: it goes on where that is.
+            let standard = match descriptor {
+                1 => std::io::stdout().as_fd().try_clone_to_owned(),
+                2 => std::io::stderr().as_fd().try_clone_to_owned(),
+                _ => (std::fs::OpenOptions::new().append(true).open(path)).map(OwnedFd::from),
+            };
+            return standard.map(|open| Some(File::from(open))).map_err(fail);
         }
         let Ok(stat) = self.place.stat() else {
             return Ok(None);
@@ -171,8 +184,28 @@ impl LocalFiles {
             .write(true)
             .open(path)
             .map(Some)
-            .map_err(|error| ControlError::io("open", path.display(), &error))
+            .map_err(fail)
     }
+}
+
+/// The number of the descriptor that the path names, as `/dev/stdout` and `/dev/fd/3` do: what it
+/// leads to is open already, and nothing can be renamed over it.
+fn named_descriptor(path: &Path) -> Option<u32> {
+    let mut path = path.to_owned();
+    for _ in 0..DESCRIPTOR_LINKS_MOST {
+        let parent = path.parent()?;
+        let parent = std::fs::canonicalize(match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        });
+        let parent = parent.ok()?;
+        let own = format!("/proc/{}/", std::process::id());
+        if parent.starts_with(own) && parent.ends_with("fd") {
+            return path.file_name()?.to_str()?.parse().ok();
+        }
+        path = parent.join(std::fs::read_link(&path).ok()?);
+    }
+    None
 }
 
 fn owner_of(new: NewEntry) -> (Option<rustix::fs::Uid>, Option<rustix::fs::Gid>) {
