@@ -367,6 +367,10 @@ fn a_word_on_a_disk_is_asked_for_twice_and_then_decides() {
         "nothing is written unasked"
     );
 
+    // Nobody is believed about himself: who asks is what the kernel says.
+    let mut command = place.command(["scrub", "data", "--distrust", &disk, "--wait"]);
+    command.envs([("USER", "mallory"), ("SUDO_USER", "mallory")]);
+    assert_eq!(place::outcome(&mut command).code, 1);
     let more = ["--distrust", &disk, "--repair", "--yes"];
     let done = scrub(&place, "data:/file", &more, 0);
     assert_eq!(done["repaired_count"], 1, "{done}");
@@ -374,6 +378,7 @@ fn a_word_on_a_disk_is_asked_for_twice_and_then_decides() {
     assert_eq!(scrub(&place, "data", &[], 0)["findings_count"], 0);
     let events = place.tell(["events", "data"]);
     assert!(events.contains("uid "), "who asked: {events}");
+    assert!(!events.contains("mallory"), "who asked: {events}");
     assert!(
         events.contains(&format!("the copies on {disk} lose")),
         "{events}"

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use crate::error::{ControlError, ControlResult};
 
+/// The parameter with the user who asks, as the kernel says.
+pub const ASKED_BY: &str = "by";
+
 /// The parameters of one request.
 #[derive(Debug, Default)]
 pub struct Query(BTreeMap<String, Vec<u8>>);
@@ -29,6 +32,11 @@ impl Query {
             }
         }
         Ok(Self(parameters))
+    }
+
+    /// Sets a parameter, whatever was asked.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.0.insert(name.to_owned(), value.as_bytes().to_vec());
     }
 
     /// The names of the parameters.

@@ -14,7 +14,7 @@ use crate::estimating::EstimateRequest;
 use crate::event_log::EventFilter;
 use crate::exposition::CONTENT_TYPE;
 use crate::files::{Files, NewEntry};
-use crate::query::Query;
+use crate::query::{ASKED_BY, Query};
 use crate::view::TimeReport;
 
 /// A parameter of a request, in the query.
@@ -356,7 +356,11 @@ pub static ROUTES: &[Route] = &[
                 "a disk whose copies lose where they differ and nothing is proven; of all that it \
                  holds where neither disks nor a path are given",
             ),
-            optional("by", "string", "who distrusts it, for the event log"),
+            optional(
+                ASKED_BY,
+                "string",
+                "ignored: the event log names the user that the kernel says has asked",
+            ),
         ],
         "ScrubReport",
         Handler::Body("DiskNames", |daemon, query, body| {

@@ -215,20 +215,9 @@ pub fn start_scrub(
     }
     if let Some(disk) = &request.distrust {
         append(&mut path, "distrust", disk.as_bytes());
-        append(&mut path, "by", user_name().as_bytes());
     }
     let names = DiskNames::of(&request.disks)?;
     serving(settings, group.as_str())?.post_json(&path, &names)
-}
-
-/// Who asks, for the event log.
-fn user_name() -> String {
-    let uid = rustix::process::getuid().as_raw();
-    let named = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    match named("SUDO_USER").or_else(|| named("USER")) {
-        Some(name) => format!("{name} (uid {uid})"),
-        None => format!("uid {uid}"),
-    }
 }
 
 /// Ends the scrub that runs.

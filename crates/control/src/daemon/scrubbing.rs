@@ -9,7 +9,7 @@ use spindle_group::{Distrust, GroupErrorKind, ScrubScope, ScrubView, ScrubWish};
 use super::Daemon;
 use crate::error::{ControlError, ControlResult};
 use crate::nearness::suggestion;
-use crate::query::Query;
+use crate::query::{ASKED_BY, Query};
 use crate::scrubbing::{POWER_USUAL, ScrubReport};
 
 impl Daemon {
@@ -26,7 +26,9 @@ impl Daemon {
         let distrust = match &distrusted {
             Some(name) => Some(Distrust {
                 disk: self.disk_to_scrub(name)?,
-                by: query.text("by").unwrap_or_else(|| "somebody".to_owned()),
+                by: query
+                    .text(ASKED_BY)
+                    .unwrap_or_else(|| "somebody".to_owned()),
             }),
             None => None,
         };

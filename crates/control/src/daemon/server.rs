@@ -31,7 +31,7 @@ use crate::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::exposition;
 use crate::files::Files;
 use crate::openapi;
-use crate::query::Query;
+use crate::query::{ASKED_BY, Query};
 use crate::route::{Handler, ROUTES, Route, new_entry};
 
 /// How long requests under way may take once the daemon is to stop.
@@ -55,6 +55,19 @@ impl Peer {
         Self {
             user: stream.peer_cred().ok().map(|peer| peer.uid()),
             socket: stream.as_fd().try_clone_to_owned().ok().map(Arc::new),
+        }
+    }
+
+    /// Who it is, for the event log. Nobody is believed about himself.
+    fn name(&self) -> String {
+        let user = self.user.map(nix::unistd::Uid::from_raw);
+        let named = |user| nix::unistd::User::from_uid(user).ok().flatten();
+        match user {
+            Some(user) => match named(user) {
+                Some(known) => format!("{} (uid {user})", known.name),
+                None => format!("uid {user}"),
+            },
+            None => "a user that is not known".to_owned(),
         }
     }
 
@@ -168,10 +181,13 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
               Extension(place): Extension<Place>,
               RawQuery(query): RawQuery,
               body: Body| async move {
-            let query = match route.query(query.as_deref().unwrap_or("")) {
+            let mut query = match route.query(query.as_deref().unwrap_or("")) {
                 Ok(query) => query,
                 Err(error) => return answer_error(&error),
             };
+            if (route.parameters.iter()).any(|parameter| parameter.name == ASKED_BY) {
+                query.set(ASKED_BY, &peer.name());
+            }
             match route.handler {
                 Handler::Document => axum::Json(openapi::document()).into_response(),
                 Handler::Alive => axum::Json(()).into_response(),
