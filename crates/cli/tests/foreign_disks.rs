@@ -158,3 +158,39 @@ fn a_plain_file_that_holds_anything_is_no_disk_until_that_is_said() {
         .concat(),
     );
 }
+
+#[test]
+fn a_file_whose_bytes_the_kernel_has_not_written_back_is_no_disk_either() {
+    if !place::can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.tell([
+        "group",
+        "create",
+        "data",
+        "--redundancy",
+        "external",
+        "--file-disk",
+        &format!("{}:256M", place.disk("a")),
+    ]);
+    place.mount();
+    let archive = place.mount_point().join("precious.tar");
+    let file = File::create(&archive).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(b"the last backup", 40 << 20).unwrap();
+    // Asked before anybody else has opened it, and had it written back thereby.
+    let found = spindle_control::look_for_data(&archive, u64::MAX).unwrap();
+    let offset_bytes = 40 << 20;
+    assert_eq!(found, spindle_control::Contents::Data { offset_bytes });
+    file.write_all_at(b"the last backup", 41 << 20).unwrap();
+    let archive = archive.display().to_string();
+    let create = ["group", "create", "other", "--redundancy", "external"];
+    place.refuse(
+        create.into_iter().chain(["--disk", &archive]),
+        2,
+        &["precious.tar", "unknown data", "--force"],
+    );
+    drop(file);
+    place.umount();
+}

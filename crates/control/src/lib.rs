@@ -112,3 +112,4 @@ pub use spindle_group::Severity;
 pub use starting::{
     Starter, absolute, dismount_group, mount_served, start_daemon, sync_group, unmount, upgrade,
 };
+pub use unknown_data::{Contents, look_for_data};

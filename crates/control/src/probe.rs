@@ -125,7 +125,7 @@ impl Probe {
         if self.status() != DiskStatus::Candidate {
             return;
         }
-        match unknown_data::look(&self.path, most_bytes) {
+        match unknown_data::look_for_data(&self.path, most_bytes) {
             Ok(contents) => self.contents = Some(contents),
             Err(error) => self.failure = Some(error),
         }

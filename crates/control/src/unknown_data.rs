@@ -36,7 +36,7 @@ pub enum Contents {
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub fn look(path: &Path, most_bytes: u64) -> ControlResult<Contents> {
+pub fn look_for_data(path: &Path, most_bytes: u64) -> ControlResult<Contents> {
     let fail = |error: std::io::Error| ControlError::io("read", path.display(), &error);
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = std::fs::OpenOptions::new()
@@ -48,6 +48,9 @@ pub fn look(path: &Path, most_bytes: u64) -> ControlResult<Contents> {
     if !metadata.is_file() {
         return Ok(Contents::NoFile);
     }
+    // A file system in user space may know no data yet that the kernel has not written back, and
+    // tell a hole there.
+    file.sync_all().map_err(fail)?;
     let mut left_bytes = most_bytes;
     let mut at = 0;
     while let Some((start, end)) = next_data(&file, at, metadata.len()).map_err(fail)? {
@@ -93,7 +96,7 @@ fn next_data(file: &File, at: u64, length_bytes: u64) -> std::io::Result<Option<
 
 #[cfg(test)]
 mod tests {
-    use super::{Contents, look};
+    use super::{Contents, look_for_data};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
@@ -102,27 +105,30 @@ mod tests {
         let path = std::env::temp_dir().join(format!("spindle-unknown-{}", std::process::id()));
         let file = File::create(&path).unwrap();
         assert_eq!(
-            look(&path, u64::MAX).unwrap(),
+            look_for_data(&path, u64::MAX).unwrap(),
             Contents::Zeros { whole: true }
         );
         file.set_len(64 << 20).unwrap();
         file.write_all_at(&vec![0; 3 << 20], 5 << 20).unwrap();
         assert_eq!(
-            look(&path, u64::MAX).unwrap(),
+            look_for_data(&path, u64::MAX).unwrap(),
             Contents::Zeros { whole: true }
         );
         assert_eq!(
-            look(&path, 1 << 20).unwrap(),
+            look_for_data(&path, 1 << 20).unwrap(),
             Contents::Zeros { whole: false }
         );
         let offset_bytes = (64 << 20) - 1;
         file.write_all_at(b"x", offset_bytes).unwrap();
         assert_eq!(
-            look(&path, u64::MAX).unwrap(),
+            look_for_data(&path, u64::MAX).unwrap(),
             Contents::Data { offset_bytes }
         );
         std::fs::remove_file(&path).unwrap();
         let directory = std::env::temp_dir();
-        assert_eq!(look(&directory, u64::MAX).unwrap(), Contents::NoFile);
+        assert_eq!(
+            look_for_data(&directory, u64::MAX).unwrap(),
+            Contents::NoFile
+        );
     }
 }
