@@ -73,9 +73,18 @@ fn root_runs_no_hook_of_a_directory_that_another_user_writes_and_uses_none_of_it
     let closed = run(&["group", "dismount", "data"]);
     assert_eq!(closed.code, 0, "{closed:?}");
     assert!(!trap.join("caught").exists(), "the hook was run");
-    // Root's own settings are read there all the same, unless others can write them.
+    // Nor root's own file that the other has put there.
     chown(trap.join("spindle.toml"), Some(0), Some(0)).unwrap();
     std::fs::write(trap.join("spindle.toml"), "shell = \"rm\"\n").unwrap();
+    for (owner, mode, why) in [(NOBODY, 0o755, "65534"), (0, 0o1777, "written by others")] {
+        chown(&trap, Some(owner), None).unwrap();
+        set_mode(&trap, mode);
+        let listed = run(&["group", "list"]);
+        assert_eq!(listed.code, 0, "{listed:?}");
+        assert!(listed.stderr.contains(why), "{listed:?}");
+    }
+    // His settings are read in a directory of his own, unless others can write them.
+    set_mode(&trap, 0o755);
     refused(&run(&["group", "list"]), 2, &["spindle.toml", "hooks"]);
     set_mode(&trap.join("spindle.toml"), 0o666);
     let listed = run(&["group", "list"]);

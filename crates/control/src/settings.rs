@@ -1,8 +1,9 @@
 //! Where disks are looked for and where the daemon's socket and log lie.
 //!
 //! Nothing here touches a disk. A file of the working directory is believed only where nobody but
-//! its reader and root can have written it: it names a program that is run. What a flag says goes before the environment, the environment
-//! before `spindle.toml`, and that before the defaults.
+//! its reader and root can have written it, or have put it there: it names a program that is run.
+//! What a flag says goes before the environment, the environment before `spindle.toml`, and that
+//! before the defaults.
 
 use std::fs::File;
 use std::io::Read;
@@ -192,7 +193,11 @@ fn read_file() -> ControlResult<(SettingsFile, PathBuf)> {
         let Some(file) = open_settings(&path, is_systems)? else {
             continue;
         };
-        match (why_not_believed(&file, &path)?, is_systems) {
+        let why_not = match why_not_believed(&file, &path)? {
+            None if !is_systems => why_no_place_for_settings()?,
+            why_not => why_not,
+        };
+        match (why_not, is_systems) {
             (None, _) => return Ok((parse(file, &path)?, path)),
             (Some(why), true) => {
                 return Err(ControlError::new(
@@ -234,17 +239,32 @@ fn why_not_believed(file: &File, path: &Path) -> ControlResult<Option<String>> {
     let metadata = file
         .metadata()
         .map_err(|error| ControlError::io("look at", path.display(), &error))?;
-    let own = rustix::process::geteuid().as_raw();
-    // Many users have a group of their own; root's files are never to be written by one.
-    let others = if own == 0 { 0o022 } else { 0o002 };
     if !metadata.is_file() {
-        Ok(Some("is no file".to_owned()))
-    } else if metadata.uid() != own && metadata.uid() != 0 {
-        Ok(Some(format!("belongs to user {}", metadata.uid())))
-    } else if metadata.mode() & others != 0 {
-        Ok(Some("can be written by others".to_owned()))
+        return Ok(Some("is no file".to_owned()));
+    }
+    Ok(why_not_ones_own(metadata.uid(), metadata.mode()))
+}
+
+/// Why somebody else than the reader and root may have put a file into the working directory, if
+/// that is so: a file of root's from elsewhere, moved or linked here, was not meant for this place.
+fn why_no_place_for_settings() -> ControlResult<Option<String>> {
+    let metadata = std::fs::metadata(".")
+        .map_err(|error| ControlError::io("look at", "the working directory", &error))?;
+    Ok(why_not_ones_own(metadata.uid(), metadata.mode())
+        .map(|why| format!("lies in a directory that {why}")))
+}
+
+/// Why what has this owner and these permissions may be another user's doing.
+fn why_not_ones_own(owner: u32, mode: u32) -> Option<String> {
+    let own = rustix::process::geteuid().as_raw();
+    // Many users have a group of their own; what is root's is never to be written by one.
+    let others = if own == 0 { 0o022 } else { 0o002 };
+    if owner != own && owner != 0 {
+        Some(format!("belongs to user {owner}"))
+    } else if mode & others != 0 {
+        Some("can be written by others".to_owned())
     } else {
-        Ok(None)
+        None
     }
 }
 
