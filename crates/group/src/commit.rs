@@ -329,7 +329,7 @@ impl Group {
                         && flushes.fate(&self.disks, *target) != Fate::Flushed
                 };
                 if file.written.lock().iter().any(concerned) {
-                    *file.error.lock() = Some(reason.clone());
+                    self.owe(&file, &reason);
                 }
             }
             for life in lives {
@@ -348,12 +348,11 @@ impl Group {
     /// a write since the last sync; told once.
     pub fn sync_file(&self, file: &File, metadata: bool) -> Result<(), GroupError> {
         self.check_fence()?;
-        let told = file.error.lock().take();
         let applied = self.catalog.applied();
         let targets = file.written.lock().clone();
         if let Err(error) = self.cover(&targets) {
             // Told here and now.
-            *file.error.lock() = None;
+            self.take_owed(file);
             return Err(error);
         }
         let kept = self.keep_what_disks_lost(file, &targets);
@@ -361,7 +360,10 @@ impl Group {
         file.written
             .lock()
             .retain(|target| !targets.contains(target));
-        kept?;
+        if let Err(error) = kept {
+            self.take_owed(file);
+            return Err(error);
+        }
         let books = file.map.read().books();
         let through = match books {
             Books::Open => WHATEVER_IS_SEALED,
@@ -369,7 +371,7 @@ impl Group {
             Books::Sealed(sealed) => sealed,
         };
         self.commit_through(through)?;
-        match told {
+        match self.take_owed(file) {
             None => Ok(()),
             Some(message) => Err(GroupError::new(GroupErrorKind::Io, message)),
         }

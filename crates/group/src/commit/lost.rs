@@ -4,6 +4,9 @@
 //! it is noted as missed before anything durable relies on the disk again ([`Group::notice_offline`]),
 //! and the next sync of each file that had written to it looks whether another copy has it, else
 //! it answers with an error, once. Nobody ever takes it for flushed.
+//!
+//! An extent whose only copy lay there has it nowhere. So its file owes its next sync the error
+//! from the outage on, wherever the extent moves and however many copies it gets until then.
 
 use spindle_base::{DiskNumber, FileId};
 use spindle_extent::plan::Serving;
@@ -98,15 +101,20 @@ impl Group {
         if self.looked_for_lost_at.load(Ordering::Acquire) == turns_count {
             return Ok(());
         }
+        self.notice_offline();
         let mut answer = Ok(());
         for file in self.all_files() {
+            if let Some(message) = file.error.lock().clone() {
+                answer = answer.and(Err(GroupError::new(GroupErrorKind::Io, message)));
+                continue;
+            }
             let targets = file.written.lock().clone();
             if targets.is_empty() {
                 continue;
             }
             if let Err(error) = self.keep_what_disks_lost(&file, &targets) {
                 self.check_fence()?;
-                *file.error.lock() = Some(error.message.clone());
+                self.owe(&file, &error.message);
                 file.written
                     .lock()
                     .retain(|target| !targets.contains(target));
@@ -152,11 +160,55 @@ impl Group {
             }
         };
         for life in gone {
+            self.note_lost_alone(life);
             let apply = &mut |edit| self.catalog.apply(edit);
             self.dirty.went_offline(life, &is_stale, apply);
             if let Some(disk) = self.disks.get(life.disk) {
                 disk.set_noted(life.incarnation);
             }
         }
+    }
+
+    /// Of files with extents that have no copy but on a disk which went away with unflushed writes
+    /// of theirs: they owe the error. Noted twice it does no more.
+    fn note_lost_alone(&self, gone: Life) {
+        let lost_there = |target: &Target| {
+            target.life.disk == gone.disk
+                && target.life.incarnation < gone.incarnation
+                && self.disks.flushes.fate(&self.disks, *target) == Fate::Lost
+        };
+        for file in self.all_files() {
+            if !file.written.lock().iter().any(lost_there) {
+                continue;
+            }
+            let mut is_alone_there = false;
+            file.map.read().for_each(0, u32::MAX, |_, extent| {
+                let mut copies = extent.present();
+                is_alone_there |= copies.next().is_some_and(|copy| copy.disk() == gone.disk)
+                    && copies.next().is_none();
+            });
+            if !is_alone_there {
+                continue;
+            }
+            self.owe(
+                &file,
+                &format!(
+                    "{} went away before what was written to file {} was flushed, and there is no \
+                     other copy: what was written since the last sync may be lost",
+                    self.disks.describe(gone.disk),
+                    file.id
+                ),
+            );
+        }
+    }
+
+    /// The next sync of the file answers with this error.
+    pub(crate) fn owe(&self, file: &File, message: &str) {
+        *file.error.lock() = Some(message.to_owned());
+    }
+
+    /// The error that the file owes its next sync, which the caller tells.
+    pub(super) fn take_owed(&self, file: &File) -> Option<String> {
+        file.error.lock().take()
     }
 }

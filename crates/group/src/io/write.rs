@@ -4,10 +4,10 @@
 use spindle_sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
 use spindle_catalog::{Sequence, WriteUnderWay};
-use spindle_device::{AlignedBuffer, DeviceError, Request, Work, WriteSource};
-use spindle_extent::map::Extent;
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work, WriteSource};
+use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
 use spindle_extent::schedule::Schedule;
 
@@ -331,8 +331,7 @@ impl Group {
             let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
             self.dirty.caught_up(file, (first, end), &lives);
         }
-        self.move_marks(file, &plan);
-        Ok(())
+        self.move_marks(file, &plan, (first, end), &written)
     }
 
     /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed
@@ -411,22 +410,7 @@ impl Group {
     ) -> Result<(), GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
         let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
-        let mut lost = None;
-        {
-            let map = file.map.read();
-            plan::segments::<TooFar>(&map, first, end, |segment| {
-                let has_copy = |extent: &Extent| {
-                    extent.present().any(|copy| {
-                        self.disks.slot_of(copy).is_some() && !gone.contains(&copy.disk())
-                    })
-                };
-                if !segment.extent.as_ref().is_some_and(has_copy) {
-                    lost = Some(segment.index);
-                }
-                Ok(())
-            })
-            .map_err(|TooFar| GroupError::too_far())?;
-        }
+        let lost = self.without_copy(&file.map.read(), (first, end), &gone)?;
         let reason = &failed[0].1;
         if let Some(index) = lost {
             if file.is_mirrored() {
@@ -438,13 +422,15 @@ impl Group {
                 }
             }
             self.make_equal(file, first, end)?;
-            return Err(self.write_failed(
+            let error = self.write_failed(
                 file,
                 &format!(
                     "no copy of extent {index} of file {} took a write: {reason}",
                     file.id
                 ),
-            ));
+            );
+            self.take_removed_offline(failed)?;
+            return Err(error);
         }
         self.take_offline(&gone, &reason.to_string())?;
         let _change = self.change_inside();
@@ -453,24 +439,94 @@ impl Group {
         Ok(())
     }
 
+    /// Disks that were removed go offline where the group can do without, though nobody else has
+    /// what was to be written: what they held and no flush had covered, of whatever file, is lost
+    /// for certain, and only an outage tells it.
+    fn take_removed_offline(&self, failed: &[(DiskNumber, DeviceError)]) -> Result<(), GroupError> {
+        if self.membership.redundancy() == Redundancy::External {
+            return Ok(());
+        }
+        for (disk, error) in failed {
+            if error.kind == DeviceErrorKind::Gone && self.membership.can_do_without(*disk) {
+                self.take_offline(&[*disk], &error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Remembers the failure for the next sync.
     pub(crate) fn write_failed(&self, file: &File, message: &str) -> GroupError {
-        *file.error.lock() = Some(message.to_owned());
+        self.owe(file, message);
         self.event(Event::new(EventKind::WriteFailed, message).file(file.id));
         GroupError::new(GroupErrorKind::Io, message)
     }
 
-    fn move_marks(&self, file: &File, plan: &WritePlan) {
-        if plan.marks.is_empty() {
-            return;
+    /// The marks move over what was written. Not where a disk has gone since with the only copy
+    /// of it: it has failed then, though the disk took it.
+    fn move_marks(
+        &self,
+        file: &File,
+        plan: &WritePlan,
+        range: (u64, u64),
+        written: &Written,
+    ) -> Result<(), GroupError> {
+        let is_lost = if plan.marks.is_empty() {
+            !written.lives().all(|life| self.disks.is_current(life))
+                && self.is_lost_meanwhile(&file.map.read(), range, written)
+        } else {
+            let _change = self.change_inside();
+            let mut map = file.map.write();
+            let is_lost = self.is_lost_meanwhile(&map, range, written);
+            if !is_lost {
+                for (index, mark) in &plan.marks {
+                    map.set_mark(*index, *mark);
+                }
+                drop(map);
+                self.note_dirty_map(file);
+            }
+            is_lost
+        };
+        if is_lost {
+            let message = format!(
+                "a disk with the only copy of what was written to file {} went away before it was \
+                 flushed",
+                file.id
+            );
+            return Err(self.write_failed(file, &message));
         }
-        let _change = self.change_inside();
-        let mut map = file.map.write();
-        for (index, mark) in &plan.marks {
-            map.set_mark(*index, *mark);
-        }
-        drop(map);
-        self.note_dirty_map(file);
+        Ok(())
+    }
+
+    /// Whether of an extent of the range no disk that serves has what was written, because each
+    /// that took it has gone since.
+    fn is_lost_meanwhile(&self, map: &Map, range: (u64, u64), written: &Written) -> bool {
+        let gone: SmallVec<[DiskNumber; 2]> = (written.lives())
+            .filter(|life| !self.disks.is_current(*life))
+            .map(|life| life.disk)
+            .collect();
+        !gone.is_empty() && !matches!(self.without_copy(map, range, &gone), Ok(None))
+    }
+
+    /// The last extent of the range that has no copy on a disk that serves, these left aside.
+    fn without_copy(
+        &self,
+        map: &Map,
+        (first, end): (u64, u64),
+        gone: &[DiskNumber],
+    ) -> Result<Option<u32>, GroupError> {
+        let has_copy = |extent: &Extent| {
+            let mut copies = extent.present();
+            copies.any(|copy| self.disks.slot_of(copy).is_some() && !gone.contains(&copy.disk()))
+        };
+        let mut without = None;
+        plan::segments::<TooFar>(map, first, end, |segment| {
+            if !segment.extent.as_ref().is_some_and(has_copy) {
+                without = Some(segment.index);
+            }
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        Ok(without)
     }
 }
 

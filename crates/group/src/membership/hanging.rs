@@ -188,6 +188,13 @@ impl Membership {
         given_up
     }
 
+    /// Whether the redundancy, the votes and the catalog bear the loss of the disk beside all that
+    /// are away.
+    pub(crate) fn can_do_without(&self, disk: DiskNumber) -> bool {
+        let watch = self.hanging.watch.lock();
+        watch.disks.contains_key(&disk) && watch.can_do_without(disk)
+    }
+
     /// Whether the disk was given up and still serves by the group state.
     pub(crate) fn is_given_up(&self, disk: DiskNumber) -> bool {
         self.hanging.watch.lock().given_up.contains(&disk)

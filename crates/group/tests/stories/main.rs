@@ -15,6 +15,7 @@ mod events;
 mod faults;
 mod hanging;
 mod leaving;
+mod one_copy;
 mod outage;
 mod rebalance;
 mod scene;

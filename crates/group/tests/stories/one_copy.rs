@@ -1,0 +1,219 @@
+//! Files of one copy whose disk goes away with something that no flush had covered: they say so
+//! at the next sync, whatever becomes of them until then.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SimulatedDisks};
+use spindle_group::{File, Group, GroupErrorKind};
+
+use crate::scene::{
+    EXTERNAL, MIB, NORMAL, Scene, copies_on, create, opener, pattern, resync, spare,
+};
+
+const LENGTH: usize = 1 << 20;
+const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
+
+fn disk_of(group: &Group, file: &File) -> DiskSlot {
+    let map = group.map(file);
+    let mut copies = map.iter().flat_map(|extent| &extent.copies).flatten();
+    DiskSlot(copies.next().unwrap().0.0)
+}
+
+/// The disk loses its power and what no flush covered; a write of another file finds that out,
+/// and the disk is back at once.
+fn blink(scene: &Scene, group: &Group, slot: DiskSlot) {
+    scene.disks.vanish(slot);
+    let other = match group.file(FileId(99)) {
+        Some(other) => other,
+        None => create(group, 99, NORMAL),
+    };
+    group.write(&other, 0, &pattern(77, 8 << 20)).unwrap();
+    group.sync_file(&other, true).unwrap();
+    scene.disks.bring_back(slot);
+    let back = group.return_disks(&[slot]).unwrap();
+    assert_eq!(back, [DiskNumber(slot.0)]);
+}
+
+/// A file of which the newest write is lost with its disk's cache, and the disk is back.
+fn with_a_lost_write(seed: u64) -> (Scene, Group, Arc<File>) {
+    let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+    blink(&scene, &group, disk_of(&group, &file));
+    (scene, group, file)
+}
+
+fn tells_once(group: &Group, file: &File) {
+    let error = group.sync_file(file, true).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Io);
+    group.sync_file(file, true).unwrap();
+}
+
+#[test]
+fn a_loss_is_told_though_the_extents_have_moved_to_another_disk_since() {
+    let (scene, group, file) = with_a_lost_write(1);
+    let disk = disk_of(&group, &file).0;
+    let failure_group = u8::from(disk >= 2);
+    (group.add_disks(&[spare(&scene.disks, failure_group, 64)])).unwrap();
+    group.drop_disks(&[DiskNumber(disk)], false).unwrap();
+    resync(&group);
+    assert_eq!(copies_on(&group, 10, disk), 0);
+    tells_once(&group, &file);
+}
+
+#[test]
+fn a_loss_is_told_though_the_file_has_two_copies_by_now() {
+    let (_scene, group, file) = with_a_lost_write(2);
+    let wanted = [(FileId(10), Redundancy::Normal)];
+    assert_eq!(group.convert_files(&wanted).unwrap(), 1);
+    resync(&group);
+    let map = group.map(&file);
+    assert!(
+        map.iter()
+            .all(|extent| extent.copies.iter().all(Option::is_some))
+    );
+    tells_once(&group, &file);
+}
+
+#[test]
+fn a_disk_that_was_removed_is_offline_for_files_of_one_copy_too() {
+    let scene = Scene::new(4, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    let other = create(&group, 11, EXTERNAL);
+    let mut at = 0;
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    let slot = disk_of(&group, &file);
+    // Until it has an extent on the same disk.
+    loop {
+        group.write(&other, at, &pattern(2, LENGTH)).unwrap();
+        if copies_on(&group, 11, slot.0) > 0 {
+            break;
+        }
+        at += MIB;
+    }
+    group.sync().unwrap();
+    group.write(&other, at, &pattern(3, LENGTH)).unwrap();
+    scene.disks.vanish(slot);
+    assert!(group.write(&file, 0, &pattern(4, LENGTH)).is_err());
+    // It answers again before anybody else has asked it.
+    scene.disks.bring_back(slot);
+    let is_offline =
+        |disk: &spindle_group::DiskView| disk.number.0 == slot.0 && disk.mode == "offline";
+    assert!(group.view().disks.iter().any(is_offline));
+    tells_once(&group, &other);
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Simulated disks that call somebody between a write and its answer.
+struct Hooked {
+    inner: Arc<SimulatedDisks>,
+    at_write: Mutex<Option<(DiskSlot, Hook)>>,
+}
+
+impl Hooked {
+    fn open(scene: &Scene) -> (Arc<Self>, Arc<Group>) {
+        let hooked = Arc::new(Self {
+            inner: Arc::clone(&scene.disks),
+            at_write: Mutex::new(None),
+        });
+        let slots: Vec<DiskSlot> = (0..4).map(DiskSlot).collect();
+        let access = Arc::clone(&hooked) as Arc<dyn Disks>;
+        let group = Group::open(access, &slots, &scene.name, &opener()).unwrap();
+        (hooked, Arc::new(group))
+    }
+
+    fn call(&self, batch: &[Request<'_>]) {
+        let is_met = |slot: DiskSlot| {
+            let mut writes = (batch.iter()).filter(|request| request.slot == slot);
+            writes.any(|request| request.work.operation() == Operation::Write)
+        };
+        let hook = {
+            let mut at_write = self.at_write.lock().unwrap();
+            match &*at_write {
+                Some((slot, _)) if is_met(*slot) => at_write.take(),
+                _ => None,
+            }
+        };
+        if let Some((_, hook)) = hook {
+            hook();
+        }
+    }
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooked").finish_non_exhaustive()
+    }
+}
+
+impl Disks for Hooked {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        self.inner.run(batch);
+        self.call(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.inner.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.inner.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.inner.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.inner.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.inner.set_judge(judge);
+    }
+}
+
+/// The disk blinks when the next write goes to it, and everything is synced; whether that met a
+/// write is asked of the answer.
+fn blinks_at_the_next_write(
+    hooked: &Hooked,
+    scene: &Arc<Scene>,
+    group: &Arc<Group>,
+    slot: DiskSlot,
+) {
+    let (scene, group) = (Arc::clone(scene), Arc::clone(group));
+    let hook: Hook = Box::new(move || {
+        blink(&scene, &group, slot);
+        // What was lost before is told here.
+        let _ = group.sync();
+    });
+    *hooked.at_write.lock().unwrap() = Some((slot, hook));
+}
+
+#[test]
+fn a_write_whose_disk_blinks_before_its_writer_hears_of_it_is_told_as_lost() {
+    for at in [0, LENGTH / 2] {
+        let scene = Arc::new(Scene::new(5, Redundancy::Normal, FOUR));
+        let (hooked, group) = Hooked::open(&scene);
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &pattern(1, LENGTH / 2)).unwrap();
+        group.sync().unwrap();
+        blinks_at_the_next_write(&hooked, &scene, &group, disk_of(&group, &file));
+        let new = pattern(2, LENGTH / 4);
+        let answer = group.write(&file, at as u64, &new);
+        assert!(hooked.at_write.lock().unwrap().is_none());
+        let synced = answer.and_then(|()| group.sync());
+        let mut found = vec![0; new.len()];
+        let answer = group.read(&file, at as u64, &mut found);
+        assert!(
+            synced.is_err() || (answer.is_ok() && found == new),
+            "it was answered and synced, and is not there"
+        );
+    }
+}
