@@ -311,3 +311,6 @@ impl Run {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

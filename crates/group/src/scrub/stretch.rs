@@ -41,11 +41,10 @@ impl Group {
         }
         if let Some(stretch) = self.next_stretch(run) {
             let answer = self.scrub_stretch(run, &stretch, now_ms, Look::First);
+            // Before the stretch counts as done: another worker may see that all is, and end it.
+            run.leave_out(answer.as_deref().unwrap_or_default(), now_ms);
             run.cursor.lock().finish(&stretch);
-            return answer.map(|missed| {
-                run.leave_out(&missed, now_ms);
-                ScrubStep::Did
-            });
+            return answer.map(|_| ScrubStep::Did);
         }
         if let Some(suspect) = run.due_suspect(now_ms) {
             let (first, end) = (suspect.first_block, suspect.first_block + suspect.blocks);
