@@ -419,6 +419,22 @@ impl Map {
         self.forget_dirty(&numbers);
     }
 
+    /// Half of a seal, for the mistake that can be put back: nobody sees that the rows are in no
+    /// edit yet.
+    pub fn take_dirty_rows(&mut self, rows_most: usize) -> Vec<RowChange> {
+        let (mut taken, before) = (Vec::new(), self.sealed);
+        self.seal(rows_most, |rows| {
+            taken = rows;
+            before
+        });
+        taken
+    }
+
+    /// Its other half.
+    pub const fn set_sealed(&mut self, sequence: Sequence) {
+        self.sealed = sequence;
+    }
+
     /// An edit has these rows.
     fn forget_dirty(&mut self, numbers: &[u32]) {
         if numbers.len() == self.dirty_rows.len() {

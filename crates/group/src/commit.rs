@@ -23,8 +23,8 @@ use spindle_catalog::{
     BegunCommit, Bracket, Edit, KeptJournal, RequestUnderWay, Sequence, Table, TakenBatch,
     TouchSlot,
 };
-use spindle_extent::map::Books;
-use spindle_sync::{InsideReadGuard, InsideWriteGuard, MutexGuard};
+use spindle_extent::map::{Books, RowChange};
+use spindle_sync::{Fault, InsideReadGuard, InsideWriteGuard, MutexGuard, is_put_back};
 
 use crate::disks::{Fate, Flushes, Target};
 use crate::error::{GroupError, GroupErrorKind};
@@ -241,15 +241,26 @@ impl Group {
             self.dirty_maps.lock().remove(&id);
             return;
         };
-        let mut map = file.map.write();
-        map.seal(rows_most, |rows| {
+        let apply = |rows: Vec<RowChange>| {
             let mut edit = Edit::default();
             for (number, bytes) in rows {
                 let change = (Table::Extent, file.numbered_key(number), bytes);
                 edit.changes.push(change);
             }
             self.catalog.apply_unnoted(edit)
-        });
+        };
+        let mut map = file.map.write();
+        if is_put_back(Fault::SealLetsMapGo) {
+            let rows = map.take_dirty_rows(rows_most);
+            if !rows.is_empty() {
+                drop(map);
+                let sealed = apply(rows);
+                map = file.map.write();
+                map.set_sealed(sealed);
+            }
+        } else {
+            map.seal(rows_most, apply);
+        }
         if map.books() != Books::Open {
             self.dirty_maps.lock().remove(&id);
         }
@@ -278,11 +289,16 @@ impl Group {
 
     /// The data that a batch speaks of, before the batch.
     fn flush<'a>(&self, taken: Taken<'a>) -> Result<Flushed<'a>, Uncommitted> {
+        let outages_count = if is_put_back(Fault::OutagesCountedLate) {
+            self.dirty.outages_count()
+        } else {
+            taken.outages_count
+        };
         let flushed = self.flush_written();
         self.notice_offline();
         // What the lost disk had not flushed is noted as stale by edits that this batch does not
         // have; the marks in it must not be durable before them.
-        let lost_a_disk = self.dirty.outages_count() != taken.outages_count;
+        let lost_a_disk = self.dirty.outages_count() != outages_count;
         let lost = || GroupError::new(GroupErrorKind::Io, "a disk went offline during a commit");
         match flushed {
             Ok(()) if !lost_a_disk => Ok(Flushed(taken.batch)),

@@ -22,7 +22,7 @@ use spindle_extent::map::Extent;
 use spindle_extent::placement::{Candidate, Placement};
 use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
-use spindle_sync::RwLock;
+use spindle_sync::{Fault, RwLock, is_put_back};
 
 use crate::by_number::ByNumber;
 use crate::incarnation::{Incarnation, Life};
@@ -337,12 +337,17 @@ impl DiskTable {
                 lives.push(disk.life());
             }
         }
+        let number = |lives: SmallVec<[Life; 4]>| {
+            let numbered = lives.into_iter();
+            Written::new(numbered.map(|life| self.flushes.note_written(life)))
+        };
+        if is_put_back(Fault::WriteNumberedEarly) {
+            let written = number(lives);
+            self.run(batch);
+            return written;
+        }
         self.run(batch);
-        Written::new(
-            lives
-                .into_iter()
-                .map(|life| self.flushes.note_written(life)),
-        )
+        number(lives)
     }
 
     /// Runs a batch and counts it.

@@ -19,6 +19,8 @@ pub use real::*;
 #[cfg(feature = "simulated")]
 pub use simulated::*;
 
+pub use fault::Fault;
 pub use inside::{InsideLock, InsideReadGuard, InsideWriteGuard};
 
+mod fault;
 mod inside;

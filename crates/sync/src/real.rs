@@ -8,3 +8,10 @@ pub use std::thread;
 /// disks have one at each request. Nothing, in what ships.
 #[inline]
 pub const fn point() {}
+
+/// Whether the simulator of threads has put this mistake back. Never, in what ships.
+#[inline]
+#[must_use]
+pub const fn is_put_back(_: crate::Fault) -> bool {
+    false
+}

@@ -1,5 +1,9 @@
 //! What a scheduler decides on.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::Fault;
+
 pub use shuttle::sync::atomic;
 pub use shuttle::thread;
 pub use shuttle_parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -7,6 +11,20 @@ pub use shuttle_parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLock
 /// A point at which another thread may go on, beside those of locks and atomics.
 pub fn point() {
     thread::yield_now();
+}
+
+/// Of this process; 0 for none. No point: a choice that is made before the first run.
+static PUT_BACK: AtomicU8 = AtomicU8::new(0);
+
+/// From here on the code makes this mistake again, in all runs.
+pub fn put_back(fault: Fault) {
+    PUT_BACK.store(fault as u8, Ordering::Relaxed);
+}
+
+/// Whether this mistake was put back.
+#[must_use]
+pub fn is_put_back(fault: Fault) -> bool {
+    PUT_BACK.load(Ordering::Relaxed) == fault as u8
 }
 
 /// `parking_lot`'s condition variable, of which Shuttle has none.

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex};
 use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work};
 
 use crate::history::History;
+use crate::watch::Watch;
 
 /// See the module.
 #[derive(Debug)]
 pub struct PointDisks {
     inner: Arc<SimulatedDisks>,
     history: Arc<History>,
+    watch: Arc<Watch>,
     /// Never held over a point.
     random: Mutex<SeededRandom>,
 }
@@ -21,10 +23,16 @@ pub struct PointDisks {
 impl PointDisks {
     /// Over these disks.
     #[must_use]
-    pub fn new(inner: Arc<SimulatedDisks>, history: Arc<History>, seed: u64) -> Self {
+    pub fn new(
+        inner: Arc<SimulatedDisks>,
+        history: Arc<History>,
+        watch: Arc<Watch>,
+        seed: u64,
+    ) -> Self {
         Self {
             inner,
             history,
+            watch,
             random: Mutex::new(SeededRandom::new(!seed)),
         }
     }
@@ -41,6 +49,11 @@ impl Disks for PointDisks {
             spindle_sync::point();
             self.inner.run(&mut batch[index..=index]);
             let request = &batch[index];
+            if matches!(request.work, Work::Read(_) | Work::ReadPart(_)) {
+                // Disks have the numbers of their slots here.
+                let (disk, at) = (request.slot.0, request.offset_bytes);
+                self.watch.note(disk, at, request.length_bytes() as u64);
+            }
             self.history.note(|| {
                 let what = match request.work {
                     Work::Read(_) | Work::ReadPart(_) => "read",

@@ -212,6 +212,16 @@ impl History {
         syncs.push(Sync { begun, ended, ok });
     }
 
+    /// Whether a hole was or may have been made of this block since then.
+    pub fn was_emptied_since(&self, file: FileId, block: u64, since: Tick) -> bool {
+        let state = self.state();
+        state.files[&file].touching(block).any(|write| {
+            write.version == 0
+                && write.end_block < u64::MAX
+                && write.done.is_none_or(|done| done > since)
+        })
+    }
+
     /// Judges what a read that began at `begun` gave.
     pub fn judge_read(&self, file: FileId, first_block: u64, bytes: &[u8], begun: Tick) {
         let ended = self.tick();

@@ -8,6 +8,7 @@ mod disks;
 mod history;
 mod scheduler;
 mod story;
+mod watch;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,10 +22,13 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use history::History;
 use scheduler::SeededScheduler;
+use spindle_sync::Fault;
 
 const USAGE: &str = "\
 usage: spindle-threads --seed N            one run, told at length
        spindle-threads --seeds A..B [--threads T] [--seconds S] [--keep-going]
+       spindle-threads --put-back NAME|all --seeds A..B [--threads T]
+                       makes a mistake that was once in the code, and has to find it
 ";
 
 /// Room for the deepest call of the group's.
@@ -40,6 +44,7 @@ struct Request {
     threads: usize,
     seconds: Option<u64>,
     keep_going: bool,
+    put_back: Vec<Fault>,
 }
 
 fn main() -> ExitCode {
@@ -60,6 +65,7 @@ fn request() -> Result<Request> {
         threads: 1,
         seconds: None,
         keep_going: false,
+        put_back: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -83,11 +89,25 @@ fn request() -> Result<Request> {
             "--seconds" => {
                 request.seconds = Some(value()?.parse().context("seconds are a number")?);
             }
+            "--put-back" => request.put_back = faults(&value()?)?,
             "--keep-going" => request.keep_going = true,
             other => bail!("what is {other}?"),
         }
     }
     Ok(request)
+}
+
+fn faults(name: &str) -> Result<Vec<Fault>> {
+    if name == "all" {
+        return Ok(Fault::ALL.to_vec());
+    }
+    let known = || Fault::ALL.iter().map(|fault| fault.name());
+    let found = Fault::ALL.iter().find(|fault| fault.name() == name);
+    let found = found.with_context(|| {
+        let names: Vec<&str> = known().collect();
+        format!("which mistake is {name}? One of {}", names.join(", "))
+    })?;
+    Ok(vec![*found])
 }
 
 thread_local! {
@@ -164,10 +184,29 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn run(request: &Request) -> bool {
     remember_panics(request.first == request.last);
-    let begun = Instant::now();
     if request.first == request.last {
+        if let Some(fault) = request.put_back.first() {
+            spindle_sync::put_back(*fault);
+        }
         return run_one(request.first);
     }
+    if request.put_back.is_empty() {
+        return run_seeds(request).is_empty();
+    }
+    let mut all_found = true;
+    for fault in &request.put_back {
+        spindle_sync::put_back(*fault);
+        let found = !run_seeds(request).is_empty();
+        let verdict = if found { "found" } else { "NOT FOUND" };
+        println!("{}: {verdict}", fault.name());
+        all_found &= found;
+    }
+    all_found
+}
+
+/// The seeds that broke a promise, and how.
+fn run_seeds(request: &Request) -> Vec<(u64, String)> {
+    let begun = Instant::now();
     let shared = Shared {
         next: AtomicU64::new(request.first),
         done: AtomicU64::new(0),
@@ -193,17 +232,17 @@ fn run(request: &Request) -> bool {
             }
         }
     });
-    let violations = locked(&shared.violations);
+    let violations = std::mem::take(&mut *locked(&shared.violations));
     let done = shared.done.load(Ordering::Relaxed);
     let seconds = begun.elapsed().as_secs_f64();
     println!(
         "{done} threaded seeds in {seconds:.1} s, {} broke a promise",
         violations.len()
     );
-    for (seed, what) in violations.iter() {
+    for (seed, what) in &violations {
         println!("seed {seed}: {what}");
     }
-    violations.is_empty()
+    violations
 }
 
 fn run_one(seed: u64) -> bool {

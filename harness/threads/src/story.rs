@@ -8,6 +8,7 @@
 
 mod ending;
 mod scene;
+mod scrubbing;
 mod work;
 
 use std::sync::Arc;
@@ -20,13 +21,37 @@ use spindle_sync::thread;
 
 use crate::disks::PointDisks;
 use crate::history::History;
+use crate::watch::Watch;
+
+/// What a run is about. Most have a bit of everything; some have what meets too seldom by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plot {
+    Everything,
+    /// Copies move to disks that blink.
+    Moves,
+    /// A disk goes in the midst of syncs, and soon after it the power.
+    Cuts,
+}
+
+impl Plot {
+    /// That of a seed.
+    pub const fn of(seed: u64) -> Self {
+        match seed % 8 {
+            2 | 6 => Self::Moves,
+            0 | 4 => Self::Cuts,
+            _ => Self::Everything,
+        }
+    }
+}
 
 /// What the threads of a run share. Its own atomics are no points.
 pub struct Story {
     pub seed: u64,
+    plot: Plot,
     pub disks: Arc<SimulatedDisks>,
     pub access: Arc<dyn Disks>,
     pub history: Arc<History>,
+    pub watch: Arc<Watch>,
     pub files: Vec<Subject>,
     now_ms: AtomicU64,
     next_version: AtomicU64,
@@ -82,18 +107,22 @@ pub fn run(seed: u64, history: &Arc<History>) {
         seed,
         &[scene::DISK_BYTES; scene::DISKS_COUNT],
     ));
+    let watch = Arc::new(Watch::default());
     let access: Arc<dyn Disks> = Arc::new(PointDisks::new(
         Arc::clone(&disks),
         Arc::clone(history),
+        Arc::clone(&watch),
         seed,
     ));
     scene::create(&access);
     let group = Arc::new(scene::open(&access, &disks, 1).expect("a new group can be opened"));
     let mut story = Story {
         seed,
+        plot: Plot::of(seed),
         disks,
         access,
         history: Arc::clone(history),
+        watch,
         files: Vec::new(),
         now_ms: AtomicU64::new(1_000_000),
         next_version: AtomicU64::new(1),
@@ -109,15 +138,17 @@ impl Story {
     fn go(self: &mut Story, group: &Arc<Group>, random: &mut SeededRandom) -> bool {
         let story = Arc::new(Story {
             seed: self.seed,
+            plot: self.plot,
             disks: Arc::clone(&self.disks),
             access: Arc::clone(&self.access),
             history: Arc::clone(&self.history),
+            watch: Arc::clone(&self.watch),
             files: self.files.clone(),
             now_ms: AtomicU64::new(self.now_ms.load(Ordering::Relaxed)),
             next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
             is_over: AtomicBool::new(false),
         });
-        if random.chance(3, 5) {
+        if story.plot != Plot::Cuts && random.chance(3, 5) {
             let most = [30, 150, 600][random.index(3)];
             let requests = 1 + random.below(most);
             story
@@ -131,17 +162,30 @@ impl Story {
             let (story, group) = (Arc::clone(&story), Arc::clone(group));
             thread::spawn(move || body(&story, &group, of))
         };
-        for writer in 0..2 + random.below(2) {
+        let writers_count = match story.plot {
+            Plot::Moves => 1,
+            Plot::Everything | Plot::Cuts => 2 + random.below(2),
+        };
+        for writer in 0..writers_count {
             bounded.push(start(1 + writer, Story::write_and_read));
         }
-        if random.chance(2, 3) {
-            bounded.push(start(10, Story::lose_and_return_disks));
+        match story.plot {
+            Plot::Moves => bounded.push(start(10, Story::blink_where_copies_come)),
+            Plot::Cuts => bounded.push(start(10, Story::lose_a_disk_and_the_power)),
+            Plot::Everything => {
+                if random.chance(2, 3) {
+                    bounded.push(start(10, Story::lose_and_return_disks));
+                }
+                if random.chance(1, 2) {
+                    bounded.push(start(11, Story::change_disks));
+                }
+            }
         }
-        if random.chance(1, 2) {
-            bounded.push(start(11, Story::change_disks));
+        if story.plot != Plot::Cuts && random.chance(1, 3) {
+            bounded.push(start(12, Story::break_places));
         }
         if random.chance(1, 3) {
-            bounded.push(start(12, Story::break_places));
+            bounded.push(start(13, Story::scrub));
         }
         endless.push(start(20, Story::step));
         endless.push(start(21, Story::work));

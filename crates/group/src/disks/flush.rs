@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use spindle_base::DiskNumber;
 use spindle_device::{DeviceError, DiskSlot, Request, Work};
 use spindle_sync::atomic::{AtomicU64, Ordering};
-use spindle_sync::{Condvar, Mutex};
+use spindle_sync::{Condvar, Fault, Mutex, is_put_back};
 
 use super::DiskTable;
 use crate::by_number::ByNumber;
@@ -106,6 +106,8 @@ impl Flushes {
             Fate::Flushed
         } else if table.is_current(target.life) {
             Fate::Waits
+        } else if is_put_back(Fault::LostCountsAsFlushed) {
+            Fate::Flushed
         } else {
             Fate::Lost
         }

@@ -22,6 +22,7 @@ use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
+use spindle_sync::{Fault, is_put_back};
 
 use super::moving::Ticket;
 use super::planner::Move;
@@ -287,7 +288,8 @@ impl Group {
 
     /// Whether the target serves and no disk that it relies on has come or gone since it began.
     fn is_as_begun(&self, relocation: &Relocation) -> bool {
-        (relocation.lives.iter()).all(|life| self.disks.is_same(*life))
+        let is_same = (relocation.lives.iter()).all(|life| self.disks.is_same(*life));
+        (is_same || is_put_back(Fault::MoveOutlivesBlink))
             && (self.disks.get(relocation.moved.to)).is_some_and(DiskState::is_online)
     }
 

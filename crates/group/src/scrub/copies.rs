@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
-use spindle_base::{BLOCK_SIZE_BYTES, crc32c};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, crc32c};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_format::ExtentCopy;
+use spindle_sync::{Fault, is_put_back};
 
 use super::ScrubScope;
 use super::judging::Versions;
@@ -235,12 +236,28 @@ impl Group {
             Ok(())
         });
         drop(map);
+        if is_put_back(Fault::ScrubSkipsStretch) {
+            let stale = self.dirty.stale_disks(file, first, end);
+            let pieces = whole.into_iter();
+            let pieces = pieces.map(|(piece, extent)| self.uncut_piece(piece, &extent, &stale));
+            return (pieces.collect(), Vec::new());
+        }
         let mut pieces = Vec::new();
         let mut left_out = Vec::new();
         for (piece, extent) in &whole {
             self.cut_piece(file, piece, extent, &mut pieces, &mut left_out);
         }
         (pieces, left_out)
+    }
+
+    /// The mistake that can be put back: one stale block leaves its disk out of all of it.
+    fn uncut_piece(&self, piece: Piece, extent: &Extent, stale: &[DiskNumber]) -> Piece {
+        let copies = extent.copies().iter().enumerate();
+        let copies = copies
+            .filter(|(_, copy)| copy.is_present() && !stale.contains(&copy.disk()))
+            .filter_map(|(lane, copy)| Some((lane, *copy, self.disks.slot_of(*copy)?)))
+            .collect();
+        Piece { copies, ..piece }
     }
 
     /// Cuts one extent's piece at the borders of what is stale on a disk.

@@ -8,7 +8,7 @@ use spindle_base::{
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_group::{Group, GroupError, Layout, NewDisk, NewGroup, Opener};
 
-use super::{Story, Subject};
+use super::{Plot, Story, Subject};
 
 /// The size of every disk.
 pub const DISK_BYTES: u64 = 64 << 20;
@@ -102,6 +102,9 @@ impl Story {
             self.files.push(subject);
             for _ in 0..random.below(4) {
                 self.write_once(group, subject, &file, random);
+            }
+            if self.plot == Plot::Moves {
+                self.write_much(group, subject, &file, random);
             }
         }
         group.sync().expect("nothing has failed yet");

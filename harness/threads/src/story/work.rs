@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::{File, Group, Power};
 
-use super::{ROUNDS_MOST, Story, Subject, scene};
+use super::{Plot, ROUNDS_MOST, Story, Subject, scene};
 use crate::history::{BLOCK_BYTES, fill};
 
 /// The blocks of each file that are used.
@@ -43,7 +43,12 @@ impl Story {
                     .violate(format!("file {} is not there", subject.id));
                 return;
             };
-            match random.below(10) {
+            let which = match self.plot {
+                // Mostly writes and syncs.
+                Plot::Cuts => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
+                Plot::Everything | Plot::Moves => random.below(10),
+            };
+            match which {
                 0..=4 => self.write_once(group, subject, &file, &mut random),
                 5 => self.punch_once(group, subject, &file, &mut random),
                 6..=7 => self.sync_once(group, subject, &file, &mut random),
@@ -61,7 +66,30 @@ impl Story {
         file: &File,
         random: &mut SeededRandom,
     ) {
-        let (first, end) = place(random);
+        let mut place = place(random);
+        if self.plot == Plot::Cuts && random.chance(3, 4) {
+            // Nobody has written there yet: what tells that it holds data becomes durable later.
+            let first = self.next_version.load(Ordering::Relaxed) * 6;
+            place = (first, first + 1 + random.below(5));
+        }
+        self.write_blocks(group, subject, file, place);
+    }
+
+    /// Fills the beginning of the file, so that a move takes more than one piece.
+    pub fn write_much(
+        &self,
+        group: &Group,
+        subject: Subject,
+        file: &File,
+        random: &mut SeededRandom,
+    ) {
+        let end = 100 + random.below(300);
+        for first in (0..end).step_by(50) {
+            self.write_blocks(group, subject, file, (first, end.min(first + 50)));
+        }
+    }
+
+    fn write_blocks(&self, group: &Group, subject: Subject, file: &File, (first, end): (u64, u64)) {
         let version = self.version();
         let mut data = vec![0; bytes_of(end - first)];
         fill(&mut data, subject.id, first, version);
@@ -141,16 +169,21 @@ impl Story {
     /// The daemon's background work: resync, rebalance, restore.
     pub fn work(&self, group: &Group, of: u64) {
         let mut random = self.random(of);
+        self.watch.scrubs();
         for _ in 0..ROUNDS_MOST {
             if self.is_over.load(Ordering::Relaxed) || !self.goes_on() {
                 return;
             }
             let now_ms = self.later_ms(1 + random.below(20));
             let answer = group.work(now_ms);
-            if !self
+            let did_something = self
                 .judge("background work", answer)
-                .is_some_and(|worked| worked.did_something)
-            {
+                .is_some_and(|worked| worked.did_something);
+            let pause_points = match self.plot {
+                Plot::Moves if random.chance(1, 6) => random.below(300),
+                _ => u64::from(!did_something),
+            };
+            for _ in 0..pause_points {
                 spindle_sync::point();
             }
         }
@@ -185,6 +218,72 @@ impl Story {
                 return;
             }
         }
+    }
+
+    /// A disk loses its power, and soon all do.
+    pub fn lose_a_disk_and_the_power(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        let most = [50, 300][random.index(2)];
+        for _ in 0..random.below(most) {
+            spindle_sync::point();
+        }
+        let candidates = self.fallible();
+        let slot = candidates[random.index(candidates.len())];
+        self.history
+            .note(|| format!("slot {} loses its power", slot.0));
+        self.disks.vanish(slot);
+        self.history.outage();
+        self.wait_until_noticed(group, slot);
+        let most = [6, 20, 60][random.index(3)];
+        let requests = 1 + random.below(most);
+        self.history
+            .note(|| format!("all disks will lose it at request {requests} from now"));
+        self.disks.power_fails_after(requests);
+    }
+
+    /// A disk joins, and while it is given copies it goes and is back again and again.
+    pub fn blink_where_copies_come(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
+        // Slots take turns: the second one is of the failure group that may fail.
+        let joining = [(); 2].map(|()| self.disks.attach(scene::DISK_BYTES));
+        let slot = joining[1];
+        self.history.note(|| format!("slots {joining:?} join"));
+        let answer = group.add_disks(&joining.map(scene::new_disk));
+        self.history.note(|| format!("{answer:?}"));
+        for _ in 0..2 + random.below(6) {
+            for _ in 0..random.below(200) {
+                spindle_sync::point();
+            }
+            if !self.goes_on() {
+                return;
+            }
+            self.history
+                .note(|| format!("slot {} loses its power", slot.0));
+            self.disks.vanish(slot);
+            self.history.outage();
+            if !self.ask_until_noticed(group, slot) {
+                return;
+            }
+            self.disks.bring_back(slot);
+            self.history
+                .note(|| format!("slot {} has power again", slot.0));
+            if !self.bring_online(group, slot) {
+                return;
+            }
+        }
+    }
+
+    /// Only a disk that was noticed to be away may come back: it lost what was on its way to it.
+    fn ask_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
+        for _ in 0..20 {
+            self.sync_all(group);
+            let now_s = self.later_ms(2000) / 1000;
+            self.judge("a heartbeat", group.heartbeat(now_s));
+            if !self.goes_on() || Self::is_offline(group, slot) {
+                break;
+            }
+        }
+        self.goes_on() && Self::is_offline(group, slot)
     }
 
     /// Whoever next asks the disk for something finds out; this thread does so itself at last. What
