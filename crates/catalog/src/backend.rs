@@ -27,6 +27,8 @@ pub(crate) struct Buffer {
     region: Arc<dyn Region>,
     blocks: RwLock<BTreeMap<u64, Block>>,
     length_bytes: AtomicU64,
+    /// Blocks that went to the region.
+    written_blocks: AtomicU64,
     detached: AtomicBool,
 }
 
@@ -38,6 +40,7 @@ impl Buffer {
             region,
             blocks: RwLock::default(),
             length_bytes: AtomicU64::new(length_bytes),
+            written_blocks: AtomicU64::new(0),
             detached: AtomicBool::new(false),
         })
     }
@@ -59,6 +62,16 @@ impl Buffer {
     /// what its successor writes.
     pub(crate) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
+    }
+
+    /// What the library takes for the size of the region.
+    pub(crate) fn length_bytes(&self) -> u64 {
+        self.length_bytes.load(Ordering::Acquire)
+    }
+
+    /// Takes how many blocks were written since the last call.
+    pub(crate) fn take_written_blocks(&self) -> u64 {
+        self.written_blocks.swap(0, Ordering::Relaxed)
     }
 
     fn check_attached(&self) -> Result<(), CatalogError> {
@@ -155,6 +168,8 @@ impl Buffer {
             .iter()
             .map(|(offset, block)| (*offset, block.as_slice()))
             .collect();
+        self.written_blocks
+            .fetch_add(views.len() as u64, Ordering::Relaxed);
         self.region.write_durably(&views)?;
         let mut blocks = self.blocks.write();
         for (offset, block) in &sent {

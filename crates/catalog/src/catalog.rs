@@ -9,8 +9,9 @@ use spindle_sync::{Mutex, RwLock};
 use crate::commit::Committer;
 use crate::journal;
 use crate::overlay::{Change, Overlay, Window};
+use crate::room::Room;
 use crate::store::{Reader, Store};
-use crate::{Bracket, CatalogError, Edit, KeptJournal, Region, Sequence, Table};
+use crate::{Bracket, CatalogError, Edit, KeptJournal, Region, Rows, Sequence, Table, Wish};
 
 /// The key and value of a row that a range read found.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -25,6 +26,11 @@ pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), CatalogError> + 'a;
 pub struct Catalog {
     pub(crate) overlay: RwLock<Overlay>,
     pub(crate) committer: Mutex<Committer>,
+    pub(crate) region: Arc<dyn Region>,
+    pub(crate) room: Room,
+    /// Held while the state that is read from is about to be replaced. Whoever holds it waits for
+    /// the region only; readers may hold any lock of the layers above.
+    pub(crate) renewing: Mutex<()>,
 }
 
 impl Catalog {
@@ -59,6 +65,9 @@ impl Catalog {
         let overlay = Overlay::new(store.reader()?);
         let generation = store.journal_generation()?;
         Ok(Self {
+            room: Room::new(store.length_bytes()),
+            renewing: Mutex::new(()),
+            region: Arc::clone(&region),
             overlay: RwLock::new(overlay),
             committer: Mutex::new(Committer::new(region, cache_bytes, store, generation)),
         })
@@ -175,27 +184,43 @@ impl Catalog {
         self.overlay.read().newest_good_commit()
     }
 
+    /// Bytes that an operation may still add to what is applied, and to `lagging`, which will be;
+    /// 0 where it must not begin.
+    pub fn room_bytes(&self, lagging: Rows, wish: Wish) -> u64 {
+        let rows = self.overlay.read().outside_of_the_region() + lagging;
+        self.room
+            .left_bytes(self.region.capacity_bytes(), rows, wish)
+    }
+
+    /// What the region should be able to grow to, so that there is room for all this, and for as
+    /// much again, without a commit or a measurement.
+    pub fn wished_capacity_bytes(&self, lagging: Rows) -> u64 {
+        let rows = self.overlay.read().outside_of_the_region() + lagging;
+        self.room.wished_capacity_bytes(rows)
+    }
+
     /// Edits applied and not yet durable, as a rough number of bytes.
     pub fn pending_bytes(&self) -> usize {
         self.overlay.read().bytes()
     }
 
     /// A reader in place of one that failed: the store is opened anew, unless that was done
-    /// meanwhile. While a commit runs, the failure stands, because a read inside of it would
-    /// wait for itself.
+    /// meanwhile, be it by a commit that runs. Where a commit runs that does not, the failure
+    /// stands: it may have to wait for what the caller holds.
     fn reader_after(
         &self,
         failed: &Arc<Reader>,
         error: CatalogError,
     ) -> Result<Arc<Reader>, CatalogError> {
-        let Some(mut committer) = self.committer.try_lock() else {
-            return Err(error);
-        };
+        let renewing = self.renewing.lock();
         let current = Arc::clone(self.overlay.read().reader());
         if !Arc::ptr_eq(&current, failed) {
             return Ok(current);
         }
-        self.reopen(&mut committer)
+        let Some(mut committer) = self.committer.try_lock() else {
+            return Err(error);
+        };
+        self.reopen(&mut committer, &renewing)
     }
 }
 

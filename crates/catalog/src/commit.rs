@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use crate::journal::Journal;
+use crate::kept::Place;
 use crate::overlay::Layer;
 use crate::store::{Reader, Store};
 use spindle_sync::MutexGuard;
@@ -84,6 +85,12 @@ impl Committer {
         Ok(reader)
     }
 
+    /// Whether the library knows of less than that.
+    fn uses_less_than(&self, bytes: u64) -> bool {
+        let store = self.store.as_ref();
+        store.is_some_and(|store| store.length_bytes() < bytes)
+    }
+
     fn is_usable(&self) -> bool {
         !self.broken && self.store.is_some()
     }
@@ -116,7 +123,7 @@ pub struct TakenBatch<'a> {
     batch: Option<Arc<Layer>>,
     last: Sequence,
     /// What the kept journal had when the batch was taken.
-    noted: Option<(Arc<KeptJournal>, u64)>,
+    noted: Option<(Arc<KeptJournal>, Place)>,
 }
 
 impl<'a> BegunCommit<'a> {
@@ -128,7 +135,7 @@ impl<'a> BegunCommit<'a> {
         // Under the lock that orders edits: the batch has every record before this place.
         let noted = overlay
             .journal()
-            .map(|journal| (Arc::clone(journal), journal.position()));
+            .map(|journal| (Arc::clone(journal), journal.place()));
         drop(overlay);
         TakenBatch {
             catalog: self.catalog,
@@ -155,8 +162,8 @@ impl TakenBatch<'_> {
             Err(_) => overlay.return_batch(),
         }
         drop(overlay);
-        if let (Ok(_), Some((journal, position))) = (&result, &self.noted) {
-            journal.cut(*position);
+        if let (Ok(_), Some((journal, place))) = (&result, &self.noted) {
+            journal.cut(*place);
         }
         result.map(drop)
     }
@@ -224,28 +231,70 @@ impl Catalog {
     /// Opens the store anew where an earlier failure stands.
     fn make_usable(&self, committer: &mut Committer) -> Result<(), CatalogError> {
         if !committer.is_usable() {
-            self.reopen(committer)?;
+            self.reopen(committer, &self.renewing.lock())?;
         }
         Ok(())
     }
 
     /// Opens the store anew, and reads from it.
-    pub(crate) fn reopen(&self, committer: &mut Committer) -> Result<Arc<Reader>, CatalogError> {
+    pub(crate) fn reopen(
+        &self,
+        committer: &mut Committer,
+        _renewing: &MutexGuard<'_, ()>,
+    ) -> Result<Arc<Reader>, CatalogError> {
         let reader = committer.reopen()?;
+        if let Some(store) = &committer.store {
+            self.room.note_written(0, store.length_bytes());
+        }
         let former = self.overlay.write().set_reader(Arc::clone(&reader));
         drop(former);
         Ok(reader)
     }
 
-    /// Takes the layers into the region, and reads them from there.
+    /// Takes the layers into the region, and reads them from there. The library asks for twice
+    /// the size that it has; where there is no room for so much, it is opened anew over all that
+    /// there is.
     fn write_region(
         &self,
         committer: &mut Committer,
         layers: &[&Layer],
     ) -> Result<(), CatalogError> {
-        let reader = committer.write_region(layers)?;
-        let former = self.overlay.write().empty_journal(reader);
+        let renewing = self.renewing.lock();
+        let written = match committer.write_region(layers) {
+            Err(CatalogError::Full) if committer.uses_less_than(self.region.capacity_bytes()) => {
+                self.region.grow(self.region.capacity_bytes())?;
+                self.reopen(committer, &renewing)?;
+                committer.write_region(layers)
+            }
+            written => written,
+        };
+        if let Some(store) = &committer.store {
+            self.room
+                .note_written(store.take_written_blocks(), store.length_bytes());
+        }
+        if matches!(written, Err(CatalogError::Full)) {
+            // What is there can still be read.
+            self.reopen(committer, &renewing)?;
+        }
+        let former = self.overlay.write().empty_journal(written?);
         drop(former);
+        Ok(())
+    }
+
+    /// Brings what the journal holds into the region and measures what is in use. It reads all of
+    /// the region.
+    ///
+    /// # Errors
+    /// [`CatalogError`] where the region cannot be written or read.
+    pub fn measure(&self) -> Result<(), CatalogError> {
+        let mut committer = self.committer.lock();
+        self.make_usable(&mut committer)?;
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        self.write_region(&mut committer, &[&journaled])?;
+        // What the transaction before gave up is free after one more.
+        self.write_region(&mut committer, &[&Layer::default()])?;
+        let store = committer.store.as_ref().expect("it was just written");
+        self.room.measured(store.used_pages()?);
         Ok(())
     }
 

@@ -47,6 +47,15 @@ pub struct KeptJournal {
     next_bracket: AtomicU32,
     next_write: AtomicU64,
     connection: AtomicU32,
+    /// How often a record found no room in the log; changed under its lock.
+    overflows_count: AtomicU64,
+}
+
+/// A place in the log: between what a commit has and what came later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    position: u64,
+    overflows_count: u64,
 }
 
 /// A connection of the kernel, which counts its requests from the beginning in each.
@@ -114,6 +123,7 @@ impl KeptJournal {
             free_touches: Mutex::new(free_touches),
             next_write: AtomicU64::new(0),
             connection: AtomicU32::new(0),
+            overflows_count: AtomicU64::new(0),
             memory,
         })
     }
@@ -219,6 +229,13 @@ impl KeptJournal {
         self.log.lock().length_words(&self.memory) > layout::LOG_WORDS / 2
     }
 
+    /// Whether something that was applied fell out of the log: it must be committed before anybody
+    /// is answered, because a kill would lose it.
+    #[must_use]
+    pub fn is_overflowed(&self) -> bool {
+        self.header().has_overflowed()
+    }
+
     /// Copies may differ in places that no write under way names: a takeover compares all.
     pub fn compare_everything(&self) {
         self.header().set_compare_everything();
@@ -268,8 +285,9 @@ impl KeptJournal {
 
     fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) {
         let number = bracket.map_or(0, |bracket| bracket.0);
-        let appended = self.log.lock().append(&self.memory, kind, number, payload);
-        if !appended {
+        let mut log = self.log.lock();
+        if !log.append(&self.memory, kind, number, payload) {
+            self.overflows_count.fetch_add(1, Ordering::Relaxed);
             self.header().set_overflowed();
         }
     }
@@ -281,13 +299,25 @@ impl KeptJournal {
 
     /// Every record is committed.
     pub fn cut_all(&self) {
-        self.cut(self.position());
+        self.cut(self.place());
     }
 
-    /// Every record before `position` is committed.
-    pub(crate) fn cut(&self, position: u64) {
-        self.log.lock().cut(&self.memory, position);
-        self.header().clear_overflowed();
+    /// Where the log ends.
+    pub(crate) fn place(&self) -> Place {
+        let log = self.log.lock();
+        Place {
+            position: log.end(),
+            overflows_count: self.overflows_count.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Every record before `place` is committed, those that found no room included.
+    pub(crate) fn cut(&self, place: Place) {
+        let mut log = self.log.lock();
+        log.cut(&self.memory, place.position);
+        if self.overflows_count.load(Ordering::Relaxed) == place.overflows_count {
+            self.header().clear_overflowed();
+        }
     }
 
     /// Notes what an inode's row lacks. `slot` is the inode's place, taken where it has none.

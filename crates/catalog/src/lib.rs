@@ -22,6 +22,7 @@ mod kept;
 mod memory_region;
 mod overlay;
 mod region;
+mod room;
 mod store;
 mod table;
 
@@ -34,5 +35,6 @@ pub use kept::{
     TouchSlot, WriteUnderWay,
 };
 pub use region::Region;
+pub use room::{Rows, Wish};
 pub use spindle_base::Sequence;
 pub use table::{Table, file_key};

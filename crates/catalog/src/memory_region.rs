@@ -25,6 +25,8 @@ struct State {
     /// Fails the durable write of this number.
     fail_write_at: Option<u64>,
     limit_bytes: u64,
+    /// What is set aside for it, where more than its size is.
+    capacity_bytes: u64,
 }
 
 /// Durable writes, with what a crash within the newest of them would leave.
@@ -120,6 +122,13 @@ impl MemoryRegion {
         self.state.lock().limit_bytes = bytes;
     }
 
+    /// It may grow to so many bytes and has them for certain.
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.capacity_bytes = bytes;
+        state.limit_bytes = bytes;
+    }
+
     /// The bytes, to tell whether two runs wrote the same.
     pub(crate) fn contents(&self) -> Contents {
         self.state.lock().blocks.clone()
@@ -137,6 +146,20 @@ pub(crate) enum Arrival {
 impl Region for MemoryRegion {
     fn size_bytes(&self) -> u64 {
         self.state.lock().size_bytes
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.size_bytes.max(state.capacity_bytes)
+    }
+
+    fn set_aside(&self, bytes: u64) -> Result<(), CatalogError> {
+        let mut state = self.state.lock();
+        if bytes > state.limit_bytes {
+            return Err(CatalogError::Full);
+        }
+        state.capacity_bytes = state.capacity_bytes.max(bytes);
+        Ok(())
     }
 
     fn grow(&self, bytes: u64) -> Result<(), CatalogError> {

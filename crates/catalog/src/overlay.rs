@@ -6,11 +6,11 @@
 //! two, which is what the callers were told: nothing is durable before its commit.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Add, Bound};
 use std::sync::Arc;
 
 use crate::store::Reader;
-use crate::{Bracket, Edit, KeptJournal, Sequence, Table};
+use crate::{Bracket, Edit, KeptJournal, Rows, Sequence, Table};
 
 /// A key's newest value, `None` where it was removed.
 pub(crate) type Change = Option<Vec<u8>>;
@@ -20,6 +20,7 @@ pub(crate) type Change = Option<Vec<u8>>;
 pub(crate) struct Layer {
     tables: [BTreeMap<Vec<u8>, Change>; Table::COUNT],
     bytes: usize,
+    rows_count: usize,
 }
 
 impl Layer {
@@ -33,7 +34,9 @@ impl Layer {
     pub(crate) fn set(&mut self, table: Table, key: Vec<u8>, change: Change) {
         let key_bytes = key.len();
         self.bytes += Self::weight_bytes(&key, &change);
+        self.rows_count += 1;
         if let Some(old) = self.tables[table.index()].insert(key, change) {
+            self.rows_count -= 1;
             self.bytes -= Self::ROW_OVERHEAD_BYTES + key_bytes + old.as_ref().map_or(0, Vec::len);
         }
     }
@@ -171,6 +174,20 @@ impl Overlay {
 
     pub(crate) fn bytes(&self) -> usize {
         self.pending.bytes + self.committing.as_ref().map_or(0, |layer| layer.bytes)
+    }
+
+    /// What is in no transaction of the region yet, whether it is durable or not.
+    pub(crate) fn outside_of_the_region(&self) -> Rows {
+        let layers = [
+            Some(&self.pending),
+            self.committing.as_deref(),
+            Some(&*self.journaled),
+        ];
+        let rows = layers.into_iter().flatten().map(|layer| Rows {
+            count: layer.rows_count as u64,
+            bytes: layer.bytes as u64,
+        });
+        rows.fold(Rows::default(), Add::add)
     }
 
     pub(crate) const fn reader(&self) -> &Arc<Reader> {

@@ -12,6 +12,13 @@ use crate::CatalogError;
 pub trait Region: Send + Sync + std::fmt::Debug {
     /// Bytes that can be addressed now.
     fn size_bytes(&self) -> u64;
+    /// Bytes that it can grow to for certain: what is set aside for it on every replica.
+    fn capacity_bytes(&self) -> u64;
+    /// Sets so much aside, where there is room for it; its size stays.
+    ///
+    /// # Errors
+    /// [`CatalogError::Full`], or [`CatalogError::Region`] where it cannot be written.
+    fn set_aside(&self, bytes: u64) -> Result<(), CatalogError>;
     /// Makes at least `bytes` addressable.
     ///
     /// # Errors

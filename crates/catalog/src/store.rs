@@ -177,6 +177,27 @@ impl Store {
         transaction.commit().map_err(CatalogError::from_library)
     }
 
+    /// Blocks written since the last call.
+    pub(crate) fn take_written_blocks(&self) -> u64 {
+        self.buffer.take_written_blocks()
+    }
+
+    /// Bytes of the region that the library knows of.
+    pub(crate) fn length_bytes(&self) -> u64 {
+        self.buffer.length_bytes()
+    }
+
+    /// Pages in use, those included that the last transaction gave up. It reads all of them.
+    pub(crate) fn used_pages(&self) -> Result<u64, CatalogError> {
+        let transaction = self
+            .database
+            .begin_write()
+            .map_err(CatalogError::from_library)?;
+        let stats = transaction.stats().map_err(CatalogError::from_library)?;
+        transaction.abort().map_err(CatalogError::from_library)?;
+        Ok(stats.allocated_pages())
+    }
+
     /// Leaves the region as a clean shutdown does.
     pub(crate) fn close(self) {
         drop(self.database);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
 use spindle_format::{Inode, InodeKind, NameRecord, SYMLINK_TARGET_BYTES_MAX, Timestamp};
-use spindle_group::RequestUnderWay;
+use spindle_group::{RequestUnderWay, Wish};
 
 use crate::attribute::{Asked, Attributes, Kind, Owner, Time};
 use crate::error::{FsError, FsResult};
@@ -44,6 +44,7 @@ impl FileSystem {
         if matches!(kind, Kind::CharacterDevice | Kind::BlockDevice) {
             inode.device = device;
         }
+        self.core.group.make_room(Wish::More)?;
         let _names = self.core.names.write();
         let node = self
             .core
@@ -66,6 +67,7 @@ impl FileSystem {
         let asked = asked.into();
         let mut inode = new_inode(InodeKind::Directory, permissions, owner, parent, asked.now)?;
         inode.links_count = 2;
+        self.core.group.make_room(Wish::More)?;
         let _names = self.core.names.write();
         let node = self
             .core
@@ -100,6 +102,7 @@ impl FileSystem {
         let mut inode = new_inode(InodeKind::Symlink, 0o777, owner, parent, asked.now)?;
         inode.size_bytes = target.len() as u64;
         inode.target = target.to_vec();
+        self.core.group.make_room(Wish::More)?;
         let _names = self.core.names.write();
         let node = self
             .core
@@ -122,6 +125,7 @@ impl FileSystem {
         let asked = asked.into();
         let inode = new_inode(InodeKind::Regular, permissions, owner, parent, asked.now)?;
         // Opened before somebody else can remove it.
+        self.core.group.make_room(Wish::More)?;
         let _names = self.core.names.write();
         let node = self
             .core
@@ -145,6 +149,7 @@ impl FileSystem {
         let core = &self.core;
         let mut inode = new_inode(InodeKind::Regular, permissions, owner, parent, now)?;
         inode.links_count = 0;
+        self.core.group.make_room(Wish::More)?;
         let _names = core.names.write();
         let directory = core.node(parent)?;
         directory.check_living_directory()?;

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
+use spindle_group::Wish;
 
 use crate::attribute::Asked;
 use crate::error::{FsError, FsResult};
@@ -103,6 +104,7 @@ impl FileSystem {
         if value.len() > VALUE_BYTES_MAX {
             return Err(FsError::TooLarge);
         }
+        self.core.group.make_room(Wish::More)?;
         let key = named_key(id, name);
         self.change_extended(id, &key, asked.into(), |exists| match exists {
             true if create => Err(FsError::Exists),
@@ -124,6 +126,7 @@ impl FileSystem {
     ) -> FsResult<()> {
         let name = name.as_bytes();
         check_name(name)?;
+        self.core.group.make_room(Wish::Less)?;
         let key = named_key(id, name);
         self.change_extended(id, &key, asked.into(), |exists| match exists {
             true => Ok(None),

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use spindle_base::FileId;
 use spindle_format::InodeKind;
+use spindle_group::Wish;
 
 use crate::attribute::{Asked, Attributes};
 use crate::error::{FsError, FsResult};
@@ -32,6 +33,7 @@ impl FileSystem {
         let core = &self.core;
         let now = now.stamp()?;
         let name = name.as_bytes();
+        self.core.group.make_room(Wish::More)?;
         let _names = core.names.write();
         let directory = core.node(parent)?;
         directory.check_living_directory()?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use spindle_base::FileId;
 use spindle_format::{InodeKind, Timestamp};
+use spindle_group::Wish;
 
 use crate::attribute::Asked;
 use crate::error::{FsError, FsResult, corrupt};
@@ -51,6 +52,7 @@ impl FileSystem {
     ) -> FsResult<()> {
         let core = &self.core;
         let now = asked.now.stamp()?;
+        self.core.group.make_room(Wish::Less)?;
         let node = {
             let _names = core.names.write();
             let parent = core.node(parent)?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use spindle_base::FileId;
 use spindle_format::{InodeKind, NameRecord, Timestamp};
+use spindle_group::Wish;
 
 use crate::attribute::{Asked, RenameMode};
 use crate::error::{FsError, FsResult};
@@ -50,6 +51,7 @@ impl FileSystem {
     ) -> FsResult<()> {
         let core = &self.core;
         let asked = asked.into();
+        self.core.group.make_room(Wish::More)?;
         let replaced = {
             let _names = core.names.write();
             let source = core.target(parent, name.as_bytes())?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_base::FileId;
 use spindle_format::{InodeKind, Timestamp};
-use spindle_group::File;
+use spindle_group::{File, Wish};
 
 use crate::attribute::{AttributeChange, Attributes, Time};
 use crate::data::checked_end;
@@ -36,6 +36,7 @@ impl FileSystem {
         change: &AttributeChange,
         now: Time,
     ) -> FsResult<Attributes> {
+        self.core.group.make_room(Wish::Less)?;
         let node = self.core.node(id)?;
         let stamps = Stamps {
             accessed: change.accessed.map(Time::stamp).transpose()?,

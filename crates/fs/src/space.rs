@@ -38,12 +38,18 @@ impl FileSystem {
         let copies = view.redundancy.copies() as u64;
         let used_bytes = view.total_bytes.saturating_sub(view.free_bytes) / copies;
         let free_bytes = self.core.group.usable_bytes(layout);
+        let is_full = self.core.group.is_catalog_full();
         Ok(Space {
             block_size_bytes: BLOCK_SIZE_BYTES,
             blocks: (used_bytes + free_bytes) / BLOCK_SIZE_BYTES,
-            blocks_free: free_bytes / BLOCK_SIZE_BYTES,
+            // Where the catalog refuses new extents, no file gets what is left.
+            blocks_free: if is_full {
+                0
+            } else {
+                free_bytes / BLOCK_SIZE_BYTES
+            },
             files: FILES_COUNT,
-            files_free: FILES_COUNT - 1,
+            files_free: if is_full { 0 } else { FILES_COUNT - 1 },
         })
     }
 }

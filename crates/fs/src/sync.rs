@@ -5,6 +5,7 @@
 //! order of edits; so a new file's name is durable with its first fsync.
 
 use spindle_base::FileId;
+use spindle_group::Wish;
 use spindle_sync::atomic::Ordering;
 
 use crate::error::FsResult;
@@ -83,6 +84,7 @@ impl FileSystem {
         }
         if self.core.is_quiet(now_ms) {
             self.sync()?;
+            self.core.group.look_for_room()?;
             return Ok(true);
         }
         Ok(self.core.group.step(now_ms)?)
@@ -126,6 +128,8 @@ impl Core {
             let nodes = self.dirty_from(from, NODES_PER_OPERATION);
             let Some(last) = nodes.last() else { return };
             from = FileId(last.id.0 + 1);
+            // What they change is there already. Where no room can be made the commit says so.
+            let _ = self.group.make_room(Wish::Less);
             let operation = self.begin_to_write_back();
             for node in &nodes {
                 operation.write_back(node);

@@ -14,6 +14,8 @@ mod contents;
 mod extended;
 #[path = "semantics/fixture.rs"]
 mod fixture;
+#[path = "semantics/full_catalog.rs"]
+mod full_catalog;
 #[path = "semantics/golden.rs"]
 mod golden;
 #[path = "semantics/lifetime.rs"]

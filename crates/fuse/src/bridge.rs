@@ -212,6 +212,7 @@ impl Service for Bridge {
             self.make_room(header)
                 .and_then(|()| self.dispatch(header, transport, worker))
         };
+        let served = served.and_then(|answer| self.keep_what_fell_out().map(|()| answer));
         match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
             Ok(Answer::Done) => transport.answer(0, &[]),

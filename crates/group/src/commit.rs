@@ -195,6 +195,7 @@ impl Group {
             let Some(id) = first else { break };
             self.seal_map(id, usize::MAX);
         }
+        self.unsealed_extents.store(0, Ordering::Release);
         self.space.seal(self.catalog.applied());
         Sealed {
             begun,

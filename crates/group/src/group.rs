@@ -10,6 +10,7 @@ mod recovery;
 mod redundancy;
 mod replicas;
 mod returning;
+mod room;
 mod slow;
 mod step;
 mod takeover;
@@ -60,6 +61,14 @@ pub struct Group {
     pub(crate) change: InsideLock,
     /// Files whose maps have rows that the catalog lacks.
     pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
+    /// Extents that came since the last seal, in rows that the catalog lacks.
+    pub(crate) unsealed_extents: AtomicU64,
+    /// Somebody was refused because the catalog is full.
+    pub(crate) is_catalog_full: AtomicBool,
+    /// What was applied then: as long as nothing else is, the answer stays.
+    refused_at: AtomicU64,
+    /// Held while room is made in the catalog; taken before every other lock.
+    making_room: Mutex<()>,
     /// Why the group had to stop.
     pub(crate) fence: Mutex<Option<GroupError>>,
     pub(crate) is_fenced: AtomicBool,

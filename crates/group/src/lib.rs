@@ -54,5 +54,5 @@ pub use scrub::{
     Distrust, Finding, FindingKind, Known, LeftOut, LeftOutReason, PageJudge, ScrubScope,
     ScrubState, ScrubStep, ScrubView, ScrubWish,
 };
-pub use spindle_catalog::{Connection, KeptJournal, RequestUnderWay, Touch, TouchSlot};
+pub use spindle_catalog::{Connection, KeptJournal, RequestUnderWay, Touch, TouchSlot, Wish};
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};

@@ -628,6 +628,21 @@ impl Region for ReplicatedRegion {
         self.map.read().size_bytes
     }
 
+    fn capacity_bytes(&self) -> u64 {
+        self.map.read().capacity_blocks() * BLOCK_BYTES
+    }
+
+    fn set_aside(&self, bytes: u64) -> Result<(), CatalogError> {
+        let _gate = self.gate.lock();
+        self.drop_offline();
+        let mut map = Map::clone(&self.map());
+        if bytes <= map.capacity_blocks() * BLOCK_BYTES {
+            return Ok(());
+        }
+        let runs = self.prepare_run(&mut map, bytes.next_multiple_of(BLOCK_BYTES))?;
+        self.take_runs(map, &runs)
+    }
+
     fn grow(&self, bytes: u64) -> Result<(), CatalogError> {
         let _gate = self.gate.lock();
         self.drop_offline();
@@ -638,11 +653,7 @@ impl Region for ReplicatedRegion {
         }
         let runs = self.prepare_run(&mut map, bytes)?;
         map.size_bytes = bytes;
-        (self.membership.record_region(bytes, &runs))
-            .map_err(|error| failed("written", error.message))?;
-        *self.map.write() = Arc::new(map);
-        self.drop_offline();
-        Ok(())
+        self.take_runs(map, &runs)
     }
 
     fn read(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), CatalogError> {

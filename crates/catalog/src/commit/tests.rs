@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::memory_region::{Arrival, MemoryRegion};
-use crate::{Catalog, CatalogError, Edit, Sequence, Table};
+use crate::{Catalog, CatalogError, Edit, Rows, Sequence, Table, Wish};
 
 const CACHE_BYTES: usize = 1 << 20;
 
@@ -317,4 +317,46 @@ fn settling_after_a_failed_commit_opens_the_store_anew_and_never_panics() {
     drop(catalog);
     let again = Catalog::open(region, CACHE_BYTES).unwrap();
     assert_eq!(again.range(Table::Inode, &[], &[255], 9).unwrap().len(), 2);
+}
+
+/// Finds room for one more change as the group does; whether there is any.
+fn find_room(catalog: &Catalog, wish: Wish) -> bool {
+    if catalog.room_bytes(Rows::default(), wish) > 0 {
+        return true;
+    }
+    catalog.commit(catalog.applied()).unwrap();
+    catalog.measure().unwrap();
+    catalog.room_bytes(Rows::default(), wish) > 0
+}
+
+#[test]
+fn what_was_told_to_have_room_is_committed_also_where_the_region_cannot_double() {
+    for capacity in [5 << 20, 12 << 20, 19 << 20] {
+        let (region, catalog) = journaled_catalog();
+        region.set_capacity(capacity);
+        // Keys far from each other: each change copies a leaf of its own.
+        let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+        let mut count = 0;
+        while find_room(&catalog, Wish::More) {
+            catalog.apply(put(&key(count), &[1; 300]));
+            count += 1;
+        }
+        assert!(u64::from(count) * 300 > capacity / 4, "{count} rows");
+        catalog.commit(catalog.applied()).unwrap();
+        drop(catalog);
+        let catalog = Catalog::open(region.clone(), CACHE_BYTES).unwrap();
+        let rows = catalog.range(Table::Inode, &[], &[0xFF; 9], usize::MAX);
+        assert_eq!(rows.unwrap().len(), count as usize);
+        // Removed in the order in which they came, which is none of the keys.
+        for number in 0..count {
+            find_room(&catalog, Wish::Less);
+            let mut edit = Edit::default();
+            edit.delete(Table::Inode, key(number).to_vec());
+            catalog.apply(edit);
+        }
+        catalog.commit(catalog.applied()).unwrap();
+        catalog.measure().unwrap();
+        let left = catalog.room_bytes(Rows::default(), Wish::More);
+        assert!(left > capacity / 2, "{left} bytes of {capacity}");
+    }
 }

@@ -57,7 +57,7 @@ fn what_no_commit_took_is_found_by_the_next_process() {
         (extent.mark_blocks, &extent.copies[..]),
         (78, &[1, 2, 3][..])
     );
-    journal.cut(journal.position());
+    journal.cut(journal.place());
     assert!(next(&journal).1.is_empty());
 }
 
@@ -85,7 +85,7 @@ fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes(
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(1, b"row"));
     request.end(bracket);
-    journal.cut(journal.position());
+    journal.cut(journal.place());
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));
     second.begin(1, &recovered.done, false);
@@ -142,7 +142,7 @@ fn the_ring_goes_round_many_times_and_keeps_what_was_not_cut() {
     let journal = live();
     let value = vec![0xff; 4000];
     for round in 0..100_000_u64 {
-        let kept = journal.position();
+        let kept = journal.place();
         journal.edit(None, &put(round, &value));
         journal.cut(kept);
         if round % 9973 == 0 {
@@ -161,7 +161,7 @@ fn a_log_that_is_full_says_so_until_a_commit_has_cut_it() {
         journal.edit(None, &put(id, &value));
     }
     assert!(next(&journal).1.overflowed);
-    journal.cut(journal.position());
+    journal.cut(journal.place());
     journal.edit(None, &put(1, b"fits"));
     let (_, recovered) = next(&journal);
     assert!(!recovered.overflowed);
@@ -180,4 +180,20 @@ fn what_another_opening_of_the_group_left_is_not_taken_over() {
     journal.close();
     assert!(journal.recover(5).is_none());
     assert!(journal.was_closed());
+}
+
+#[test]
+fn what_is_too_large_for_the_log_is_told_until_a_commit_has_it() {
+    let journal = live();
+    journal.edit(None, &put(1, &vec![1; 129 << 20]));
+    assert!(journal.is_overflowed());
+    journal.edit(None, &put(2, b"small"));
+    assert!(journal.is_overflowed());
+    // What fell out after a commit had taken its batch is not in it.
+    let place = journal.place();
+    journal.edit(None, &put(3, &vec![1; 129 << 20]));
+    journal.cut(place);
+    assert!(journal.is_overflowed());
+    journal.cut(journal.place());
+    assert!(!journal.is_overflowed());
 }

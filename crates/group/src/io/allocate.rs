@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_extent::map::{Extent, Map};
+use spindle_sync::atomic::Ordering;
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::file::File;
@@ -29,12 +30,21 @@ impl Group {
         }
         self.check_alive(file)?;
         match self.allocate_blocks(file, first, end) {
-            Err(error) if error.kind == GroupErrorKind::NoSpace && self.space.has_quarantine() => {
-                self.commit_everything()?;
+            Err(error) if error.kind == GroupErrorKind::NoSpace => {
+                self.make_space(file, first, end)?;
                 self.allocate_blocks(file, first, end)
             }
             answer => answer,
         }
+    }
+
+    /// What was freed becomes free, and the catalog finds room for the extents that are missing.
+    pub(super) fn make_space(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
+        if self.space.has_quarantine() {
+            self.commit_everything()?;
+        }
+        let count = missing_extents(&file.map.read(), first, end)?.len();
+        self.make_room_for_extents(count)
     }
 
     /// Gives every extent that holds blocks of `[first, end)` space, or none.
@@ -49,6 +59,9 @@ impl Group {
         let missing = missing_extents(&map, first, end)?;
         if missing.is_empty() {
             return Ok(());
+        }
+        if !self.has_room_for_extents(missing.len()) {
+            return Err(Self::catalog_full());
         }
         let placement = self.placement();
         let mut taken: SmallVec<[(u32, Extent); 4]> = SmallVec::new();
@@ -75,6 +88,7 @@ impl Group {
             map.insert(*index, extent);
         }
         drop(map);
+        (self.unsealed_extents).fetch_add(taken.len() as u64, Ordering::AcqRel);
         self.note_dirty_map(file);
         Ok(())
     }

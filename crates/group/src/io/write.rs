@@ -176,13 +176,9 @@ impl Group {
             drop(held);
             drop(announced);
             match answer {
-                Err(error)
-                    if error.kind == GroupErrorKind::NoSpace
-                        && !committed
-                        && self.space.has_quarantine() =>
-                {
+                Err(error) if error.kind == GroupErrorKind::NoSpace && !committed => {
                     committed = true;
-                    self.commit_everything()?;
+                    self.make_space(file, first, end)?;
                 }
                 answer => return answer,
             }

@@ -1,12 +1,14 @@
 //! Room for a region that grows: a run on each replica, ready to be used before the group state
 //! names it. A crash before that leaves AUs that nobody names, which the next start finds free.
 
+use std::sync::Arc;
+
 use spindle_base::DiskNumber;
 use spindle_catalog::CatalogError;
 use spindle_format::{AuRun, RUNS_MAX, SUMS_PER_BLOCK};
 
 use super::map::{BLOCK_BYTES, Map, ReplicaMap};
-use super::{RESERVE_BYTES_MAX, ReplicatedRegion};
+use super::{RESERVE_BYTES_MAX, ReplicatedRegion, failed};
 
 impl ReplicatedRegion {
     /// Allocates a run on every replica: as large as wished, or less, but at least `least` AUs.
@@ -47,6 +49,19 @@ impl ReplicatedRegion {
             aus += 1;
         }
         aus
+    }
+
+    /// The group state names the map's size and the new runs, and they are used from then on.
+    pub(super) fn take_runs(
+        &self,
+        map: Map,
+        runs: &[(DiskNumber, AuRun)],
+    ) -> Result<(), CatalogError> {
+        (self.membership.record_region(map.size_bytes, runs))
+            .map_err(|error| failed("written", error.message))?;
+        *self.map.write() = Arc::new(map);
+        self.drop_offline();
+        Ok(())
     }
 
     /// Adds a run that makes room for `bytes`, ready to be used, not yet in the group state.
