@@ -1,190 +1,21 @@
-//! An open disk group: what it holds, its files, and its lazy work.
+//! The front of an open disk group: how it is made, opened, looked at, stepped on and closed.
 
-mod changes;
-mod check;
-mod create;
-mod files;
-mod open;
-mod outage;
-mod recovery;
-mod redundancy;
-mod replicas;
-mod returning;
-mod room;
-mod slow;
-mod step;
-mod takeover;
+pub(crate) mod check;
+pub(crate) mod create;
+pub(crate) mod open;
+pub(crate) mod step;
+pub(crate) mod view;
+pub(crate) mod work;
 
-use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use spindle_base::{DiskNumber, FileId, GroupName, Redundancy};
-use spindle_catalog::{Catalog, Row, Table};
-use spindle_extent::placement::Placement;
-use spindle_extent::space::Space;
-use spindle_sync::{InsideLock, Mutex, RwLock};
-
-use crate::bad_runs::BadRuns;
-use crate::dirty::DirtyRegions;
-use crate::disks::{DiskTable, SlowDisks};
-use crate::error::{GroupError, GroupErrorKind};
-use crate::event::{Event, EventKind};
-use crate::event_log::EventLog;
-use crate::file::File;
-use crate::io::BadPlaces;
-use crate::membership::{Clock, FaultOutcome, Membership};
-use crate::rebalance::Background;
-use crate::region::ReplicatedRegion;
-use crate::resync::Resync;
-use crate::scrub::Scrubs;
-
-pub use changes::DiskChanges;
-pub use create::{NewDisk, NewGroup};
 pub use open::Opener;
-pub use outage::RepairTime;
-pub(crate) use slow::is_unanswered;
-pub(crate) use takeover::Kept;
+pub use view::{DiskView, ExtentView, GroupFigures, GroupView};
 
-/// An open disk group.
-#[derive(Debug)]
-pub struct Group {
-    pub(crate) membership: Arc<Membership>,
-    pub(crate) region: Arc<ReplicatedRegion>,
-    pub(crate) catalog: Catalog,
-    pub(crate) disks: DiskTable,
-    pub(crate) space: Arc<Space>,
-    pub(crate) dirty: DirtyRegions,
-    placement: RwLock<Arc<Placement>>,
-    files: RwLock<BTreeMap<FileId, Arc<File>>>,
-    /// Shared by changes, exclusive for a seal; see `commit.rs` for the order of locks.
-    pub(crate) change: InsideLock,
-    /// Files whose maps have rows that the catalog lacks.
-    pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
-    /// Extents that came since the last seal, in rows that the catalog lacks.
-    pub(crate) unsealed_extents: AtomicU64,
-    /// Somebody was refused because the catalog is full.
-    pub(crate) is_catalog_full: AtomicBool,
-    /// What was applied then: as long as nothing else is, the answer stays.
-    refused_at: AtomicU64,
-    /// Held while room is made in the catalog; taken before every other lock.
-    making_room: Mutex<()>,
-    /// Why the group had to stop.
-    pub(crate) fence: Mutex<Option<GroupError>>,
-    pub(crate) is_fenced: AtomicBool,
-    pub(crate) event_log: EventLog,
-    /// Places that no copy may lie at any more.
-    pub(crate) bad_runs: BadRuns,
-    /// Copies that wait to be moved from such a place.
-    pub(crate) bad_places: BadPlaces,
-    pub(crate) scrubs: Scrubs,
-    /// How often disks had come or gone when it was last looked what of all files was lost.
-    pub(crate) looked_for_lost_at: AtomicU64,
-    /// Held while disks come back: one after the other.
-    returning: Mutex<()>,
-    pub(crate) resync: Mutex<Resync>,
-    returns: Mutex<returning::Returns>,
-    away_clock: Mutex<outage::AwayClock>,
-    slow_disks: Mutex<SlowDisks>,
-    /// Seconds since 1970 when last told.
-    pub(crate) now_s: AtomicU64,
-    /// The journal, where a keeper holds the mount.
-    pub(crate) kept: Option<Kept>,
-    lazy: Mutex<step::Lazy>,
-    /// One change of the disks at a time.
-    disk_changes: Mutex<()>,
-    pub(crate) background: Background,
-    /// The redundancy that the group is to have when every copy is there, where it is another.
-    wanted_redundancy: Mutex<Option<Redundancy>>,
-    /// Where disks were open that the group has forgotten.
-    free_slots: Mutex<Vec<spindle_device::DiskSlot>>,
-}
+use spindle_sync::atomic::Ordering;
+
+use crate::background::Group;
+use crate::error::{GroupError, GroupErrorKind};
 
 impl Group {
-    /// The file, if there is one with that id.
-    pub fn file(&self, id: FileId) -> Option<Arc<File>> {
-        self.files.read().get(&id).cloned()
-    }
-
-    /// The file of the lowest id from `from` on.
-    pub(crate) fn file_from(&self, from: FileId) -> Option<Arc<File>> {
-        let files = self.files.read();
-        files.range(from..).next().map(|(_, file)| Arc::clone(file))
-    }
-
-    /// The newest value of a row of the layer above.
-    ///
-    /// # Errors
-    /// [`GroupErrorKind::Io`] or [`GroupErrorKind::Corrupt`] where the catalog cannot be read.
-    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, GroupError> {
-        Ok(self.catalog.get(table, key)?)
-    }
-
-    /// Rows in order, at most `most`.
-    ///
-    /// # Errors
-    /// As [`Group::get`].
-    pub fn range(
-        &self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-        most: usize,
-    ) -> Result<Vec<Row>, GroupError> {
-        Ok(self.catalog.range(table, from, to, most)?)
-    }
-
-    /// What happened since the last call (disk offline, block repaired, ...), the oldest first.
-    pub fn take_events(&self) -> Vec<Event> {
-        self.membership.take_events()
-    }
-
-    /// Tells that something happened. Memory only, and never fails: the data path may call it,
-    /// and with any lock of `commit.rs` held.
-    pub fn event(&self, event: Event) {
-        self.membership.event(event);
-    }
-
-    pub(crate) fn placement(&self) -> Arc<Placement> {
-        Arc::clone(&self.placement.read())
-    }
-
-    pub(crate) fn rebuild_placement(&self) {
-        let placement = self.disks.placement(self.membership.au_size());
-        *self.placement.write() = Arc::new(placement);
-    }
-
-    /// Disks that are offline now.
-    pub(crate) fn offline_now(&self) -> smallvec::SmallVec<[DiskNumber; 2]> {
-        self.disks
-            .iter()
-            .filter(|disk| disk.holds_data && !disk.is_online())
-            .map(|disk| disk.number)
-            .collect()
-    }
-
-    /// Whole AUs of a disk that files leave to the catalog, so that a full group can still
-    /// record what is removed from it.
-    pub(crate) fn reserve_aus(&self, disk: DiskNumber) -> u64 {
-        match self.disks.get(disk) {
-            Some(disk) => Self::reserve_of(disk.total_bytes() / self.membership.au_size().bytes()),
-            None => 0,
-        }
-    }
-
-    /// As [`Group::reserve_aus`], of a disk of so many AUs.
-    pub(crate) fn reserve_of(total_aus: u64) -> u64 {
-        (total_aus / 128).clamp(u64::from(total_aus > 32), 64)
-    }
-
-    /// No region is recorded as dirty from now on, until the group is opened anew: after an
-    /// unclean stop copies may differ and nobody knows. It is for measuring what the record costs
-    /// and for nothing else; no command and no setting leads here.
-    #[doc(hidden)]
-    pub fn leave_out_dirty_record(&self) {
-        self.dirty.leave_out();
-    }
-
     /// Commits, cleans, and marks the group closed. Later calls fail.
     ///
     /// # Errors
@@ -207,55 +38,5 @@ impl Group {
         ));
         self.is_fenced.store(true, Ordering::Release);
         Ok(())
-    }
-
-    /// Gives the group another name, durably: the group state first, which counts, then the
-    /// labels.
-    ///
-    /// # Errors
-    /// Where too few voters take it.
-    pub fn rename(&self, name: &GroupName) -> Result<(), GroupError> {
-        self.membership.rename(name)
-    }
-
-    /// Renews the mark that says who has the group, and looks whether a disk was cut off.
-    ///
-    /// # Errors
-    /// [`GroupErrorKind::Busy`] where another host has taken the group: it stops here. As
-    /// [`Group::sync`] where it cannot go on without a disk.
-    pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
-        self.now_s.store(now_s, Ordering::Relaxed);
-        self.keep_fence(self.membership.heartbeat(now_s))?;
-        self.keep_fence(self.membership.notice_cut_off())
-    }
-
-    /// Reads the labels, owner records and group states of every disk that serves, and writes
-    /// again what is damaged: the next mount would be refused for it. To be called at times.
-    pub fn mend_structures(&self) {
-        for fault in self.membership.verify_structures(true) {
-            if fault.outcome != FaultOutcome::Repaired {
-                continue;
-            }
-            let message = format!(
-                "{}: its {} was damaged while the group is open, and was written again ({})",
-                self.disks.describe(fault.disk),
-                fault.what,
-                fault.why
-            );
-            self.event(Event::new(EventKind::LabelRepaired, message).disk(fault.disk));
-        }
-    }
-
-    /// From now on an owner that slept reads the owner record again before it does anything.
-    pub fn watch_clock(&self, clock: Clock) {
-        self.membership.watch_clock(clock);
-    }
-
-    /// Stops the group where the membership could not go on.
-    pub(crate) fn keep_fence<T>(&self, answer: Result<T, GroupError>) -> Result<T, GroupError> {
-        if let Err(error) = &answer {
-            self.stop_for(error);
-        }
-        answer
     }
 }

@@ -3,14 +3,15 @@
 //! A crash finds nothing of this in the catalog but what a commit took: extents with their
 //! marks, and dirty regions. Data may be there or not until a sync covered it.
 
-mod allocate;
-mod mend;
-mod punch;
-mod read;
-mod repair;
-mod write;
+pub(crate) mod allocate;
+pub(crate) mod mend;
+pub(crate) mod punch;
+pub(crate) mod read;
+pub(crate) mod recovery;
+pub(crate) mod repair;
+pub(crate) mod write;
 
-pub(crate) use mend::{BadBlocks, BadPlace, BadPlaces, Mended};
+pub(crate) use mend::Mended;
 
 use std::sync::LazyLock;
 

@@ -52,7 +52,7 @@ use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
 use spindle_sync::{Mutex, RwLock};
 
 use crate::event::EventKind;
-use crate::membership::Membership;
+use crate::quorum::Membership;
 use ahead::Ahead;
 use map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
 

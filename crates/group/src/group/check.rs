@@ -11,21 +11,16 @@ use spindle_catalog::{Edit, Table};
 use spindle_extent::map::Extent;
 use spindle_extent::space::{Run, Space};
 
-use super::Group;
-use super::open::numbered_key;
-use crate::disks::DiskState;
+use crate::background::Group;
+use crate::core::disks::DiskState;
+use crate::core::file::File;
 use crate::error::GroupError;
-use crate::file::File;
+use crate::group::open::numbered_key;
 
 /// Rows read in one go.
 const ROWS_MOST: usize = 4096;
 
 impl Group {
-    /// Every file, in the order of the ids.
-    pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
-        self.files.read().values().cloned().collect()
-    }
-
     /// Compares maps, space and records; one line for each contradiction.
     ///
     /// # Errors

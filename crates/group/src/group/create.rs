@@ -3,52 +3,20 @@
 
 use std::sync::Arc;
 
-use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_catalog::{Catalog, Edit, Region, Table};
-use spindle_device::{DiskSlot, Disks};
+use spindle_device::Disks;
 use spindle_format::DiskRecord;
 
-use super::Group;
+use crate::background::Group;
+use crate::core::disks::disk_key;
 use crate::error::GroupError;
-use crate::membership::Membership;
+use crate::quorum::{Membership, NewGroup};
 use crate::region::ReplicatedRegion;
 
 /// Memory that the catalog may keep of its region, in bytes.
-pub(super) const CATALOG_CACHE_BYTES: usize = 16 << 20;
+pub(crate) const CATALOG_CACHE_BYTES: usize = 16 << 20;
 /// The attribute that holds the profile's name.
-pub(super) const PROFILE_KEY: &[u8] = b"profile";
-
-/// A disk of a group to be made.
-#[derive(Debug, Clone)]
-pub struct NewDisk {
-    /// Where it is open.
-    pub slot: DiskSlot,
-    /// Its name in the group.
-    pub name: DiskName,
-    /// Its failure group.
-    pub failure_group: FailureGroupName,
-    /// Random identity.
-    pub uuid: Uuid,
-}
-
-/// A group to be made.
-#[derive(Debug, Clone)]
-pub struct NewGroup {
-    /// Its name.
-    pub name: GroupName,
-    /// Random identity.
-    pub uuid: Uuid,
-    /// The redundancy of files whose template says nothing else.
-    pub redundancy: Redundancy,
-    /// Fixed for the group's life.
-    pub au_size: AuSize,
-    /// Its disks, numbered in this order.
-    pub disks: Vec<NewDisk>,
-    /// `postgresql`, `mariadb`, `sqlite` or `plain`; stored as an attribute for the layer above.
-    pub profile: String,
-    /// Seconds since 1970, for the records.
-    pub created_s: u64,
-}
+pub(crate) const PROFILE_KEY: &[u8] = b"profile";
 
 impl Group {
     /// Writes labels, group state and an empty catalog. Refuses too few failure groups, too small
@@ -83,9 +51,4 @@ impl Group {
         catalog.close()?;
         membership.finish_create()
     }
-}
-
-/// A disk's key in its table.
-pub(super) fn disk_key(number: DiskNumber) -> Vec<u8> {
-    number.0.to_be_bytes().to_vec()
 }

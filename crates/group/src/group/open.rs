@@ -12,19 +12,24 @@ use spindle_extent::space::{Run, Space};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, Origin};
 use spindle_sync::{InsideLock, Mutex, RwLock};
 
-use super::create::{CATALOG_CACHE_BYTES, PROFILE_KEY, disk_key};
-use super::{Group, Kept, redundancy, step};
-use crate::bad_runs::BadRuns;
-use crate::dirty::DirtyRegions;
-use crate::disks::{DiskTable, NewDiskState};
+use crate::background::Background;
+use crate::background::Group;
+use crate::background::Lazy;
+use crate::background::scrub::Scrubs;
+use crate::change::redundancy;
+use crate::core::Core;
+use crate::core::bad_places::BadPlaces;
+use crate::core::bad_runs::BadRuns;
+use crate::core::dirty::DirtyRegions;
+use crate::core::disks::disk_key;
+use crate::core::disks::{DiskTable, NewDiskState};
+use crate::core::event_log::EventLog;
+use crate::core::file::{File, Layout};
+use crate::core::takeover::Kept;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::event_log::EventLog;
-use crate::file::{File, Layout};
-use crate::io::BadPlaces;
-use crate::membership::{MemberView, Membership};
-use crate::rebalance::Background;
+use crate::group::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
+use crate::quorum::{MemberView, Membership};
 use crate::region::{RegionSpace, ReplicatedRegion};
-use crate::scrub::Scrubs;
 
 /// Who opens the group, written to its disks so that another host can tell.
 #[derive(Debug, Clone)]
@@ -138,7 +143,7 @@ impl Group {
         let wanted_redundancy = redundancy::wanted(&catalog)?;
         region.stop_reading_ahead();
         let looked_for_lost_at = AtomicU64::new(membership.turns_count());
-        let group = Self {
+        let core = Core {
             placement: RwLock::new(Arc::new(table.placement(au_size))),
             membership,
             region,
@@ -153,25 +158,29 @@ impl Group {
             is_catalog_full: AtomicBool::new(false),
             refused_at: AtomicU64::new(0),
             making_room: Mutex::default(),
+            commit_is_urgent: AtomicBool::new(false),
             fence: Mutex::new(None),
             is_fenced: AtomicBool::new(false),
             event_log,
             bad_runs,
             bad_places: BadPlaces::default(),
-            scrubs,
             looked_for_lost_at,
+            slow_disks: Mutex::default(),
+            now_s: AtomicU64::new(opener.now_s),
+            kept,
+        };
+        let group = Self {
+            core,
+            scrubs,
             returning: Mutex::default(),
             resync: Mutex::default(),
             returns: Mutex::default(),
             away_clock: Mutex::default(),
-            slow_disks: Mutex::default(),
-            now_s: AtomicU64::new(opener.now_s),
             background,
             wanted_redundancy: Mutex::new(wanted_redundancy),
-            lazy: Mutex::new(step::Lazy::default()),
+            lazy: Mutex::new(Lazy::default()),
             disk_changes: Mutex::default(),
             free_slots: Mutex::default(),
-            kept,
         };
         group.bring_disk_records_up_to_date()?;
         group.recover()?;
@@ -274,7 +283,7 @@ fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
 }
 
 /// File id and row or region number of a key.
-pub(super) fn numbered_key(key: &[u8]) -> Result<(FileId, u32), CatalogError> {
+pub(crate) fn numbered_key(key: &[u8]) -> Result<(FileId, u32), CatalogError> {
     let bytes: [u8; 12] = key
         .try_into()
         .map_err(|_| CatalogError::Damaged(format!("a key of 12 bytes has {} bytes", key.len())))?;

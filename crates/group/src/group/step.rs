@@ -1,9 +1,9 @@
 //! Lazy work, a small piece at a time, driven from outside: aged batches are committed, quiet
 //! dirty regions cleaned, and lost replicas of the catalog replaced. A crash at any point leaves more to do, nothing wrong.
 
-use spindle_catalog::Edit;
+use spindle_sync::atomic::Ordering;
 
-use super::Group;
+use crate::background::Group;
 use crate::error::GroupError;
 
 /// A batch is committed when it is this old.
@@ -12,17 +12,6 @@ const COMMIT_AGE_MS: u64 = 5000;
 const COMMIT_BYTES: usize = 8 << 20;
 /// Time between two rounds of cleaning.
 const ROUND_MS: u64 = 5000;
-
-/// What the steps remember.
-#[derive(Debug, Default)]
-pub struct Lazy {
-    pending_since_ms: Option<u64>,
-    /// Something is pending that must not wait for its age.
-    urgent: bool,
-    last_round_ms: Option<u64>,
-    /// Why a lost replica could not be replaced, as told last.
-    pub(super) lacks_replica: Option<String>,
-}
 
 impl Group {
     /// One small piece of lazy work (clean dirty regions, commit an aged batch); `now_ms` is any
@@ -75,28 +64,23 @@ impl Group {
         }
     }
 
-    /// The next step commits what is pending, however young it is.
-    pub(crate) fn commit_soon(&self) {
-        self.lazy.lock().urgent = true;
-    }
-
     fn is_commit_due(&self, now_ms: u64) -> bool {
         let pending =
             self.catalog.committed() < self.catalog.applied() || !self.dirty_maps.lock().is_empty();
         let mut lazy = self.lazy.lock();
         if !pending {
             lazy.pending_since_ms = None;
-            lazy.urgent = false;
+            self.commit_is_urgent.store(false, Ordering::Relaxed);
             return false;
         }
         let since_ms = *lazy.pending_since_ms.get_or_insert(now_ms);
-        let due = lazy.urgent
+        let due = self.commit_is_urgent.load(Ordering::Relaxed)
             || now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS
             || self.catalog.pending_bytes() >= COMMIT_BYTES
             || self.journal().is_some_and(|journal| journal.is_long());
         if due {
             lazy.pending_since_ms = None;
-            lazy.urgent = false;
+            self.commit_is_urgent.store(false, Ordering::Relaxed);
         }
         due
     }
@@ -109,30 +93,5 @@ impl Group {
             lazy.last_round_ms = Some(now_ms);
         }
         due
-    }
-
-    /// One round of cleaning; whether a further one could clean more. The disks are flushed
-    /// first, and again by the commit that drops the rows.
-    pub(super) fn clean_round(&self) -> Result<bool, GroupError> {
-        if self.dirty.count() == 0 {
-            return Ok(false);
-        }
-        self.dirty.begin_round();
-        self.flush_written()?;
-        self.notice_offline();
-        // Alone, so that nobody records a region between the decision and its edit.
-        let _alone = self.change.write();
-        let mut edit = Edit::default();
-        let more = self.dirty.round(&mut edit);
-        if !edit.is_empty() {
-            self.catalog.apply(edit);
-        }
-        Ok(more)
-    }
-
-    /// Cleans all that can be cleaned, for a close: nobody writes any more.
-    pub(super) fn clean_everything(&self) -> Result<(), GroupError> {
-        while self.clean_round()? {}
-        Ok(())
     }
 }

@@ -5,11 +5,11 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_extent::map::{Extent, Map};
 use spindle_sync::atomic::Ordering;
 
+use crate::core::Core;
+use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::file::File;
-use crate::group::Group;
 
-impl Group {
+impl Core {
     /// Reserves space for the range; it reads as before (holes as zeros). All or nothing.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Group {
     }
 
     /// Gives every extent that holds blocks of `[first, end)` space, or none.
-    pub(super) fn allocate_blocks(
+    pub(crate) fn allocate_blocks(
         &self,
         file: &File,
         first: u64,

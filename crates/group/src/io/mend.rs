@@ -4,81 +4,27 @@
 //! Writing in place happens under the range lock that the finder holds, shared or not: no writer
 //! can be at these blocks, and two that mend write the same. Moving a copy needs its extent
 //! alone, so it waits in a list until the finder has let go of its range
-//! ([`Group::move_bad_places`]); it is done before a read is answered. A crash before the commit
+//! ([`Core::move_bad_places`]); it is done before a read is answered. A crash before the commit
 //! finds the copy at its old place, which is then found bad again.
 
-use spindle_sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use spindle_sync::atomic::Ordering;
 
-use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
-use spindle_sync::Mutex;
 
-use super::bytes_of;
+use crate::core::Core;
+use crate::core::bad_places::BadPlace;
+use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
-use crate::file::File;
-use crate::group::Group;
-use crate::incarnation::Life;
+use crate::io::bytes_of;
 
 /// The most that is copied by one request.
 const PIECE_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
-
-/// Blocks of a copy whose place could not be mended.
-#[derive(Debug)]
-pub struct BadPlace {
-    /// The file.
-    pub file: Arc<File>,
-    /// The extent.
-    pub index: u32,
-    /// The copy, as the map had it.
-    pub copy: ExtentCopy,
-    /// Its bad blocks.
-    pub bad: Vec<BadBlocks>,
-    /// The disks of the extent's copies when this was found: of one that has gone since, nobody
-    /// knows what it has, and the place is found again where it is still bad.
-    pub lives: SmallVec<[Life; 4]>,
-    /// What happened to it.
-    pub reason: String,
-}
-
-/// Blocks of a copy that are bad, and where they are good.
-#[derive(Debug, Clone, Copy)]
-pub struct BadBlocks {
-    /// The first one, from the extent's start.
-    pub inside_blocks: u64,
-    /// How many.
-    pub blocks: u64,
-    /// The copy that has them right.
-    pub source: ExtentCopy,
-}
-
-/// Places that wait to be moved. A leaf in every order of locks.
-#[derive(Debug, Default)]
-pub struct BadPlaces {
-    waiting: Mutex<Vec<BadPlace>>,
-    /// Looked at by every read: most groups never see a bad place.
-    any: AtomicBool,
-}
-
-impl BadPlace {
-    /// Whether the other one is of the same copy, which is moved once.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.file.id == other.file.id && self.index == other.index && self.copy == other.copy
-    }
-
-    /// The bad blocks that this one is among.
-    fn bad_at(&self, inside_blocks: u64) -> Option<&BadBlocks> {
-        self.bad.iter().find(|bad| {
-            (bad.inside_blocks..bad.inside_blocks + bad.blocks).contains(&inside_blocks)
-        })
-    }
-}
 
 const fn run_of(copy: ExtentCopy) -> Run {
     Run {
@@ -99,7 +45,7 @@ pub enum Mended {
     Gone,
 }
 
-impl Group {
+impl Core {
     /// Writes good bytes over a copy and reads them back; what is wrong where they did not come
     /// back. The caller holds the range.
     pub(crate) fn mend_in_place(

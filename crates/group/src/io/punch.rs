@@ -12,12 +12,12 @@ use spindle_extent::map::Map;
 use spindle_extent::plan::{self, TooFar};
 use spindle_extent::space::Run;
 
-use super::ZEROS;
-use super::write::{Intent, Payload, lie_within};
-use crate::dirty::{REGION_BLOCKS, Ranges};
+use crate::core::Core;
+use crate::core::dirty::{REGION_BLOCKS, Ranges};
+use crate::core::file::File;
 use crate::error::GroupError;
-use crate::file::File;
-use crate::group::Group;
+use crate::io::ZEROS;
+use crate::io::write::{Intent, Payload, lie_within};
 
 /// What becomes of an extent of which a part is punched.
 #[derive(Debug, Default)]
@@ -88,11 +88,11 @@ fn plan_punch(map: &Map, first: u64, end: u64) -> Result<PunchPlan, GroupError> 
     Ok(plan)
 }
 
-impl Group {
+impl Core {
     /// Makes the range read as zeros; whole extents become holes, the rest is zeroed in place.
     ///
     /// # Errors
-    /// As [`Group::write`]; a part of the range may read as zeros then.
+    /// As [`Core::write`]; a part of the range may read as zeros then.
     pub fn punch(
         &self,
         file: &File,
@@ -128,7 +128,7 @@ impl Group {
     /// it.
     ///
     /// # Errors
-    /// As [`Group::punch`].
+    /// As [`Core::punch`].
     pub fn truncate(&self, file: &File, offset_bytes: u64) -> Result<(), GroupError> {
         self.punch(file, offset_bytes, u64::MAX - offset_bytes)
     }
@@ -246,19 +246,8 @@ impl Group {
         (at < end_bytes).then_some(at)
     }
 
-    /// Puts every copy of an extent into quarantine.
-    pub(crate) fn quarantine(&self, extent: &spindle_extent::map::Extent) {
-        for copy in extent.present() {
-            self.space.quarantine(Run {
-                disk: copy.disk(),
-                start_block: copy.start_block(),
-                class: copy.class(),
-            });
-        }
-    }
-
     /// Gives back an extent that no map ever named.
-    pub(super) fn give_back(&self, extent: &spindle_extent::map::Extent) {
+    pub(crate) fn give_back(&self, extent: &spindle_extent::map::Extent) {
         for copy in extent.present() {
             self.space.give_back(Run {
                 disk: copy.disk(),

@@ -6,20 +6,20 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, DeviceError, Lent, ReadTarget, Request};
 use spindle_extent::plan::{self, ReadPlan, ReadRefusal, Spot};
 
-use super::{blocks_of, bytes_of};
+use crate::core::Core;
+use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::file::File;
-use crate::group::Group;
+use crate::io::{blocks_of, bytes_of};
 
 /// A piece that failed: its first block in the file, its length, where it was read, and why.
-pub(super) struct FailedRead {
+pub(crate) struct FailedRead {
     pub at_block: u64,
     pub blocks: u64,
     pub from: Spot,
     pub error: DeviceError,
 }
 
-impl Group {
+impl Core {
     /// Fills `out` from `offset_bytes`; holes and what was never written read as zeros. Knows no
     /// end of file. Any alignment; whole aligned blocks go without a copy.
     ///
@@ -29,10 +29,10 @@ impl Group {
         self.read_into(file, offset_bytes, out.into())
     }
 
-    /// As [`Group::read`]; a part of a buffer is filled without a copy.
+    /// As [`Core::read`]; a part of a buffer is filled without a copy.
     ///
     /// # Errors
-    /// As [`Group::read`].
+    /// As [`Core::read`].
     pub fn read_into(
         &self,
         file: &File,
@@ -179,7 +179,7 @@ impl Group {
             .collect()
     }
 
-    pub(super) fn read_refused(&self, file: &File, refusal: ReadRefusal) -> GroupError {
+    pub(crate) fn read_refused(&self, file: &File, refusal: ReadRefusal) -> GroupError {
         match refusal {
             ReadRefusal::TooFar => GroupError::too_far(),
             ReadRefusal::NoCopy(index) => GroupError::new(

@@ -11,13 +11,15 @@ use spindle_extent::map::Extent;
 use spindle_extent::plan::{self, ReadRefusal, Segment, Serving, Staleness};
 use spindle_format::ExtentCopy;
 
-use super::read::FailedRead;
-use super::{BadBlocks, BadPlace, bytes_of};
+use crate::core::Core;
+use crate::core::bad_places::{BadBlocks, BadPlace};
+use crate::core::file::File;
+use crate::core::unanswered::is_unanswered;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
-use crate::file::File;
-use crate::group::{Group, is_unanswered};
 use crate::incarnation::Life;
+use crate::io::bytes_of;
+use crate::io::read::FailedRead;
 
 /// A part of a read that failed.
 struct Failure<'a> {
@@ -38,9 +40,9 @@ struct Good<'a> {
     lives: &'a [Life],
 }
 
-impl Group {
+impl Core {
     /// Reads the failed pieces of a read that began at block `first` from other copies.
-    pub(super) fn recover_reads(
+    pub(crate) fn recover_reads(
         &self,
         file: &File,
         first: u64,

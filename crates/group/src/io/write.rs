@@ -11,18 +11,18 @@ use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
 use spindle_extent::schedule::Schedule;
 
-use super::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
-use crate::dirty::{Ranges, Writer};
-use crate::disks::Written;
+use crate::core::Core;
+use crate::core::dirty::{Ranges, Writer};
+use crate::core::disks::Written;
+use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
-use crate::file::File;
-use crate::group::Group;
 use crate::incarnation::Life;
+use crate::io::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 
 /// What a write will touch, as the map stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Intent {
+pub(crate) struct Intent {
     /// File blocks to lock: those written, and the whole of each extent that grows.
     pub lock: (u64, u64),
     /// Whether initialised blocks are overwritten: their region must be recorded.
@@ -53,7 +53,7 @@ impl Intent {
 }
 
 /// Whether each of these ranges lies in one of those.
-pub(super) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
+pub(crate) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
     (ranges.iter()).all(|(first, end)| {
         (outer.iter()).any(|(outer_first, outer_end)| outer_first <= first && end <= outer_end)
     })
@@ -61,14 +61,14 @@ pub(super) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
 
 /// What is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Payload<'a> {
+pub(crate) enum Payload<'a> {
     Data(WriteSource<'a>),
     Zeros,
 }
 
 /// A write that was announced to the dirty regions; its end is told when it is dropped.
 pub(crate) struct Announced<'a> {
-    group: &'a Group,
+    group: &'a Core,
     file: &'a File,
     writer: Writer,
     /// In the journal: after a kill the copies are compared here.
@@ -82,7 +82,7 @@ impl Drop for Announced<'_> {
     }
 }
 
-impl Group {
+impl Core {
     /// Writes to every online copy; allocates what is missing; blocks in part are read first.
     /// At return every online copy has it (not yet durable).
     ///
@@ -93,10 +93,10 @@ impl Group {
         self.write_from(file, offset_bytes, data.into())
     }
 
-    /// As [`Group::write`]; a part of a buffer is written without a copy.
+    /// As [`Core::write`]; a part of a buffer is written without a copy.
     ///
     /// # Errors
-    /// As [`Group::write`].
+    /// As [`Core::write`].
     pub fn write_from(
         &self,
         file: &File,
@@ -147,7 +147,7 @@ impl Group {
     /// Prepares a write of `[first, end)` (dirty regions, range lock) and runs `write`; does so
     /// again where the map changed in between, and once more after a commit where space was
     /// short but in quarantine.
-    pub(super) fn write_range(
+    pub(crate) fn write_range(
         &self,
         file: &File,
         first: u64,
@@ -188,7 +188,7 @@ impl Group {
     /// Records the regions as dirty before anything is overwritten; the edit that must be durable
     /// before the data goes out. The caller commits when it holds no lock, because a commit
     /// needs everybody who changes a map to come to an end.
-    pub(super) fn announce<'a>(
+    pub(crate) fn announce<'a>(
         &'a self,
         file: &'a File,
         ranges: &[(u64, u64)],
@@ -288,7 +288,7 @@ impl Group {
 
     /// Writes whole blocks; the caller holds the range that `intent` asks for, and has announced
     /// them with its gaps.
-    pub(super) fn write_blocks(
+    pub(crate) fn write_blocks(
         &self,
         file: &File,
         first: u64,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use spindle_device::AlignedBuffer;
 
-use super::map::{BLOCK_LENGTH, Map, index};
+use crate::region::map::{BLOCK_LENGTH, Map, index};
 
 /// Blocks of one long read: 1 MiB.
 const CHUNK_BLOCKS: u64 = 256;

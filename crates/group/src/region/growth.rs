@@ -7,8 +7,8 @@ use spindle_base::DiskNumber;
 use spindle_catalog::CatalogError;
 use spindle_format::{AuRun, RUNS_MAX, SUMS_PER_BLOCK};
 
-use super::map::{BLOCK_BYTES, Map, ReplicaMap};
-use super::{RESERVE_BYTES_MAX, ReplicatedRegion, failed};
+use crate::region::map::{BLOCK_BYTES, Map, ReplicaMap};
+use crate::region::{RESERVE_BYTES_MAX, ReplicatedRegion, failed};
 
 impl ReplicatedRegion {
     /// Allocates a run on every replica: as large as wished, or less, but at least `least` AUs.

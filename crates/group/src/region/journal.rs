@@ -9,8 +9,8 @@ use spindle_catalog::CatalogError;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
 
-use super::map::ReplicaMap;
-use super::{ReplicatedRegion, failed};
+use crate::region::map::ReplicaMap;
+use crate::region::{ReplicatedRegion, failed};
 
 impl ReplicatedRegion {
     /// The journal as each replica holds it; nothing after a clean stop, which emptied it.

@@ -11,10 +11,10 @@ use spindle_catalog::CatalogError;
 use spindle_device::{AlignedBuffer, DiskSlot};
 use spindle_format::{ChecksumBlock, block_sum};
 
-use super::map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
-use super::{ReplicatedRegion, aligned, failed};
 use crate::event::{Event, EventKind};
-use crate::membership::Membership;
+use crate::quorum::Membership;
+use crate::region::map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
+use crate::region::{ReplicatedRegion, aligned, failed};
 use spindle_base::DiskNumber;
 
 /// The newest good checksum block of each group on one replica.

@@ -10,7 +10,7 @@ use spindle_format::AuRun;
 use spindle_sync::Mutex;
 
 use super::{RegionSpace, ReplicatedRegion};
-use crate::membership::Membership;
+use crate::quorum::Membership;
 use crate::{NewDisk, NewGroup, Opener};
 
 const DISK_BYTES: u64 = 64 << 20;

@@ -12,8 +12,8 @@ use spindle_catalog::CatalogError;
 use spindle_device::AlignedBuffer;
 use spindle_format::{ChecksumBlock, JOURNAL_BYTES, JOURNAL_PLACE, block_sum};
 
-use super::map::{BLOCK_LENGTH, Map, ReplicaMap, SumGroup};
-use super::{ReplicatedRegion, aligned, failed};
+use crate::region::map::{BLOCK_LENGTH, Map, ReplicaMap, SumGroup};
+use crate::region::{ReplicatedRegion, aligned, failed};
 
 /// A block of a replica that was not right.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use spindle_base::DiskNumber;
 use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
 
-use super::{BadBlocks, BadPlace};
+use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::scene::{
     NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
 };

@@ -1,0 +1,244 @@
+//! How long disks are away, and what becomes of those that stay away too long.
+//!
+//! Since when a disk is away, the last group state that it held, and whether a person took it
+//! offline stand in the catalog, an attribute for each such disk. Its repair time counts while
+//! the group is open: a group that was closed for a week gives its disks the time that was left.
+//! A disk that was being dropped when it went has a minute: long enough for a path that blinks.
+//! When it is over the disk is given up: the group state calls it absent, and what it held is
+//! copied from the other copies. The time is written back every ten minutes, so a crash gives a
+//! disk that much more at most.
+
+use spindle_sync::atomic::Ordering;
+use std::collections::BTreeMap;
+
+use spindle_base::DiskNumber;
+use spindle_catalog::{Edit, Table};
+use spindle_format::DiskStatus;
+
+use crate::background::Group;
+use crate::error::{GroupError, GroupErrorKind};
+
+/// The longest repair time of a disk that was being dropped when it went, in seconds.
+const LEAVING_REPAIR_S: u64 = 60;
+/// Repair time of a disk where nothing else was set, in seconds.
+const DISK_REPAIR_S: u64 = 12 * 3600;
+/// The same of a whole failure group.
+const FAILURE_GROUP_REPAIR_S: u64 = 24 * 3600;
+/// The longest that can be set: ten years.
+const REPAIR_MOST_S: u64 = 10 * 365 * 86_400;
+/// Time between two looks counts at most this much: clocks are set, machines sleep.
+const TICK_MOST_S: u64 = 60;
+/// How often the time that a disk was away is written back.
+const WRITE_BACK_S: u64 = 600;
+
+/// Since when a disk is away, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Away {
+    /// Seconds since 1970.
+    pub since_s: u64,
+    /// Seconds of it during which the group was open, as last written back.
+    pub counted_s: u64,
+    /// The epoch of the last group state that it held, as far as we know.
+    pub held_epoch: u64,
+    /// A person took it offline, and brings it back.
+    pub by_hand: bool,
+}
+
+impl Away {
+    fn key(disk: DiskNumber) -> Vec<u8> {
+        format!("away.{}", disk.0).into_bytes()
+    }
+
+    /// As a line of text, which a dump of the catalog shows as it is.
+    fn encode(self) -> Vec<u8> {
+        format!(
+            "since_s={} counted_s={} held_epoch={} by_hand={}",
+            self.since_s, self.counted_s, self.held_epoch, self.by_hand
+        )
+        .into_bytes()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let fields: BTreeMap<&str, &str> = std::str::from_utf8(bytes)
+            .ok()?
+            .split(' ')
+            .filter_map(|field| field.split_once('='))
+            .collect();
+        Some(Self {
+            since_s: fields.get("since_s")?.parse().ok()?,
+            counted_s: fields.get("counted_s")?.parse().ok()?,
+            held_epoch: fields.get("held_epoch")?.parse().ok()?,
+            by_hand: fields.get("by_hand")?.parse().ok()?,
+        })
+    }
+}
+
+/// Whose repair time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairTime {
+    /// That of a disk whose neighbours in its failure group are here.
+    Disk,
+    /// That of a failure group of which no disk is here.
+    FailureGroup,
+}
+
+impl RepairTime {
+    const fn key(self) -> &'static [u8] {
+        match self {
+            Self::Disk => b"disk_repair_time",
+            Self::FailureGroup => b"failgroup_repair_time",
+        }
+    }
+}
+
+/// What is remembered of disks that are away, beyond what is written.
+#[derive(Debug, Default)]
+pub struct AwayClock {
+    last_s: Option<u64>,
+    counted_s: BTreeMap<DiskNumber, u64>,
+    /// Disks that could not be given up, and why: told once.
+    pub(crate) told: BTreeMap<DiskNumber, String>,
+}
+
+impl Group {
+    /// How long a disk, or a whole failure group, may be away before it is given up, in seconds.
+    pub fn repair_time(&self, of: RepairTime) -> u64 {
+        let row = self.catalog.get(Table::Attribute, of.key()).ok().flatten();
+        let text = row.and_then(|bytes| String::from_utf8(bytes).ok());
+        let set = text.and_then(|text| text.parse().ok());
+        set.unwrap_or(match of {
+            RepairTime::Disk => DISK_REPAIR_S,
+            RepairTime::FailureGroup => FAILURE_GROUP_REPAIR_S,
+        })
+    }
+
+    /// Sets it, durably; disks that are away already are judged by it too.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Invalid`] beyond ten years; as [`Group::sync`].
+    pub fn set_repair_time(&self, of: RepairTime, seconds: u64) -> Result<(), GroupError> {
+        if seconds > REPAIR_MOST_S {
+            return Err(GroupError::new(
+                GroupErrorKind::Invalid,
+                "a repair time is at most ten years",
+            ));
+        }
+        self.check_fence()?;
+        let mut edit = Edit::default();
+        let value = seconds.to_string().into_bytes();
+        edit.put(Table::Attribute, of.key().to_vec(), value);
+        let sequence = {
+            let _change = self.change_inside();
+            self.catalog.apply(edit)
+        };
+        self.commit_through(sequence)
+    }
+
+    /// Since when the disk is away, where that was noted.
+    pub(crate) fn away(&self, disk: DiskNumber) -> Option<Away> {
+        let row = self.catalog.get(Table::Attribute, &Away::key(disk));
+        Away::parse(&row.ok()??)
+    }
+
+    /// How much of its repair time a disk that is away has left, in seconds.
+    pub fn repair_time_left(&self, disk: DiskNumber) -> Option<u64> {
+        if self.membership.status(disk) != Some(DiskStatus::Offline) {
+            return None;
+        }
+        let written_s = self.away(disk).map_or(0, |away| away.counted_s);
+        let known_s = self.away_clock.lock().counted_s.get(&disk).copied();
+        let counted_s = known_s.unwrap_or(written_s);
+        Some(self.repair_limit(disk).saturating_sub(counted_s))
+    }
+
+    fn repair_limit(&self, disk: DiskNumber) -> u64 {
+        let group = self.disks.get(disk).map(|disk| disk.group_index);
+        let is_alone = (self.disks.iter())
+            .filter(|other| Some(other.group_index) == group && other.holds_data)
+            .all(|other| !other.is_online());
+        let limit_s = self.repair_time(if is_alone {
+            RepairTime::FailureGroup
+        } else {
+            RepairTime::Disk
+        });
+        if self.membership.leaves(disk) {
+            limit_s.min(LEAVING_REPAIR_S)
+        } else {
+            limit_s
+        }
+    }
+
+    /// A person took these disks offline: they do not come back by themselves.
+    pub(crate) fn note_by_hand(&self, disks: &[DiskNumber]) {
+        self.note_away();
+        let mut edit = Edit::default();
+        for disk in disks {
+            if let Some(away) = self.away(*disk) {
+                let away = Away {
+                    by_hand: true,
+                    ..away
+                };
+                edit.put(Table::Attribute, Away::key(*disk), away.encode());
+            }
+        }
+        let _change = self.change_inside();
+        self.catalog.apply(edit);
+    }
+
+    /// The disk is online again.
+    pub(crate) fn forget_away(&self, disk: DiskNumber) {
+        self.away_clock.lock().counted_s.remove(&disk);
+        let mut edit = Edit::default();
+        edit.delete(Table::Attribute, Away::key(disk));
+        let _change = self.change_inside();
+        self.catalog.apply(edit);
+    }
+
+    /// Notes since when disks are away, counts their time, and forgets it of those that are not.
+    pub(crate) fn note_away(&self) {
+        let now_s = self.now_s.load(Ordering::Relaxed);
+        let mut edit = Edit::default();
+        let mut clock = self.away_clock.lock();
+        let tick_s = now_s
+            .saturating_sub(clock.last_s.unwrap_or(now_s))
+            .min(TICK_MOST_S);
+        clock.last_s = Some(now_s);
+        for disk in self.disks.iter().map(|disk| disk.number) {
+            let is_away = self.membership.status(disk) == Some(DiskStatus::Offline);
+            match (is_away, self.away(disk)) {
+                (true, None) => {
+                    clock.counted_s.insert(disk, 0);
+                    let away = Away {
+                        since_s: now_s,
+                        counted_s: 0,
+                        held_epoch: self.membership.held_epoch(disk).unwrap_or(0),
+                        by_hand: false,
+                    };
+                    edit.put(Table::Attribute, Away::key(disk), away.encode());
+                }
+                (true, Some(mut away)) => {
+                    let counted_s = clock.counted_s.entry(disk).or_insert(away.counted_s);
+                    *counted_s += tick_s;
+                    let held_epoch = self.membership.held_epoch(disk).unwrap_or(0);
+                    if *counted_s >= away.counted_s + WRITE_BACK_S || held_epoch > away.held_epoch {
+                        away.counted_s = *counted_s;
+                        away.held_epoch = away.held_epoch.max(held_epoch);
+                        edit.put(Table::Attribute, Away::key(disk), away.encode());
+                    }
+                }
+                (false, Some(_)) => {
+                    clock.counted_s.remove(&disk);
+                    clock.told.remove(&disk);
+                    edit.delete(Table::Attribute, Away::key(disk));
+                }
+                (false, None) => {}
+            }
+        }
+        drop(clock);
+        if !edit.is_empty() {
+            let _change = self.change_inside();
+            self.catalog.apply(edit);
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! One copy of one extent goes elsewhere, a piece at a time.
+//!
+//! The run on the target is taken, a record is made (`moving.rs`), and the initialised blocks are
+//! copied in pieces while others read and write the extent. What they wrote meanwhile is copied
+//! again; the last of it with the extent's range locked, and then the map names the new copy and
+//! the old run goes into quarantine. So there are never fewer copies than before. Where the target
+//! or a disk with a copy goes away before that, and be it for a moment, the move is given up.
+//!
+//! A crash before the commit that carries the map finds the old run, whole: it stays in
+//! quarantine until then. Blocks that were written to the new copy since are either synced, and
+//! a sync commits a map that changed; or their region has a durable row, and the copies are made
+//! equal. The record is memory only: a crash forgets the move, and the run on the target is free.
+//!
+//! Left to others: which copy goes where (`planner.rs`), when and how fast (`mover.rs`).
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::Serving;
+use spindle_extent::space::Run;
+use spindle_format::ExtentCopy;
+use spindle_sync::{Fault, is_put_back};
+
+use crate::background::Group;
+use crate::background::planner::Move;
+use crate::core::disks::{DiskState, Fate};
+use crate::core::file::File;
+use crate::core::moving::Ticket;
+use crate::error::GroupError;
+use crate::incarnation::Life;
+
+/// Blocks written meanwhile that are few enough to be copied while writers wait.
+const FEW_BLOCKS: u64 = 32;
+/// Times that what was written meanwhile is copied without making writers wait.
+const ROUNDS_MOST: u8 = 3;
+
+/// A copy on its way. Dropping it without [`Group::abandon_relocation`] keeps the run taken
+/// until the next opening.
+#[derive(Debug)]
+pub struct Relocation {
+    file: Arc<File>,
+    moved: Move,
+    ticket: Ticket,
+    run: Run,
+    /// The target and the disks that have copies, as they were when it began. A target that went
+    /// has lost what no flush covered of the pieces, and what was read from a source that went
+    /// may be older than what it had.
+    lives: SmallVec<[Life; 4]>,
+    /// Blocks from the extent's start that were copied.
+    done_blocks: u64,
+    rounds: u8,
+}
+
+impl Relocation {
+    /// Bytes of the extent that need not be copied any more once it has ended.
+    pub const fn length_bytes(&self) -> u64 {
+        self.moved.blocks * BLOCK_SIZE_BYTES
+    }
+}
+
+/// What a call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A piece was copied, in bytes; more is to do.
+    Copied(u64),
+    /// The map names the new copy.
+    Finished,
+    /// The file changed, or a disk failed: nothing was moved, and the target's run is free.
+    Abandoned,
+}
+
+/// Why a relocation did not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The extent or the disks are not what the plan thought.
+    Outdated,
+    /// The target has no room (any more).
+    NoRoom,
+}
+
+impl Group {
+    /// Takes the run and makes the record.
+    pub(crate) fn begin_relocation(&self, moved: &Move) -> Result<Relocation, Refusal> {
+        let file = self.file(moved.file).ok_or(Refusal::Outdated)?;
+        if !self.is_still_wanted(&file, moved) {
+            return Err(Refusal::Outdated);
+        }
+        let class = file.map.read().schedule().class(moved.index);
+        let run = self.take_run(moved.to, class).ok_or(Refusal::NoRoom)?;
+        let (first, end) = file.map.read().schedule().envelope(moved.index);
+        let begun = {
+            // Whoever writes to the extent was answered before this, or sees the record.
+            let _alone = file.range_lock.exclusive(first, end);
+            if self.is_still_wanted(&file, moved) {
+                let extent = file.map.read().extent(moved.index);
+                let target = self.disks.get(moved.to).map(DiskState::life);
+                let mut lives: SmallVec<[Life; 4]> = target.into_iter().collect();
+                lives.extend(self.disks.lives(extent.iter().flat_map(Extent::present)));
+                file.moving.begin(moved.index).map(|ticket| (ticket, lives))
+            } else {
+                None
+            }
+        };
+        let Some((ticket, lives)) = begun else {
+            self.give_run_back(run);
+            return Err(Refusal::Outdated);
+        };
+        Ok(Relocation {
+            file,
+            moved: *moved,
+            ticket,
+            run,
+            lives,
+            done_blocks: 0,
+            rounds: 0,
+        })
+    }
+
+    /// Whether the extent still has the copy that is to move, and may have one on the target.
+    fn is_still_wanted(&self, file: &File, moved: &Move) -> bool {
+        let Some(target) = self.disks.get(moved.to) else {
+            return false;
+        };
+        if file.is_removed() || !target.may_receive() {
+            return false;
+        }
+        let Some(extent) = file.map.read().extent(moved.index) else {
+            return false;
+        };
+        let copies = extent.copies();
+        let number = usize::from(moved.copy_number);
+        if !moved.from.is_present() && number >= file.map.read().wanted() {
+            return false;
+        }
+        let is_elsewhere = |(other, copy): (usize, &ExtentCopy)| {
+            other == number
+                || !copy.is_present()
+                || (self.disks.get(copy.disk()))
+                    .is_none_or(|disk| disk.group_index != target.group_index)
+        };
+        copies.get(number) == Some(&moved.from) && copies.iter().enumerate().all(is_elsewhere)
+    }
+
+    /// Gives the target's run back.
+    pub(crate) fn abandon_relocation(&self, relocation: &Relocation) {
+        let index = relocation.moved.index;
+        relocation.file.moving.end(index, relocation.ticket);
+        self.give_run_back(relocation.run);
+    }
+
+    /// Takes a run that no map names yet. A check sees it both taken and under way, or neither.
+    fn take_run(&self, disk: DiskNumber, class: u8) -> Option<Run> {
+        let _change = self.change_inside();
+        let start_block = (self.space).allocate(disk, class, self.reserve_aus(disk))?;
+        let run = Run {
+            disk,
+            start_block,
+            class,
+        };
+        self.background.underway.lock().push(run);
+        Some(run)
+    }
+
+    fn give_run_back(&self, run: Run) {
+        let _change = self.change_inside();
+        self.forget_underway(run);
+        self.space.give_back(run);
+    }
+
+    fn forget_underway(&self, run: Run) {
+        self.background
+            .underway
+            .lock()
+            .retain(|other| *other != run);
+    }
+
+    /// Copies at most `piece_blocks`, or ends the relocation where all is copied. After
+    /// [`Step::Finished`] and [`Step::Abandoned`] there is nothing left to call.
+    ///
+    /// # Errors
+    /// Where a disk that failed could not be taken offline, durably: the group stops.
+    pub(crate) fn step_relocation(
+        &self,
+        relocation: &mut Relocation,
+        piece_blocks: u64,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<Step, GroupError> {
+        let answer = self.try_step(relocation, piece_blocks, buffer);
+        if !matches!(answer, Ok(Some(Step::Copied(_) | Step::Finished))) {
+            self.abandon_relocation(relocation);
+        }
+        Ok(answer?.unwrap_or(Step::Abandoned))
+    }
+
+    fn try_step(
+        &self,
+        relocation: &mut Relocation,
+        piece_blocks: u64,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<Option<Step>, GroupError> {
+        if !self.is_as_begun(relocation) {
+            return Ok(None);
+        }
+        let file = Arc::clone(&relocation.file);
+        let index = relocation.moved.index;
+        let Some(extent) = file.map.read().extent(index) else {
+            return Ok(None);
+        };
+        let mark = u64::from(extent.mark_blocks);
+        if relocation.done_blocks < mark {
+            let from = relocation.done_blocks;
+            let to = mark.min(from + piece_blocks);
+            if !self.copy_blocks(relocation, &extent, (from, to), buffer)? {
+                return Ok(None);
+            }
+            relocation.done_blocks = to;
+            return Ok(Some(Step::Copied((to - from) * BLOCK_SIZE_BYTES)));
+        }
+        if relocation.rounds < ROUNDS_MOST {
+            relocation.rounds += 1;
+            let Some(noted) = file.moving.take(index, relocation.ticket) else {
+                return Ok(None);
+            };
+            let blocks: u64 = noted.iter().map(|(from, to)| to - from).sum();
+            for (from, to) in noted {
+                if !self.copy_blocks(relocation, &extent, (from, to.min(mark)), buffer)? {
+                    return Ok(None);
+                }
+            }
+            if blocks > FEW_BLOCKS {
+                return Ok(Some(Step::Copied(blocks * BLOCK_SIZE_BYTES)));
+            }
+        }
+        self.finish(relocation, buffer)
+    }
+
+    /// The short end: with the extent's range locked, what is left is copied and the map changes.
+    fn finish(
+        &self,
+        relocation: &Relocation,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<Option<Step>, GroupError> {
+        let (file, moved) = (&relocation.file, &relocation.moved);
+        // Where there is no other copy the old run is the only one until the new one is durable.
+        let is_alone = |extent: &Extent| {
+            let number = usize::from(moved.copy_number);
+            let mut others = extent.copies().iter().enumerate();
+            !others.any(|(other, copy)| other != number && copy.is_present())
+        };
+        let Some(extent) = file.map.read().extent(moved.index) else {
+            return Ok(None);
+        };
+        let was_alone = is_alone(&extent);
+        if was_alone && !self.flush_target(moved.to)? {
+            return Ok(None);
+        }
+        let (first, end) = file.map.read().schedule().envelope(moved.index);
+        let _alone = file.range_lock.exclusive(first, end);
+        let Some(noted) = file.moving.take(moved.index, relocation.ticket) else {
+            return Ok(None);
+        };
+        if !self.is_still_wanted(file, moved) {
+            return Ok(None);
+        }
+        let Some(extent) = file.map.read().extent(moved.index) else {
+            return Ok(None);
+        };
+        let mark = u64::from(extent.mark_blocks);
+        let grown = (relocation.done_blocks.min(mark), mark);
+        let mut copied = false;
+        for (from, to) in noted.into_iter().chain([grown]) {
+            let to = to.min(mark);
+            copied |= from < to;
+            if !self.copy_blocks(relocation, &extent, (from, to), buffer)? {
+                return Ok(None);
+            }
+        }
+        if is_alone(&extent) && (copied || !was_alone) && !self.flush_target(moved.to)? {
+            return Ok(None);
+        }
+        Ok(self
+            .enter_copy(relocation, first, end)
+            .then_some(Step::Finished))
+    }
+
+    /// Whether the target serves and no disk that it relies on has come or gone since it began.
+    fn is_as_begun(&self, relocation: &Relocation) -> bool {
+        let is_same = (relocation.lives.iter()).all(|life| self.disks.is_same(*life));
+        (is_same || is_put_back(Fault::MoveOutlivesBlink))
+            && (self.disks.get(relocation.moved.to)).is_some_and(DiskState::is_online)
+    }
+
+    /// Puts the new copy into the map. False where a disk went offline meanwhile, or the copy is
+    /// not wanted any more.
+    fn enter_copy(&self, relocation: &Relocation, first: u64, end: u64) -> bool {
+        let (file, moved, run) = (&relocation.file, &relocation.moved, relocation.run);
+        // Where the target goes offline before a flush has covered what was copied to it, these
+        // blocks must be known as ones that it may lack.
+        let _announced = (file.is_mirrored()).then(|| self.announce_copy(file, &[(first, end)]));
+        if !self.is_as_begun(relocation) {
+            return false;
+        }
+        {
+            let _change = self.change_inside();
+            let copy = ExtentCopy::new(run.disk, run.start_block, run.class);
+            let mut map = file.map.write();
+            let number = usize::from(moved.copy_number);
+            // Another redundancy asks for no lock of the range.
+            let held =
+                (map.extent(moved.index)).and_then(|extent| extent.copies().get(number).copied());
+            if held != Some(moved.from) || (!moved.from.is_present() && number >= map.wanted()) {
+                return false;
+            }
+            map.set_copy(moved.index, number, copy);
+            drop(map);
+            self.note_dirty_map(file);
+            if moved.from.is_present() {
+                self.space.quarantine(Run {
+                    disk: moved.from.disk(),
+                    start_block: moved.from.start_block(),
+                    class: moved.from.class(),
+                });
+            }
+            self.forget_underway(run);
+            file.moving.end(moved.index, relocation.ticket);
+        }
+        true
+    }
+
+    /// Copies blocks `[from, to)` of the extent from a good copy to the target's run. False where
+    /// no copy can be read or the target cannot be written.
+    fn copy_blocks(
+        &self,
+        relocation: &Relocation,
+        extent: &Extent,
+        (from, to): (u64, u64),
+        buffer: &mut AlignedBuffer,
+    ) -> Result<bool, GroupError> {
+        let mut from = from;
+        while from < to {
+            let length = usize::try_from((to - from) * BLOCK_SIZE_BYTES)
+                .map_or(buffer.len(), |length| length.min(buffer.len()));
+            let memory = &mut buffer[..length];
+            if !self.read_good_copy(relocation, extent, from, memory) {
+                return Ok(false);
+            }
+            let run = relocation.run;
+            let Some(slot) = self.disks.get(run.disk).and_then(|disk| disk.online_slot()) else {
+                return Ok(false);
+            };
+            let at = (run.start_block + from) * BLOCK_SIZE_BYTES;
+            let mut batch = [Request::new(slot, at, Work::Write(memory))];
+            self.disks.write(&mut batch).of_next_commit();
+            self.background.count_own(1);
+            let [request] = batch;
+            if let Err(error) = request.result {
+                return self
+                    .target_failed(run.disk, &error.to_string())
+                    .map(|()| false);
+            }
+            from += length as u64 / BLOCK_SIZE_BYTES;
+        }
+        Ok(true)
+    }
+
+    /// Reads from the copies in turn until one can be read; one that is stale is no source.
+    fn read_good_copy(
+        &self,
+        relocation: &Relocation,
+        extent: &Extent,
+        from: u64,
+        memory: &mut [u8],
+    ) -> bool {
+        let file = &relocation.file;
+        let mut avoid = 0_u8;
+        let (first, end) = file.map.read().schedule().envelope(relocation.moved.index);
+        for (number, copy) in extent.copies().iter().enumerate() {
+            if copy.is_present() && self.dirty.is_stale(file, copy.disk(), first, end) {
+                avoid |= 1 << number;
+            }
+        }
+        while let Some((number, copy, slot)) = self.disks.choose(extent, avoid) {
+            let at = copy.start_bytes() + from * BLOCK_SIZE_BYTES;
+            let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
+            self.disks.read(&mut batch);
+            self.background.count_own(1);
+            let [request] = batch;
+            if request.result.is_ok() {
+                return true;
+            }
+            avoid |= 1 << number;
+        }
+        false
+    }
+
+    /// A target that cannot be written is treated like any disk that fails a write; without
+    /// redundancy that would cost what it holds, so there it is only left alone.
+    fn target_failed(&self, disk: DiskNumber, reason: &str) -> Result<(), GroupError> {
+        if self.membership.redundancy().copies() == 1 {
+            return Ok(());
+        }
+        self.take_offline(&[disk], reason)
+    }
+
+    fn flush_target(&self, disk: DiskNumber) -> Result<bool, GroupError> {
+        let Some(life) = self.disks.get(disk).map(DiskState::life) else {
+            return Ok(false);
+        };
+        let flushes = &self.disks.flushes;
+        let target = flushes.newest(life);
+        match flushes.cover(&self.disks, &[target]).first() {
+            None => Ok(flushes.fate(&self.disks, target) == Fate::Flushed),
+            Some((life, error)) => {
+                self.target_failed(life.disk, &error.to_string())?;
+                flushes.told(*life);
+                Ok(false)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

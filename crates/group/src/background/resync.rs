@@ -1,0 +1,301 @@
+//! The resync: what disks missed while they were away is copied to them from the other copies.
+//!
+//! A unit of work is some runs of one region of one file on one disk. Each run is copied under
+//! the shared lock of its blocks: readers go on (and take it from elsewhere), writers wait for
+//! one run. It is read as any reader would, so never from a copy that is stale, and taken off the
+//! list of what the disk missed when the disk has it.
+//!
+//! What was read lately in vain comes first, then files of fine striping (logs), then the rest.
+//!
+//! A crash leaves more to be copied: rows follow the lists when a region has become quiet, and
+//! the commit that makes them durable flushes the disks first.
+
+use spindle_sync::atomic::Ordering;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
+use spindle_catalog::Edit;
+use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_extent::plan::{self, TooFar};
+
+use crate::background::Group;
+use crate::core::dirty::{REGION_BLOCKS, StaleRegion};
+use crate::core::disks::DiskState;
+use crate::core::file::File;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
+use crate::incarnation::Life;
+
+/// Regions that are lined up at a time; then those wanted most are looked for anew.
+const LINED_UP_MOST: usize = 64;
+
+/// What the resync remembers between units.
+#[derive(Debug, Default)]
+pub struct Resync {
+    queue: VecDeque<StaleRegion>,
+    /// Regions that somebody works on, one disk at a time.
+    claimed: BTreeSet<Claim>,
+    /// Regions of which no good copy could be read, until the set of disks changes.
+    blocked: BTreeSet<Claim>,
+    blocked_at: u64,
+    /// Disks that were online and stale when last looked.
+    under_way: BTreeSet<DiskNumber>,
+    copied_bytes: u64,
+}
+
+type Claim = (spindle_base::FileId, u32, DiskNumber);
+
+const fn claim_of(stale: &StaleRegion) -> Claim {
+    (stale.file, stale.region, stale.disk)
+}
+
+/// Gives a claim back, however its unit ended.
+struct Claimed<'a> {
+    group: &'a Group,
+    stale: StaleRegion,
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        let mut resync = self.group.resync.lock();
+        resync.claimed.remove(&claim_of(&self.stale));
+    }
+}
+
+impl Group {
+    /// Copies some of what a returned disk missed, about `bytes_most`; the bytes that were
+    /// copied, `None` where nothing is left that nobody else works on. Threads may call it at
+    /// once, each gets another region.
+    ///
+    /// # Errors
+    /// Where the group had to stop.
+    pub(crate) fn resync_unit(&self, bytes_most: u64) -> Result<Option<u64>, GroupError> {
+        if !self.dirty.is_resyncing() {
+            return Ok(None);
+        }
+        self.check_fence()?;
+        loop {
+            let Some(claimed) = self.next_stale() else {
+                self.end_resync();
+                return Ok(None);
+            };
+            let stale = claimed.stale;
+            let answer = self.resync_region(&stale, bytes_most / BLOCK_SIZE_BYTES);
+            let mut resync = self.resync.lock();
+            match answer {
+                Ok((blocks, more)) => {
+                    if more {
+                        resync.queue.push_front(stale);
+                    }
+                    if blocks > 0 {
+                        let bytes = blocks * BLOCK_SIZE_BYTES;
+                        resync.copied_bytes += bytes;
+                        return Ok(Some(bytes));
+                    }
+                }
+                Err(error) => {
+                    let is_new = resync.blocked.insert(claim_of(&stale));
+                    drop(resync);
+                    self.check_fence()?;
+                    if is_new {
+                        self.event(
+                            Event::new(
+                                EventKind::BlocksUnreadable,
+                                format!(
+                                    "{} cannot be brought up to date in region {} of file {}: \
+                                     {error}",
+                                    self.disks.describe(stale.disk),
+                                    stale.region,
+                                    stale.file
+                                ),
+                            )
+                            .disk(stale.disk)
+                            .file(stale.file),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes that disks which are online miss, and bytes copied so far.
+    pub(crate) fn resync_progress(&self) -> (u64, u64) {
+        let copied_bytes = self.resync.lock().copied_bytes;
+        if !self.dirty.is_resyncing() {
+            return (0, copied_bytes);
+        }
+        let stale = self.dirty.stale_regions(&|disk| self.is_online(disk));
+        let blocks: u64 = stale.iter().map(|stale| u64::from(stale.blocks)).sum();
+        (blocks * BLOCK_SIZE_BYTES, copied_bytes)
+    }
+
+    fn is_online(&self, disk: DiskNumber) -> bool {
+        self.disks.get(disk).is_some_and(|disk| disk.is_online())
+    }
+
+    fn next_stale(&self) -> Option<Claimed<'_>> {
+        let mut resync = self.resync.lock();
+        let now = self.membership.turns_count();
+        if resync.blocked_at != now {
+            resync.blocked_at = now;
+            resync.blocked.clear();
+        }
+        loop {
+            let Some(stale) = resync.queue.pop_front() else {
+                if self.line_up(&mut resync) {
+                    continue;
+                }
+                return None;
+            };
+            let claim = claim_of(&stale);
+            if !resync.blocked.contains(&claim) && resync.claimed.insert(claim) {
+                return Some(Claimed { group: self, stale });
+            }
+        }
+    }
+
+    /// Lines up what is wanted most; false where nothing is left that may be claimed.
+    fn line_up(&self, resync: &mut Resync) -> bool {
+        let mut stale = self.dirty.stale_regions(&|disk| self.is_online(disk));
+        for stale in &stale {
+            resync.under_way.insert(stale.disk);
+        }
+        stale.retain(|stale| {
+            let claim = claim_of(stale);
+            !resync.claimed.contains(&claim) && !resync.blocked.contains(&claim)
+        });
+        let is_log = |stale: &StaleRegion| {
+            let file = self.file(stale.file);
+            file.is_some_and(|file| file.striping == Striping::Fine)
+        };
+        stale.sort_by_cached_key(|stale| {
+            let first_reads = std::cmp::Reverse(stale.wanted);
+            (first_reads, !is_log(stale), claim_of(stale))
+        });
+        stale.truncate(LINED_UP_MOST);
+        resync.queue.extend(stale);
+        !resync.queue.is_empty()
+    }
+
+    /// Nothing was left to be claimed: where nothing is under way either, it is over.
+    fn end_resync(&self) {
+        let clear = || {
+            for file in self.all_files() {
+                file.may_be_stale.store(false, Ordering::Release);
+            }
+        };
+        if !(self.dirty).end_resync(&|disk| self.is_online(disk), &clear) {
+            return;
+        }
+        let (disks, copied_bytes) = {
+            let mut resync = self.resync.lock();
+            let copied_bytes = std::mem::take(&mut resync.copied_bytes);
+            (std::mem::take(&mut resync.under_way), copied_bytes)
+        };
+        for disk in disks {
+            let message = format!(
+                "{} has everything again ({copied_bytes} bytes were copied to returned disks)",
+                self.disks.describe(disk)
+            );
+            self.event(Event::new(EventKind::ResyncEnded, message).disk(disk));
+        }
+    }
+
+    /// Copies runs of one region, about so many blocks; how many, and whether more are left.
+    fn resync_region(
+        &self,
+        stale: &StaleRegion,
+        blocks_most: u64,
+    ) -> Result<(u64, bool), GroupError> {
+        let Some(file) = self.file(stale.file) else {
+            // It was removed while a writer of it waited.
+            let mut edit = Edit::default();
+            self.dirty.forget_file(stale.file, &mut edit);
+            let _change = self.change_inside();
+            self.catalog.apply(edit);
+            return Ok((0, false));
+        };
+        let mut copied_blocks = 0;
+        let mut from = u64::from(stale.region) * REGION_BLOCKS;
+        while let Some((first, end)) = self.dirty.stale_run(stale, from) {
+            if copied_blocks >= blocks_most.max(1) {
+                return Ok((copied_blocks, true));
+            }
+            if !self.is_online(stale.disk) || file.is_removed() {
+                break;
+            }
+            let end = end.min(first + (blocks_most - copied_blocks).max(1));
+            copied_blocks += self.resync_run(&file, stale.disk, first, end)?;
+            from = end;
+        }
+        Ok((copied_blocks, false))
+    }
+
+    /// Copies one run to the disk where it holds a copy; the blocks that were copied.
+    fn resync_run(
+        &self,
+        file: &Arc<File>,
+        disk: DiskNumber,
+        first: u64,
+        end: u64,
+    ) -> Result<u64, GroupError> {
+        // As a writer: what was copied and not flushed is lost again when the disk goes.
+        let _announced = self.announce_copy(file, &[(first, end)]);
+        let _held = file.range_lock.shared(first, end);
+        let mut targets: Vec<(u64, u64, u64)> = Vec::new();
+        let Some(own) = self.disks.get(disk).map(DiskState::life) else {
+            return Ok(0);
+        };
+        let mut lives: SmallVec<[Life; 4]> = SmallVec::from_slice(&[own]);
+        plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            let blocks = segment.initialised_blocks();
+            let copies = segment.extent.iter().flat_map(|extent| extent.copies());
+            for life in self.disks.lives(copies.clone().copied()) {
+                if !lives.contains(&life) {
+                    lives.push(life);
+                }
+            }
+            if let Some(copy) = copies
+                .filter(|copy| copy.is_present())
+                .find(|copy| copy.disk() == disk)
+                && blocks > 0
+            {
+                let at = copy.start_bytes() + segment.inside_blocks * BLOCK_SIZE_BYTES;
+                targets.push((segment.at_block, blocks, at));
+            }
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        let mut copied_blocks = 0;
+        for (at_block, blocks, to_bytes) in targets {
+            let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a part of a region");
+            let mut buffer = AlignedBuffer::zeroed(length);
+            match self.read_blocks(file, at_block, at_block + blocks, &mut buffer) {
+                Ok(()) => {}
+                Err(error) if error.kind == GroupErrorKind::NotFound => return Ok(copied_blocks),
+                Err(error) => return Err(error),
+            }
+            let Some(slot) = self.disks.get(disk).and_then(|disk| disk.online_slot()) else {
+                return Ok(copied_blocks);
+            };
+            let mut batch = [Request::new(slot, to_bytes, Work::Write(&buffer))];
+            self.disks.write(&mut batch).of_next_commit();
+            // The read and the write.
+            self.background.count_own(2);
+            let [Request { result, .. }] = batch;
+            if let Err(error) = result {
+                self.take_offline(&[disk], &error.to_string())?;
+                return Ok(copied_blocks);
+            }
+            copied_blocks += blocks;
+        }
+        // A disk that has come or gone since has lost what was copied to it, or what was read from
+        // it was perhaps not the newest.
+        if lives.iter().all(|life| self.disks.is_same(*life)) {
+            self.dirty.caught_up(file, (first, end), &[own]);
+        }
+        Ok(copied_blocks)
+    }
+}

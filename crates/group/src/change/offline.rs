@@ -1,0 +1,108 @@
+//! Disks are taken offline by a person, where nothing would lose its last good copy.
+
+use spindle_base::DiskNumber;
+use spindle_extent::plan::Serving;
+
+use crate::background::Group;
+use crate::change::refusal;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
+
+impl Group {
+    /// Takes disks offline, durably, in one state. They keep their places, and what is written
+    /// meanwhile is remembered.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotEnough`] where an extent would have no good copy online or the group
+    /// could not go on; [`GroupErrorKind::Invalid`] for a disk named twice or offline already;
+    /// [`GroupErrorKind::NotFound`]. Nothing has changed then.
+    pub fn offline_disks(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
+        let _one = self.disk_changes.lock();
+        self.judge_offline(disks)?;
+        // What is flushed now the disks do not lose: two rounds, because what is written lately is
+        // kept in two generations.
+        for _ in 0..2 {
+            self.clean_round()?;
+        }
+        {
+            // Alone, so that no extent comes to lie only there between the look and the state.
+            let _alone = self.change.write();
+            self.refuse_last_copies(disks, "go offline")?;
+            self.membership.offline_by_wish(disks)?;
+        }
+        for disk in disks {
+            let title = self.disks.describe(*disk);
+            self.event(
+                Event::new(
+                    EventKind::DiskOffline,
+                    format!("{title} was taken offline by hand"),
+                )
+                .severity(crate::Severity::Warning)
+                .disk(*disk),
+            );
+        }
+        self.notice_offline();
+        self.note_by_hand(disks);
+        Ok(())
+    }
+
+    /// Refuses disks that cannot be taken offline because of what they are.
+    pub(crate) fn judge_offline(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
+        self.check_fence()?;
+        for (index, disk) in disks.iter().enumerate() {
+            let name = self.known_disk(*disk)?.name();
+            if disks[..index].contains(disk) {
+                return Err(refusal(
+                    GroupErrorKind::Invalid,
+                    format!("disk {name} is named twice; name each disk once"),
+                ));
+            }
+            if !self.membership.is_online(*disk) {
+                return Err(refusal(
+                    GroupErrorKind::Invalid,
+                    format!("disk {name} is offline already"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses where an extent has its only good copies on `going`; `what` they cannot do then.
+    pub(crate) fn refuse_last_copies(
+        &self,
+        going: &[DiskNumber],
+        what: &str,
+    ) -> Result<(), GroupError> {
+        for file in self.all_files() {
+            let map = file.map.read();
+            let schedule = map.schedule();
+            let mut lost: u64 = 0;
+            map.for_each(0, u32::MAX, |index, extent| {
+                let (first, end) = schedule.envelope(index);
+                let stays = extent.present().any(|copy| {
+                    let disk = copy.disk();
+                    !going.contains(&disk)
+                        && self.disks.slot_of(copy).is_some()
+                        && !self.dirty.is_stale(&file, disk, first, end)
+                });
+                let concerned = extent.present().any(|copy| going.contains(&copy.disk()));
+                lost += u64::from(concerned && !stays);
+            });
+            if lost > 0 {
+                let names: Vec<String> = (going.iter())
+                    .filter_map(|disk| Some(self.disks.get(*disk)?.name().to_string()))
+                    .collect();
+                return Err(refusal(
+                    GroupErrorKind::NotEnough,
+                    format!(
+                        "{} cannot {what}: {lost} extents of file {} have their last good copy \
+                         there; bring other disks back first, or remove the file",
+                        names.join(", "),
+                        file.id
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

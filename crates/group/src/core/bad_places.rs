@@ -1,0 +1,63 @@
+//! Copies that lie on a bad place of their disk, until they are moved. All of it is memory: after a
+//! crash a read or a scrub finds them again.
+
+use spindle_sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spindle_format::ExtentCopy;
+use spindle_sync::Mutex;
+
+use crate::core::file::File;
+use crate::incarnation::Life;
+
+/// Blocks of a copy whose place could not be mended.
+#[derive(Debug)]
+pub struct BadPlace {
+    /// The file.
+    pub file: Arc<File>,
+    /// The extent.
+    pub index: u32,
+    /// The copy, as the map had it.
+    pub copy: ExtentCopy,
+    /// Its bad blocks.
+    pub bad: Vec<BadBlocks>,
+    /// The disks of the extent's copies when this was found: of one that has gone since, nobody
+    /// knows what it has, and the place is found again where it is still bad.
+    pub lives: SmallVec<[Life; 4]>,
+    /// What happened to it.
+    pub reason: String,
+}
+
+/// Blocks of a copy that are bad, and where they are good.
+#[derive(Debug, Clone, Copy)]
+pub struct BadBlocks {
+    /// The first one, from the extent's start.
+    pub inside_blocks: u64,
+    /// How many.
+    pub blocks: u64,
+    /// The copy that has them right.
+    pub source: ExtentCopy,
+}
+
+/// Places that wait to be moved. A leaf in every order of locks.
+#[derive(Debug, Default)]
+pub struct BadPlaces {
+    pub(crate) waiting: Mutex<Vec<BadPlace>>,
+    /// Looked at by every read: most groups never see a bad place.
+    pub(crate) any: AtomicBool,
+}
+
+impl BadPlace {
+    /// Whether the other one is of the same copy, which is moved once.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.file.id == other.file.id && self.index == other.index && self.copy == other.copy
+    }
+
+    /// The bad blocks that this one is among.
+    pub(crate) fn bad_at(&self, inside_blocks: u64) -> Option<&BadBlocks> {
+        self.bad.iter().find(|bad| {
+            (bad.inside_blocks..bad.inside_blocks + bad.blocks).contains(&inside_blocks)
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! Records of dirty regions that are quiet are dropped. A crash leaves more of them to compare.
+
+use spindle_catalog::Edit;
+use spindle_sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::error::GroupError;
+
+impl Core {
+    /// The next step commits what is pending, however young it is.
+    pub(crate) fn commit_soon(&self) {
+        self.commit_is_urgent.store(true, Ordering::Relaxed);
+    }
+
+    /// One round of cleaning; whether a further one could clean more. The disks are flushed
+    /// first, and again by the commit that drops the rows.
+    pub(crate) fn clean_round(&self) -> Result<bool, GroupError> {
+        if self.dirty.count() == 0 {
+            return Ok(false);
+        }
+        self.dirty.begin_round();
+        self.flush_written()?;
+        self.notice_offline();
+        // Alone, so that nobody records a region between the decision and its edit.
+        let _alone = self.change.write();
+        let mut edit = Edit::default();
+        let more = self.dirty.round(&mut edit);
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        Ok(more)
+    }
+
+    /// Cleans all that can be cleaned, for a close: nobody writes any more.
+    pub(crate) fn clean_everything(&self) -> Result<(), GroupError> {
+        while self.clean_round()? {}
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! What becomes of data whose disk goes before a flush has covered it.
+//!
+//! An outage ends an incarnation of a disk. What was written in it and not flushed is lost there:
+//! it is noted as missed before anything durable relies on the disk again ([`Core::notice_offline`]),
+//! and the next sync of each file that had written to it looks whether another copy has it, else
+//! it answers with an error, once. Nobody ever takes it for flushed.
+//!
+//! An extent whose only copy lay there has it nowhere. So its file owes its next sync the error
+//! from the outage on, wherever the extent moves and however many copies it gets until then.
+
+use spindle_base::{DiskNumber, FileId};
+use spindle_extent::plan::Serving;
+use spindle_format::ExtentCopy;
+use spindle_sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::core::dirty::REGION_BLOCKS;
+use crate::core::disks::{DiskState, Fate, Target};
+use crate::core::file::File;
+use crate::error::{GroupError, GroupErrorKind};
+use crate::incarnation::Life;
+
+impl Core {
+    /// Data written to a disk that went away before a flush covered it is lost where no other copy
+    /// has it; where one has it, that one is made durable.
+    pub(crate) fn keep_what_disks_lost(
+        &self,
+        file: &File,
+        targets: &[Target],
+    ) -> Result<(), GroupError> {
+        let is_lost =
+            |target: &&Target| self.disks.flushes.fate(&self.disks, **target) == Fate::Lost;
+        let lost: Vec<DiskNumber> = (targets.iter().filter(is_lost))
+            .map(|target| target.life.disk)
+            .collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        loop {
+            // What another copy has it may have from a resync, which no sync of a file asks for.
+            let turns_count = self.membership.turns_count();
+            self.notice_offline();
+            self.flush_written()?;
+            self.check_copies(file, &lost)?;
+            // A copy that was brought up to date counts after a crash only where no row names it.
+            let rows = {
+                let _change = self.change_inside();
+                let apply = &mut |edit| self.catalog.apply(edit);
+                self.dirty.name_only_stale(file.id, apply);
+                // Such as an outage has put since are among them.
+                self.catalog.applied()
+            };
+            self.commit_through(rows)?;
+            if self.membership.turns_count() == turns_count {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Refuses where an extent with a copy on one of these disks, which lost some of it, has no
+    /// copy that is online and up to date. After a crash a disk that a row names is stale in all of
+    /// its region, so that a copy counts only where nothing of its regions is.
+    fn check_copies(&self, file: &File, lost: &[DiskNumber]) -> Result<(), GroupError> {
+        let map = file.map.read();
+        let mut without_copy = None;
+        map.for_each(0, u32::MAX, |index, extent| {
+            let has_it = |copy: ExtentCopy| {
+                let (first, end) = map.schedule().envelope(index);
+                let first = first - first % REGION_BLOCKS;
+                let end = end.next_multiple_of(REGION_BLOCKS);
+                let disk = copy.disk();
+                // Of a file of one copy nothing tells where it is stale.
+                (file.is_mirrored() || !lost.contains(&disk))
+                    && self.disks.slot_of(copy).is_some()
+                    && !self.dirty.is_stale(file, disk, first, end)
+            };
+            if extent.present().any(|copy| lost.contains(&copy.disk()))
+                && !extent.present().any(has_it)
+            {
+                without_copy = without_copy.or(Some(index));
+            }
+        });
+        match without_copy {
+            None => Ok(()),
+            Some(index) => Err(GroupError::new(
+                GroupErrorKind::Io,
+                format!(
+                    "extent {index} of file {} was written to a disk that went away before it was \
+                     flushed, and has no other copy: what was written since the last sync may be \
+                     lost",
+                    file.id
+                ),
+            )),
+        }
+    }
+
+    /// As [`Self::keep_what_disks_lost`], for every file; the next sync of one that lost something
+    /// tells it again. The first error.
+    pub(crate) fn keep_what_all_disks_lost(&self) -> Result<(), GroupError> {
+        let turns_count = self.membership.turns_count();
+        if self.looked_for_lost_at.load(Ordering::Acquire) == turns_count {
+            return Ok(());
+        }
+        self.notice_offline();
+        let mut answer = Ok(());
+        for file in self.all_files() {
+            if let Some(message) = file.error.lock().clone() {
+                answer = answer.and(Err(GroupError::new(GroupErrorKind::Io, message)));
+                continue;
+            }
+            let targets = file.written.lock().clone();
+            if targets.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.keep_what_disks_lost(&file, &targets) {
+                self.check_fence()?;
+                self.owe(&file, &error.message);
+                file.written
+                    .lock()
+                    .retain(|target| !targets.contains(target));
+                answer = answer.and(Err(error));
+            }
+        }
+        self.looked_for_lost_at
+            .store(turns_count, Ordering::Release);
+        answer
+    }
+
+    /// Takes disks offline, durably, before anybody is answered. Where that cannot be made
+    /// durable the group stops: nothing is acknowledged any more.
+    pub(crate) fn take_offline(
+        &self,
+        disks: &[DiskNumber],
+        reason: &str,
+    ) -> Result<(), GroupError> {
+        if let Err(error) = self.membership.take_offline(disks, reason) {
+            self.stop_for(&error);
+            return Err(error);
+        }
+        self.notice_offline();
+        Ok(())
+    }
+
+    /// Follows the membership: disks that went offline, whoever took them, get nothing new, and
+    /// what was written lately is noted as missing there. When it returns all that is noted of
+    /// every outage before the call, whoever noted it.
+    pub(crate) fn notice_offline(&self) {
+        let gone: Vec<Life> = (self.disks.iter())
+            .filter_map(DiskState::outage_to_note)
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.disks.flushes.wake();
+        self.rebuild_placement();
+        let _change = self.change_inside();
+        let is_stale = |file: FileId| {
+            if let Some(file) = self.file(file) {
+                file.may_be_stale.store(true, Ordering::Release);
+            }
+        };
+        for life in gone {
+            self.note_lost_alone(life);
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty.went_offline(life, &is_stale, apply);
+            if let Some(disk) = self.disks.get(life.disk) {
+                disk.set_noted(life.incarnation);
+            }
+        }
+    }
+
+    /// Of files with extents that have no copy but on a disk which went away with unflushed writes
+    /// of theirs: they owe the error. Noted twice it does no more.
+    fn note_lost_alone(&self, gone: Life) {
+        let lost_there = |target: &Target| {
+            target.life.disk == gone.disk
+                && target.life.incarnation < gone.incarnation
+                && self.disks.flushes.fate(&self.disks, *target) == Fate::Lost
+        };
+        for file in self.all_files() {
+            if !file.written.lock().iter().any(lost_there) {
+                continue;
+            }
+            let mut is_alone_there = false;
+            file.map.read().for_each(0, u32::MAX, |_, extent| {
+                let mut copies = extent.present();
+                is_alone_there |= copies.next().is_some_and(|copy| copy.disk() == gone.disk)
+                    && copies.next().is_none();
+            });
+            if !is_alone_there {
+                continue;
+            }
+            self.owe(
+                &file,
+                &format!(
+                    "{} went away before what was written to file {} was flushed, and there is no \
+                     other copy: what was written since the last sync may be lost",
+                    self.disks.describe(gone.disk),
+                    file.id
+                ),
+            );
+        }
+    }
+
+    /// The next sync of the file answers with this error.
+    pub(crate) fn owe(&self, file: &File, message: &str) {
+        *file.error.lock() = Some(message.to_owned());
+    }
+
+    /// The error that the file owes its next sync, which the caller tells.
+    pub(super) fn take_owed(&self, file: &File) -> Option<String> {
+        file.error.lock().take()
+    }
+}

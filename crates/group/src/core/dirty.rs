@@ -1,0 +1,571 @@
+//! Dirty regions: where copies may differ after an unclean stop, and what is stale on which disk.
+//!
+//! A region is 64 MiB of one mirrored file. Invariants:
+//! - Before a write that overwrites initialised blocks reaches any disk, its region's row is open
+//!   and durable. After an unclean stop only regions with an open row are compared; the disks
+//!   that it names, and all that are offline, count as stale in the whole region then.
+//! - In memory each region knows, block by block, what each disk missed. Before a write is
+//!   answered that an offline disk missed, an open row names that disk, durably. A region that
+//!   has been quiet for some rounds gets a closed row instead, which is exact; so a disk that
+//!   returns is brought up to date with what was written meanwhile and no more.
+//! - What was written since the last flush is known as well: a disk that goes offline may have
+//!   lost that too, and has missed what is under way.
+//! - Blocks are taken off a disk's list only by a write or a copy that reached the disk in the
+//!   incarnation that it has now, and relied on no disk that has gone since, else what the disk
+//!   lost again would be forgotten. The row follows later: until then a crash leaves only more to
+//!   be copied.
+//! - An open row ceases to name a disk that has everything again, so that after a crash its copy
+//!   counts as any other, however busy the region is.
+//! - A row is closed or deleted only while nobody writes to its region, after two quiet rounds.
+//!   The commit that makes this durable flushes every disk first, so the copies agree by then; a
+//!   crash before it leaves the row, and with it only a comparison too many.
+//!
+//! Rows are recorded by the sequence of their edit: a row is durable once the catalog has
+//! committed that sequence. Committing is the caller's business.
+
+mod block_set;
+mod region;
+
+use spindle_sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use spindle_base::{DiskNumber, FileId};
+use spindle_catalog::{Edit, Sequence};
+use spindle_extent::map::Extent;
+use spindle_extent::plan::Staleness;
+use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
+use spindle_sync::{Mutex, MutexGuard};
+
+use crate::core::file::File;
+use crate::incarnation::{Incarnation, Life};
+use block_set::BlockSet;
+use region::Region;
+pub use region::RegionKey;
+
+/// The blocks of a file that share one mark.
+pub const REGION_BLOCKS: u64 = DIRTY_REGION_BLOCKS as u64;
+
+/// Rounds without a write after which a region counts as quiet.
+const QUIET_ROUNDS: u8 = 2;
+
+/// Ranges `[first, end)` of a file's blocks.
+pub type Ranges = SmallVec<[(u64, u64); 2]>;
+
+/// The parts of `[first, end)`, in blocks of the file, by region: its number, and the blocks in
+/// it.
+fn parts(first: u64, end: u64) -> impl Iterator<Item = (u32, u32, u32)> {
+    let mut from = first;
+    std::iter::from_fn(move || {
+        if from >= end {
+            return None;
+        }
+        let region = from / REGION_BLOCKS;
+        let start = region * REGION_BLOCKS;
+        let to = end.min(start + REGION_BLOCKS);
+        let narrow = |blocks: u64| u32::try_from(blocks).expect("a region has 16,384 blocks");
+        let part = (narrow(from - start), narrow(to - start));
+        from = to;
+        // A file ends where extent numbers do, far below the last region number.
+        let number = u32::try_from(region).unwrap_or(u32::MAX);
+        Some((number, part.0, part.1))
+    })
+}
+
+/// A write that was announced, to be told of its end.
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// The regions, and the generation of each that it joined.
+    joined: SmallVec<[(u32, u8); 2]>,
+}
+
+/// A region that recovery must look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoubtfulRegion {
+    /// The file.
+    pub file: FileId,
+    /// Which 64 MiB of it.
+    pub region: u32,
+    /// Disks whose copies are stale: they neither win a comparison nor take part in it.
+    pub stale_disks: Vec<DiskNumber>,
+}
+
+/// What is stale of a region on one disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaleRegion {
+    /// The file.
+    pub file: FileId,
+    /// Which 64 MiB of it.
+    pub region: u32,
+    /// The disk that missed it.
+    pub disk: DiskNumber,
+    /// How much.
+    pub blocks: u32,
+    /// Rises with reads that had to go elsewhere.
+    pub wanted: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    regions: BTreeMap<RegionKey, Region>,
+    /// Of each disk that went offline its newest incarnation of which it is noted what was lost.
+    noted: BTreeMap<DiskNumber, Incarnation>,
+    /// How many outages were noted.
+    outages_count: u64,
+    /// Disks that are on their way back; they may be online at any moment.
+    returns_count: u32,
+}
+
+/// A disk is on its way back as long as this lives: readers look, whoever finds nothing to copy.
+#[derive(Debug)]
+pub struct Returning<'a>(&'a DirtyRegions);
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().returns_count -= 1;
+    }
+}
+
+/// All dirty regions of a group.
+#[derive(Debug, Default)]
+pub struct DirtyRegions {
+    state: Mutex<State>,
+    /// A disk that is online may be stale somewhere: readers have to look.
+    returned: AtomicBool,
+    /// Nothing is recorded, so that what the record costs can be measured.
+    left_out: AtomicBool,
+}
+
+impl DirtyRegions {
+    /// Takes a row as the catalog holds it at opening. A disk that was dropped since missed nothing
+    /// that anybody will ask of it; a row that names no other is taken all the same, so that the
+    /// next round, or the removal of its file, takes it away.
+    pub fn load(
+        &self,
+        file: FileId,
+        region: u32,
+        record: &DirtyRecord,
+        is_member: &dyn Fn(DiskNumber) -> bool,
+    ) {
+        let mut loaded = Region::of(record);
+        loaded.keep_stale(is_member);
+        self.state.lock().regions.insert((file, region), loaded);
+    }
+
+    /// Nothing is recorded from now on.
+    pub fn leave_out(&self) {
+        self.left_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is recorded.
+    pub fn is_left_out(&self) -> bool {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// The regions found open at opening, in the order of files.
+    pub fn doubtful(&self) -> Vec<DoubtfulRegion> {
+        let state = self.state.lock();
+        let doubtful = state.regions.iter().filter(|(_, region)| region.doubtful);
+        doubtful
+            .map(|((file, number), region)| DoubtfulRegion {
+                file: *file,
+                region: *number,
+                stale_disks: region.stale.iter().map(|stale| stale.disk).collect(),
+            })
+            .collect()
+    }
+
+    /// The copies of every region found at opening are equal, but for writes that were under way:
+    /// the process that recorded them was killed, and the machine lives. The rows stay.
+    pub fn trust(&self) {
+        for region in self.state.lock().regions.values_mut() {
+            region.doubtful = false;
+        }
+    }
+
+    /// Disks that missed any of the blocks `[first, end)`: their copies are not compared, and
+    /// prove nothing.
+    pub fn stale_disks(&self, file: &File, first: u64, end: u64) -> Vec<DiskNumber> {
+        let mut disks = Vec::new();
+        if !file.may_be_stale.load(Ordering::Acquire) {
+            return disks;
+        }
+        let state = self.state.lock();
+        for (number, first, end) in parts(first, end) {
+            let region = state.regions.get(&(file.id, number));
+            for stale in region.into_iter().flat_map(|region| &region.stale) {
+                if stale.blocks.touches(first, end) {
+                    disks.push(stale.disk);
+                }
+            }
+        }
+        disks
+    }
+
+    /// The copies of every region found at opening are equal now: rows that name no stale disk
+    /// go with `edit`, whose commit flushes the disks first. What was made equal counts as
+    /// written lately until then.
+    pub fn settle(&self, edit: &mut Edit) {
+        for (key, region) in &mut self.state.lock().regions {
+            if !std::mem::take(&mut region.doubtful) {
+                continue;
+            }
+            region.note_written(0, DIRTY_REGION_BLOCKS.into());
+            if region.stale.is_empty() {
+                region.close(*key, edit);
+            }
+        }
+    }
+
+    /// Announces a write to `ranges` of a file, of which the offline `missed` disks hold copies
+    /// that it will not reach. `overwrites` says whether it overwrites initialised blocks.
+    /// Returns the sequence that must be durable before the data goes to any disk.
+    ///
+    /// Rows that are not open yet, or do not name all that is stale, are given to `apply`.
+    /// Each call is ended by [`DirtyRegions::end_write`].
+    pub fn begin_write(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        overwrites: bool,
+        missed: &[DiskNumber],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) -> (Writer, Sequence) {
+        let mut needed = Sequence(0);
+        let mut writer = Writer::default();
+        let mut state = self.state.lock();
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file.id, number)).or_default();
+            if writer.joined.iter().all(|(joined, _)| *joined != number) {
+                writer.joined.push((number, region.begin_write()));
+            }
+            region.note_written(first, end);
+            for disk in missed {
+                region.miss(*disk, |blocks| blocks.insert(first, end));
+            }
+            if overwrites || !missed.is_empty() {
+                needed = needed.max(region.open((file.id, number), apply));
+            }
+        }
+        if !missed.is_empty() {
+            file.may_be_stale.store(true, Ordering::Release);
+        }
+        (writer, needed)
+    }
+
+    /// A disk failed during an announced write: the rows name it before the marks move and
+    /// before the write is answered. Nothing has to be durable yet that the marks are not.
+    pub fn missed_by(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        disks: &[DiskNumber],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file.id, number)).or_default();
+            for disk in disks {
+                region.miss(*disk, |blocks| blocks.insert(first, end));
+            }
+            region.open((file.id, number), apply);
+        }
+        file.may_be_stale.store(true, Ordering::Release);
+    }
+
+    /// A disk went offline, and has that incarnation since: it may lack what was written lately
+    /// to any file. `is_stale` is told the files. Noted once, whoever finds it out.
+    pub fn went_offline(
+        &self,
+        gone: Life,
+        is_stale: &dyn Fn(FileId),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        let noted = state.noted.entry(gone.disk).or_default();
+        if noted.outages_count() >= gone.incarnation.outages_count() {
+            return;
+        }
+        *noted = gone.incarnation;
+        state.outages_count += 1;
+        Self::miss_what_was_written_lately(&mut state, gone.disk, is_stale, apply);
+    }
+
+    /// A disk that is away since before this opening may have gone while nobody served.
+    pub fn was_away(
+        &self,
+        disk: DiskNumber,
+        is_stale: &dyn Fn(FileId),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        Self::miss_what_was_written_lately(&mut state, disk, is_stale, apply);
+    }
+
+    fn miss_what_was_written_lately(
+        state: &mut State,
+        disk: DiskNumber,
+        is_stale: &dyn Fn(FileId),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        for (key, region) in &mut state.regions {
+            let missed = if region.doubtful {
+                BlockSet::Everything
+            } else {
+                region.written_lately()
+            };
+            if missed.is_empty() {
+                continue;
+            }
+            region.miss(disk, |blocks| blocks.insert_all(&missed));
+            region.open(*key, apply);
+            is_stale(key.0);
+        }
+    }
+
+    /// A write failed on every copy: these regions stay open until an opening compares them.
+    pub fn doubt(
+        &self,
+        file: FileId,
+        ranges: &[(u64, u64)],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        for (number, ..) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file, number)).or_default();
+            region.open((file, number), apply);
+            region.doubtful = true;
+        }
+    }
+
+    /// The write that [`DirtyRegions::begin_write`] announced has been answered by every disk.
+    pub fn end_write(&self, file: FileId, writer: &Writer) {
+        let mut state = self.state.lock();
+        for (number, generation) in &writer.joined {
+            // A file may have been removed while its writer still waited for it.
+            if let Some(region) = state.regions.get_mut(&(file, *number)) {
+                region.end_write(*generation);
+            }
+        }
+    }
+
+    /// Begins a cleaning round; a flush of every disk must follow, then whoever went offline must
+    /// be told of, then [`DirtyRegions::round`].
+    pub fn begin_round(&self) {
+        for region in self.state.lock().regions.values_mut() {
+            region.begin_round();
+        }
+    }
+
+    /// Ends one cleaning round: the rows of regions that have been quiet are closed or deleted
+    /// with `edit`. True where a further round could clean more.
+    pub fn round(&self, edit: &mut Edit) -> bool {
+        let mut more = false;
+        self.state.lock().regions.retain(|key, region| {
+            region.end_round();
+            region.forget_caught_up(*key, edit);
+            if region.has_writers() || region.doubtful {
+                return true;
+            }
+            region.quiet_rounds = region.quiet_rounds.saturating_add(1);
+            if region.quiet_rounds <= QUIET_ROUNDS {
+                more = true;
+                return true;
+            }
+            !region.close(*key, edit)
+        });
+        more
+    }
+
+    /// The file is being removed, and its rows with it.
+    pub fn forget_file(&self, file: FileId, edit: &mut Edit) {
+        let mut state = self.state.lock();
+        let gone: Vec<u32> = (state.regions)
+            .range((file, 0)..=(file, u32::MAX))
+            .map(|((_, region), _)| *region)
+            .collect();
+        for number in gone {
+            state.regions.remove(&(file, number));
+            edit.delete(
+                spindle_catalog::Table::DirtyRegion,
+                region::row_key((file, number)),
+            );
+        }
+    }
+
+    /// The group has forgotten the disk: nothing of it is stale any more. Rows follow with the
+    /// rounds.
+    pub fn forget_disk(&self, disk: DiskNumber) {
+        for region in self.state.lock().regions.values_mut() {
+            region.catch_up(disk, 0, DIRTY_REGION_BLOCKS.into());
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.state.lock().regions.len()
+    }
+
+    /// How many outages were noted so far: a batch knows of those noted before it was sealed.
+    pub fn outages_count(&self) -> u64 {
+        self.state.lock().outages_count
+    }
+
+    /// Disks that are stale somewhere are online from now on, or will be at once: readers look.
+    #[must_use]
+    pub fn begin_resync(&self) -> Returning<'_> {
+        let mut state = self.state.lock();
+        state.returns_count += 1;
+        self.returned.store(true, Ordering::Release);
+        drop(state);
+        Returning(self)
+    }
+
+    /// Ends the looking of readers unless a disk that `is_online` is stale somewhere or one is on
+    /// its way back; whether it
+    /// ended just now. `clear` is called where no disk is stale anywhere: no file needs a look.
+    pub fn end_resync(&self, is_online: &dyn Fn(DiskNumber) -> bool, clear: &dyn Fn()) -> bool {
+        let state = self.state.lock();
+        let stale = || state.regions.values().flat_map(|region| &region.stale);
+        if state.returns_count > 0 || stale().any(|stale| is_online(stale.disk)) {
+            return false;
+        }
+        if stale().next().is_none() {
+            clear();
+        }
+        self.returned.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether some disk that is online may be stale somewhere.
+    pub fn is_resyncing(&self) -> bool {
+        self.returned.load(Ordering::Acquire)
+    }
+
+    /// What is stale of the file on disks that may be online; `None` where nothing is, which
+    /// costs one or two loads. Holds the lock of all regions: look, and let go.
+    pub fn view(&self, file: &File) -> Option<StaleView<'_>> {
+        if !file.may_be_stale.load(Ordering::Acquire) || !self.is_resyncing() {
+            return None;
+        }
+        Some(StaleView {
+            state: self.state.lock(),
+            file: file.id,
+        })
+    }
+
+    /// Whether any of the file's blocks `[first, end)` is stale on the disk.
+    pub fn is_stale(&self, file: &File, disk: DiskNumber, first: u64, end: u64) -> bool {
+        if !file.may_be_stale.load(Ordering::Acquire) {
+            return false;
+        }
+        let state = self.state.lock();
+        parts(first, end).any(|(number, first, end)| {
+            let region = state.regions.get(&(file.id, number));
+            region
+                .and_then(|region| region.stale_of(disk))
+                .is_some_and(|blocks| blocks.touches(first, end))
+        })
+    }
+
+    /// These disks have taken the blocks `[first, end)` as the other copies have them, in these
+    /// incarnations. Of a disk that has gone since nothing is concluded.
+    pub fn caught_up(&self, file: &File, (first, end): (u64, u64), lives: &[Life]) {
+        if !file.may_be_stale.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state.lock();
+        let State { regions, noted, .. } = &mut *state;
+        let has_gone = |life: &Life| {
+            !life.incarnation.serves()
+                || noted
+                    .get(&life.disk)
+                    .is_some_and(|gone| *gone > life.incarnation)
+        };
+        for (number, first, end) in parts(first, end) {
+            if let Some(region) = regions.get_mut(&(file.id, number)) {
+                for life in lives.iter().filter(|life| !has_gone(life)) {
+                    region.catch_up(life.disk, first, end);
+                }
+            }
+        }
+    }
+
+    /// The open rows of the file cease to name disks that have everything again. The commit that
+    /// makes it durable flushes the disks first.
+    pub fn name_only_stale(&self, file: FileId, apply: &mut dyn FnMut(Edit) -> Sequence) {
+        let mut state = self.state.lock();
+        let mut edit = Edit::default();
+        for (key, region) in state.regions.range_mut((file, 0)..=(file, u32::MAX)) {
+            region.forget_caught_up(*key, &mut edit);
+        }
+        if !edit.is_empty() {
+            apply(edit);
+        }
+    }
+
+    /// Every region of which a disk that `is_wanted` missed something.
+    pub fn stale_regions(&self, is_wanted: &dyn Fn(DiskNumber) -> bool) -> Vec<StaleRegion> {
+        let state = self.state.lock();
+        let mut found = Vec::new();
+        for ((file, number), region) in &state.regions {
+            for stale in region.stale.iter().filter(|stale| is_wanted(stale.disk)) {
+                found.push(StaleRegion {
+                    file: *file,
+                    region: *number,
+                    disk: stale.disk,
+                    blocks: stale.blocks.count(),
+                    wanted: region.wanted,
+                });
+            }
+        }
+        found
+    }
+
+    /// The first run at or above block `from` of the file, in its blocks, that is stale in that
+    /// region on the disk.
+    pub fn stale_run(&self, of: &StaleRegion, from: u64) -> Option<(u64, u64)> {
+        let state = self.state.lock();
+        let region = state.regions.get(&(of.file, of.region))?;
+        let start = u64::from(of.region) * REGION_BLOCKS;
+        let within = u32::try_from(from.saturating_sub(start)).ok()?;
+        if within >= u32::from(DIRTY_REGION_BLOCKS) {
+            return None;
+        }
+        let (first, end) = region.stale_of(of.disk)?.run_from(within)?;
+        Some((start + u64::from(first), start + u64::from(end)))
+    }
+}
+
+/// A look at what is stale of one file.
+#[derive(Debug)]
+pub struct StaleView<'a> {
+    state: MutexGuard<'a, State>,
+    file: FileId,
+}
+
+impl Staleness for StaleView<'_> {
+    fn stale_copies(&mut self, extent: &Extent, block: u64, end: u64) -> (u8, u64) {
+        let Some((number, first, to)) = parts(block, end).next() else {
+            return (0, end);
+        };
+        let start = block - u64::from(first);
+        let mut until = to;
+        let mut stale = 0_u8;
+        if let Some(region) = self.state.regions.get_mut(&(self.file, number)) {
+            for (index, copy) in extent.copies().iter().enumerate() {
+                if !copy.is_present() {
+                    continue;
+                }
+                if let Some(blocks) = region.stale_of(copy.disk()) {
+                    stale |= u8::from(blocks.contains(first)) << index;
+                    until = until.min(blocks.same_until(first, to));
+                }
+            }
+            region.wanted += u64::from(stale != 0);
+        }
+        (stale, start + u64::from(until))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! One region: its row, who writes to it, what was written lately, and what disks missed of it.
+
+use smallvec::SmallVec;
+use spindle_base::{DiskNumber, FileId};
+use spindle_catalog::{Edit, Sequence, Table};
+use spindle_format::{DirtyRecord, StaleDisk};
+
+use crate::core::dirty::block_set::BlockSet;
+
+/// A file and the number of a region of it.
+pub type RegionKey = (FileId, u32);
+
+pub(crate) fn row_key((file, region): RegionKey) -> Vec<u8> {
+    let mut key = file.0.to_be_bytes().to_vec();
+    key.extend_from_slice(&region.to_be_bytes());
+    key
+}
+
+fn open_record(disks: &[DiskNumber]) -> DirtyRecord {
+    let stale = |disk: &DiskNumber| StaleDisk {
+        disk: *disk,
+        runs: Vec::new(),
+    };
+    DirtyRecord {
+        open: true,
+        stale: disks.iter().map(stale).collect(),
+    }
+}
+
+/// The row as the newest edit put it.
+#[derive(Debug)]
+struct Row {
+    sequence: Sequence,
+    open: bool,
+    disks: SmallVec<[DiskNumber; 2]>,
+}
+
+/// The blocks that one disk missed; never none.
+#[derive(Debug)]
+pub(crate) struct Stale {
+    pub(crate) disk: DiskNumber,
+    pub(crate) blocks: BlockSet,
+}
+
+/// Writes are counted in two generations. What the older one wrote is known to be on every disk
+/// when none of it is under way any more and a flush followed; then the younger takes its place.
+#[derive(Debug, Default)]
+struct Generation {
+    writers_count: u32,
+    written: BlockSet,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Region {
+    row: Option<Row>,
+    /// By disk, ascending.
+    pub(crate) stale: SmallVec<[Stale; 1]>,
+    generations: [Generation; 2],
+    /// Which of the two new writes join.
+    young: u8,
+    /// The older generation had come to its end when the round began.
+    old_has_ended: bool,
+    pub(crate) quiet_rounds: u8,
+    /// Found open at opening and not compared yet, or a write failed on every copy: only the
+    /// comparison of an opening makes the copies equal.
+    pub(crate) doubtful: bool,
+    /// Reads that could not take a copy because it is stale.
+    pub(crate) wanted: u64,
+    /// A closed row lists more than is stale.
+    shrunk: bool,
+}
+
+impl Region {
+    /// A region as a row of the catalog tells of it.
+    pub(crate) fn of(record: &DirtyRecord) -> Self {
+        let stale = |stale: &StaleDisk| Stale {
+            disk: stale.disk,
+            blocks: if record.open {
+                BlockSet::Everything
+            } else {
+                BlockSet::of(&stale.runs)
+            },
+        };
+        Self {
+            row: Some(Row {
+                sequence: Sequence(0),
+                open: record.open,
+                disks: record.stale.iter().map(|stale| stale.disk).collect(),
+            }),
+            stale: record.stale.iter().map(stale).collect(),
+            doubtful: record.open,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing is stale on other disks; the row follows with the rounds.
+    pub(crate) fn keep_stale(&mut self, is_member: &dyn Fn(DiskNumber) -> bool) {
+        let named = self.stale.len();
+        self.stale.retain(|stale| is_member(stale.disk));
+        self.shrunk |= self.stale.len() < named;
+    }
+
+    /// Gives the open row to `apply` unless it is there and names every stale disk; the edit
+    /// that put it.
+    pub(crate) fn open(
+        &mut self,
+        key: RegionKey,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) -> Sequence {
+        if let Some(row) = &self.row
+            && row.open
+            && (self.stale.iter()).all(|stale| row.disks.contains(&stale.disk))
+        {
+            return row.sequence;
+        }
+        let disks: SmallVec<[DiskNumber; 2]> = self.stale.iter().map(|stale| stale.disk).collect();
+        let mut edit = Edit::default();
+        edit.put(
+            Table::DirtyRegion,
+            row_key(key),
+            open_record(&disks).encode(),
+        );
+        let sequence = apply(edit);
+        self.row = Some(Row {
+            sequence,
+            open: true,
+            disks,
+        });
+        sequence
+    }
+
+    /// Puts the exact row, or takes the row away where no disk is stale; whether the region may
+    /// be forgotten.
+    pub(crate) fn close(&mut self, key: RegionKey, edit: &mut Edit) -> bool {
+        if self.stale.is_empty() {
+            if self.row.take().is_some() {
+                edit.delete(Table::DirtyRegion, row_key(key));
+            }
+            return true;
+        }
+        let is_exact = self.row.as_ref().is_some_and(|row| !row.open) && !self.shrunk;
+        if !is_exact {
+            let record = DirtyRecord {
+                open: false,
+                stale: (self.stale.iter())
+                    .map(|stale| StaleDisk {
+                        disk: stale.disk,
+                        runs: stale.blocks.runs(),
+                    })
+                    .collect(),
+            };
+            edit.put(Table::DirtyRegion, row_key(key), record.encode());
+            self.row = Some(Row {
+                // Nobody waits for a closed row.
+                sequence: Sequence(0),
+                open: false,
+                disks: record.stale.iter().map(|stale| stale.disk).collect(),
+            });
+            self.shrunk = false;
+        }
+        false
+    }
+
+    /// An open row ceases to name disks that are not stale any more.
+    pub(crate) fn forget_caught_up(&mut self, key: RegionKey, edit: &mut Edit) {
+        let Some(row) = self.row.as_mut().filter(|row| row.open) else {
+            return;
+        };
+        let named = row.disks.len();
+        let stale = &self.stale;
+        (row.disks).retain(|disk| stale.iter().any(|stale| stale.disk == *disk));
+        if row.disks.len() < named {
+            // Its sequence stays: whichever of the two is durable, it is open.
+            let record = open_record(&row.disks);
+            edit.put(Table::DirtyRegion, row_key(key), record.encode());
+        }
+    }
+
+    pub(crate) fn stale_of(&self, disk: DiskNumber) -> Option<&BlockSet> {
+        let place = (self.stale).binary_search_by_key(&disk, |stale| stale.disk);
+        Some(&self.stale[place.ok()?].blocks)
+    }
+
+    /// The disk missed these blocks.
+    pub(crate) fn miss(&mut self, disk: DiskNumber, blocks: impl FnOnce(&mut BlockSet)) {
+        let place = match (self.stale).binary_search_by_key(&disk, |stale| stale.disk) {
+            Ok(place) => place,
+            Err(place) => {
+                let blocks = BlockSet::default();
+                self.stale.insert(place, Stale { disk, blocks });
+                place
+            }
+        };
+        blocks(&mut self.stale[place].blocks);
+        assert!(
+            !self.stale[place].blocks.is_empty(),
+            "a disk that is named missed something"
+        );
+    }
+
+    /// The disk has these blocks as the others do.
+    pub(crate) fn catch_up(&mut self, disk: DiskNumber, first: u32, end: u32) {
+        let place = (self.stale).binary_search_by_key(&disk, |stale| stale.disk);
+        let Ok(place) = place else {
+            return;
+        };
+        let blocks = &mut self.stale[place].blocks;
+        if blocks.touches(first, end) {
+            blocks.remove(first, end);
+            self.shrunk = true;
+        }
+        if blocks.is_empty() {
+            self.stale.remove(place);
+        }
+    }
+
+    /// What was written lately: a disk that fails now may lack it.
+    pub(crate) fn written_lately(&self) -> BlockSet {
+        let mut written = self.generations[0].written.clone();
+        written.insert_all(&self.generations[1].written);
+        written
+    }
+
+    /// A write joins the younger generation, which it is told.
+    pub(crate) fn begin_write(&mut self) -> u8 {
+        self.generations[usize::from(self.young)].writers_count += 1;
+        self.quiet_rounds = 0;
+        self.young
+    }
+
+    pub(crate) fn note_written(&mut self, first: u32, end: u32) {
+        let young = usize::from(self.young);
+        self.generations[young].written.insert(first, end);
+    }
+
+    pub(crate) const fn end_write(&mut self, generation: u8) {
+        let writers = &mut self.generations[generation as usize].writers_count;
+        *writers = writers.saturating_sub(1);
+    }
+
+    pub(crate) const fn has_writers(&self) -> bool {
+        self.generations[0].writers_count + self.generations[1].writers_count > 0
+    }
+
+    pub(crate) const fn begin_round(&mut self) {
+        self.old_has_ended = self.generations[1 - self.young as usize].writers_count == 0;
+    }
+
+    /// A flush of every disk lies between the beginning of the round and here.
+    pub(crate) fn end_round(&mut self) {
+        if std::mem::take(&mut self.old_has_ended) {
+            self.young = 1 - self.young;
+            self.generations[usize::from(self.young)].written = BlockSet::Nothing;
+        }
+    }
+}

@@ -1,0 +1,341 @@
+use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
+use spindle_catalog::{Edit, Sequence};
+use spindle_format::{BlockRun, DirtyRecord, StaleDisk};
+
+use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, parts};
+use crate::core::file::{File, Layout};
+use crate::incarnation::{Incarnation, Life};
+
+const LAYOUT: Layout = Layout {
+    redundancy: Redundancy::Normal,
+    striping: Striping::Coarse,
+};
+const AWAY: DiskNumber = DiskNumber(3);
+/// The disk as it was at the opening.
+const LIFE: Life = Life {
+    disk: AWAY,
+    incarnation: Incarnation::of_number(1),
+};
+
+fn file() -> File {
+    File::new(FileId(7), LAYOUT, AuSize::DEFAULT)
+}
+
+/// Collects the edits that a group would give to its catalog, numbered from 1.
+#[derive(Default)]
+struct Applied(Vec<Edit>);
+
+impl Applied {
+    fn apply(&mut self) -> impl FnMut(Edit) -> Sequence {
+        |edit| {
+            self.0.push(edit);
+            Sequence(self.0.len() as u64)
+        }
+    }
+
+    /// An overwrite of a few blocks of a region.
+    fn begin(
+        &mut self,
+        dirty: &DirtyRegions,
+        file: &File,
+        region: u64,
+        missed: &[DiskNumber],
+    ) -> (Writer, Sequence) {
+        let first = region * REGION_BLOCKS + 5;
+        dirty.begin_write(file, &[(first, first + 2)], true, missed, &mut self.apply())
+    }
+
+    fn newest(&self) -> DirtyRecord {
+        record(self.0.last().unwrap())
+    }
+}
+
+fn record(edit: &Edit) -> DirtyRecord {
+    DirtyRecord::parse(edit.changes[0].2.as_ref().unwrap()).unwrap()
+}
+
+fn round(dirty: &DirtyRegions) -> (Edit, bool) {
+    let mut edit = Edit::default();
+    dirty.begin_round();
+    let more = dirty.round(&mut edit);
+    (edit, more)
+}
+
+/// The number of the round whose edit was not empty, and the edit.
+fn rounds_until_an_edit(dirty: &DirtyRegions) -> (usize, Edit) {
+    for number in 1..10 {
+        let (edit, _) = round(dirty);
+        if !edit.is_empty() {
+            return (number, edit);
+        }
+    }
+    panic!("never cleaned");
+}
+
+fn run(first_block: u16, blocks: u16) -> BlockRun {
+    BlockRun {
+        first_block,
+        blocks,
+    }
+}
+
+fn open(disks: &[DiskNumber]) -> DirtyRecord {
+    let stale = |disk: &DiskNumber| StaleDisk {
+        disk: *disk,
+        runs: Vec::new(),
+    };
+    DirtyRecord {
+        open: true,
+        stale: disks.iter().map(stale).collect(),
+    }
+}
+
+#[test]
+fn a_range_falls_into_the_regions_that_it_touches() {
+    let all = |first, end| parts(first, end).collect::<Vec<_>>();
+    assert_eq!(all(0, 1), [(0, 0, 1)]);
+    assert_eq!(
+        all(REGION_BLOCKS - 1, REGION_BLOCKS + 1),
+        [(0, 16_383, 16_384), (1, 0, 1)]
+    );
+    assert_eq!(all(3 * REGION_BLOCKS, 3 * REGION_BLOCKS), []);
+}
+
+#[test]
+fn the_first_write_opens_the_region_and_later_ones_wait_for_the_same_commit() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    assert_eq!(applied.begin(&dirty, &file, 0, &[]).1, Sequence(1));
+    assert_eq!(applied.begin(&dirty, &file, 0, &[]).1, Sequence(1));
+    assert_eq!(applied.begin(&dirty, &file, 1, &[]).1, Sequence(2));
+    assert_eq!(applied.0.len(), 2, "one row a region");
+    assert_eq!(applied.newest(), open(&[]));
+}
+
+#[test]
+fn a_region_is_cleaned_after_quiet_rounds_and_not_while_somebody_writes() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
+    for _ in 0..5 {
+        assert!(round(&dirty).0.is_empty(), "a writer is at work");
+    }
+    dirty.end_write(file.id, &writer);
+    assert_eq!(rounds_until_an_edit(&dirty).0, 3);
+    assert_eq!(dirty.count(), 0);
+    let (_, sequence) = applied.begin(&dirty, &file, 0, &[]);
+    assert_eq!(sequence, Sequence(2), "recorded anew");
+}
+
+#[test]
+fn what_a_disk_missed_is_an_open_row_at_once_and_an_exact_one_when_it_is_quiet() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    applied.begin(&dirty, &file, 0, &[]);
+    let (_, sequence) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    assert_eq!(sequence, Sequence(2));
+    assert_eq!(applied.begin(&dirty, &file, 0, &[AWAY]).1, Sequence(2));
+    assert_eq!(applied.newest(), open(&[AWAY]));
+    assert!(dirty.is_stale(&file, AWAY, 6, 7));
+    assert!(!dirty.is_stale(&file, AWAY, 7, 900));
+    assert!(!dirty.is_stale(&file, DiskNumber(1), 0, 900));
+    let writer = Writer {
+        joined: [(0, 0)].into_iter().collect(),
+    };
+    for _ in 0..3 {
+        dirty.end_write(file.id, &writer);
+    }
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    let exact = DirtyRecord {
+        open: false,
+        stale: vec![StaleDisk {
+            disk: AWAY,
+            runs: vec![run(5, 2)],
+        }],
+    };
+    assert_eq!(record(&edit), exact);
+    let (edit, more) = round(&dirty);
+    assert!(edit.is_empty() && !more, "only a resync may clean it");
+    // Writing on opens it again, durably, before any data goes out.
+    let (_, sequence) = applied.begin(&dirty, &file, 0, &[]);
+    assert_eq!(sequence, Sequence(3));
+    assert_eq!(applied.newest(), open(&[AWAY]));
+}
+
+#[test]
+fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let record = DirtyRecord {
+        open: false,
+        stale: vec![
+            StaleDisk {
+                disk: AWAY,
+                runs: vec![run(0, 10), run(20, 1)],
+            },
+            StaleDisk {
+                disk: DiskNumber(9),
+                runs: vec![run(3, 1)],
+            },
+        ],
+    };
+    dirty.load(file.id, 2, &record, &|_| true);
+    assert!(dirty.doubtful().is_empty(), "its copies agree");
+    file.may_be_stale
+        .store(true, spindle_sync::atomic::Ordering::Relaxed);
+    let start = 2 * REGION_BLOCKS;
+    let mut applied = Applied::default();
+    dirty.caught_up(&file, (start, start + 15), &[LIFE]);
+    let found = dirty.stale_regions(&|disk| disk == AWAY);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].blocks, 1);
+    assert_eq!(
+        dirty.stale_run(&found[0], start),
+        Some((start + 20, start + 21))
+    );
+    assert_eq!(dirty.stale_run(&found[0], start + 21), None);
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    dirty.went_offline(gone, &|_| {}, &mut applied.apply());
+    for lost in [LIFE, gone] {
+        dirty.caught_up(&file, (start, start + 100), &[lost]);
+        assert!(
+            dirty.is_stale(&file, AWAY, start, start + 100),
+            "it went offline since that was written, or was away"
+        );
+    }
+    let back = Life {
+        incarnation: gone.incarnation.next(),
+        ..LIFE
+    };
+    dirty.caught_up(&file, (start, start + 100), &[back]);
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert_eq!(self::record(&edit).stale.len(), 1);
+    dirty.forget_disk(DiskNumber(9));
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert!(edit.changes[0].2.is_none(), "the row goes");
+    assert_eq!(dirty.count(), 0);
+}
+
+#[test]
+fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    // Flushed by the two rounds that follow.
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
+    dirty.end_write(file.id, &writer);
+    // Not at its end when the rounds come.
+    applied.begin(&dirty, &file, 1, &[]);
+    round(&dirty);
+    round(&dirty);
+    // Between the last two rounds: the flush may have come before.
+    let (writer, _) = applied.begin(&dirty, &file, 2, &[]);
+    dirty.end_write(file.id, &writer);
+    round(&dirty);
+    let told = std::cell::RefCell::new(Vec::new());
+    let tell = |file: FileId| told.borrow_mut().push(file);
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    dirty.went_offline(gone, &tell, &mut applied.apply());
+    let noted_count = told.borrow().len();
+    dirty.went_offline(gone, &tell, &mut applied.apply());
+    assert_eq!(told.borrow().len(), noted_count, "noted once");
+    let regions: Vec<(u32, u32)> = (dirty.stale_regions(&|_| true).iter())
+        .map(|stale| (stale.region, stale.blocks))
+        .collect();
+    assert_eq!(regions, [(1, 2), (2, 2)]);
+    assert_eq!(told.take(), [file.id, file.id]);
+}
+
+#[test]
+fn regions_found_at_opening_are_doubtful_until_settled_and_stale_ones_stay() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    dirty.load(file.id, 0, &open(&[]), &|_| true);
+    dirty.load(file.id, 4, &open(&[AWAY]), &|_| true);
+    let doubtful = |region, stale_disks| DoubtfulRegion {
+        file: file.id,
+        region,
+        stale_disks,
+    };
+    assert_eq!(
+        dirty.doubtful(),
+        [doubtful(0, Vec::new()), doubtful(4, vec![AWAY])]
+    );
+    let mut edit = Edit::default();
+    dirty.settle(&mut edit);
+    assert_eq!(
+        edit.changes.len(),
+        1,
+        "only the row without a stale disk goes"
+    );
+    assert!(dirty.doubtful().is_empty());
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert_eq!(record(&edit).stale[0].runs, [run(0, 16_384)]);
+    assert_eq!(dirty.count(), 1);
+}
+
+#[test]
+fn a_row_of_a_disk_that_left_meanwhile_goes_with_a_round_or_with_its_file() {
+    let closed = |disks: &[DiskNumber]| DirtyRecord {
+        open: false,
+        stale: (disks.iter())
+            .map(|disk| StaleDisk {
+                disk: *disk,
+                runs: vec![run(5, 2)],
+            })
+            .collect(),
+    };
+    let left = DiskNumber(2);
+    let load = || {
+        let dirty = DirtyRegions::default();
+        dirty.load(FileId(7), 0, &closed(&[left]), &|disk| disk != left);
+        dirty.load(FileId(8), 0, &closed(&[left, AWAY]), &|disk| disk != left);
+        dirty
+    };
+    let dirty = load();
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    let [(_, _, gone), (_, _, rest)] = &edit.changes[..] else {
+        panic!("{edit:?}");
+    };
+    assert!(gone.is_none(), "nobody else missed anything");
+    let rest = DirtyRecord::parse(rest.as_ref().unwrap()).unwrap();
+    assert_eq!(rest, closed(&[AWAY]));
+    assert_eq!(dirty.count(), 1);
+
+    let mut edit = Edit::default();
+    load().forget_file(FileId(7), &mut edit);
+    assert_eq!(edit.changes.len(), 1);
+    assert!(edit.changes[0].2.is_none());
+}
+
+#[test]
+fn a_removed_file_takes_its_rows_with_it_and_leaves_its_neighbours() {
+    let dirty = DirtyRegions::default();
+    dirty.load(FileId(7), 0, &open(&[]), &|_| true);
+    dirty.load(FileId(7), 9, &open(&[]), &|_| true);
+    dirty.load(FileId(8), 0, &open(&[]), &|_| true);
+    let mut edit = Edit::default();
+    dirty.forget_file(FileId(7), &mut edit);
+    assert_eq!(edit.changes.len(), 2);
+    assert_eq!(dirty.count(), 1);
+}
+
+#[test]
+fn a_resync_does_not_end_while_a_disk_is_on_its_way_back() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    dirty.end_write(file.id, &writer);
+    let returning = dirty.begin_resync();
+    // Not online yet: somebody looks, and finds nothing that could be copied.
+    assert!(!dirty.end_resync(&|_| false, &|| panic!("it is stale")));
+    assert!(dirty.view(&file).is_some(), "readers go on looking");
+    drop(returning);
+    assert!(!dirty.end_resync(&|_| true, &|| panic!("it is stale")));
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[LIFE]);
+    assert!(dirty.end_resync(&|_| true, &|| {}));
+    assert!(!dirty.is_resyncing());
+}

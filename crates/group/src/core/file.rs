@@ -1,0 +1,129 @@
+//! A file of a group: its layout, its map, its locks, and what it still has to make durable.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spindle_base::{AuSize, FileId, Redundancy, Striping};
+use spindle_catalog::{KeptJournal, file_key};
+use spindle_extent::map::{ExtentJournal, Map};
+use spindle_extent::schedule::Schedule;
+use spindle_sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use spindle_sync::{Mutex, RwLock};
+
+use crate::core::disks::Target;
+use crate::core::moving::Moving;
+use crate::core::range_lock::RangeLock;
+
+/// How a new file's bytes are laid out; a template chose it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Layout {
+    /// Copies of each extent.
+    pub redundancy: Redundancy,
+    /// How bytes go over extents.
+    pub striping: Striping,
+}
+
+/// A file's map and its locks, shared by everybody who has it open. Opaque.
+#[derive(Debug)]
+pub struct File {
+    pub(crate) id: FileId,
+    /// How bytes go over extents.
+    pub(crate) striping: Striping,
+    /// Copies that each extent should have.
+    wanted_copies: AtomicU8,
+    /// Copies that an extent can have; more than wanted while surplus ones are given back.
+    copies: AtomicU8,
+    pub(crate) range_lock: RangeLock,
+    pub(crate) map: RwLock<Map>,
+    /// Extents that are being copied elsewhere.
+    pub(crate) moving: Moving,
+    /// For each disk, in each of its incarnations, the newest write that no sync of this file has
+    /// covered.
+    pub(crate) written: Mutex<SmallVec<[Target; 4]>>,
+    /// A write that no copy took, until a sync has told it.
+    pub(crate) error: Mutex<Option<String>>,
+    pub(crate) removed: AtomicBool,
+    /// Some disk may lack a part of the file that the other copies have; see `dirty.rs`.
+    pub(crate) may_be_stale: AtomicBool,
+}
+
+/// The part of a kept journal that maps write.
+#[derive(Debug)]
+struct KeptExtents(Arc<KeptJournal>);
+
+impl ExtentJournal for KeptExtents {
+    fn note(&self, file: FileId, index: u32, mark_blocks: u32, copies: &[u64]) {
+        self.0.extent(file, index, mark_blocks, copies);
+    }
+}
+
+impl File {
+    pub(crate) fn new(id: FileId, layout: Layout, au_size: AuSize) -> Self {
+        let schedule = Schedule::new(layout.striping, au_size);
+        Self {
+            id,
+            striping: layout.striping,
+            wanted_copies: AtomicU8::new(small(layout.redundancy.copies())),
+            copies: AtomicU8::new(small(layout.redundancy.copies())),
+            range_lock: RangeLock::default(),
+            map: RwLock::new(Map::new(schedule, layout.redundancy.copies())),
+            moving: Moving::default(),
+            written: Mutex::new(SmallVec::new()),
+            error: Mutex::new(None),
+            removed: AtomicBool::new(false),
+            may_be_stale: AtomicBool::new(false),
+        }
+    }
+
+    /// Every change of its map from now on is in memory that outlives this process.
+    pub(crate) fn keep_map(&self, journal: &Arc<KeptJournal>) {
+        let journal = Arc::new(KeptExtents(Arc::clone(journal)));
+        self.map.write().set_journal(journal, self.id);
+    }
+
+    /// Whether copies can differ at all. It can change while a range is not locked: whoever
+    /// relied on it looks again under the lock.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.copies.load(Ordering::Acquire) > 1
+    }
+
+    /// Its redundancy and striping.
+    pub(crate) fn layout(&self) -> Layout {
+        let copies = usize::from(self.wanted_copies.load(Ordering::Acquire));
+        Layout {
+            redundancy: Redundancy::of_copies(copies).expect("a file has 1 to 3 copies"),
+            striping: self.striping,
+        }
+    }
+
+    /// The map has another number of copies; the caller holds it.
+    pub(crate) fn follow(&self, map: &Map) {
+        self.wanted_copies
+            .store(small(map.wanted()), Ordering::Release);
+        self.copies.store(small(map.copies()), Ordering::Release);
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Remembers that a sync of this file must cover that write.
+    pub(crate) fn note_written(&self, target: Target) {
+        let mut written = self.written.lock();
+        match written.iter_mut().find(|other| other.life == target.life) {
+            Some(newest) => newest.number = newest.number.max(target.number),
+            None => written.push(target),
+        }
+    }
+
+    /// The key of a row or region in the tables keyed by file and number.
+    pub(crate) fn numbered_key(&self, number: u32) -> Vec<u8> {
+        let mut key = file_key(self.id);
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    }
+}
+
+fn small(copies: usize) -> u8 {
+    u8::try_from(copies).expect("at most three copies")
+}

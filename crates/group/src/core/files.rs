@@ -1,0 +1,104 @@
+//! Files come, go, and are shown.
+
+use spindle_sync::atomic::Ordering;
+use std::sync::Arc;
+
+use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+use spindle_catalog::{Edit, Table, file_key};
+use spindle_extent::map::Extent;
+use spindle_extent::space::Run;
+use spindle_format::FileRecord;
+
+use crate::core::Core;
+use crate::core::commit::Change;
+use crate::core::file::{File, Layout};
+use crate::error::{GroupError, GroupErrorKind};
+
+impl Core {
+    /// Every file, in the order of the ids.
+    pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
+        self.files.read().values().cloned().collect()
+    }
+
+    /// Puts every copy of an extent into quarantine.
+    pub(crate) fn quarantine(&self, extent: &Extent) {
+        for copy in extent.present() {
+            self.space.quarantine(Run {
+                disk: copy.disk(),
+                start_block: copy.start_block(),
+                class: copy.class(),
+            });
+        }
+    }
+
+    /// A new, empty file; its record joins the current batch.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Invalid`] where the id is taken.
+    pub fn create_file(
+        &self,
+        change: &Change<'_>,
+        id: FileId,
+        layout: Layout,
+    ) -> Result<Arc<File>, GroupError> {
+        let file = Arc::new(File::new(id, layout, self.membership.au_size()));
+        let mut files = self.files.write();
+        if files.contains_key(&id) {
+            return Err(GroupError::new(
+                GroupErrorKind::Invalid,
+                format!("there is a file {id} already"),
+            ));
+        }
+        let record = FileRecord {
+            redundancy: layout.redundancy,
+            striping: layout.striping,
+            rows_vary: false,
+        };
+        let mut edit = Edit::default();
+        edit.put(Table::File, file_key(id), record.encode());
+        self.apply(change, edit);
+        if let Some(journal) = self.journal() {
+            file.keep_map(journal);
+        }
+        files.insert(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Frees everything and removes the record; space returns after the commit. Waits for I/O
+    /// on it.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotFound`] where it was removed before.
+    pub fn remove_file(&self, change: &Change<'_>, file: &Arc<File>) -> Result<(), GroupError> {
+        let _held = file.range_lock.exclusive(0, u64::MAX);
+        if file.removed.swap(true, Ordering::AcqRel) {
+            return Err(GroupError::new(
+                GroupErrorKind::NotFound,
+                format!("file {} was removed before", file.id),
+            ));
+        }
+        file.moving.cancel_all();
+        let map = file.map.write();
+        let mut edit = Edit::default();
+        for row in map.stored_rows() {
+            edit.delete(Table::Extent, file.numbered_key(row));
+        }
+        map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
+        edit.delete(Table::File, file_key(file.id));
+        self.dirty.forget_file(file.id, &mut edit);
+        self.apply(change, edit);
+        self.dirty_maps.lock().remove(&file.id);
+        self.files.write().remove(&file.id);
+        Ok(())
+    }
+
+    /// Bytes allocated, one copy counted (what `st_blocks` shows).
+    pub fn allocated_bytes(&self, file: &File) -> u64 {
+        file.map.read().allocated_blocks() * BLOCK_SIZE_BYTES
+    }
+
+    /// The file's layout: what it was made with, or its redundancy was changed to.
+    pub fn layout(&self, file: &File) -> Layout {
+        file.layout()
+    }
+}

@@ -1,0 +1,167 @@
+//! Room in the catalog, found before an operation is answered.
+
+use spindle_catalog::{CatalogError, Region as _, Rows, Wish};
+use spindle_sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::error::{GroupError, GroupErrorKind};
+
+/// Bytes of a row of a map, full, and of an extent in it at most.
+const MAP_ROW_BYTES: u64 = 2048;
+const EXTENT_BYTES: u64 = 32;
+const EXTENTS_PER_ROW: u64 = 128;
+/// What there must be after a commit for anything to be added.
+const LEAST_STEP_BYTES: u64 = 256 << 10;
+/// The part of a disk that may be set aside for the catalog before it is needed.
+const AHEAD_PART: u64 = 32;
+
+/// What so many new extents fill at most: their rows may be split, and copied once.
+const fn bytes_of_extents(count: usize) -> u64 {
+    4 * EXTENT_BYTES * count as u64
+}
+
+impl Core {
+    /// Finds room in the catalog for an operation; where there is none at once, what is applied
+    /// is committed and the region grows where it can. No change may be open. What takes rows
+    /// away is never refused.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NoSpace`] where the catalog is full, or as [`Core::sync`].
+    pub fn make_room(&self, wish: Wish) -> Result<(), GroupError> {
+        self.make_room_for(wish, 0)
+    }
+
+    /// As [`Core::make_room`], for an operation that adds so many bytes at once.
+    fn make_room_for(&self, wish: Wish, bytes: u64) -> Result<(), GroupError> {
+        if self.has_catalog_room(wish, bytes) {
+            return Ok(());
+        }
+        // One does it for all who wait.
+        let _alone = self.making_room.lock();
+        if self.has_catalog_room(wish, bytes) {
+            return Ok(());
+        }
+        let is_refused = self.is_catalog_full.load(Ordering::Acquire)
+            && self.refused_at.load(Ordering::Acquire) == self.catalog.applied().0;
+        if wish == Wish::More && is_refused {
+            return Err(Self::catalog_full());
+        }
+        match (self.find_room(wish, bytes), wish) {
+            (Err(error), Wish::Less) if error.kind == GroupErrorKind::NoSpace => return Ok(()),
+            (found, _) => found?,
+        }
+        if wish == Wish::Less {
+            return Ok(());
+        }
+        // With less than that each of the last operations would cost a commit of its own.
+        let is_full = self.catalog_room_bytes(wish) < LEAST_STEP_BYTES.max(bytes);
+        let applied = self.catalog.applied().0;
+        self.refused_at.store(applied, Ordering::Release);
+        self.is_catalog_full.store(is_full, Ordering::Release);
+        if is_full {
+            return Err(Self::catalog_full());
+        }
+        Ok(())
+    }
+
+    /// Finds room, by what costs least: more is set aside for the catalog; what is applied goes
+    /// into the region; what is in use there is counted.
+    fn find_room(&self, wish: Wish, bytes: u64) -> Result<(), GroupError> {
+        let is_found =
+            || self.catalog_room_bytes(wish) >= LEAST_STEP_BYTES.max(bytes.saturating_add(1));
+        let wished_bytes = self.catalog.wished_capacity_bytes(self.lagging()) + 2 * bytes;
+        if wished_bytes <= self.catalog_ahead_bytes_max() {
+            self.set_aside(wished_bytes)?;
+        }
+        if is_found() {
+            return Ok(());
+        }
+        self.commit_everything()?;
+        self.catalog.settle()?;
+        if is_found() {
+            return Ok(());
+        }
+        // Less than what is wished is better than nothing.
+        let capacity_bytes = self.region.capacity_bytes();
+        let more_bytes = (2 * (LEAST_STEP_BYTES + bytes)).max(capacity_bytes / 4);
+        self.set_aside(capacity_bytes + more_bytes)?;
+        if is_found() {
+            return Ok(());
+        }
+        Ok(self.catalog.measure()?)
+    }
+
+    /// Sets more aside for the catalog; where there is no room for it, it stays as it is.
+    fn set_aside(&self, bytes: u64) -> Result<(), GroupError> {
+        match self.region.set_aside(bytes) {
+            Ok(()) | Err(CatalogError::Full) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How much may be set aside for the catalog before it is needed: little beside the disks.
+    fn catalog_ahead_bytes_max(&self) -> u64 {
+        let holders = (self.disks.iter()).filter(|disk| self.membership.holds_replica(disk.number));
+        holders.map(|disk| disk.total_bytes()).min().unwrap_or(0) / AHEAD_PART
+    }
+
+    /// What the next seal adds.
+    fn lagging(&self) -> Rows {
+        let maps = self.dirty_maps.lock().len() as u64;
+        let extents = self.unsealed_extents.load(Ordering::Acquire);
+        Rows {
+            count: maps + extents / EXTENTS_PER_ROW,
+            bytes: maps * MAP_ROW_BYTES + extents * EXTENT_BYTES,
+        }
+    }
+
+    /// Bytes that the catalog can take beside what is applied and what the next seal adds.
+    pub(crate) fn catalog_room_bytes(&self, wish: Wish) -> u64 {
+        self.catalog.room_bytes(self.lagging(), wish)
+    }
+
+    /// Whether so many new extents can be recorded.
+    pub(crate) fn has_room_for_extents(&self, count: usize) -> bool {
+        self.has_catalog_room(Wish::More, bytes_of_extents(count))
+    }
+
+    /// Finds room for so many new extents.
+    pub(crate) fn make_room_for_extents(&self, count: usize) -> Result<(), GroupError> {
+        self.make_room_for(Wish::More, bytes_of_extents(count))
+    }
+
+    /// Whether there is more than that. Once somebody was refused nobody else gets the little
+    /// that there is.
+    fn has_catalog_room(&self, wish: Wish, bytes: u64) -> bool {
+        let room_bytes = self.catalog_room_bytes(wish);
+        let is_full = wish == Wish::More && self.is_catalog_full.load(Ordering::Acquire);
+        room_bytes > bytes && (!is_full || room_bytes >= LEAST_STEP_BYTES)
+    }
+
+    /// Where somebody was refused because the catalog was full: looks whether it still is.
+    ///
+    /// # Errors
+    /// As [`Core::sync`].
+    pub fn look_for_room(&self) -> Result<(), GroupError> {
+        if !self.is_catalog_full.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match self.make_room(Wish::More) {
+            Err(error) if error.kind == GroupErrorKind::NoSpace => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Whether somebody was refused because the catalog is full, and it still is.
+    pub fn is_catalog_full(&self) -> bool {
+        self.is_catalog_full.load(Ordering::Acquire)
+            && self.catalog_room_bytes(Wish::More) < LEAST_STEP_BYTES
+    }
+
+    pub(crate) fn catalog_full() -> GroupError {
+        GroupError::new(
+            GroupErrorKind::NoSpace,
+            "the catalog is full and no disk of it has room for more: remove files, or add disks",
+        )
+    }
+}

@@ -1,0 +1,278 @@
+//! Taking a group over from a process that was killed while the machine lives.
+//!
+//! The keeper's journal has what no commit of that process had taken. It is brought into the
+//! catalog, durably, before the maps are loaded: so everything after it is an opening like any
+//! other. A kill in the midst leaves the journal as it was, and the next process does it again;
+//! the rows come out the same.
+//!
+//! Copies can differ only where a write was under way: only there they are compared. Where the
+//! journal cannot tell (more writes than it names, a write that failed on every copy), all dirty
+//! regions are, as after a power cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use spindle_base::{AuSize, FileId};
+use spindle_catalog::{
+    Catalog, Connection, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch,
+    TouchSlot, file_key,
+};
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::schedule::Schedule;
+use spindle_extent::space::{Run, Space};
+use spindle_format::{COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
+use spindle_sync::Mutex;
+
+use crate::core::Core;
+use crate::core::disks::DiskTable;
+use crate::error::{GroupError, GroupErrorKind};
+
+/// The journal of a group that a keeper holds the mount of.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) journal: Arc<KeptJournal>,
+    /// One operation at a time writes records, so that none counts that followed from another
+    /// which was cut off.
+    pub(crate) operation: Mutex<()>,
+    /// Requests that earlier processes had done.
+    pub(crate) done: Mutex<BTreeSet<u64>>,
+    /// What was found, until [`Core::begin_journal`].
+    pub(crate) recovered: Mutex<Option<Recovered>>,
+}
+
+impl Kept {
+    /// Asks the journal for what is left of the opening before this one.
+    pub(crate) fn new(journal: Arc<KeptJournal>, opening_before: u64) -> Self {
+        let recovered = journal.recover(opening_before);
+        let done = recovered.as_ref().map_or_else(BTreeSet::new, |recovered| {
+            recovered.done.iter().copied().collect()
+        });
+        Self {
+            journal,
+            operation: Mutex::new(()),
+            done: Mutex::new(done),
+            recovered: Mutex::new(recovered),
+        }
+    }
+
+    /// Makes durable what is left; the space keeps clear of it from then on.
+    pub(crate) fn replay(
+        &self,
+        catalog: &Catalog,
+        table: &DiskTable,
+        space: &Space,
+        au_size: AuSize,
+    ) -> Result<bool, GroupError> {
+        let recovered = self.recovered.lock();
+        let Some(recovered) = recovered.as_ref().filter(|found| !found.is_empty()) else {
+            return Ok(false);
+        };
+        for edit in &recovered.edits {
+            catalog.apply(edit.clone());
+        }
+        for touch in &recovered.touches {
+            apply_touch(catalog, touch)?;
+        }
+        apply_extents(catalog, &recovered.extents, space, au_size)?;
+        let flushes = &table.flushes;
+        for disk in table.iter().filter(|disk| disk.is_online()) {
+            flushes.assume_written(disk.life());
+        }
+        // The data below the marks first, as in every commit.
+        if let Some((life, error)) = flushes.cover(table, &flushes.all_written(table)).first() {
+            return Err(GroupError::new(
+                GroupErrorKind::Io,
+                format!("disk {} cannot be flushed: {error}", life.disk),
+            ));
+        }
+        catalog.commit(Sequence(u64::MAX))?;
+        catalog.settle()?;
+        Ok(true)
+    }
+}
+
+fn damaged(what: String) -> GroupError {
+    GroupError::new(GroupErrorKind::Corrupt, what)
+}
+
+fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {
+    // An inode without a row was removed, or its making was cut off.
+    let Some(bytes) = catalog.get(Table::Inode, &file_key(touch.id))? else {
+        return Ok(());
+    };
+    let mut inode =
+        Inode::parse(&bytes).map_err(|error| damaged(format!("inode {}: {error}", touch.id)))?;
+    inode.size_bytes = touch.size_bytes;
+    inode.accessed = touch.accessed;
+    inode.modified = touch.modified;
+    inode.changed = touch.changed;
+    let mut edit = Edit::default();
+    edit.put(Table::Inode, file_key(touch.id), inode.encode());
+    catalog.apply(edit);
+    Ok(())
+}
+
+/// Brings extents into the rows that hold them.
+fn apply_extents(
+    catalog: &Catalog,
+    extents: &BTreeMap<(FileId, u32), RecoveredExtent>,
+    space: &Space,
+    au_size: AuSize,
+) -> Result<(), GroupError> {
+    let mut rows: BTreeMap<(FileId, u32), Vec<(u32, &RecoveredExtent)>> = BTreeMap::new();
+    let per_row = u32::try_from(EXTENTS_PER_ROW).expect("it is 128");
+    for ((file, index), extent) in extents {
+        let row = rows.entry((*file, index / per_row)).or_default();
+        row.push((*index, extent));
+    }
+    for ((file, number), changed) in rows {
+        // Without a record the file was removed by a commit that came last.
+        let Some(bytes) = catalog.get(Table::File, &file_key(file))? else {
+            continue;
+        };
+        let record =
+            FileRecord::parse(&bytes).map_err(|error| damaged(format!("file {file}: {error}")))?;
+        let schedule = Schedule::new(record.striping, au_size);
+        let mut map = Map::new(schedule, record.redundancy.copies());
+        if record.rows_vary {
+            map.let_rows_vary();
+            // The journal may know extents from before the redundancy was changed.
+            let copies = changed.iter().map(|(_, extent)| extent.copies.len());
+            let most = copies.max().unwrap_or(0).min(COPIES_MAX);
+            if most > map.wanted() {
+                map.set_wanted(most);
+                map.want_fewer(record.redundancy.copies());
+            }
+        }
+        let mut key = file_key(file);
+        key.extend_from_slice(&number.to_be_bytes());
+        let stored = catalog.get(Table::Extent, &key)?;
+        let told = |what: String| damaged(format!("file {file}, row {number}: {what}"));
+        if let Some(bytes) = &stored {
+            let row = ExtentRow::parse(bytes).map_err(|error| told(error.to_string()))?;
+            map.load_row(number, &row, |_, _| Ok(())).map_err(told)?;
+        }
+        for (index, extent) in changed {
+            put_extent(&mut map, index, extent, space).map_err(told)?;
+        }
+        let mut edit = Edit::default();
+        match map.encode_row(number) {
+            Some(bytes) => edit.put(Table::Extent, key, bytes),
+            None => edit.delete(Table::Extent, key),
+        }
+        catalog.apply(edit);
+    }
+    Ok(())
+}
+
+fn put_extent(
+    map: &mut Map,
+    index: u32,
+    extent: &RecoveredExtent,
+    space: &Space,
+) -> Result<(), String> {
+    map.remove(index);
+    if extent.copies.is_empty() {
+        return Ok(());
+    }
+    let fits = if map.rows_vary() {
+        extent.copies.len() <= map.copies()
+    } else {
+        extent.copies.len() == map.copies()
+    };
+    if !fits || u64::from(extent.mark_blocks) > map.schedule().length_blocks(index) {
+        return Err(format!("the journal's extent {index} cannot be"));
+    }
+    let copies: Vec<ExtentCopy> = (extent.copies.iter())
+        .map(|bits| ExtentCopy::from_bits(*bits))
+        .collect();
+    map.put_back(index, &Extent::new(&copies, extent.mark_blocks));
+    for copy in copies.iter().filter(|copy| copy.is_present()) {
+        // Most are marked already, because the catalog's rows name them; whether two extents
+        // claim one run is seen when the rows are loaded.
+        let _ = space.mark_used(Run {
+            disk: copy.disk(),
+            start_block: copy.start_block(),
+            class: copy.class(),
+        });
+    }
+    Ok(())
+}
+
+impl Core {
+    /// The journal, where a keeper holds the group's mount.
+    pub fn journal(&self) -> Option<&Arc<KeptJournal>> {
+        self.kept.as_ref().map(|kept| &kept.journal)
+    }
+
+    /// Whether this is the request of an earlier process whose effect is there: it need only be
+    /// answered.
+    pub fn is_done(&self, unique: u64) -> bool {
+        self.kept
+            .as_ref()
+            .is_some_and(|kept| kept.done.lock().contains(&unique))
+    }
+
+    /// Begins a new mount. The kernel counts its requests from the beginning, so what was done for
+    /// an earlier one must not be taken for what this one asks again after a kill. To be called
+    /// before the kernel can ask.
+    ///
+    /// # Errors
+    /// As [`Core::sync`].
+    pub fn begin_connection(&self) -> Result<Option<Connection>, GroupError> {
+        let Some(kept) = &self.kept else {
+            return Ok(None);
+        };
+        let connection = kept.journal.begin_connection();
+        // The log names them too, until a commit cuts it; whoever still served the earlier mount
+        // when this one began ends before that commit, or notes nothing.
+        self.commit_everything()?;
+        kept.done.lock().clear();
+        kept.journal.forget_requests();
+        Ok(Some(connection))
+    }
+
+    /// The connection of the mount that is there, where a keeper holds one.
+    pub fn connection(&self) -> Option<Connection> {
+        self.kept.as_ref().map(|kept| kept.journal.connection())
+    }
+
+    /// From here on a kill of this process loses nothing that was answered, where a keeper holds
+    /// the journal. To be called once, when opening is over and before anybody is served.
+    ///
+    /// # Errors
+    /// As [`Core::sync`].
+    pub fn begin_journal(&self) -> Result<(), GroupError> {
+        let Some(kept) = &self.kept else {
+            return Ok(());
+        };
+        self.catalog.set_journal(Arc::clone(&kept.journal));
+        for file in self.all_files() {
+            file.keep_map(&kept.journal);
+        }
+        self.commit_everything()?;
+        // The log and the touches of the process before are rows now. In this order: a touch
+        // says what is, so that it may be applied once more, but a log without its touches would
+        // bring old sizes back.
+        kept.journal.cut_all();
+        kept.journal.forget_touches();
+        let opening = self.membership.opening();
+        let doubtful = !self.dirty.doubtful().is_empty();
+        kept.journal.begin(opening, &kept.done.lock(), doubtful);
+        *kept.recovered.lock() = None;
+        Ok(())
+    }
+
+    /// Notes sizes and times that an inode's row lacks; false where the row must be written. The
+    /// caller holds the inode's lock.
+    pub fn touch(&self, slot: &mut Option<TouchSlot>, touch: &Touch) -> bool {
+        self.kept
+            .as_ref()
+            .is_none_or(|kept| kept.journal.touch(slot, touch))
+    }
+
+    /// Whether touches are noted at all.
+    pub const fn notes_touches(&self) -> bool {
+        self.kept.is_some()
+    }
+}

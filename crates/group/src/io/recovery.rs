@@ -1,0 +1,302 @@
+//! After an unclean stop: the copies of each dirty region are compared and made equal.
+//!
+//! The first copy that can be read wins, whichever it is: a write that was cut off was never
+//! acknowledged by a sync, and every copy holds either what was before it or what it wrote, block
+//! by block. A crash in here leaves the region's record, and the next opening compares again.
+
+use spindle_sync::atomic::Ordering;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
+use spindle_catalog::{Edit, Recovered};
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_extent::plan::{self, Segment, Serving, TooFar};
+use spindle_format::ExtentCopy;
+
+use crate::core::Core;
+use crate::core::dirty::{DoubtfulRegion, REGION_BLOCKS};
+use crate::core::file::File;
+use crate::error::GroupError;
+use crate::event::{Event, EventKind, Severity};
+
+/// The most that is compared in one step.
+const COMPARED_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
+
+impl Core {
+    /// After an opening that took over: the copies are compared where writes were under way.
+    /// False where that cannot be told.
+    pub(crate) fn recover_writes(&self) -> Result<bool, GroupError> {
+        let Some(kept) = &self.kept else {
+            return Ok(false);
+        };
+        let guard = kept.recovered.lock();
+        let Some(recovered) = guard.as_ref() else {
+            return Ok(false);
+        };
+        if recovered.overflowed {
+            let message = "the journal was full when the process was killed: changes since its \
+                           last commit may be missing";
+            self.event(Event::new(EventKind::GroupTakenOver, message).severity(Severity::Critical));
+        }
+        self.miss_disks(recovered);
+        if recovered.compare_everything {
+            return Ok(false);
+        }
+        self.dirty.trust();
+        for (id, first, end) in &recovered.writes {
+            let Some(file) = self.file(*id) else {
+                continue;
+            };
+            let blocks = (*first, *end);
+            let stale = self.dirty.stale_disks(&file, *first, *end);
+            if self.recover_blocks(&file, blocks, &stale)?.is_none() {
+                let apply = &mut |edit| self.catalog.apply(edit);
+                self.dirty.doubt(*id, &[blocks], apply);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Disks that are away now may have gone while nobody served: they lack what was written
+    /// lately.
+    fn miss_disks(&self, recovered: &Recovered) {
+        let away: Vec<DiskNumber> = self.offline_now().into_iter().collect();
+        for disk in &away {
+            let note = |id| {
+                if let Some(file) = self.file(id) {
+                    file.may_be_stale.store(true, Ordering::Release);
+                }
+            };
+            self.dirty
+                .was_away(*disk, &note, &mut |edit| self.catalog.apply(edit));
+        }
+        for ((id, index), extent) in &recovered.extents {
+            let Some(file) = self.file(*id).filter(|file| file.is_mirrored()) else {
+                continue;
+            };
+            let copies = extent
+                .copies
+                .iter()
+                .map(|bits| ExtentCopy::from_bits(*bits));
+            let missed: Vec<DiskNumber> = copies
+                .filter(|copy| copy.is_present() && away.contains(&copy.disk()))
+                .map(|copy| copy.disk())
+                .collect();
+            if missed.is_empty() {
+                continue;
+            }
+            let blocks = file.map.read().schedule().envelope(*index);
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty.missed_by(&file, &[blocks], &missed, apply);
+        }
+    }
+
+    pub(crate) fn recover(&self) -> Result<(), GroupError> {
+        if !self.membership.was_clean() {
+            // An earlier process may have been killed, with writes that no flush covered: what is
+            // read from now on must be as durable as a sync will promise.
+            for disk in self.disks.iter().filter(|disk| disk.is_online()) {
+                self.disks.flushes.assume_written(disk.life());
+            }
+            self.flush_written()?;
+        }
+        if self.recover_writes()? {
+            return self.flush_written();
+        }
+        let doubtful = self.dirty.doubtful();
+        let mut equalised_count = 0;
+        let mut unreadable = Vec::new();
+        for region in &doubtful {
+            match self.file(region.file) {
+                Some(file) => match self.recover_region(&file, region)? {
+                    Some(count) => equalised_count += count,
+                    None => unreadable.push(region),
+                },
+                // A crash came between a write and the removal of its file.
+                None => {
+                    let mut edit = Edit::default();
+                    self.dirty.forget_file(region.file, &mut edit);
+                    self.catalog.apply(edit);
+                }
+            }
+        }
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        // Who reads one copy now must not find the other one, as it was, after the next crash.
+        self.flush_written()?;
+        if equalised_count > 0 {
+            self.event(Event::new(
+                EventKind::CopiesEqualised,
+                format!(
+                    "{equalised_count} runs of blocks differed between their copies after an \
+                     unclean stop and were made equal"
+                ),
+            ));
+        }
+        let mut edit = Edit::default();
+        self.dirty.settle(&mut edit);
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        for region in unreadable {
+            let message = format!(
+                "file {}: blocks of its region {} can be read from no copy; it stays to be \
+                 compared at the next opening",
+                region.file, region.region
+            );
+            self.event(Event::new(EventKind::BlocksUnreadable, message).file(region.file));
+            let apply = &mut |edit| self.catalog.apply(edit);
+            let first = u64::from(region.region) * REGION_BLOCKS;
+            self.dirty.doubt(region.file, &[(first, first + 1)], apply);
+        }
+        Ok(())
+    }
+
+    /// Compares one region; the runs that had to be written, `None` where blocks can be read from
+    /// no copy.
+    fn recover_region(
+        &self,
+        file: &Arc<File>,
+        region: &DoubtfulRegion,
+    ) -> Result<Option<usize>, GroupError> {
+        let first = u64::from(region.region) * REGION_BLOCKS;
+        let blocks = (first, first + REGION_BLOCKS);
+        self.recover_blocks(file, blocks, &region.stale_disks)
+    }
+
+    /// Compares blocks `[first, end)`, but for the copies on disks that are stale there.
+    pub(crate) fn recover_blocks(
+        &self,
+        file: &Arc<File>,
+        (first, end): (u64, u64),
+        stale_disks: &[DiskNumber],
+    ) -> Result<Option<usize>, GroupError> {
+        let mut segments: Vec<Segment> = Vec::new();
+        let walk = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            if segment.initialised_blocks() > 0 {
+                segments.push(*segment);
+            }
+            Ok(())
+        });
+        // The last region may end beyond what extents can reach.
+        let _ = walk;
+        let mut absent: SmallVec<[DiskNumber; 2]> = SmallVec::new();
+        let mut equalised_count = 0;
+        let mut readable = true;
+        for segment in segments {
+            let Some(extent) = segment.extent else {
+                continue;
+            };
+            let mut copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = SmallVec::new();
+            for copy in extent.present() {
+                if stale_disks.contains(&copy.disk()) {
+                    continue;
+                }
+                match self.disks.slot_of(copy) {
+                    Some(slot) => copies.push((copy, slot)),
+                    None if !absent.contains(&copy.disk()) => absent.push(copy.disk()),
+                    None => {}
+                }
+            }
+            if copies.len() < 2 {
+                continue;
+            }
+            let blocks = segment.initialised_blocks();
+            let mut done = 0;
+            while done < blocks {
+                let part = (blocks - done).min(COMPARED_BLOCKS);
+                let inside = segment.inside_blocks + done;
+                match self.equalise(file, &copies, inside, part)? {
+                    Some(count) => equalised_count += count,
+                    None => readable = false,
+                }
+                done += part;
+            }
+        }
+        if !absent.is_empty() {
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty.missed_by(file, &[(first, end)], &absent, apply);
+        }
+        Ok(readable.then_some(equalised_count))
+    }
+
+    /// Makes the initialised blocks of a range equal on their online copies, after a write that
+    /// some took and others did not; the caller holds the range. Blocks that can be read nowhere
+    /// stay as they are, to be compared at the next opening.
+    pub(crate) fn make_equal(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
+        let mut segments: Vec<Segment> = Vec::new();
+        // A range that goes beyond every extent was refused before anything was written.
+        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            segments.push(*segment);
+            Ok(())
+        });
+        for segment in segments {
+            let blocks = segment.initialised_blocks();
+            let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
+                continue;
+            };
+            let at = segment.at_block;
+            let stale = self.dirty.stale_disks(file, at, at + blocks);
+            let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = extent
+                .present()
+                .filter(|copy| !stale.contains(&copy.disk()))
+                .filter_map(|copy| Some((copy, self.disks.slot_of(copy)?)))
+                .collect();
+            let mut done = 0;
+            while copies.len() > 1 && done < blocks {
+                let part = (blocks - done).min(COMPARED_BLOCKS);
+                self.equalise(file, &copies, segment.inside_blocks + done, part)?;
+                done += part;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one run of blocks equal on all its copies; how many had to be written, `None` where
+    /// no copy can be read.
+    fn equalise(
+        &self,
+        file: &File,
+        copies: &[(ExtentCopy, DiskSlot)],
+        inside_blocks: u64,
+        blocks: u64,
+    ) -> Result<Option<usize>, GroupError> {
+        let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a mebibyte");
+        let place = |copy: &ExtentCopy| copy.start_bytes() + inside_blocks * BLOCK_SIZE_BYTES;
+        let mut buffers: Vec<AlignedBuffer> = copies
+            .iter()
+            .map(|_| AlignedBuffer::zeroed(length))
+            .collect();
+        let mut batch: Vec<Request<'_>> = copies
+            .iter()
+            .zip(&mut buffers)
+            .map(|((copy, slot), buffer)| Request::new(*slot, place(copy), Work::Read(buffer)))
+            .collect();
+        self.disks.read(&mut batch);
+        let results: Vec<_> = batch.into_iter().map(|request| request.result).collect();
+        let Some(good) = results.iter().position(Result::is_ok) else {
+            return Ok(None);
+        };
+        let mut written_count = 0;
+        for (index, (copy, slot)) in copies.iter().enumerate() {
+            if index == good || (results[index].is_ok() && buffers[index][..] == buffers[good][..])
+            {
+                continue;
+            }
+            let mut batch = [Request::new(
+                *slot,
+                place(copy),
+                Work::Write(&buffers[good]),
+            )];
+            self.disks.write(&mut batch).of_file(file);
+            let [request] = batch;
+            match request.result {
+                Ok(()) => written_count += 1,
+                Err(error) => self.take_offline(&[copy.disk()], &error.to_string())?,
+            }
+        }
+        Ok(Some(written_count))
+    }
+}

@@ -1,0 +1,547 @@
+//! Which disks belong to the group, who votes, and who has it open.
+//!
+//! [`Membership::create`] and [`Membership::open`] give the one owner of the group's labels,
+//! openers and group states; nothing else writes them. Everything that the group must remember
+//! outside the catalog goes through one durable step, `publish.rs`; which state counts after a
+//! stop is decided by `election.rs`, whose head has the table of all cases.
+//!
+//! # What a start finds, and does
+//!
+//! | found | done | test |
+//! |---|---|---|
+//! | one copy of a label damaged or older | used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
+//! | a whole label, opener or state of a version or feature that is not known | refused, with force too; nothing is written | `what_a_newer_program_wrote_is_refused_and_stays_as_it_is` |
+//! | a label or state damaged while the group is open | written again from memory | `what_is_overwritten_on_a_disk_of_an_open_group_is_written_again` |
+//! | both copies damaged | the disk is passed over, an event | `a_disk_with_both_labels_damaged_counts_as_missing` |
+//! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
+//! | a disk smaller than its label says | it goes offline, having lost what it held, see `cut_off.rs`; refused, the path named, where the redundancy does not bear that | `a_disk_that_is_cut_off_at_an_opening_goes_offline_and_lost_what_it_held`, `a_truncated_image_is_refused_by_name` |
+//! | a disk that the group state does not know | passed over, an event | `a_disk_that_the_group_does_not_know_is_passed_over` |
+//! | a disk that was put back to an older image | passed over and named; it goes offline, see `set_back.rs` | `a_disk_put_back_to_an_older_image_is_left_out_and_the_others_mount` |
+//! | disks missing, within what the redundancy bears | they go offline, durably | `a_majority_of_voters_mounts` |
+//! | more disks missing than that | refused | `more_missing_failure_groups_than_the_redundancy_bears_are_refused` |
+//! | open in a living process of this boot | refused | `a_group_that_is_open_here_is_refused` |
+//! | left open by a dead process, or by this host before it was booted | opened, not clean | `a_group_left_open_by_a_dead_process_opens` |
+//! | open on another host | refused, host and age of the heartbeat named | `a_group_open_on_another_host_is_refused_unless_forced` |
+//! | a crash while a state was written | see `election.rs` | `a_crash_at_any_request_leaves_a_group_that_opens` |
+
+mod changes;
+mod create;
+mod cut_off;
+mod election;
+mod hanging;
+mod labels;
+mod look;
+mod open;
+mod ownership;
+mod publish;
+mod replicas;
+mod returning;
+mod set_back;
+mod verify;
+mod voters;
+
+use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
+use spindle_device::{DiskSlot, Disks, Judge};
+use spindle_format::{
+    DiskState, DiskStatus, GroupState, Label, LabelStatus, OpenerRecord, Replica,
+};
+use spindle_sync::{Mutex, RwLock};
+
+pub(crate) use changes::{Joining, Standings};
+pub(crate) use create::DISK_AUS_MIN;
+pub use create::{NewDisk, NewGroup};
+use hanging::Hanging;
+pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+pub use ownership::{Clock, Moment};
+use ownership::{Ownership, Slots};
+use publish::{Quorum, set_offline, whole_blocks};
+pub(crate) use verify::{FaultOutcome, StructureFault};
+
+use crate::by_number::ByNumber;
+use crate::event::{Event, EventKind, EventQueue};
+use crate::incarnation::Incarnation;
+use crate::{GroupError, GroupErrorKind};
+
+/// The disks of an open group. All methods may be called from many threads.
+#[derive(Debug)]
+pub struct Membership {
+    /// The way to the disks, which ends where somebody else has the group.
+    disks: Arc<Ownership>,
+    uuid: Uuid,
+    au_size: AuSize,
+    redundancy: RwLock<Redundancy>,
+    was_clean: bool,
+    /// The number of the opening or closing before this opening; 0 where there was none.
+    opening_before: u64,
+    /// Where each member that was found is open.
+    slots: Arc<RwLock<Slots>>,
+    /// Changed only by a published state.
+    standings: StandingTable,
+    hanging: Arc<Hanging>,
+    inner: Mutex<Inner>,
+    events: EventQueue,
+}
+
+/// What the data path asks of a disk's status.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Its [`Incarnation`]: whether it is here and serves, and how often it came and went.
+    incarnation: AtomicU32,
+    /// New extents may go there too.
+    receives: AtomicBool,
+}
+
+/// The standings of all disks.
+#[derive(Debug, Default)]
+struct StandingTable {
+    by_disk: ByNumber<Standing>,
+    /// How often any disk came or went.
+    turns_count: AtomicU64,
+}
+
+impl Standing {
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::of_number(self.incarnation.load(Ordering::Acquire))
+    }
+}
+
+/// A disk that was found.
+#[derive(Debug)]
+struct Member {
+    path: String,
+    /// What its label is to say.
+    label: Label,
+    /// The label could not be written whole, and that was told.
+    label_is_late: bool,
+    /// The slot that holds the last relied-on state.
+    held_slot: usize,
+    /// The epoch of the newest state that it is known to hold.
+    held_epoch: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// The last relied-on state.
+    state: GroupState,
+    /// The highest epoch that may be on any disk.
+    epoch_tried: u64,
+    members: BTreeMap<DiskNumber, Member>,
+    opener: OpenerRecord,
+    /// The epoch that disks held that were not there, or not to be trusted, at the opening.
+    away_held: BTreeMap<DiskNumber, u64>,
+    /// Why nothing can be published any more.
+    broken: Option<GroupError>,
+}
+
+/// A disk of an open group, here or away.
+#[derive(Debug, Clone)]
+pub struct MemberView {
+    /// Its standing in the group state.
+    pub state: DiskState,
+    /// Where it is open; `None` where it was not found.
+    pub slot: Option<DiskSlot>,
+    /// Its path.
+    pub path: Option<String>,
+    /// Its name; the catalog's disk record has it where the disk was not found.
+    pub name: Option<DiskName>,
+    /// Its failure group; likewise.
+    pub failure_group: Option<FailureGroupName>,
+    /// Its identity; likewise.
+    pub uuid: Option<Uuid>,
+    /// Whether it holds a replica of the catalog.
+    pub catalog_replica: bool,
+}
+
+impl MemberView {
+    const fn number(&self) -> DiskNumber {
+        self.state.number
+    }
+}
+
+fn refused(kind: GroupErrorKind, message: String) -> GroupError {
+    GroupError { kind, message }
+}
+
+impl Membership {
+    /// The group's identity.
+    #[must_use]
+    pub const fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The group's AU size.
+    #[must_use]
+    pub const fn au_size(&self) -> AuSize {
+        self.au_size
+    }
+
+    /// The group's redundancy.
+    #[must_use]
+    pub fn redundancy(&self) -> Redundancy {
+        *self.redundancy.read()
+    }
+
+    /// Gives the group another redundancy, durably: the group state first, which counts, then
+    /// the labels.
+    ///
+    /// # Errors
+    /// Where too few voters take it.
+    pub(crate) fn set_redundancy(&self, redundancy: Redundancy) -> Result<(), GroupError> {
+        self.change_state(|state| state.redundancy = redundancy)?;
+        *self.redundancy.write() = redundancy;
+        let mut inner = self.inner.lock();
+        self.write_labels(
+            &mut inner,
+            |number| self.is_online(number),
+            |label| label.redundancy = redundancy,
+        )
+    }
+
+    /// Whether the group was closed in order before it was opened now: then no copies can differ
+    /// and no block of the catalog can be torn.
+    #[must_use]
+    pub const fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// The number of the opening or closing before this opening, by the group's own count.
+    #[must_use]
+    pub const fn opening_before(&self) -> u64 {
+        self.opening_before
+    }
+
+    /// The number of this opening.
+    #[must_use]
+    pub fn opening(&self) -> u64 {
+        self.inner.lock().opener.sequence
+    }
+
+    /// The group's name.
+    #[must_use]
+    pub fn name(&self) -> GroupName {
+        self.inner.lock().state.group_name.clone()
+    }
+
+    /// The epoch of the last relied-on state.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.inner.lock().state.epoch
+    }
+
+    /// A copy of the last relied-on state.
+    #[must_use]
+    pub fn state(&self) -> GroupState {
+        self.inner.lock().state.clone()
+    }
+
+    /// Whether the disk is here and serves. Cheap: asked for each request.
+    #[must_use]
+    pub fn is_online(&self, number: DiskNumber) -> bool {
+        self.incarnation(number).serves()
+    }
+
+    /// The disk's incarnation. Cheap.
+    pub(crate) fn incarnation(&self, number: DiskNumber) -> Incarnation {
+        let standing = self.standings.by_disk.get(number.0);
+        standing.map_or(Incarnation::AWAY, Standing::incarnation)
+    }
+
+    /// How often any disk of the group came or went since the group was opened. Cheap.
+    pub(crate) fn turns_count(&self) -> u64 {
+        self.standings.turns_count.load(Ordering::Acquire)
+    }
+
+    /// Whether new extents may go to the disk: it serves and is not being dropped. Cheap.
+    #[must_use]
+    pub fn may_receive(&self, number: DiskNumber) -> bool {
+        (self.standings.by_disk.get(number.0))
+            .is_some_and(|standing| standing.receives.load(Ordering::Acquire))
+    }
+
+    /// What the data path is told: what the state says of each disk that is here.
+    fn set_standings(&self, state: &GroupState) {
+        let slots = self.slots.read();
+        for disk in &state.disks {
+            self.standings
+                .by_disk
+                .get_or_put(disk.number.0, Standing::default);
+        }
+        for (number, standing) in self.standings.by_disk.iter() {
+            let number = DiskNumber(number);
+            let status = (state.disk(number))
+                .filter(|_| slots.contains_key(&number))
+                .map(|disk| disk.status);
+            let serves = status.is_some_and(DiskStatus::is_served);
+            let receives = status == Some(DiskStatus::Online);
+            standing.receives.store(receives, Ordering::Release);
+            let incarnation = standing.incarnation();
+            if incarnation.serves() != serves {
+                let next = incarnation.next().number();
+                standing.incarnation.store(next, Ordering::Release);
+                self.standings.turns_count.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        self.hanging.follow(state, &slots);
+    }
+
+    /// From now on the disks ask which of them may be given up.
+    fn become_judge(&self) {
+        let judge: Arc<dyn Judge> = self.hanging.clone();
+        self.disks.set_judge(Arc::downgrade(&judge));
+    }
+
+    /// Where the disk is open; `None` where it was not found.
+    #[must_use]
+    pub fn slot(&self, number: DiskNumber) -> Option<DiskSlot> {
+        self.slots.read().get(&number).copied()
+    }
+
+    /// Every disk of the group, in the order of the numbers.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberView> {
+        let inner = self.inner.lock();
+        (inner.state.disks.iter())
+            .map(|disk| {
+                let member = inner.members.get(&disk.number);
+                MemberView {
+                    state: disk.clone(),
+                    slot: self.slot(disk.number),
+                    path: member.map(|member| member.path.clone()),
+                    name: member.map(|member| member.label.disk_name.clone()),
+                    failure_group: member.map(|member| member.label.failure_group.clone()),
+                    uuid: member.map(|member| member.label.disk_uuid),
+                    catalog_replica: (inner.state.replicas.iter())
+                        .any(|replica| replica.disk == disk.number),
+                }
+            })
+            .collect()
+    }
+
+    /// The AUs that the catalog has on each disk: not free, whatever the maps say.
+    #[must_use]
+    pub fn catalog_runs(&self) -> Vec<Replica> {
+        self.inner.lock().state.replicas.clone()
+    }
+
+    /// What happened since the last call, the oldest first.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<Event> {
+        self.events.take()
+    }
+
+    pub(crate) fn event(&self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// As [`Self::event`], of a disk.
+    pub(crate) fn disk_event(&self, kind: EventKind, disk: DiskNumber, message: String) {
+        self.event(Event::new(kind, message).disk(disk));
+    }
+
+    pub(crate) fn disks(&self) -> Arc<dyn Disks> {
+        Arc::clone(&self.disks) as Arc<dyn Disks>
+    }
+
+    /// From now on the owner record is read again before anything goes to a disk, and before an
+    /// answer counts, where the process or the machine seems to have slept.
+    pub(crate) fn watch_clock(&self, clock: Clock) {
+        self.disks.watch_clock(clock);
+    }
+
+    /// Refuses where the group had to stop or somebody else has it.
+    fn refuse_stopped(&self, inner: &mut Inner) -> Result<(), GroupError> {
+        if inner.broken.is_none() {
+            inner.broken = self.disks.lost();
+        }
+        match &inner.broken {
+            Some(broken) => Err(broken.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The disk's path where it was found, else its number: what messages call it.
+    pub(crate) fn disk_title(&self, number: DiskNumber) -> String {
+        match self.slot(number) {
+            Some(slot) => format!("{number} ({})", self.disks.path(slot)),
+            None => number.to_string(),
+        }
+    }
+
+    /// Takes the disks offline, durably: when it returns, no later mount reads what they missed.
+    /// Disks that are offline already stay so. Other disks are given their votes at once.
+    ///
+    /// # Errors
+    /// Where too few voters or no replica of the catalog would be left: the group stops, and so
+    /// the write that failed must not be acknowledged.
+    pub fn take_offline(&self, numbers: &[DiskNumber], reason: &str) -> Result<(), GroupError> {
+        let cut_off = self.cut_off(numbers);
+        let mut inner = self.inner.lock();
+        self.refuse_stopped(&mut inner)?;
+        let numbers: BTreeSet<DiskNumber> = (numbers.iter().copied())
+            .filter(|number| self.is_online(*number))
+            .collect();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        for number in &numbers {
+            let message = format!(
+                "group {}: disk {} goes offline: {reason}",
+                inner.state.group_name,
+                self.disk_title(*number)
+            );
+            self.disk_event(EventKind::DiskOffline, *number, message);
+        }
+        let mut next = inner.state.clone();
+        set_offline(&mut next, &numbers);
+        for disk in &cut_off {
+            disk.note(&mut next, self.au_size);
+        }
+        self.publish(&mut inner, next, Quorum::Half)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Whether states can still be published.
+    ///
+    /// # Errors
+    /// Why the group had to stop.
+    pub(crate) fn check(&self) -> Result<(), GroupError> {
+        self.refuse_stopped(&mut self.inner.lock())
+    }
+
+    /// Publishes a change of the state that another part of the group decides on.
+    pub(crate) fn change_state(
+        &self,
+        change: impl FnOnce(&mut GroupState),
+    ) -> Result<(), GroupError> {
+        self.try_change_state(|state| {
+            change(state);
+            Ok(())
+        })
+    }
+
+    /// As [`Membership::change_state`], where the state may turn out to be another than the one
+    /// that was decided on.
+    ///
+    /// # Errors
+    /// What `change` answers, and nothing has changed then.
+    pub(crate) fn try_change_state(
+        &self,
+        change: impl FnOnce(&mut GroupState) -> Result<(), GroupError>,
+    ) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        let mut next = inner.state.clone();
+        change(&mut next)?;
+        self.publish(&mut inner, next, Quorum::Half)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Writes the opener to all voters; those that fail go offline, until all have taken it.
+    fn claim_new_voters(&self, inner: &mut Inner) -> Result<(), GroupError> {
+        loop {
+            let failed = self.write_opener(inner);
+            if failed.is_empty() {
+                return Ok(());
+            }
+            let mut next = inner.state.clone();
+            for (number, why) in &failed {
+                let message = format!(
+                    "group {}: disk {} goes offline: it could not take the opener record: {why}",
+                    next.group_name,
+                    self.disk_title(*number)
+                );
+                self.disk_event(EventKind::DiskOffline, *number, message);
+            }
+            set_offline(
+                &mut next,
+                &failed.into_iter().map(|(number, _)| number).collect(),
+            );
+            self.publish(inner, next, Quorum::Half)?;
+        }
+    }
+
+    /// Marks the group closed. Everything must be durable before; nothing can be published after.
+    ///
+    /// # Errors
+    /// Where too few voters take it: the next mount then finds the group not clean.
+    pub fn close(&self) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        let mut next = inner.state.clone();
+        next.clean = true;
+        self.publish(&mut inner, next, Quorum::Half)?;
+        inner.opener.open = false;
+        inner.opener.sequence += 1;
+        let answer = self.claim_new_voters(&mut inner);
+        self.disks.end();
+        let name = &inner.state.group_name;
+        inner.broken = Some(refused(
+            GroupErrorKind::Invalid,
+            format!("group {name} is closed"),
+        ));
+        answer
+    }
+
+    /// Renews the mark that says who has the group.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Busy`] where another host has taken the group by force: nothing may be
+    /// written any more.
+    pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        self.disks.look();
+        self.refuse_stopped(&mut inner)?;
+        inner.opener.heartbeats_count += 1;
+        inner.opener.heartbeat_s = now_s;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Gives the group another name: the group state first, which counts, then the labels; one
+    /// that cannot be written now is written later.
+    ///
+    /// # Errors
+    /// Where too few voters take it.
+    pub fn rename(&self, name: &GroupName) -> Result<(), GroupError> {
+        self.change_state(|state| state.group_name = name.clone())?;
+        self.bring_labels_up_to_date();
+        Ok(())
+    }
+
+    /// Gives the disks free: their labels say "former" from now on, and no mount finds the group.
+    ///
+    /// # Errors
+    /// Where a label cannot be written; the disks named still look like members then.
+    pub fn destroy(&self) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        self.write_labels(
+            &mut inner,
+            |_| true,
+            |label| label.status = LabelStatus::Former,
+        )?;
+        let name = &inner.state.group_name;
+        inner.broken = Some(refused(
+            GroupErrorKind::NotFound,
+            format!("group {name} was destroyed"),
+        ));
+        Ok(())
+    }
+
+    /// Whether the disk is being dropped, though it may have gone offline since.
+    pub(crate) fn leaves(&self, number: DiskNumber) -> bool {
+        let inner = self.inner.lock();
+        (inner.state.disk(number))
+            .is_some_and(|disk| disk.leaves || disk.status == DiskStatus::Dropping)
+    }
+
+    /// The disk's status.
+    #[must_use]
+    pub fn status(&self, number: DiskNumber) -> Option<DiskStatus> {
+        let inner = self.inner.lock();
+        inner.state.disk(number).map(|disk| disk.status)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Which of the group states that disks hold is the one to go on from.
+//!
+//! The invariants that the election relies on, kept by `publish.rs`:
+//! 1. Nothing relies on a state before every voter that it names holds it durably.
+//! 2. A state replaces another only where at least half of the other's voters hold it; those
+//!    that do not can never be a majority of the other's.
+//! 3. A disk keeps its last relied-on state in one slot while the other slot is written.
+//!
+//! From 1: a voter that is seen, whose two slots are readable, and neither of which is the
+//! state, proves that nothing ever relied on it: a crash interrupted its writing. It is put
+//! aside. From 2: the newest state that is left is the newest that anything relied on, if all or
+//! a majority of its voters are seen.
+//!
+//! | case | newest state that is left | seen of its voters | mount | test |
+//! |---|---|---|---|---|
+//! | 1 | one | all | yes | `all_voters_seen_mounts` |
+//! | 2 | one | a majority | yes, the others go offline | `a_majority_of_voters_mounts` |
+//! | 3 | one | at most half | no | `half_of_the_voters_at_rest_is_refused` |
+//! | 4 | one, on the survivor of a mirror | all: the survivor alone | yes | `the_half_of_a_mirror_that_outlived_the_other_mounts_by_itself` |
+//! | 5 | older, on the half that was left behind | half of the old voters | no | `the_half_that_was_left_behind_does_not_mount` |
+//! | 6 | the older: a crash interrupted the newer, a voter lacks it | as 1 to 3, of the older | as 1 to 3 | `a_state_that_a_crash_interrupted_is_put_aside` |
+//! | 7 | the newer: the voters that may lack it are not seen | at most half | no | `a_newer_state_that_may_have_been_relied_on_blocks_the_older` |
+//! | 8 | the newer: a voter's slot is damaged and may have held it | as 1 to 3 | as 1 to 3 | `a_damaged_slot_proves_nothing` |
+//! | 9 | two of one epoch that differ, one with a majority | | the one with it | `of_two_histories_the_one_with_a_majority_is_elected` |
+//! | 10 | two of one epoch that differ, both or none with a majority | | no | `two_histories_of_equal_right_are_refused` |
+//! | 11 | none on any disk | | no | `disks_without_any_state_are_refused` |
+//!
+//! `force` mounts in the cases 3, 5, 7 and 10: it takes the state with the most voters seen. It
+//! risks that writes acknowledged through the disks that are not seen are lost for good.
+
+use std::collections::BTreeSet;
+
+use spindle_base::DiskNumber;
+use spindle_format::{GroupState, OpenerRecord};
+
+use crate::quorum::look::SlotFound;
+
+/// A disk that is seen, and what its slots hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holder<'a> {
+    pub(super) number: DiskNumber,
+    /// Of its identity: a disk that a crash kept from joining may have the number of another.
+    pub(super) uuid_start: [u8; 8],
+    pub(super) states: &'a [SlotFound; 2],
+    /// Who had the group open, as the disk knows it.
+    pub(super) opener: Option<&'a OpenerRecord>,
+}
+
+impl Holder<'_> {
+    const fn identity(&self) -> (DiskNumber, [u8; 8]) {
+        (self.number, self.uuid_start)
+    }
+}
+
+/// Why no state is elected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NotElected {
+    /// No disk holds any state.
+    NoState,
+    /// Too few voters of the newest state are seen.
+    NoMajority {
+        epoch: u64,
+        seen: usize,
+        voters: usize,
+        /// The voters that are not seen.
+        unseen: Vec<DiskNumber>,
+    },
+    /// Two states of one epoch have equal right.
+    Diverged { epoch: u64 },
+}
+
+/// A state that is left, and how many of its voters are seen.
+struct Candidate<'a> {
+    state: &'a GroupState,
+    voters: usize,
+    seen: usize,
+}
+
+impl Candidate<'_> {
+    fn has_majority(&self) -> bool {
+        self.seen * 2 > self.voters
+    }
+}
+
+/// The state to go on from; `force` takes one where the voters do not suffice.
+pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a GroupState, NotElected> {
+    let mut states: Vec<&'a GroupState> = Vec::new();
+    for holder in holders {
+        for state in holder.states.iter().filter_map(SlotFound::state) {
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
+    }
+    let numbers: BTreeSet<(DiskNumber, [u8; 8])> = holders.iter().map(Holder::identity).collect();
+    states.retain(|state| !is_put_aside(state, holders));
+    let Some(epoch) = states.iter().map(|state| state.epoch).max() else {
+        return Err(NotElected::NoState);
+    };
+    let mut candidates: Vec<Candidate<'a>> = (states.into_iter())
+        .filter(|state| state.epoch == epoch)
+        .map(|state| Candidate {
+            state,
+            voters: state.voters().count(),
+            seen: (voters_of(state))
+                .filter(|voter| numbers.contains(voter))
+                .count(),
+        })
+        .collect();
+    // Stable: among equals the state of the lowest disk is first.
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.seen));
+    let mut with_majority = candidates
+        .iter()
+        .filter(|candidate| candidate.has_majority());
+    match (with_majority.next(), with_majority.next()) {
+        (Some(candidate), None) => return Ok(candidate.state),
+        _ if force => return Ok(candidates[0].state),
+        (Some(_), Some(_)) => return Err(NotElected::Diverged { epoch }),
+        (None, _) => {}
+    }
+    if candidates.len() > 1 {
+        return Err(NotElected::Diverged { epoch });
+    }
+    let Candidate {
+        state,
+        voters,
+        seen,
+    } = candidates[0];
+    Err(NotElected::NoMajority {
+        epoch,
+        seen,
+        voters,
+        unseen: (voters_of(state))
+            .filter(|voter| !numbers.contains(voter))
+            .map(|(number, _)| number)
+            .collect(),
+    })
+}
+
+fn voters_of(state: &GroupState) -> impl Iterator<Item = (DiskNumber, [u8; 8])> {
+    (state.disks.iter())
+        .filter(|disk| disk.voter)
+        .map(|disk| (disk.number, disk.uuid_start))
+}
+
+/// Whether a voter that is seen proves that nothing ever relied on the state.
+///
+/// A later state in a voter's slot proves it too: where that later state is itself relied on, the
+/// election takes it and never asks for this one; where it was put aside, it overwrote nothing
+/// that was relied on.
+fn is_put_aside(state: &GroupState, holders: &[Holder<'_>]) -> bool {
+    holders.iter().any(|holder| {
+        voters_of(state).any(|voter| voter == holder.identity())
+            && holder.states.iter().all(|slot| match slot {
+                SlotFound::Blank => true,
+                SlotFound::State(other) => **other != *state,
+                SlotFound::Damaged(_) | SlotFound::Newer(_) => false,
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,550 @@
+//! Opening a group: find its disks, elect its state, see that nobody else has it, and claim it.
+//!
+//! Up to the claim nothing is written. The claim (the opener record on the voters) comes before
+//! the first new state, so that another host that looks in between finds the group open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use spindle_base::{DiskNumber, GroupName};
+use spindle_device::{AlignedBuffer, DiskSlot, Disks};
+use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
+use spindle_sync::{Mutex, RwLock};
+
+use crate::event::{Event, EventKind};
+use crate::quorum::create::{is_same_disk, uuid_start};
+use crate::quorum::cut_off::{self, CutOff};
+use crate::quorum::election::{Holder, NotElected, elect};
+use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+use crate::quorum::ownership::{Ownership, Slots};
+use crate::quorum::publish::{Quorum, set_offline};
+use crate::quorum::set_back::{NEVER_AGAIN, Past};
+use crate::quorum::{Inner, Member, Membership, StandingTable, refused, whole_blocks};
+use crate::{GroupError, GroupErrorKind, Opener};
+
+impl Membership {
+    /// Opens the group `name` from the disks in `slots`; disks of other groups are ignored.
+    /// `is_alive` tells whether a process of this boot still runs.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotFound`], [`GroupErrorKind::NoMajority`], [`GroupErrorKind::Busy`],
+    /// [`GroupErrorKind::NotEnough`] (disks are missing), [`GroupErrorKind::Invalid`] (two disks
+    /// of one identity, a truncated image), [`GroupErrorKind::Io`]; `opener.force` overrides the
+    /// middle three.
+    pub fn open(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+        is_alive: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, GroupError> {
+        let looks = look(&*disks, slots);
+        let groups = groups(&looks);
+        let found = choose(&groups, name, &looks)?;
+        check_versions(found, &looks)?;
+        check_members(found)?;
+        let holders = holders_of(found);
+        let past = Past::of(&holders);
+        let (set_back, holders): (Vec<Holder<'_>>, Vec<Holder<'_>>) =
+            (holders.into_iter()).partition(|holder| past.is_set_back(holder));
+        let set_back: BTreeSet<DiskNumber> = set_back.iter().map(|holder| holder.number).collect();
+        let state = elect_of(found, &holders, &set_back, opener.force)?;
+        let mut events = damaged_labels(&looks);
+        let cut_off = cut_off::among(found);
+        let members = known_members(found, state, &set_back, &mut events);
+        if !opener.force {
+            check_owner(found, opener, is_alive)?;
+        }
+        let missing: BTreeSet<DiskNumber> = (state.disks.iter())
+            .filter(|disk| disk.status.is_served() && !members.contains_key(&disk.number))
+            .map(|disk| disk.number)
+            .collect();
+        if !opener.force {
+            check_missing(found, state, &missing, &cut_off)?;
+        }
+        events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
+        let epoch_tried = (found.members.iter())
+            .filter_map(|(_, look)| look.newest_state())
+            .map(|state| state.epoch)
+            .max();
+        let away_held = (missing.iter())
+            .map(|number| match set_back.contains(number) {
+                true => (*number, NEVER_AGAIN),
+                false => (*number, past.held_epoch(*number)),
+            })
+            .collect();
+        let lacking = lacking(&members, state);
+        let opener_before = newest_opener(found);
+        let slots: Slots = (members.iter())
+            .map(|(number, (look, _))| (*number, look.slot))
+            .collect();
+        let slots = Arc::new(RwLock::new(slots));
+        let membership = Self {
+            uuid: found.uuid,
+            au_size: state.au_size,
+            redundancy: RwLock::new(state.redundancy),
+            was_clean: state.clean,
+            opening_before: opener_before.map_or(0, |record| record.sequence),
+            slots: Arc::clone(&slots),
+            standings: StandingTable::default(),
+            hanging: Arc::default(),
+            events: events.into_iter().collect(),
+            inner: Mutex::new(Inner {
+                epoch_tried: epoch_tried.unwrap_or(state.epoch),
+                members: (members.iter())
+                    .map(|(number, (look, label))| (*number, member(look, label, state)))
+                    .collect(),
+                opener: first_record(found, opener, opener_before),
+                away_held,
+                broken: None,
+                state: state.clone(),
+            }),
+            disks: Arc::new(Ownership::new(disks, slots)),
+        };
+        membership.set_standings(state);
+        membership.become_judge();
+        membership.claim(missing, &cut_off, &lacking, opener.force)?;
+        membership.repair_labels(&members);
+        membership.bring_labels_up_to_date();
+        Ok(membership)
+    }
+
+    /// Writes who has the group, then the state that says so: not clean, the missing offline.
+    /// Disks that a crash kept the elected state from are given it first: see `set_back.rs`.
+    fn claim(
+        &self,
+        mut missing: BTreeSet<DiskNumber>,
+        cut_off: &[CutOff],
+        lacking: &[DiskNumber],
+        force: bool,
+    ) -> Result<(), GroupError> {
+        let mut inner = self.inner.lock();
+        let mut unable = self.write_opener(&inner);
+        unable.extend(self.hand_on_state(&mut inner, lacking));
+        for (number, why) in unable {
+            let title = self.disk_title(number);
+            let message = format!("disk {title} goes offline: it cannot be written: {why}");
+            self.disk_event(EventKind::DiskOffline, number, message);
+            missing.insert(number);
+        }
+        let mut next = inner.state.clone();
+        set_offline(&mut next, &missing);
+        for disk in cut_off {
+            disk.note(&mut next, self.au_size);
+        }
+        next.clean = false;
+        let quorum = if force { Quorum::Forced } else { Quorum::Half };
+        self.publish(&mut inner, next, quorum)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Writes the state that is relied on to disks that lack it; gives those that did not take it.
+    fn hand_on_state(
+        &self,
+        inner: &mut Inner,
+        lacking: &[DiskNumber],
+    ) -> Vec<(DiskNumber, String)> {
+        let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (inner.members.iter())
+            .filter(|(number, _)| lacking.contains(number) && self.serves(&inner.state, **number))
+            .map(|(number, member)| {
+                let place = STATE_PLACES[1 - member.held_slot];
+                let bytes = inner.state.encode(place, member.label.disk_uuid);
+                (*number, place, whole_blocks(&bytes))
+            })
+            .collect();
+        let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
+        let unable = self.write_durably(writes);
+        for (number, ..) in &pages {
+            if let Some(member) = inner.members.get_mut(number)
+                && unable.iter().all(|(other, _)| other != number)
+            {
+                member.held_slot = 1 - member.held_slot;
+                member.held_epoch = inner.state.epoch;
+            }
+        }
+        unable
+    }
+}
+
+fn goes_missing(name: &GroupName, disk: DiskNumber) -> Event {
+    let message = format!("group {name}: disk {disk} is missing and goes offline");
+    Event::new(EventKind::DiskOffline, message).disk(disk)
+}
+
+pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Member {
+    // The slot to spare is the one with the elected state; on a disk that has it in neither, the
+    // one with the newer state, so that what is overwritten is the oldest.
+    let holds = |slot: &SlotFound| slot.state().map(|state| (state == elected, state.epoch));
+    let held_slot = usize::from(holds(&look.states[1]) > holds(&look.states[0]));
+    Member {
+        path: look.path.clone(),
+        label: label.clone(),
+        label_is_late: false,
+        held_slot,
+        held_epoch: surely_held(look, label, elected),
+    }
+}
+
+/// The epoch of the newest state that the disk cannot lose any more. A disk that is offline may
+/// have gone in the midst of taking one, which it shows and which was never durable there.
+fn surely_held(look: &DiskLook, label: &Label, elected: &GroupState) -> u64 {
+    let mut epochs: Vec<u64> = (look.states.iter())
+        .filter_map(SlotFound::state)
+        .map(|state| state.epoch)
+        .collect();
+    epochs.sort_unstable();
+    let serves = (elected.disk(label.number)).is_some_and(|disk| disk.status.is_served());
+    let surely = if serves {
+        epochs.last()
+    } else {
+        epochs.first()
+    };
+    surely.copied().unwrap_or(0)
+}
+
+/// The one group of that name.
+fn choose<'a, 'b>(
+    groups: &'b [GroupFound<'a>],
+    name: &GroupName,
+    looks: &[DiskLook],
+) -> Result<&'b GroupFound<'a>, GroupError> {
+    let same = |found: &&GroupFound<'_>| found.name.as_str().eq_ignore_ascii_case(name.as_str());
+    let mut named = groups.iter().filter(same);
+    match (named.next(), named.next()) {
+        (Some(found), None) => Ok(found),
+        (Some(first), Some(second)) => Err(refused(
+            GroupErrorKind::Invalid,
+            format!(
+                "two groups are called {name}: {} (on {}) and {} (on {}); leave the disks of one \
+                 of them out of the search path",
+                first.uuid, first.members[0].1.path, second.uuid, second.members[0].1.path
+            ),
+        )),
+        (None, _) => {
+            let seen: Vec<&str> = groups.iter().map(|found| found.name.as_str()).collect();
+            let newer = looks.iter().find_map(|look| match &look.label {
+                LabelFound::Newer { why, .. } => Some(format!("; on {} {why}", look.path)),
+                _ => None,
+            });
+            Err(refused(
+                GroupErrorKind::NotFound,
+                format!(
+                    "no disk of a group {name} is among the {} disks that were looked at (groups \
+                     found: {}{}); check the search path and the name",
+                    looks.len(),
+                    if seen.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        seen.join(", ")
+                    },
+                    newer.unwrap_or_default()
+                ),
+            ))
+        }
+    }
+}
+
+/// Refuses a group of which a newer program wrote anything: what is not understood may be the
+/// newest. No force helps, since going on from the older would destroy it.
+fn check_versions(found: &GroupFound<'_>, looks: &[DiskLook]) -> Result<(), GroupError> {
+    let newer = (looks.iter()).find_map(|look| Some((look, look.newer(found.uuid)?)));
+    let Some((look, why)) = newer else {
+        return Ok(());
+    };
+    Err(refused(
+        GroupErrorKind::Invalid,
+        format!(
+            "group {} is in use by a newer program: on {} {why}; open it with that program              (--force does not help, since going on from what is older would destroy the group)",
+            found.name, look.path
+        ),
+    ))
+}
+
+/// No identity twice.
+fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
+    for (index, (number, look)) in found.members.iter().enumerate() {
+        let label = look.member();
+        let twin = (found.members[index + 1..].iter()).find(|(_, twin)| {
+            twin.member().map(|label| label.disk_uuid) == label.map(|label| label.disk_uuid)
+        });
+        if let Some((_, twin)) = twin {
+            return Err(refused(
+                GroupErrorKind::Invalid,
+                format!(
+                    "{} and {} both say that they are disk {number} of group {}: one is a copy of \
+                     the other; leave the copy out of the search path",
+                    look.path, twin.path, found.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
+    (found.members.iter())
+        .filter_map(|(number, look)| {
+            Some(Holder {
+                number: *number,
+                uuid_start: uuid_start(look.member()?.disk_uuid),
+                states: &look.states,
+                opener: look.opener.as_ref(),
+            })
+        })
+        .collect()
+}
+
+fn elect_of<'a>(
+    found: &GroupFound<'a>,
+    holders: &[Holder<'a>],
+    set_back: &BTreeSet<DiskNumber>,
+    force: bool,
+) -> Result<&'a GroupState, GroupError> {
+    elect(holders, force).map_err(|why| {
+        let name = &found.name;
+        let mut message = match why {
+            NotElected::NoState => format!(
+                "no disk of group {name} has a group state to go on from; the disks are of \
+                 different times or damaged: leave the older ones out of the search path \
+                 (`spindle dump --disk` shows the epoch of each)"
+            ),
+            NotElected::NoMajority {
+                epoch,
+                seen,
+                voters,
+                unseen,
+            } => {
+                let unseen: Vec<String> = unseen.iter().map(ToString::to_string).collect();
+                format!(
+                    "group {name} has no majority: of the {voters} disks that vote in its newest \
+                     state seen (epoch {epoch}) only {seen} are here, disks {} are not; bring \
+                     them back, or use --force, which loses what was acknowledged while these \
+                     disks were away from them",
+                    unseen.join(", ")
+                )
+            }
+            NotElected::Diverged { epoch } => format!(
+                "the disks of group {name} went two ways at epoch {epoch}, each half without the \
+                 other; leave one half out of the search path, or use --force, which drops the \
+                 writes of one half"
+            ),
+        };
+        let paths: Vec<&str> = (found.members.iter())
+            .filter(|(number, _)| set_back.contains(number))
+            .map(|(_, look)| look.path.as_str())
+            .collect();
+        if !paths.is_empty() {
+            message.push_str("; put back to an older image, and not counted: ");
+            message.push_str(&paths.join(", "));
+        }
+        refused(GroupErrorKind::NoMajority, message)
+    })
+}
+
+fn damaged_labels(looks: &[DiskLook]) -> Vec<Event> {
+    (looks.iter())
+        .filter_map(|look| match &look.label {
+            LabelFound::Damaged(why) => Some(Event::new(
+                EventKind::DiskPassedOver,
+                format!(
+                    "{} is passed over: neither copy of its label is good: {why}",
+                    look.path
+                ),
+            )),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The members that the elected state knows.
+fn known_members<'a>(
+    found: &GroupFound<'a>,
+    state: &GroupState,
+    set_back: &BTreeSet<DiskNumber>,
+    events: &mut Vec<Event>,
+) -> BTreeMap<DiskNumber, (&'a DiskLook, &'a Label)> {
+    let mut members = BTreeMap::new();
+    for (number, look) in &found.members {
+        let Some(label) = look.member() else {
+            continue;
+        };
+        match state.disk(*number) {
+            Some(entry) if is_same_disk(entry, label) && set_back.contains(number) => {
+                let message = format!(
+                    "{} is passed over: it is disk {number} of group {} and was put back to an \
+                     older image, of epoch {}; drop it with --force and add it as a new disk",
+                    look.path,
+                    found.name,
+                    look.newest_state().map_or(0, |state| state.epoch)
+                );
+                events.push(Event::new(EventKind::DiskPassedOver, message).disk(*number));
+            }
+            Some(entry)
+                if is_same_disk(entry, label)
+                    && matches!(look.label, LabelFound::Truncated { .. }) =>
+            {
+                let message = format!(
+                    "{} is passed over: disk {number} of group {} is cut off: its label says {} \
+                     bytes, and it has {}; when it is whole again, all that it holds is copied \
+                     again",
+                    look.path, found.name, label.size_bytes, look.size_bytes
+                );
+                events.push(Event::new(EventKind::DiskPassedOver, message).disk(*number));
+            }
+            Some(entry) if is_same_disk(entry, label) => {
+                members.insert(*number, (*look, label));
+            }
+            _ => {
+                let message = format!(
+                    "{} is passed over: group {} does not know it as its disk {number}",
+                    look.path, found.name
+                );
+                events.push(Event::new(EventKind::DiskPassedOver, message));
+            }
+        }
+    }
+    members
+}
+
+/// The members that do not hold the state.
+fn lacking(
+    members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>,
+    state: &GroupState,
+) -> Vec<DiskNumber> {
+    (members.iter())
+        .filter(|(_, (look, _))| look.states.iter().all(|slot| slot.state() != Some(state)))
+        .map(|(number, _)| *number)
+        .collect()
+}
+
+/// What this process says of itself: the number goes on from the newest record seen.
+fn first_record(
+    found: &GroupFound<'_>,
+    opener: &Opener,
+    before: Option<&OpenerRecord>,
+) -> OpenerRecord {
+    OpenerRecord {
+        sequence: before.map_or(1, |record| record.sequence + 1),
+        group_uuid: found.uuid,
+        disk_uuid: found.uuid,
+        boot: opener.boot,
+        host: opener.host.clone(),
+        origin: opener.origin,
+        process_id: opener.process_id,
+        open: true,
+        heartbeats_count: 0,
+        heartbeat_s: opener.now_s,
+        opened_s: opener.now_s,
+    }
+}
+
+fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
+    (found.members.iter())
+        .filter_map(|(_, look)| look.opener.as_ref())
+        .max_by_key(|record| record.sequence)
+}
+
+/// Refuses a group that somebody else has, or seems to have.
+fn check_owner(
+    found: &GroupFound<'_>,
+    opener: &Opener,
+    is_alive: &dyn Fn(u32) -> bool,
+) -> Result<(), GroupError> {
+    let Some(record) = newest_opener(found).filter(|record| record.open) else {
+        return Ok(());
+    };
+    let age_s = opener.now_s.saturating_sub(record.heartbeat_s);
+    let message = match whereabouts(record, opener) {
+        Whereabouts::Here if is_alive(record.process_id) => format!(
+            "group {} is already open here, in process {}",
+            found.name, record.process_id
+        ),
+        Whereabouts::Here | Whereabouts::HereBefore => return Ok(()),
+        Whereabouts::OtherNamespace if age_s >= SILENT_S => return Ok(()),
+        Whereabouts::OtherNamespace => format!(
+            "group {} is already open on this machine, in process {} of another process \
+             namespace (a container), whose heartbeat is {age_s} seconds old; dismount it there, \
+             or wait {SILENT_S} seconds if that process is dead",
+            found.name, record.process_id
+        ),
+        Whereabouts::Elsewhere => format!(
+            "group {} is open on host {} (process {}), whose heartbeat is {age_s} seconds old; \
+             dismount it there, or use --force if that host is surely dead: two owners destroy \
+             the group",
+            found.name, record.host, record.process_id
+        ),
+    };
+    Err(refused(GroupErrorKind::Busy, message))
+}
+
+/// A process of another namespace whose heartbeat is as old as this is dead: those that live
+/// renew it every two seconds.
+const SILENT_S: u64 = 15;
+
+/// Where the process is, or was, that a record names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    /// On this machine, since it was booted; its number means something here.
+    Here,
+    /// Likewise, in a process namespace that cannot be seen from here.
+    OtherNamespace,
+    /// On this machine before it was booted: it is gone.
+    HereBefore,
+    /// On another machine, or it cannot be told.
+    Elsewhere,
+}
+
+fn whereabouts(record: &OpenerRecord, opener: &Opener) -> Whereabouts {
+    if record.boot == opener.boot {
+        let namespaces = (record.origin.zip(opener.origin))
+            .map(|(theirs, ours)| (theirs.process_namespace, ours.process_namespace));
+        return match namespaces {
+            Some((theirs, ours)) if theirs != ours => Whereabouts::OtherNamespace,
+            _ => Whereabouts::Here,
+        };
+    }
+    // Names are given twice, and so are machine ids, with the images of machines: a heartbeat
+    // from after this machine's start is another machine's all the same.
+    let beat_since = (opener.booted_s).is_some_and(|booted_s| record.heartbeat_s > booted_s);
+    let same_machine = match (record.origin, opener.origin) {
+        (Some(theirs), Some(ours)) => theirs.machine == ours.machine,
+        _ => true,
+    };
+    if record.host == opener.host && same_machine && !beat_since {
+        Whereabouts::HereBefore
+    } else {
+        Whereabouts::Elsewhere
+    }
+}
+
+/// Refuses to go on where the redundancy does not bear what is missing: files would be unreadable.
+fn check_missing(
+    found: &GroupFound<'_>,
+    state: &GroupState,
+    missing: &BTreeSet<DiskNumber>,
+    cut_off: &[CutOff],
+) -> Result<(), GroupError> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let away: BTreeSet<u16> = (state.disks.iter())
+        .filter(|disk| !disk.quorum_only)
+        .filter(|disk| missing.contains(&disk.number) || !disk.status.is_served())
+        .map(|disk| disk.failure_group)
+        .collect();
+    if away.len() < state.redundancy.copies() {
+        return Ok(());
+    }
+    let numbers: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    Err(refused(
+        GroupErrorKind::NotEnough,
+        format!(
+            "disks {} of group {} are missing, more than {} redundancy bears{}; bring them back, \
+             or use --force to reach the files that lie on the others",
+            numbers.join(", "),
+            found.name,
+            state.redundancy,
+            cut_off::described(cut_off)
+        ),
+    ))
+}

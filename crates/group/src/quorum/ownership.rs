@@ -1,0 +1,308 @@
+//! The way to the disks of a group that this process owns, which ends where it does not any more.
+//!
+//! Another host takes a group by force when its owner seems to be dead. An owner that only slept
+//! (it was stopped, or its machine was suspended) wakes up with writes in its hands, of which
+//! each would destroy something of the new owner's. So nothing goes to a disk, and no answer of a
+//! disk counts, while the owner record was not read for longer than [`TRUSTED_MS`], or the
+//! machine was suspended since: it is read again first, by whoever comes first. Heartbeats read it
+//! too, so that nobody else has to as long as they come in time.
+//!
+//! A reservation conflict says the same: another host has fenced this one off. It is no fault of
+//! the disk.
+//!
+//! Once lost, the group is lost for this process: every request is answered
+//! [`DeviceErrorKind::Fenced`], without going anywhere. What remains is the time between the
+//! reading and the arrival of a request at the disk, which only the disk itself can close.
+
+use spindle_sync::atomic::{AtomicU64, Ordering};
+use spindle_sync::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use spindle_base::{DiskNumber, GroupName};
+use spindle_device::{
+    AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Judge, Request, Work,
+};
+use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, identities};
+
+use crate::quorum::refused;
+use crate::{GroupError, GroupErrorKind};
+
+/// How long a reading of the owner record is relied on. Heartbeats come every two seconds.
+const TRUSTED_MS: u64 = 2500;
+/// By how much the two clocks may drift apart without a suspension: they are read one after the
+/// other.
+const DRIFT_MS: u64 = 100;
+
+/// Where each member that was found is open.
+pub(super) type Slots = BTreeMap<DiskNumber, DiskSlot>;
+
+/// What two clocks show at about the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since the machine was booted, without the time that it was suspended.
+    pub awake_ms: u64,
+    /// The same with that time.
+    pub booted_ms: u64,
+}
+
+/// Reads the two clocks.
+pub type Clock = Box<dyn Fn() -> Moment + Send + Sync>;
+
+/// What this process wrote last of itself, and where.
+#[derive(Debug, Clone)]
+struct Own {
+    group: GroupName,
+    record: OpenerRecord,
+    voters: Vec<DiskSlot>,
+}
+
+/// The disks, as long as the group is this process's.
+pub(super) struct Ownership {
+    disks: Arc<dyn Disks>,
+    /// The group's disks: those of others may be fenced for all we know.
+    slots: Arc<RwLock<Slots>>,
+    clock: OnceLock<Clock>,
+    /// `None` before the group is claimed and when it is closed.
+    own: RwLock<Option<Own>>,
+    /// When the record was last found to be ours, and how long the machine had been suspended.
+    read_ms: AtomicU64,
+    suspended_ms: AtomicU64,
+    reading: Mutex<()>,
+    lost: OnceLock<GroupError>,
+}
+
+impl std::fmt::Debug for Ownership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (f.debug_struct("Ownership").field("disks", &self.disks)).finish_non_exhaustive()
+    }
+}
+
+/// What a reading of the owner records came to.
+enum Reading {
+    /// Nobody else has written there.
+    Ours,
+    /// Not one can be read.
+    Unreadable,
+    /// Somebody else has the group.
+    Lost(String),
+}
+
+impl Ownership {
+    pub(super) fn new(disks: Arc<dyn Disks>, slots: Arc<RwLock<Slots>>) -> Self {
+        Self {
+            disks,
+            slots,
+            clock: OnceLock::new(),
+            own: RwLock::new(None),
+            read_ms: AtomicU64::new(0),
+            suspended_ms: AtomicU64::new(0),
+            reading: Mutex::new(()),
+            lost: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn watch_clock(&self, clock: Clock) {
+        // A second clock would be no better than the first.
+        let _ = self.clock.set(clock);
+        self.look();
+    }
+
+    /// What the voters' owner records say by now.
+    pub(super) fn own(&self, group: &GroupName, record: &OpenerRecord, voters: Vec<DiskSlot>) {
+        *self.own.write() = Some(Own {
+            group: group.clone(),
+            record: record.clone(),
+            voters,
+        });
+    }
+
+    /// The group is closed: whoever has it next is no usurper.
+    pub(super) fn end(&self) {
+        *self.own.write() = None;
+    }
+
+    /// Why the group is not this process's any more.
+    pub(super) fn lost(&self) -> Option<GroupError> {
+        self.lost.get().cloned()
+    }
+
+    /// Reads the owner record, whenever it was read last.
+    pub(super) fn look(&self) {
+        let _one = self.reading.lock();
+        self.read();
+    }
+
+    fn lose(&self, why: &str) {
+        let group = self.own.read().as_ref().map(|own| own.group.to_string());
+        let group = group.unwrap_or_default();
+        let message = format!("group {group} stops: {why}");
+        // The first reason is the one to tell.
+        let _ = self.lost.set(refused(GroupErrorKind::Busy, message));
+    }
+
+    /// Whether a request may go out, or its answer count; the kind of the failure where not.
+    fn permits(&self) -> Result<(), DeviceErrorKind> {
+        if self.lost.get().is_some() {
+            return Err(DeviceErrorKind::Fenced);
+        }
+        if self.is_trusted() {
+            return Ok(());
+        }
+        let _one = self.reading.lock();
+        // Whoever was first has read it for all.
+        let readable = self.is_trusted() || self.read();
+        match self.lost.get() {
+            Some(_) => Err(DeviceErrorKind::Fenced),
+            None if readable => Ok(()),
+            None => Err(DeviceErrorKind::Gone),
+        }
+    }
+
+    fn is_trusted(&self) -> bool {
+        let Some(clock) = self.clock.get() else {
+            return true;
+        };
+        let now = clock();
+        let suspended_ms = now.booted_ms.saturating_sub(now.awake_ms);
+        let is_recent = now
+            .booted_ms
+            .saturating_sub(self.read_ms.load(Ordering::Acquire));
+        let slept_ms = suspended_ms.saturating_sub(self.suspended_ms.load(Ordering::Acquire));
+        (is_recent <= TRUSTED_MS && slept_ms <= DRIFT_MS) || self.own.read().is_none()
+    }
+
+    /// Reads the records; false where not one can be read. The caller holds `reading`.
+    fn read(&self) -> bool {
+        // Before the reading: what comes to pass while it is under way is not known by it.
+        let begun = self.clock.get().map(|clock| clock());
+        let Some(own) = self.own.read().clone() else {
+            return true;
+        };
+        match self.read_records(&own) {
+            Reading::Unreadable => return false,
+            Reading::Lost(why) => self.lose(&why),
+            Reading::Ours => {
+                if let Some(now) = begun {
+                    let suspended_ms = now.booted_ms.saturating_sub(now.awake_ms);
+                    self.suspended_ms.store(suspended_ms, Ordering::Release);
+                    self.read_ms.store(now.booted_ms, Ordering::Release);
+                }
+            }
+        }
+        true
+    }
+
+    fn read_records(&self, own: &Own) -> Reading {
+        let mut pages: Vec<AlignedBuffer> = (own.voters.iter())
+            .map(|_| AlignedBuffer::zeroed(OPENER_BYTES))
+            .collect();
+        let mut batch: Vec<Request<'_>> = (own.voters.iter().zip(&mut pages))
+            .map(|(slot, page)| Request::new(*slot, OPENER_PLACE, Work::Read(page)))
+            .collect();
+        self.disks.run(&mut batch);
+        let results: Vec<Result<(), DeviceError>> =
+            batch.into_iter().map(|request| request.result).collect();
+        let mut reading = Reading::Unreadable;
+        for (page, result) in pages.iter().zip(results) {
+            match result {
+                Ok(()) => match other_owner(page, &own.record) {
+                    Some(other) => return Reading::Lost(other),
+                    None => reading = Reading::Ours,
+                },
+                Err(error) if error.kind == DeviceErrorKind::Fenced => {
+                    return Reading::Lost(fenced_off(&error));
+                }
+                Err(_) => {}
+            }
+        }
+        reading
+    }
+}
+
+/// Who wrote the record, where it is somebody else and newer. A damaged one is written again by
+/// the next heartbeat.
+fn other_owner(page: &[u8], ours: &OpenerRecord) -> Option<String> {
+    match OpenerRecord::parse(page, OPENER_PLACE) {
+        Ok(found) => {
+            let is_other = found.group_uuid == ours.group_uuid
+                && found.sequence >= ours.sequence
+                && (found.boot, found.process_id) != (ours.boot, ours.process_id);
+            is_other.then(|| {
+                format!(
+                    "process {} on host {} has taken it by force",
+                    found.process_id, found.host
+                )
+            })
+        }
+        Err(why) if why.kind.is_newer() => {
+            let group = identities(page).map(|(group, _)| group);
+            (group == Some(ours.group_uuid)).then(|| format!("a newer program has taken it: {why}"))
+        }
+        Err(_) => None,
+    }
+}
+
+fn fenced_off(error: &DeviceError) -> String {
+    format!("another host has fenced this one off its disks: {error}")
+}
+
+impl Disks for Ownership {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        if let Err(kind) = self.permits() {
+            return self.fail_all(batch, kind);
+        }
+        self.disks.run(batch);
+        for request in batch.iter() {
+            if let Err(error) = &request.result
+                && error.kind == DeviceErrorKind::Fenced
+                && self.slots.read().values().any(|slot| *slot == request.slot)
+            {
+                self.lose(&fenced_off(error));
+            }
+        }
+        if let Err(kind) = self.permits() {
+            self.fail_all(batch, kind);
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.disks.size_bytes(slot)
+    }
+
+    fn measure(&self, slot: DiskSlot) -> std::io::Result<u64> {
+        self.disks.measure(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.disks.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.disks.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.disks.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.disks.set_judge(judge);
+    }
+}
+
+impl Ownership {
+    #[cold]
+    fn fail_all(&self, batch: &mut [Request<'_>], kind: DeviceErrorKind) {
+        for request in batch {
+            request.result = Err(DeviceError {
+                path: self.disks.path(request.slot),
+                operation: request.operation(),
+                offset_bytes: request.offset_bytes,
+                length_bytes: request.length_bytes(),
+                kind,
+                errno: None,
+            });
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Writing a new group state so that it can be relied on.
+//!
+//! A state goes to all disks that serve, in one batch, into the slot that does not hold the last
+//! relied-on state. A disk that cannot take it is written out of the group by the next epoch, in
+//! the next round. The round in which every disk took it decides: the disks that took it must
+//! have at least half of the votes of the last relied-on state. Then those that did not can
+//! never be a majority of it, and no mount goes on from it without meeting the new one.
+//!
+//! A crash between the writes leaves a state that a voter lacks: the next election puts it aside.
+
+use std::collections::BTreeSet;
+
+use spindle_base::DiskNumber;
+use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_format::{
+    DiskStatus, Feature, GroupState, Lost, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
+};
+
+use crate::event::EventKind;
+use crate::quorum::{Inner, Membership, refused, voters};
+use crate::{GroupError, GroupErrorKind};
+
+/// What a new state is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quorum {
+    /// At least half of the voters must take it.
+    Half,
+    /// A person forced it: any disk that takes it is enough.
+    Forced,
+}
+
+impl Membership {
+    /// Makes `next` the group's state, durably; disks that cannot take it go offline in it.
+    ///
+    /// # Errors
+    /// Where too few voters took it, or no replica of the catalog is left. The membership is
+    /// broken then: another process may already go on without us.
+    pub(super) fn publish(
+        &self,
+        inner: &mut Inner,
+        mut next: GroupState,
+        quorum: Quorum,
+    ) -> Result<(), GroupError> {
+        self.refuse_stopped(inner)?;
+        if next.disks.iter().any(|disk| disk.lost != Lost::NOTHING) {
+            next.features = next.features.with(Feature::LostContents);
+        }
+        let raises = next.features != inner.state.features;
+        let mut answer = self.publish_rounds(inner, &mut next, quorum);
+        if raises && answer.is_ok() {
+            // Into the other slot too: a program that does not know the feature must not find a
+            // state beside it that it knows.
+            answer = self.publish_rounds(inner, &mut next, quorum);
+        }
+        if let Err(error) = &mut answer {
+            if let Some(lost) = self.disks.lost() {
+                *error = lost;
+            }
+            inner.broken = Some(error.clone());
+        }
+        answer
+    }
+
+    fn publish_rounds(
+        &self,
+        inner: &mut Inner,
+        next: &mut GroupState,
+        quorum: Quorum,
+    ) -> Result<(), GroupError> {
+        loop {
+            voters::appoint(next);
+            inner.epoch_tried += 1;
+            next.epoch = inner.epoch_tried;
+            for disk in &mut next.disks {
+                let was = inner.state.disk(disk.number).map(|was| was.status);
+                if was != Some(disk.status) {
+                    disk.status_epoch = next.epoch;
+                }
+            }
+            self.check_support(inner, next, quorum)?;
+            let failed = self.write_state(inner, next);
+            if failed.is_empty() {
+                break;
+            }
+            for (number, why) in &failed {
+                let message = format!(
+                    "group {}: disk {} goes offline: it could not take the group state: {why}",
+                    next.group_name,
+                    self.disk_title(*number)
+                );
+                self.disk_event(EventKind::DiskOffline, *number, message);
+            }
+            set_offline(
+                next,
+                &failed.into_iter().map(|(number, _)| number).collect(),
+            );
+        }
+        for (number, member) in &mut inner.members {
+            if self.serves(next, *number) {
+                member.held_slot = 1 - member.held_slot;
+                member.held_epoch = next.epoch;
+            }
+        }
+        inner.state = next.clone();
+        self.set_standings(&inner.state);
+        Ok(())
+    }
+
+    /// Whether the disk is here and the state lets it serve.
+    pub(super) fn serves(&self, state: &GroupState, number: DiskNumber) -> bool {
+        let listed = state.disk(number);
+        listed.is_some_and(|disk| disk.status.is_served()) && self.slot(number).is_some()
+    }
+
+    /// Refuses a state that must not be tried: too few voters of the last one would hold it, or
+    /// the catalog would have no replica.
+    fn check_support(
+        &self,
+        inner: &Inner,
+        next: &GroupState,
+        quorum: Quorum,
+    ) -> Result<(), GroupError> {
+        let voters: Vec<DiskNumber> = inner.state.voters().collect();
+        let takers = (voters.iter())
+            .filter(|voter| self.serves(next, **voter))
+            .count();
+        if quorum == Quorum::Half && takers * 2 < voters.len() {
+            return Err(refused(
+                GroupErrorKind::Io,
+                format!(
+                    "group {} stops: only {takers} of the {} disks that vote can still be \
+                     written; bring the others back and mount it again",
+                    next.group_name,
+                    voters.len()
+                ),
+            ));
+        }
+        if next.replicas.is_empty() || next.voters().next().is_none() {
+            return Err(refused(
+                GroupErrorKind::Io,
+                format!(
+                    "group {} stops: no disk with a replica of its catalog is left; bring its \
+                     disks back and mount it again",
+                    next.group_name
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Writes the state to every disk that serves; gives those that did not take it.
+    fn write_state(&self, inner: &Inner, next: &GroupState) -> Vec<(DiskNumber, String)> {
+        let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (inner.members.iter())
+            .filter(|(number, _)| self.serves(next, **number))
+            .map(|(number, member)| {
+                let place = STATE_PLACES[1 - member.held_slot];
+                let bytes = next.encode(place, member.label.disk_uuid);
+                (*number, place, whole_blocks(&bytes))
+            })
+            .collect();
+        let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
+        self.write_durably(writes)
+    }
+
+    /// Writes the opener record to every voter that serves; gives those that did not take it.
+    pub(super) fn write_opener(&self, inner: &Inner) -> Vec<(DiskNumber, String)> {
+        let pages: Vec<(DiskNumber, AlignedBuffer)> = (inner.state.voters())
+            .filter_map(|number| {
+                let member = inner.members.get(&number)?;
+                let mut record = inner.opener.clone();
+                record.disk_uuid = member.label.disk_uuid;
+                let mut page = AlignedBuffer::zeroed(OPENER_BYTES);
+                page.copy_from_slice(&record.encode(OPENER_PLACE));
+                Some((number, page))
+            })
+            .collect();
+        let writes = (pages.iter()).map(|(number, page)| (*number, OPENER_PLACE, &page[..]));
+        let failed = self.write_durably(writes);
+        let voters = pages.iter().filter_map(|(number, _)| self.slot(*number));
+        let name = &inner.state.group_name;
+        self.disks.own(name, &inner.opener, voters.collect());
+        failed
+    }
+
+    /// One batch of durable writes to members; gives the disks that failed, and why.
+    pub(super) fn write_durably<'a>(
+        &self,
+        writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
+    ) -> Vec<(DiskNumber, String)> {
+        let (numbers, mut batch): (Vec<DiskNumber>, Vec<Request<'_>>) = writes
+            .map(|(number, place, bytes)| {
+                let slot = self.slot(number).expect("members that were found are open");
+                (number, Request::new(slot, place, Work::WriteDurable(bytes)))
+            })
+            .unzip();
+        self.run(&mut batch);
+        (numbers.into_iter().zip(batch))
+            .filter_map(|(number, request)| Some((number, request.result.err()?.to_string())))
+            .collect()
+    }
+}
+
+/// Takes the disks out of the state: offline, and holding no replica. One that was being dropped
+/// still leaves. Votes are given anew when the state is published.
+pub(super) fn set_offline(state: &mut GroupState, numbers: &BTreeSet<DiskNumber>) {
+    for number in numbers {
+        if let Some(disk) = state.disk_mut(*number)
+            && disk.status.is_served()
+        {
+            disk.leaves = disk.status == DiskStatus::Dropping;
+            disk.status = DiskStatus::Offline;
+            disk.voter = false;
+        }
+    }
+    (state.replicas).retain(|replica| !numbers.contains(&replica.disk));
+}
+
+/// The bytes in aligned memory, whole blocks of it.
+pub(super) fn whole_blocks(bytes: &[u8]) -> AlignedBuffer {
+    let mut page = AlignedBuffer::zeroed(bytes.len().next_multiple_of(4096));
+    page[..bytes.len()].copy_from_slice(bytes);
+    page
+}

@@ -1,0 +1,166 @@
+//! An owner that slept, and one that was fenced off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spindle_base::{DiskNumber, Redundancy, Uuid};
+use spindle_device::{
+    DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SimulatedDisks, Work,
+};
+use spindle_format::{DiskStatus, OPENER_PLACE};
+
+use super::{DISK_BYTES, forced, make, open, open_as};
+use crate::quorum::{Membership, Moment};
+use crate::{GroupErrorKind, Opener};
+
+const DATA: u64 = 8 << 20;
+
+/// Two clocks that a test sets.
+#[derive(Debug, Default)]
+struct Clocks {
+    awake_ms: AtomicU64,
+    booted_ms: AtomicU64,
+    /// The clocks jump by this at the reading after the next.
+    jump_ms: AtomicU64,
+}
+
+impl Clocks {
+    fn watched(membership: &Membership) -> Arc<Self> {
+        let clocks = Arc::new(Self::default());
+        let read = Arc::clone(&clocks);
+        membership.watch_clock(Box::new(move || {
+            let moment = Moment {
+                awake_ms: read.awake_ms.load(Ordering::Relaxed),
+                booted_ms: read.booted_ms.load(Ordering::Relaxed),
+            };
+            read.pass(read.jump_ms.swap(0, Ordering::Relaxed));
+            moment
+        }));
+        clocks
+    }
+
+    fn pass(&self, milliseconds: u64) {
+        self.awake_ms.fetch_add(milliseconds, Ordering::Relaxed);
+        self.booted_ms.fetch_add(milliseconds, Ordering::Relaxed);
+    }
+
+    fn suspend(&self, milliseconds: u64) {
+        self.booted_ms.fetch_add(milliseconds, Ordering::Relaxed);
+    }
+}
+
+fn write(membership: &Membership, byte: u8) -> Result<(), DeviceErrorKind> {
+    let block = [byte; 4096];
+    let mut batch = [Request::new(DiskSlot(1), DATA, Work::Write(&block))];
+    membership.disks().run(&mut batch);
+    let [request] = batch;
+    request.result.map_err(|error| error.kind)
+}
+
+fn data(disks: &SimulatedDisks) -> u8 {
+    disks.bytes(DiskSlot(1), DATA, 4096)[0]
+}
+
+/// Another host takes the group by force.
+fn take(disks: &Arc<SimulatedDisks>) -> Membership {
+    let other = Opener {
+        host: "beta".to_owned(),
+        boot: Uuid([0xb2; 16]),
+        process_id: 200,
+        ..forced()
+    };
+    open_as(disks, &other).unwrap()
+}
+
+#[test]
+fn an_owner_that_was_stopped_writes_nothing_when_another_host_has_taken_the_group() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let clocks = Clocks::watched(&membership);
+    write(&membership, 1).unwrap();
+    let _other = take(&disks);
+    disks.overwrite(DiskSlot(1), DATA, &[9; 4096]);
+    clocks.pass(3_000);
+    assert_eq!(write(&membership, 2), Err(DeviceErrorKind::Fenced));
+    assert_eq!(data(&disks), 9);
+    let error = membership.check().unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("host beta"), "{error}");
+    assert!(membership.take_offline(&[DiskNumber(1)], "test").is_err());
+    assert!(membership.heartbeat(3_000).is_err());
+    assert!(membership.close().is_err(), "the other's records stay");
+}
+
+#[test]
+fn an_owner_whose_machine_was_suspended_for_a_moment_looks_before_it_writes() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let clocks = Clocks::watched(&membership);
+    let _other = take(&disks);
+    clocks.suspend(500);
+    assert_eq!(write(&membership, 2), Err(DeviceErrorKind::Fenced));
+    assert_eq!(data(&disks), 0);
+}
+
+#[test]
+fn an_answer_that_slept_does_not_count_when_another_host_has_taken_the_group() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let clocks = Clocks::watched(&membership);
+    let _other = take(&disks);
+    clocks.jump_ms.store(10_000, Ordering::Relaxed);
+    assert_eq!(write(&membership, 2), Err(DeviceErrorKind::Fenced));
+    assert_eq!(data(&disks), 2, "it was under way before");
+}
+
+#[test]
+fn an_owner_that_slept_alone_goes_on() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let clocks = Clocks::watched(&membership);
+    for _ in 0..3 {
+        clocks.pass(60_000);
+        clocks.suspend(60_000);
+        let reads = disks.counts().reads;
+        write(&membership, 3).unwrap();
+        assert_eq!(disks.counts().reads, reads + 2, "the record of each voter");
+        write(&membership, 4).unwrap();
+        assert_eq!(disks.counts().reads, reads + 2, "once");
+    }
+    membership.heartbeat(2_100).unwrap();
+    membership.close().unwrap();
+}
+
+#[test]
+fn a_damaged_owner_record_is_nobody_s() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let clocks = Clocks::watched(&membership);
+    for slot in [DiskSlot(0), DiskSlot(1)] {
+        disks.overwrite(slot, OPENER_PLACE, &[0x55; 4096]);
+    }
+    clocks.pass(60_000);
+    write(&membership, 3).unwrap();
+    membership.heartbeat(2_100).unwrap();
+    let _other = take(&disks);
+    clocks.pass(60_000);
+    assert_eq!(write(&membership, 2), Err(DeviceErrorKind::Fenced));
+}
+
+#[test]
+fn a_reservation_conflict_stops_the_group_and_takes_no_disk_offline() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let all = 0..DISK_BYTES;
+    let kind = DeviceErrorKind::Fenced;
+    disks.fail(DiskSlot(1), FaultyOperation::Write, all, 1, kind);
+    assert_eq!(write(&membership, 2), Err(DeviceErrorKind::Fenced));
+    let writes = disks.counts().writes;
+    let error = membership
+        .take_offline(&[DiskNumber(1)], "a write failed")
+        .unwrap_err();
+    assert!(error.message.contains("fenced"), "{error}");
+    assert_eq!(membership.status(DiskNumber(1)), Some(DiskStatus::Online));
+    assert!(write(&membership, 3).is_err());
+    assert_eq!(disks.counts().writes, writes, "nothing went to any disk");
+}

@@ -1,0 +1,186 @@
+//! Disks that come back while the group is open.
+
+use std::sync::Arc;
+
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy, Uuid};
+use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_format::{DiskStatus, STATE_PLACES};
+
+use super::{create, forced, make, new_group, online, open, open_of, voters};
+use crate::quorum::Membership;
+use crate::{GroupError, GroupErrorKind};
+
+const AWAY: DiskNumber = DiskNumber(3);
+const SLOT: DiskSlot = DiskSlot(3);
+/// Labels and group states lie in it.
+const HEAD_BYTES: usize = 1 << 20;
+
+fn come_back(membership: &Membership, slot: DiskSlot) -> Result<Vec<DiskNumber>, GroupError> {
+    let returning = membership.judge_return(&[slot], &|_| None)?;
+    membership.return_disks(&returning)
+}
+
+/// What the disk may not come back for; nothing has changed.
+fn refuse(membership: &Membership, slot: DiskSlot) -> String {
+    let before = membership.state();
+    let error = come_back(membership, slot).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Invalid, "{error}");
+    assert!(!error.message.contains('\n'), "one line: {error}");
+    assert_eq!(membership.state(), before);
+    error.message
+}
+
+fn away() -> (Arc<SimulatedDisks>, Membership) {
+    let disks = make("aabb", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.take_offline(&[AWAY], "test").unwrap();
+    (disks, membership)
+}
+
+#[test]
+fn a_disk_that_went_offline_comes_back() {
+    let (disks, membership) = away();
+    assert_eq!(online(&membership), [0, 1, 2]);
+    assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY]);
+    assert_eq!(online(&membership), [0, 1, 2, 3]);
+    assert_eq!(voters(&membership).len(), 4);
+    assert!(
+        refuse(&membership, SLOT).contains("online already"),
+        "not twice"
+    );
+    // The state that names it counts after a crash too.
+    drop(membership);
+    disks.crash();
+    disks.restart();
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_stranger_does_not_come_back() {
+    let (disks, membership) = away();
+    let blank = disks.attach(super::DISK_BYTES);
+    assert!(refuse(&membership, blank).contains("bears no label"));
+    let others = Arc::new(SimulatedDisks::new(2, &[super::DISK_BYTES; 4]));
+    let mut other = new_group("aabb", Redundancy::Normal);
+    other.uuid = Uuid([8; 16]);
+    create(&others, &other).unwrap();
+    disks.overwrite(blank, 0, &others.bytes(SLOT, 0, HEAD_BYTES));
+    assert!(refuse(&membership, blank).contains("is a disk of group DATA"));
+    other.uuid = Uuid([9; 16]);
+    other.disks[3].uuid = Uuid([77; 16]);
+    create(&others, &other).unwrap();
+    disks.overwrite(blank, 0, &others.bytes(SLOT, 0, HEAD_BYTES));
+    assert!(refuse(&membership, blank).contains("another identity"));
+}
+
+#[test]
+fn a_disk_that_was_given_up_does_not_come_back() {
+    let (_disks, membership) = away();
+    membership
+        .change_state(|state| state.disk_mut(AWAY).unwrap().status = DiskStatus::Absent)
+        .unwrap();
+    assert!(refuse(&membership, SLOT).contains("given up"));
+    membership
+        .change_state(|state| state.disks.retain(|disk| disk.number != AWAY))
+        .unwrap();
+    assert!(refuse(&membership, SLOT).contains("dropped since"));
+}
+
+#[test]
+fn the_half_that_went_on_by_itself_does_not_come_back() {
+    for failure_groups in ["ab", "aabb"] {
+        let disks = make(failure_groups, Redundancy::Normal);
+        let half = u16::try_from(failure_groups.len() / 2).unwrap();
+        let left: Vec<DiskSlot> = (half..2 * half).map(DiskSlot).collect();
+        let fork = Arc::new(disks.fork(5));
+        let membership = open(&disks).unwrap();
+        let lost: Vec<DiskNumber> = left.iter().map(|slot| DiskNumber(slot.0)).collect();
+        membership.take_offline(&lost, "split").unwrap();
+        // A person forces the other half, which writes states of its own.
+        let other = open_of(&fork, &forced(), &left).unwrap();
+        other.change_state(|_| {}).unwrap();
+        for slot in left {
+            disks.overwrite(slot, 0, &fork.bytes(slot, 0, HEAD_BYTES));
+            let why = refuse(&membership, slot);
+            assert!(why.contains("went on without"), "{failure_groups}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_was_set_back_does_not_come_back() {
+    let disks = make("aabb", Redundancy::Normal);
+    let old = disks.bytes(SLOT, 0, HEAD_BYTES);
+    let membership = open(&disks).unwrap();
+    for _ in 0..3 {
+        membership.change_state(|_| {}).unwrap();
+    }
+    membership.take_offline(&[AWAY], "test").unwrap();
+    let held = membership.held_epoch(AWAY).unwrap();
+    let good = disks.bytes(SLOT, 0, HEAD_BYTES);
+    disks.overwrite(SLOT, 0, &old);
+    let error = (membership.judge_return(&[SLOT], &|_| Some(held))).unwrap_err();
+    assert!(error.message.contains("was set back"), "{error}");
+    disks.overwrite(SLOT, 0, &good);
+    let returning = membership.judge_return(&[SLOT], &|_| Some(held)).unwrap();
+    assert_eq!(membership.return_disks(&returning).unwrap(), [AWAY]);
+}
+
+#[test]
+fn a_disk_whose_newest_state_cannot_be_read_is_not_said_to_be_an_older_image() {
+    let (disks, membership) = away();
+    let held = membership.held_epoch(AWAY).unwrap();
+    // The newest state is in one of the two slots; without the other one it comes back.
+    let refusals: Vec<String> = STATE_PLACES
+        .into_iter()
+        .filter_map(|place| {
+            let length = usize::try_from(BLOCK_SIZE_BYTES).unwrap();
+            let good = disks.bytes(SLOT, place, length);
+            disks.overwrite(SLOT, place, &vec![0xa5; length]);
+            let answer = membership.judge_return(&[SLOT], &|_| Some(held));
+            disks.overwrite(SLOT, place, &good);
+            Some(answer.err()?.message)
+        })
+        .collect();
+    let [refusal] = &refusals[..] else {
+        panic!("one of the two slots matters: {refusals:?}");
+    };
+    assert!(refusal.contains("looked at again"), "{refusal}");
+    assert!(!refusal.contains("older image"), "{refusal}");
+}
+
+#[test]
+fn a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back() {
+    for cut in 1..20 {
+        let (disks, membership) = away();
+        disks.power_fails_after(cut);
+        let answer = come_back(&membership, SLOT);
+        drop(membership);
+        disks.crash();
+        disks.restart();
+        // The disk is found late: the group opens without it first, or with it.
+        for seen in [3, 4] {
+            let disks = Arc::new(disks.fork(cut));
+            let slots: Vec<DiskSlot> = (0..seen).map(DiskSlot).collect();
+            let membership = open_of(&disks, &super::opener(), &slots).unwrap();
+            if online(&membership).len() < 4 {
+                assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY], "cut {cut}");
+            }
+            assert_eq!(online(&membership), [0, 1, 2, 3]);
+        }
+        if answer.is_ok() {
+            assert!(cut > 5, "the cuts meet the return");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_take_the_state_stays_away() {
+    let (disks, membership) = away();
+    disks.fail_writes(SLOT, 0..u64::MAX, u64::MAX);
+    assert_eq!(come_back(&membership, SLOT).unwrap(), []);
+    assert_eq!(online(&membership), [0, 1, 2]);
+    disks.clear_faults(SLOT);
+    assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY]);
+}

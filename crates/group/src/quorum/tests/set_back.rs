@@ -1,0 +1,170 @@
+//! Disks that were put back to an older image while the others went on.
+
+use std::sync::Arc;
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::{DiskSlot, SimulatedDisks};
+
+use super::{make, online, open};
+use crate::event::EventKind;
+use crate::quorum::Membership;
+use crate::{GroupError, GroupErrorKind};
+
+/// Labels, openers and group states lie in it.
+const HEAD_BYTES: usize = 1 << 20;
+
+fn image(disks: &SimulatedDisks, slot: u16) -> Vec<u8> {
+    disks.bytes(DiskSlot(slot), 0, HEAD_BYTES)
+}
+
+fn put_back(disks: &SimulatedDisks, slot: u16, image: &[u8]) {
+    disks.overwrite(DiskSlot(slot), 0, image);
+}
+
+fn cut(disks: &SimulatedDisks) {
+    disks.crash();
+    disks.restart();
+}
+
+/// The disk is named, goes offline, and does not come back; the others go on.
+fn assert_left_out(disks: &Arc<SimulatedDisks>, slot: u16, others: &[u16]) -> Membership {
+    let membership = open(disks).unwrap();
+    assert_eq!(online(&membership), others);
+    let events = membership.take_events();
+    let named = (events.iter()).filter(|event| event.kind == EventKind::DiskPassedOver);
+    let lines: Vec<&str> = named.map(|event| event.message.as_str()).collect();
+    assert_eq!(lines.len(), 1, "{events:?}");
+    assert!(lines[0].contains("older image"), "{lines:?}");
+    let error = refuse_return(&membership, slot);
+    assert!(error.message.contains("older image"), "{error}");
+    assert!(!error.message.contains('\n'), "{error}");
+    membership
+}
+
+fn refuse_return(membership: &Membership, slot: u16) -> GroupError {
+    membership
+        .judge_return(&[DiskSlot(slot)], &|_| None)
+        .map(drop)
+        .unwrap_err()
+}
+
+#[test]
+fn a_disk_put_back_to_an_older_image_is_left_out_and_the_others_mount() {
+    // Taken while the group was closed; it was open and closed since.
+    let disks = make("abc", Redundancy::Normal);
+    let older = image(&disks, 2);
+    open(&disks).unwrap().close().unwrap();
+    put_back(&disks, 2, &older);
+    let membership = assert_left_out(&disks, 2, &[0, 1]);
+    drop(membership);
+    // Once left out it stays so.
+    cut(&disks);
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1]);
+}
+
+#[test]
+fn an_image_from_before_an_opening_that_a_crash_ended_is_left_out() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = image(&disks, 0);
+    drop(open(&disks).unwrap());
+    cut(&disks);
+    put_back(&disks, 0, &older);
+    assert_left_out(&disks, 0, &[1, 2]);
+}
+
+#[test]
+fn an_image_that_is_two_heartbeats_old_is_left_out() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.change_state(|_| {}).unwrap();
+    let older = image(&disks, 1);
+    membership.heartbeat(2001).unwrap();
+    membership.heartbeat(2002).unwrap();
+    drop(membership);
+    cut(&disks);
+    put_back(&disks, 1, &older);
+    assert_left_out(&disks, 1, &[0, 2]);
+}
+
+#[test]
+fn a_disk_without_a_vote_that_was_put_back_is_left_out() {
+    let disks = make("aabbc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let voters = super::voters(&membership);
+    let slot = (0..5).find(|number| !voters.contains(number)).unwrap();
+    membership.close().unwrap();
+    let older = image(&disks, slot);
+    open(&disks).unwrap().close().unwrap();
+    put_back(&disks, slot, &older);
+    let others: Vec<u16> = (0..5).filter(|number| *number != slot).collect();
+    assert_left_out(&disks, slot, &others);
+}
+
+#[test]
+fn half_of_a_mirror_is_no_majority_over_a_half_that_was_put_back() {
+    let disks = make("ab", Redundancy::Normal);
+    let older = image(&disks, 1);
+    open(&disks).unwrap().close().unwrap();
+    let newer = image(&disks, 1);
+    put_back(&disks, 1, &older);
+    let error = open(&disks).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NoMajority, "{error}");
+    assert!(error.message.contains("different times"), "{error}");
+    put_back(&disks, 1, &newer);
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1]);
+}
+
+#[test]
+fn more_disks_put_back_than_the_rest_outvotes_are_refused() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = [image(&disks, 0), image(&disks, 1)];
+    open(&disks).unwrap().close().unwrap();
+    put_back(&disks, 0, &older[0]);
+    put_back(&disks, 1, &older[1]);
+    let error = open(&disks).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NoMajority, "{error}");
+}
+
+#[test]
+fn a_disk_that_was_missing_when_it_was_put_back_does_not_come_back() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = image(&disks, 2);
+    open(&disks).unwrap().close().unwrap();
+    disks.vanish(DiskSlot(2));
+    let membership = open(&disks).unwrap();
+    disks.bring_back(DiskSlot(2));
+    put_back(&disks, 2, &older);
+    let error = refuse_return(&membership, 2);
+    assert!(error.message.contains("older image"), "{error}");
+}
+
+#[test]
+fn no_crash_of_openings_makes_a_disk_look_put_back() {
+    // Crashes one after another, each in the midst of the opening after the last one.
+    for letters in ["abc", "aabb", "aabbc"] {
+        for first in 1..40 {
+            let disks = make(letters, Redundancy::Normal);
+            for request in [first, first / 2 + 1, first % 7 + 1] {
+                disks.power_fails_after(request);
+                if let Ok(membership) = open(&disks) {
+                    let _ = membership.heartbeat(2001);
+                    let _ = membership.close();
+                }
+                cut(&disks);
+            }
+            let membership = open(&disks).unwrap();
+            assert_eq!(
+                online(&membership).len(),
+                letters.len(),
+                "{letters} {first}"
+            );
+            let numbers = (0_u16..).take(letters.len()).map(DiskNumber);
+            assert!(
+                numbers
+                    .into_iter()
+                    .all(|number| membership.is_online(number))
+            );
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What a start finds on the disks, and what it makes of it.
+
+use std::sync::Arc;
+
+use spindle_base::{DiskNumber, Redundancy, Uuid};
+use spindle_device::{DiskSlot, Disks, SimulatedDisks};
+use spindle_format::{DiskStatus, LABEL_PLACES, Origin, STATE_PLACES};
+
+use super::{
+    DISK_BYTES, create, forced, make, name, new_group, online, open, open_as, open_of, opener,
+    present, voters,
+};
+use crate::quorum::{LabelFound, Membership, look};
+use crate::{GroupErrorKind, Opener};
+
+#[test]
+fn all_voters_seen_mounts() {
+    let disks = make("aabb", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    assert!(membership.was_clean());
+    assert_eq!(online(&membership), [0, 1, 2, 3]);
+    assert_eq!(voters(&membership), [0, 1, 2, 3]);
+    assert!(membership.take_events().is_empty());
+    membership.close().unwrap();
+    assert!(open(&disks).unwrap().was_clean());
+    assert!(!open(&disks).unwrap().was_clean());
+}
+
+#[test]
+fn votes_and_replicas_spread_over_failure_groups() {
+    let cases: &[(&str, Redundancy, &[u16], &[u16])] = &[
+        ("a", Redundancy::External, &[0], &[0]),
+        ("ab", Redundancy::Normal, &[0, 1], &[0, 1]),
+        ("aab", Redundancy::Normal, &[0, 2], &[0, 1, 2]),
+        ("aaabbb", Redundancy::Normal, &[0, 1, 3, 4], &[0, 1, 3]),
+        ("abc", Redundancy::High, &[0, 1, 2], &[0, 1, 2]),
+        ("abcd", Redundancy::Normal, &[0, 1, 2], &[0, 1, 2]),
+        ("abcdef", Redundancy::High, &[0, 1, 2, 3, 4], &[0, 1, 2]),
+        ("aaaa", Redundancy::External, &[0, 1, 2], &[0, 1, 2]),
+    ];
+    for (failure_groups, redundancy, expected, replicas) in cases {
+        let membership = open(&make(failure_groups, *redundancy)).unwrap();
+        assert_eq!(voters(&membership), *expected, "{failure_groups}");
+        let mut holders: Vec<u16> = (membership.catalog_runs().iter())
+            .map(|replica| replica.disk.0)
+            .collect();
+        holders.sort_unstable();
+        assert_eq!(holders, *replicas, "{failure_groups}");
+    }
+}
+
+#[test]
+fn a_majority_of_voters_mounts() {
+    let disks = make("abc", Redundancy::Normal);
+    disks.vanish(DiskSlot(1));
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 2]);
+    assert_eq!(membership.status(DiskNumber(1)), Some(DiskStatus::Offline));
+    assert_eq!(voters(&membership), [0, 2]);
+    disks.bring_back(DiskSlot(1));
+    membership.close().unwrap();
+    let membership = open(&disks).unwrap();
+    assert_eq!(
+        online(&membership),
+        [0, 2],
+        "what it missed is not made good"
+    );
+}
+
+#[test]
+fn half_of_the_voters_at_rest_is_refused() {
+    for failure_groups in ["ab", "aabb"] {
+        let disks = make(failure_groups, Redundancy::Normal);
+        let half = present(&disks).len() / 2;
+        for slot in present(&disks).into_iter().take(half) {
+            disks.vanish(slot);
+        }
+        let error = open(&disks).unwrap_err();
+        assert_eq!(error.kind, GroupErrorKind::NoMajority);
+        assert!(error.message.contains("--force"), "{error}");
+        assert_eq!(online(&open_as(&disks, &forced()).unwrap()).len(), half);
+    }
+}
+
+#[test]
+fn more_missing_failure_groups_than_the_redundancy_bears_are_refused() {
+    let disks = make("abcde", Redundancy::Normal);
+    disks.vanish(DiskSlot(0));
+    disks.vanish(DiskSlot(3));
+    let error = open(&disks).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NotEnough, "{error}");
+    assert!(error.message.contains("0, 3"), "{error}");
+    assert_eq!(online(&open_as(&disks, &forced()).unwrap()), [1, 2, 4]);
+}
+
+#[test]
+fn looking_never_writes() {
+    let disks = make("ab", Redundancy::Normal);
+    disks.flip_bits(DiskSlot(0), 100..200, 1);
+    let before = disks.counts();
+    let looks = look(&*disks, &present(&disks));
+    assert_eq!(disks.counts().writes, before.writes);
+    assert_eq!(disks.counts().flushes, before.flushes);
+    assert!(matches!(&looks[0].label, LabelFound::Good { repairs, .. } if repairs.len() == 1));
+}
+
+#[test]
+fn a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone() {
+    for place in LABEL_PLACES {
+        let disks = make("ab", Redundancy::Normal);
+        let whole = disks.bytes(DiskSlot(0), place, 4096);
+        disks.flip_bits(DiskSlot(0), place..place + 192, 1);
+        let membership = open(&disks).unwrap();
+        assert_eq!(disks.durable_bytes(DiskSlot(0), place, 4096), whole);
+        let events = membership.take_events();
+        assert!(
+            events[0]
+                .message
+                .contains("written again from the other copy"),
+            "{events:?}"
+        );
+    }
+}
+
+#[test]
+fn a_disk_with_both_labels_damaged_counts_as_missing() {
+    let disks = make("abc", Redundancy::Normal);
+    for place in LABEL_PLACES {
+        disks.flip_bits(DiskSlot(2), place + 32..place + 192, 1);
+    }
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1]);
+    let events = membership.take_events();
+    assert!(
+        events[0]
+            .message
+            .contains("neither copy of its label is good"),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_copied_image_is_refused_and_both_paths_are_named() {
+    let disks = make("ab", Redundancy::Normal);
+    let copy = disks.attach(DISK_BYTES);
+    let image = disks.bytes(DiskSlot(1), 0, 1 << 20);
+    disks.overwrite(copy, 0, &image);
+    let error = open(&disks).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Invalid);
+    for slot in [DiskSlot(1), copy] {
+        assert!(error.message.contains(&disks.path(slot)), "{error}");
+    }
+}
+
+#[test]
+fn a_truncated_image_is_refused_by_name() {
+    let disks = make("ab", Redundancy::External);
+    let short = disks.attach(DISK_BYTES / 2);
+    let image = disks.bytes(DiskSlot(1), 0, 1 << 20);
+    disks.overwrite(short, 0, &image);
+    let writes = disks.counts().writes;
+    let error = open_of(&disks, &opener(), &[DiskSlot(0), short]).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NotEnough);
+    assert!(error.message.contains(&disks.path(short)), "{error}");
+    assert!(error.message.contains("cut off"), "{error}");
+    assert_eq!(disks.counts().writes, writes);
+}
+
+#[test]
+fn a_host_of_the_same_name_is_another_host() {
+    let disks = make("ab", Redundancy::Normal);
+    let first = open_as(&disks, &on_machine(1, 7)).unwrap();
+    first.heartbeat(2_010).unwrap();
+    let twin = Opener {
+        boot: Uuid([0xb2; 16]),
+        ..on_machine(2, 7)
+    };
+    let error = open_as(&disks, &twin).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("host alpha"), "{error}");
+    // An image of a machine has its machine id too: what tells is the heartbeat.
+    let image = Opener {
+        boot: Uuid([0xb2; 16]),
+        booted_s: Some(2_005),
+        ..on_machine(1, 7)
+    };
+    assert_eq!(
+        open_as(&disks, &image).unwrap_err().kind,
+        GroupErrorKind::Busy
+    );
+    let booted_since = Opener {
+        boot: Uuid([0xb2; 16]),
+        booted_s: Some(2_011),
+        ..on_machine(1, 7)
+    };
+    open_as(&disks, &booted_since).unwrap();
+}
+
+#[test]
+fn a_process_of_another_namespace_that_lives_keeps_the_group() {
+    let disks = make("ab", Redundancy::Normal);
+    let first = open_as(&disks, &on_machine(1, 7)).unwrap();
+    first.heartbeat(2_010).unwrap();
+    let container = Opener {
+        now_s: 2_012,
+        ..on_machine(1, 8)
+    };
+    let error = open_as(&disks, &container).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("namespace"), "{error}");
+    let later = Opener {
+        now_s: 2_026,
+        ..container
+    };
+    open_as(&disks, &later).unwrap();
+}
+
+fn on_machine(machine: u8, process_namespace: u64) -> Opener {
+    let origin = Origin {
+        machine: Uuid([machine; 16]),
+        process_namespace,
+    };
+    Opener {
+        origin: Some(origin),
+        ..opener()
+    }
+}
+
+#[test]
+fn a_disk_that_the_group_does_not_know_is_passed_over() {
+    let disks = make("ab", Redundancy::Normal);
+    let stranger = Arc::new(SimulatedDisks::new(2, &[DISK_BYTES; 3]));
+    let mut other = new_group("abc", Redundancy::Normal);
+    for disk in &mut other.disks {
+        disk.uuid = Uuid([disk.uuid.0[0] + 100; 16]);
+    }
+    create(&stranger, &other).unwrap();
+    let slot = disks.attach(DISK_BYTES);
+    disks.overwrite(slot, 0, &stranger.bytes(DiskSlot(2), 0, 1 << 20));
+    // Its own states would be a candidate: a disk of another history has none.
+    for place in STATE_PLACES {
+        disks.overwrite(slot, place, &[0; 4096]);
+    }
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1]);
+    let event = membership.take_events().remove(0);
+    assert!(event.message.contains("does not know it"), "{event}");
+}
+
+#[test]
+fn a_group_that_is_open_here_is_refused() {
+    let disks = make("ab", Redundancy::Normal);
+    let _membership = open(&disks).unwrap();
+    let shared: Arc<dyn Disks> = disks.clone();
+    let slots = present(&disks);
+    let again = Membership::open(shared, &slots, &name("DATA"), &opener(), &|id| id == 100);
+    let error = again.unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("process 100"), "{error}");
+}
+
+#[test]
+fn a_group_left_open_by_a_dead_process_opens() {
+    let disks = make("ab", Redundancy::Normal);
+    let _killed = open(&disks).unwrap();
+    let membership = open(&disks).unwrap();
+    assert!(!membership.was_clean());
+    let booted = Opener {
+        boot: Uuid([0xb1; 16]),
+        ..opener()
+    };
+    open_as(&disks, &booted).unwrap();
+}
+
+#[test]
+fn a_group_open_on_another_host_is_refused_unless_forced() {
+    let disks = make("ab", Redundancy::Normal);
+    let first = open(&disks).unwrap();
+    first.heartbeat(2_010).unwrap();
+    let other = Opener {
+        host: "beta".to_owned(),
+        boot: Uuid([0xb2; 16]),
+        now_s: 2_030,
+        ..opener()
+    };
+    let error = open_as(&disks, &other).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("host alpha"), "{error}");
+    assert!(error.message.contains("20 seconds"), "{error}");
+    let taken = Opener {
+        force: true,
+        ..other
+    };
+    let second = open_as(&disks, &taken).unwrap();
+    let error = first.heartbeat(2_040).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("host beta"), "{error}");
+    assert!(first.take_offline(&[DiskNumber(1)], "test").is_err());
+    second.heartbeat(2_041).unwrap();
+    second.close().unwrap();
+    open(&disks).unwrap();
+}
+
+#[test]
+fn an_unknown_name_is_refused_and_the_known_ones_are_named() {
+    let disks = make("ab", Redundancy::Normal);
+    let shared: Arc<dyn Disks> = disks.clone();
+    let slots = present(&disks);
+    let error = Membership::open(shared, &slots, &name("LOGS"), &opener(), &|_| false).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NotFound);
+    assert!(error.message.contains("DATA"), "{error}");
+}
+
+#[test]
+fn a_group_that_cannot_be_is_not_made() {
+    let disks = Arc::new(SimulatedDisks::new(3, &[DISK_BYTES; 2]));
+    let error = create(&disks, &new_group("aa", Redundancy::Normal)).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NotEnough);
+    let mut twice = new_group("ab", Redundancy::Normal);
+    twice.disks[1].name = twice.disks[0].name.clone();
+    assert_eq!(
+        create(&disks, &twice).unwrap_err().kind,
+        GroupErrorKind::Invalid
+    );
+    let small = Arc::new(SimulatedDisks::new(3, &[DISK_BYTES, 4 << 20]));
+    let error = create(&small, &new_group("ab", Redundancy::Normal)).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NotEnough);
+    assert!(error.message.contains(&small.path(DiskSlot(1))), "{error}");
+    assert_eq!(disks.counts().writes + small.counts().writes, 0);
+}
+
+#[test]
+fn a_renamed_group_is_found_by_its_new_name_alone() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.rename(&name("OTHER")).unwrap();
+    membership.close().unwrap();
+    assert_eq!(open(&disks).unwrap_err().kind, GroupErrorKind::NotFound);
+    let shared: Arc<dyn Disks> = disks.clone();
+    let slots = present(&disks);
+    let membership =
+        Membership::open(shared, &slots, &name("other"), &opener(), &|_| false).unwrap();
+    assert_eq!(membership.name().as_str(), "OTHER");
+    assert!(membership.take_events().is_empty());
+}
+
+#[test]
+fn a_destroyed_group_leaves_former_members() {
+    let disks = make("ab", Redundancy::Normal);
+    open(&disks).unwrap().destroy().unwrap();
+    assert_eq!(open(&disks).unwrap_err().kind, GroupErrorKind::NotFound);
+    create(&disks, &new_group("ab", Redundancy::Normal)).unwrap();
+    open(&disks).unwrap();
+}

@@ -1,0 +1,224 @@
+//! Reading again what the disks of an open group say of themselves: labels, opener records, group
+//! states. While the group is open nobody reads them, so damage there is seen by the next opening,
+//! when it may be too late: where the first MiB of a member was overwritten, the next mount would
+//! be refused.
+//!
+//! What they must say is in memory, proven by every other disk; so what is damaged is written
+//! again. A structure that somebody else wrote there whole (another group, a newer program, a
+//! newer owner) is not damage and is left: the heartbeat tells of owners.
+//!
+//! Looking takes no lock; what looks wrong is looked at again while nobody writes. A crash leaves
+//! a structure as it was or as it should be.
+
+use std::collections::BTreeMap;
+
+use spindle_base::DiskNumber;
+use spindle_device::{AlignedBuffer, DiskSlot};
+use spindle_format::{Label, STATE_PLACES};
+
+use crate::quorum::look::{DiskLook, LabelFound, SlotFound, look};
+use crate::quorum::{Inner, Membership, whole_blocks};
+
+/// A structure of a disk that was not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StructureFault {
+    pub disk: DiskNumber,
+    /// `label`, `opener record` or `group state`.
+    pub what: &'static str,
+    pub why: String,
+    pub outcome: FaultOutcome,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FaultOutcome {
+    /// It is written again.
+    Repaired,
+    /// It can be written again.
+    Repairable,
+    /// It is left, because it may be somebody else's.
+    Left,
+    /// It could not be written.
+    Failed(String),
+}
+
+impl Membership {
+    /// Looks at the structures of every disk that serves, and writes again what is damaged where
+    /// `repair` says so.
+    pub(crate) fn verify_structures(&self, repair: bool) -> Vec<StructureFault> {
+        let is_sound = {
+            let numbers: Vec<DiskNumber> = self.inner.lock().members.keys().copied().collect();
+            let looks = self.looks(numbers);
+            // Whoever writes at this moment makes it look wrong; that is told apart below.
+            let inner = self.inner.lock();
+            inner.broken.is_some() || self.faults(&inner, &looks).is_empty()
+        };
+        if is_sound {
+            return Vec::new();
+        }
+        let mut inner = self.inner.lock();
+        if inner.broken.is_some() {
+            return Vec::new();
+        }
+        let numbers: Vec<DiskNumber> = inner.members.keys().copied().collect();
+        let mut faults = self.faults(&inner, &self.looks(numbers.clone()));
+        if repair {
+            self.write_again(&mut inner, &mut faults);
+            // A disk without a label showed nothing of its other structures.
+            let mut more = self.faults(&inner, &self.looks(numbers));
+            more.retain(|fault| fault.outcome == FaultOutcome::Repairable);
+            let known = |fault: &StructureFault| {
+                faults
+                    .iter()
+                    .any(|other| (other.disk, other.what) == (fault.disk, fault.what))
+            };
+            more.retain(|fault| !known(fault));
+            self.write_again(&mut inner, &mut more);
+            faults.extend(more);
+        }
+        faults
+    }
+
+    fn looks(&self, numbers: Vec<DiskNumber>) -> BTreeMap<DiskNumber, DiskLook> {
+        let online: Vec<(DiskNumber, DiskSlot)> = (numbers.into_iter())
+            .filter(|number| self.is_online(*number))
+            .filter_map(|number| Some((number, self.slot(number)?)))
+            .collect();
+        let slots: Vec<DiskSlot> = online.iter().map(|(_, slot)| *slot).collect();
+        let looks = look(&*self.disks, &slots);
+        let numbers = online.into_iter().map(|(number, _)| number);
+        numbers.zip(looks).collect()
+    }
+
+    fn faults(&self, inner: &Inner, looks: &BTreeMap<DiskNumber, DiskLook>) -> Vec<StructureFault> {
+        let mut faults = Vec::new();
+        for (number, look) in looks {
+            let Some(member) = inner.members.get(number) else {
+                continue;
+            };
+            let mut note = |what, why: String, outcome| {
+                faults.push(StructureFault {
+                    disk: *number,
+                    what,
+                    why,
+                    outcome,
+                });
+            };
+            match label_fault(&look.label, &member.label) {
+                Ok(()) => {}
+                Err((why, outcome)) => {
+                    let has_no_label = look.member().is_none();
+                    note("label", why, outcome);
+                    if has_no_label {
+                        continue;
+                    }
+                }
+            }
+            if inner.state.voters().any(|voter| voter == *number) {
+                let ours = &inner.opener;
+                match &look.opener {
+                    _ if look.newer_opener.is_some() => {}
+                    None => note(
+                        "opener record",
+                        "it is damaged".to_owned(),
+                        FaultOutcome::Repairable,
+                    ),
+                    Some(found) if found.sequence < ours.sequence => note(
+                        "opener record",
+                        "it is an older one".to_owned(),
+                        FaultOutcome::Repairable,
+                    ),
+                    Some(_) => {}
+                }
+            }
+            match &look.states[member.held_slot] {
+                SlotFound::State(state) if state.epoch >= member.held_epoch => {}
+                SlotFound::Newer(_) => {}
+                SlotFound::State(state) => note(
+                    "group state",
+                    format!("it is an older one, of epoch {}", state.epoch),
+                    FaultOutcome::Repairable,
+                ),
+                SlotFound::Blank => note(
+                    "group state",
+                    "there is none".to_owned(),
+                    FaultOutcome::Repairable,
+                ),
+                SlotFound::Damaged(why) => {
+                    note("group state", why.clone(), FaultOutcome::Repairable);
+                }
+            }
+        }
+        faults
+    }
+
+    fn write_again(&self, inner: &mut Inner, faults: &mut [StructureFault]) {
+        for fault in faults {
+            if fault.outcome != FaultOutcome::Repairable {
+                continue;
+            }
+            let answer = match fault.what {
+                "label" => self
+                    .write_labels(inner, |number| number == fault.disk, |_| {})
+                    .map_err(|error| error.message),
+                "opener record" => first_failure(self.write_opener(inner)),
+                _ => self.write_held_state(inner, fault.disk),
+            };
+            fault.outcome = match answer {
+                Ok(()) => FaultOutcome::Repaired,
+                Err(why) => FaultOutcome::Failed(why),
+            };
+        }
+    }
+
+    /// The state that the disk should hold, into the slot that should hold it.
+    fn write_held_state(&self, inner: &Inner, number: DiskNumber) -> Result<(), String> {
+        let Some(member) = inner.members.get(&number) else {
+            return Ok(());
+        };
+        if member.held_epoch != inner.state.epoch {
+            return Err(
+                "it holds none of this group's last states; the next one is written to it"
+                    .to_owned(),
+            );
+        }
+        let place = STATE_PLACES[member.held_slot];
+        let bytes = inner.state.encode(place, member.label.disk_uuid);
+        let page: AlignedBuffer = whole_blocks(&bytes);
+        first_failure(self.write_durably(std::iter::once((number, place, &page[..]))))
+    }
+}
+
+fn first_failure(failed: Vec<(DiskNumber, String)>) -> Result<(), String> {
+    match failed.into_iter().next() {
+        None => Ok(()),
+        Some((_, why)) => Err(why),
+    }
+}
+
+/// What is wrong with a disk's label that should say `wanted`.
+fn label_fault(found: &LabelFound, wanted: &Label) -> Result<(), (String, FaultOutcome)> {
+    let repairable = |why: String| Err((why, FaultOutcome::Repairable));
+    match found {
+        LabelFound::Good { label, .. } | LabelFound::Truncated { label }
+            if (label.group_uuid, label.disk_uuid) != (wanted.group_uuid, wanted.disk_uuid) =>
+        {
+            Err(("it is that of another disk".to_owned(), FaultOutcome::Left))
+        }
+        LabelFound::Newer { .. } => Err((
+            "it was written by a newer program".to_owned(),
+            FaultOutcome::Left,
+        )),
+        LabelFound::Good { label, repairs } => match repairs.first() {
+            _ if **label != *wanted && label.sequence <= wanted.sequence => {
+                repairable("it is older than what was written last".to_owned())
+            }
+            Some((_, why)) => repairable(format!("of its copies one is not good: {why}")),
+            None => Ok(()),
+        },
+        // Its size is looked at elsewhere.
+        LabelFound::Truncated { .. } => Ok(()),
+        LabelFound::Damaged(why) => repairable(format!("every copy is damaged: {why}")),
+        LabelFound::None => repairable("there is none any more".to_owned()),
+    }
+}
