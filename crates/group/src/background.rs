@@ -366,7 +366,7 @@ impl Group {
     /// Changes the group's own power, durably; a run that was given another one keeps it.
     ///
     /// # Errors
-    /// As [`Group::sync`].
+    /// As [`Core::sync`].
     pub fn set_power(&self, power: Power) -> Result<(), GroupError> {
         let number = power.number();
         self.background.power.store(number, Ordering::Release);
@@ -378,7 +378,7 @@ impl Group {
     /// every disk comes to its share. One that runs goes on.
     ///
     /// # Errors
-    /// As [`Group::sync`].
+    /// As [`Core::sync`].
     pub fn rebalance(&self) -> Result<(), GroupError> {
         let wish = match self.background.run_power.load(Ordering::Acquire) {
             NONE => Vec::new(),
@@ -393,7 +393,7 @@ impl Group {
     /// As [`Group::rebalance`], with a power of its own until it ends.
     ///
     /// # Errors
-    /// As [`Group::sync`].
+    /// As [`Core::sync`].
     pub fn rebalance_at(&self, power: Power) -> Result<(), GroupError> {
         let number = power.number();
         self.background.run_power.store(number, Ordering::Release);

@@ -43,7 +43,7 @@ pub use event_log::KeptEvent;
 pub use file::{File, Layout};
 
 /// What every floor above stands on: the disks, the files and their maps, and what becomes
-/// durable when. Opaque; [`crate::Group`] is the whole.
+/// durable when. Opaque; `Group` is the whole.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) membership: Arc<Membership>,
@@ -54,7 +54,7 @@ pub struct Core {
     pub(crate) dirty: DirtyRegions,
     pub(crate) placement: RwLock<Arc<Placement>>,
     pub(crate) files: RwLock<BTreeMap<FileId, Arc<File>>>,
-    /// Shared by changes, exclusive for a seal; see `commit.rs` for the order of locks.
+    /// Shared by changes, exclusive for a seal; see `core/commit.rs` for the order of locks.
     pub(crate) change: InsideLock,
     /// Files whose maps have rows that the catalog lacks.
     pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
@@ -125,7 +125,7 @@ impl Core {
     }
 
     /// Tells that something happened. Memory only, and never fails: the data path may call it,
-    /// and with any lock of `commit.rs` held.
+    /// and with any lock of `core/commit.rs` held.
     pub fn event(&self, event: Event) {
         self.membership.event(event);
     }

@@ -1,7 +1,7 @@
 //! What happened in a group, told while it happens and kept where it survives.
 //!
 //! An event is made in memory, wherever it happens, and waits in a queue of bounded length until
-//! the process that serves the group takes it ([`crate::Group::take_events`]). Making one never
+//! the process that serves the group takes it (`Core::take_events`). Making one never
 //! does I/O and never fails, so that the data path can do it. It has no time: this crate has no
 //! clock, and whoever keeps the event gives it one.
 

@@ -7,7 +7,6 @@ pub(crate) mod step;
 pub(crate) mod view;
 pub(crate) mod work;
 
-pub use open::Opener;
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};
 
 use spindle_sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The heart: allocation, extent maps, mirroring and recovery.
+//! The heart: who is a member, mirroring, commits, recovery, and what goes on beside the users.
 //!
 //! Where to begin: the crate `spindle-extent` (where bytes lie, and the plan of requests that
 //! follows), then here `core.rs` (what an open group is), `io/` (plans executed) and
@@ -37,10 +37,10 @@ pub use background::{Planned, PlanningScene};
 pub use change::{DiskAfter, DiskChanges, Estimate, Flow, PlannedChange, TimeAtPower};
 pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
-pub use group::{DiskView, ExtentView, GroupFigures, GroupView, Opener};
+pub use group::{DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, NewDisk, NewGroup,
-    SlotFound, groups, look,
+    Opener, SlotFound, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{Connection, KeptJournal, RequestUnderWay, Touch, TouchSlot, Wish};

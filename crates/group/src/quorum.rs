@@ -56,15 +56,15 @@ pub(crate) use create::DISK_AUS_MIN;
 pub use create::{NewDisk, NewGroup};
 use hanging::Hanging;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
-pub use ownership::{Clock, Moment};
+pub use ownership::{Clock, Moment, Opener};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
 pub(crate) use verify::{FaultOutcome, StructureFault};
 
 use crate::by_number::ByNumber;
+use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind, EventQueue};
 use crate::incarnation::Incarnation;
-use crate::{GroupError, GroupErrorKind};
 
 /// The disks of an open group. All methods may be called from many threads.
 #[derive(Debug)]

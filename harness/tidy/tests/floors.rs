@@ -120,6 +120,13 @@ fn a_floor_of_the_group_names_only_what_lies_below_it() {
     for room in GROUP.rooms() {
         for (index, line) in room.lines.iter().enumerate() {
             for name in behind(line, "crate::") {
+                let is_module = name.starts_with(|letter: char| letter.is_ascii_lowercase());
+                assert!(
+                    is_module,
+                    "{}:{}: name the floor, not what `lib.rs` hands on",
+                    room.path,
+                    index + 1
+                );
                 assert!(
                     GROUP.floor_of(name) <= room.floor,
                     "{}:{}: `crate::{name}` lies above it: move what it needs further down, or \
@@ -137,6 +144,10 @@ fn a_floor_of_the_group_calls_only_what_lies_below_it() {
     let rooms = GROUP.rooms();
     let methods = GROUP.methods(&rooms);
     assert!(methods.len() > 200, "{} methods were found", methods.len());
+    // A method of the same name further down would hide a call upward.
+    for (name, floors) in &methods {
+        assert!(floors.len() == 1, "`{name}` is defined on two floors");
+    }
     let core = GROUP.floor_of("core");
     for room in rooms.iter().filter(|room| room.floor >= core) {
         // In a file that has no part of the shared types, `self` is something else.
@@ -153,7 +164,7 @@ fn a_floor_of_the_group_calls_only_what_lies_below_it() {
                 };
                 let is_call = line.contains(&format!(".{name}("));
                 assert!(
-                    !is_call || floors.iter().any(|floor| *floor <= room.floor),
+                    !is_call || floors.iter().all(|floor| *floor <= room.floor),
                     "{}:{}: calls `{name}`, which is defined on a floor above",
                     room.path,
                     index + 1

@@ -116,7 +116,7 @@ impl Group {
     /// Sets it, durably; disks that are away already are judged by it too.
     ///
     /// # Errors
-    /// [`GroupErrorKind::Invalid`] beyond ten years; as [`Group::sync`].
+    /// [`GroupErrorKind::Invalid`] beyond ten years; as [`Core::sync`](crate::core::Core::sync).
     pub fn set_repair_time(&self, of: RepairTime, seconds: u64) -> Result<(), GroupError> {
         if seconds > REPAIR_MOST_S {
             return Err(GroupError::new(

@@ -37,7 +37,7 @@ impl Group {
                     EventKind::DiskOffline,
                     format!("{title} was taken offline by hand"),
                 )
-                .severity(crate::Severity::Warning)
+                .severity(crate::event::Severity::Warning)
                 .disk(*disk),
             );
         }

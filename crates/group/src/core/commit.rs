@@ -1,6 +1,8 @@
 //! Changes, commits, and what a sync waits for.
 //!
 //! Order of locks, the first taken first; nobody takes one that stands before one it holds:
+//! 0. held over whole commits: one change of the disks, one return, one search for room in the
+//!    catalog; then the catalog's committer;
 //! 1. a file's range lock (held over the I/O of a read or write);
 //! 2. the change lock: shared by whoever changes maps or rows, exclusive for a seal;
 //! 3. a file's map;

@@ -24,7 +24,7 @@ impl Group {
     /// Compares maps, space and records; one line for each contradiction.
     ///
     /// # Errors
-    /// As [`Group::get`], where the catalog cannot be read.
+    /// As [`Core::get`](crate::core::Core::get), where the catalog cannot be read.
     pub fn check(&self) -> Result<Vec<String>, GroupError> {
         self.examine(None)
     }

@@ -23,8 +23,8 @@ impl Group {
     /// disks.
     ///
     /// # Errors
-    /// [`crate::GroupErrorKind::NotEnough`], [`crate::GroupErrorKind::Invalid`],
-    /// [`crate::GroupErrorKind::Io`].
+    /// [`crate::error::GroupErrorKind::NotEnough`], [`crate::error::GroupErrorKind::Invalid`],
+    /// [`crate::error::GroupErrorKind::Io`].
     pub fn create(disks: Arc<dyn Disks>, new: &NewGroup) -> Result<(), GroupError> {
         let membership = Arc::new(Membership::create(disks, new)?);
         let region = Arc::new(ReplicatedRegion::create(Arc::clone(&membership))?);

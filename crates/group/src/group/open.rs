@@ -5,52 +5,28 @@ use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName, Uuid};
+use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, GroupName};
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_extent::space::{Run, Space};
-use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, Origin};
+use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
 use spindle_sync::{InsideLock, Mutex, RwLock};
 
-use crate::background::Background;
-use crate::background::Group;
-use crate::background::Lazy;
 use crate::background::scrub::Scrubs;
+use crate::background::{Background, Group, Lazy};
 use crate::change::redundancy;
 use crate::core::Core;
 use crate::core::bad_places::BadPlaces;
 use crate::core::bad_runs::BadRuns;
 use crate::core::dirty::DirtyRegions;
-use crate::core::disks::disk_key;
-use crate::core::disks::{DiskTable, NewDiskState};
+use crate::core::disks::{DiskTable, NewDiskState, disk_key};
 use crate::core::event_log::EventLog;
 use crate::core::file::{File, Layout};
 use crate::core::takeover::Kept;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::group::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
-use crate::quorum::{MemberView, Membership};
+use crate::quorum::{MemberView, Membership, Opener};
 use crate::region::{RegionSpace, ReplicatedRegion};
-
-/// Who opens the group, written to its disks so that another host can tell.
-#[derive(Debug, Clone)]
-pub struct Opener {
-    /// The host's name.
-    pub host: String,
-    /// What tells the host from others of its name, where it is known.
-    pub origin: Option<Origin>,
-    /// The kernel's boot id.
-    pub boot: Uuid,
-    /// When the kernel was started, in seconds since 1970, where it is known.
-    pub booted_s: Option<u64>,
-    /// The process id.
-    pub process_id: u32,
-    /// Seconds since 1970.
-    pub now_s: u64,
-    /// Take the group although another seems to have it, or a majority cannot be seen.
-    pub force: bool,
-    /// Preferred failure group for reads.
-    pub preferred_failure_group: Option<FailureGroupName>,
-}
 
 type Files = BTreeMap<FileId, Arc<File>>;
 
@@ -94,7 +70,7 @@ impl Group {
     }
 
     /// As [`Group::open_unless`], with the journal that a keeper holds: what a process left in it
-    /// that was killed is taken over. [`Group::begin_journal`] ends the opening then.
+    /// that was killed is taken over. [`Core::begin_journal`] ends the opening then.
     ///
     /// # Errors
     /// As [`Group::open`].

@@ -18,7 +18,7 @@ impl Group {
     /// monotonic clock. True where more is to do at once.
     ///
     /// # Errors
-    /// As [`Group::sync`].
+    /// As [`Core::sync`](crate::core::Core::sync).
     pub fn step(&self, now_ms: u64) -> Result<bool, GroupError> {
         self.check_fence()?;
         self.take_silent_offline()?;

@@ -18,10 +18,11 @@ use spindle_format::{
     Lost, STATE_PLACES,
 };
 
+use crate::error::{GroupError, GroupErrorKind};
+use crate::quorum::NewDisk;
 use crate::quorum::create::uuid_start;
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::{Inner, Member, Membership, refused, voters, whole_blocks};
-use crate::{GroupError, GroupErrorKind, NewDisk};
 
 /// A disk that is to join, with what the group has chosen for it.
 #[derive(Debug, Clone)]

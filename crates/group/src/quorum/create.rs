@@ -16,11 +16,11 @@ use spindle_format::{
 };
 use spindle_sync::{Mutex, RwLock};
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventQueue;
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::Quorum;
 use crate::quorum::{Inner, Member, Membership, StandingTable, refused, voters};
-use crate::{GroupError, GroupErrorKind};
 
 /// What a new catalog region holds at least, in bytes.
 const REGION_START_BYTES: u64 = 4 << 20;

@@ -14,7 +14,7 @@ use spindle_base::{AuSize, DiskNumber};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{GroupState, Lost};
 
-use crate::GroupError;
+use crate::error::GroupError;
 use crate::event::EventKind;
 use crate::quorum::look::{GroupFound, LabelFound};
 use crate::quorum::publish::{Quorum, set_offline};

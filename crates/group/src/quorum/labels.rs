@@ -11,10 +11,10 @@ use spindle_base::{DiskName, DiskNumber};
 use spindle_device::AlignedBuffer;
 use spindle_format::{GroupState, LABEL_PLACES, Label};
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::look::{DiskLook, LabelFound};
 use crate::quorum::{Inner, Membership, refused, whole_blocks};
-use crate::{GroupError, GroupErrorKind};
 
 impl Membership {
     /// Writes the labels of the disks that `wanted` picks, one copy after the other, so that at

@@ -11,7 +11,9 @@ use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::{Mutex, RwLock};
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
+use crate::quorum::Opener;
 use crate::quorum::create::{is_same_disk, uuid_start};
 use crate::quorum::cut_off::{self, CutOff};
 use crate::quorum::election::{Holder, NotElected, elect};
@@ -20,7 +22,6 @@ use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::{NEVER_AGAIN, Past};
 use crate::quorum::{Inner, Member, Membership, StandingTable, refused, whole_blocks};
-use crate::{GroupError, GroupErrorKind, Opener};
 
 impl Membership {
     /// Opens the group `name` from the disks in `slots`; disks of other groups are ignored.

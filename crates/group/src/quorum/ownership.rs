@@ -19,14 +19,35 @@ use spindle_sync::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use spindle_base::{DiskNumber, GroupName};
+use spindle_base::{DiskNumber, FailureGroupName, GroupName, Uuid};
 use spindle_device::{
     AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Judge, Request, Work,
 };
-use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, identities};
+use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, Origin, identities};
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::refused;
-use crate::{GroupError, GroupErrorKind};
+
+/// Who opens the group, written to its disks so that another host can tell.
+#[derive(Debug, Clone)]
+pub struct Opener {
+    /// The host's name.
+    pub host: String,
+    /// What tells the host from others of its name, where it is known.
+    pub origin: Option<Origin>,
+    /// The kernel's boot id.
+    pub boot: Uuid,
+    /// When the kernel was started, in seconds since 1970, where it is known.
+    pub booted_s: Option<u64>,
+    /// The process id.
+    pub process_id: u32,
+    /// Seconds since 1970.
+    pub now_s: u64,
+    /// Take the group although another seems to have it, or a majority cannot be seen.
+    pub force: bool,
+    /// Preferred failure group for reads.
+    pub preferred_failure_group: Option<FailureGroupName>,
+}
 
 /// How long a reading of the owner record is relied on. Heartbeats come every two seconds.
 const TRUSTED_MS: u64 = 2500;

@@ -16,9 +16,9 @@ use spindle_format::{
     DiskStatus, Feature, GroupState, Lost, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
 };
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::{Inner, Membership, refused, voters};
-use crate::{GroupError, GroupErrorKind};
 
 /// What a new state is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

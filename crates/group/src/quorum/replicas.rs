@@ -7,9 +7,9 @@
 use spindle_base::DiskNumber;
 use spindle_format::{AuRun, DiskState, DiskStatus, GroupState, Replica};
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::incarnation::Incarnation;
 use crate::quorum::{Membership, refused, voters};
-use crate::{GroupError, GroupErrorKind};
 
 /// A replica that should lie elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]

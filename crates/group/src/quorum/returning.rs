@@ -19,13 +19,13 @@ use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
 use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost};
 
+use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::create::is_same_disk;
 use crate::quorum::look::{DiskLook, LabelFound, SlotFound, look};
 use crate::quorum::open::member;
 use crate::quorum::publish::Quorum;
 use crate::quorum::set_back::NEVER_AGAIN;
 use crate::quorum::{Inner, Membership, refused};
-use crate::{GroupError, GroupErrorKind};
 
 /// A disk that may come back, and what was found on it.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::{DiskStatus, STATE_PLACES};
 
 use super::{create, forced, make, new_group, online, open, open_of, voters};
+use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::Membership;
-use crate::{GroupError, GroupErrorKind};
 
 const AWAY: DiskNumber = DiskNumber(3);
 const SLOT: DiskSlot = DiskSlot(3);

@@ -6,9 +6,9 @@ use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, SimulatedDisks};
 
 use super::{make, online, open};
+use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::Membership;
-use crate::{GroupError, GroupErrorKind};
 
 /// Labels, openers and group states lie in it.
 const HEAD_BYTES: usize = 1 << 20;
