@@ -48,11 +48,21 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError`] where it cannot be read or is damaged.
     pub fn open(region: Arc<dyn Region>, cache_bytes: usize) -> Result<Self, CatalogError> {
-        let store = Store::open(Arc::clone(&region), cache_bytes)?;
+        let mut store = Store::open(Arc::clone(&region), cache_bytes)?;
         let generation = store.journal_generation()?;
         let journaled = journal::replay(&*region, generation)?;
         if !journaled.is_empty() {
-            store.write(&[&journaled], generation + 1)?;
+            match store.write(&[&journaled], generation + 1) {
+                // The library asks for twice the size that it has, and nobody knows yet what is
+                // free on the disks: it has to do with what was set aside.
+                Err(CatalogError::Full) if store.length_bytes() < region.capacity_bytes() => {
+                    drop(store);
+                    region.grow(region.capacity_bytes())?;
+                    store = Store::open(Arc::clone(&region), cache_bytes)?;
+                    store.write(&[&journaled], generation + 1)?;
+                }
+                written => written?,
+            }
         }
         Self::over(region, cache_bytes, store)
     }
