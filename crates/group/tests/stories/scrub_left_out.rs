@@ -10,7 +10,7 @@ use spindle_group::{
     ScrubView, ScrubWish,
 };
 
-use crate::scene::{NORMAL, Scene, create, read};
+use crate::scene::{NORMAL, Scene, create, pattern, read};
 use crate::scrub::{Judge, damage, finish, kinds, pages, places, scrub, stage, wish};
 
 const PAGES_COUNT: u32 = 1024;
@@ -274,5 +274,26 @@ fn a_page_that_is_proven_right_does_not_lose_on_anybodys_word() {
     for place in places {
         let page = stage.scene.disks.bytes(place.0, place.1, 8192);
         assert!(page == stage.bytes[start..start + 8192]);
+    }
+}
+
+#[test]
+fn a_files_first_bytes_are_told_from_the_copies_that_are_there() {
+    // The head of a file lies on many disks: with any of them away some copy lacks a part of it.
+    for away in 0..6 {
+        let disks = [(0, 64), (0, 64), (1, 64), (1, 64), (2, 64), (2, 64)];
+        let scene = Scene::new(31, Redundancy::Normal, &disks);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        let bytes = pattern(1, 1 << 20);
+        group.write(&file, 0, &bytes).unwrap();
+        group.sync().unwrap();
+        group.offline_disks(&[DiskNumber(away)]).unwrap();
+        let head = group.read_each_copy(&file, 64 << 10);
+        assert!(
+            head == [&bytes[..64 << 10]],
+            "without disk {away}: {}",
+            head.len()
+        );
     }
 }

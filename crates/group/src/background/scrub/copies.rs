@@ -141,23 +141,29 @@ impl Copies {
 }
 
 impl Group {
-    /// The first bytes of a file as each of its copies has them that is whole and can be read,
-    /// where they differ; the copies of what is stale or offline are left out. Empty where no copy
-    /// is whole.
+    /// The first bytes of a file as each of its copies has them that can be read, where they
+    /// differ. What is stale or offline has no say: another copy's bytes stand in its place. Empty
+    /// where some of it lies on no copy that is there.
     pub fn read_each_copy(&self, file: &File, length_bytes: usize) -> Vec<Vec<u8>> {
         let end = (length_bytes as u64).div_ceil(BLOCK_SIZE_BYTES);
         let _held = file.range_lock.shared(0, end);
         let (copies, _) = self.read_copies(file, 0, end, &ScrubScope::Group);
-        let is_whole = |lane: &usize| {
-            copies
-                .pieces
-                .iter()
-                .all(|piece| piece.copies.iter().any(|(other, ..)| other == lane))
-                && !copies.unreadable.iter().any(|(_, other)| other == lane)
+        let is_readable = |lane: usize| !copies.unreadable.iter().any(|(_, other)| *other == lane);
+        let version = |lane: usize| {
+            let mut bytes = vec![0; bytes_of(end)];
+            for piece in &copies.pieces {
+                let mut lanes = piece.copies.iter().map(|(other, ..)| *other);
+                let from = (lanes.clone().find(|other| *other == lane))
+                    .or_else(|| lanes.find(|other| is_readable(*other)))?;
+                let range = bytes_of(piece.at_block)..bytes_of(piece.at_block + piece.blocks);
+                bytes[range.clone()].copy_from_slice(&copies.lanes[from][range]);
+            }
+            bytes.truncate(length_bytes);
+            Some(bytes)
         };
         let mut versions: Vec<Vec<u8>> = (0..copies.lanes.len())
-            .filter(is_whole)
-            .map(|lane| copies.lanes[lane][..length_bytes].to_vec())
+            .filter(|lane| is_readable(*lane))
+            .filter_map(version)
             .collect();
         versions.sort_unstable();
         versions.dedup();
