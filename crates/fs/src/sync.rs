@@ -63,6 +63,17 @@ impl FileSystem {
         Ok(())
     }
 
+    /// As [`FileSystem::sync`], for nobody in particular: what disks lost is left to be told to
+    /// whoever asks for a sync.
+    ///
+    /// # Errors
+    /// What the group says.
+    pub fn make_durable(&self) -> FsResult<()> {
+        self.core.write_dirty_nodes();
+        self.core.group.make_durable()?;
+        Ok(())
+    }
+
     /// One small piece of lazy work: writes back aged sizes and times, makes everything durable
     /// when nothing has changed for a while, then the group's own step.
     /// `now_ms` is any monotonic clock. True where more is to do at once.
@@ -83,7 +94,7 @@ impl FileSystem {
             self.core.write_dirty_nodes();
         }
         if self.core.is_quiet(now_ms) {
-            self.sync()?;
+            self.make_durable()?;
             self.core.group.look_for_room()?;
             return Ok(true);
         }

@@ -2,6 +2,7 @@
 //! the midst of it.
 
 use spindle_base::{FileId, Redundancy};
+use spindle_device::DiskSlot;
 use spindle_fs::{FsError, RenameMode};
 
 use crate::fixture::{Fixture, ROOT, name};
@@ -177,4 +178,32 @@ fn a_kill_in_the_midst_of_a_conversion_loses_nothing_and_it_goes_on() {
             fixture.check();
         }
     }
+}
+
+#[test]
+fn a_loss_waits_for_whoever_syncs_and_the_step_that_follows_quiet_does_not_take_it() {
+    let fixture = Fixture::plain();
+    let group = fixture.fs().group();
+    let single = fixture.directory(ROOT, "single");
+    assert_eq!(set(&fixture, "single", EXTERNAL, false), 0);
+    let handle = fixture.make(single, "a");
+    fixture.write(&handle, 0, b"here");
+    fixture.fs().sync().unwrap();
+    let mut now_ms = 1000;
+    while fixture.fs().step(now_ms).unwrap() {}
+    // It is written once more, and its disk loses that and is back.
+    fixture.write(&handle, 0, b"gone");
+    let file = group.file(fixture.find("single/a").id).unwrap();
+    let disk = group.map(&file)[0].copies[0].unwrap().0;
+    let slot = DiskSlot(disk.0);
+    fixture.disks.vanish(slot);
+    let other = fixture.make(ROOT, "other");
+    fixture.write(&other, 0, &vec![7; 8 << 20]);
+    fixture.disks.bring_back(slot);
+    assert_eq!(group.return_disks(&[slot]).unwrap(), [disk]);
+    for _ in 0..10 {
+        now_ms += 200;
+        while fixture.fs().step(now_ms).unwrap() {}
+    }
+    assert!(fixture.fs().sync().is_err(), "the loss is told");
 }

@@ -56,7 +56,7 @@ impl Bridge {
     pub(super) fn keep_what_fell_out(&self) -> Result<(), Refusal> {
         let journal = self.file_system.group().journal();
         if journal.is_some_and(|journal| journal.is_overflowed()) {
-            self.file_system.sync()?;
+            self.file_system.make_durable()?;
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Bridge {
         }
         let journal = self.file_system.group().journal();
         if journal.is_some_and(|journal| journal.is_nearly_full()) {
-            self.file_system.sync()?;
+            self.file_system.make_durable()?;
         }
         Ok(())
     }

@@ -408,8 +408,12 @@ impl Core {
         kept
     }
 
-    /// As [`Core::sync`], but for what disks lost before they were flushed.
-    pub(crate) fn make_durable(&self) -> Result<(), GroupError> {
+    /// As [`Core::sync`], but for what disks lost before they were flushed: that waits for somebody
+    /// who asks for a sync.
+    ///
+    /// # Errors
+    /// As [`Core::sync`].
+    pub fn make_durable(&self) -> Result<(), GroupError> {
         self.check_fence()?;
         self.flush_written()?;
         self.commit_everything()
