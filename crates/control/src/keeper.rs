@@ -238,6 +238,11 @@ impl Keeper {
 
     fn start(&mut self) -> ControlResult<Child> {
         self.phase = KeeperPhase::Starting;
+        if self.mount.is_none() {
+            // They came from a daemon that died before it said what they are of. With them held the
+            // kernel would wait for answers from that mount for ever; without, it is dead.
+            self.descriptors.clear();
+        }
         let start = Start {
             generation: self.generation,
             keeper_process_id: std::process::id(),

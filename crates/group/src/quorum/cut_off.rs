@@ -83,9 +83,12 @@ impl Membership {
         };
         (asked.into_iter())
             .filter_map(|(number, slot, labelled_bytes)| {
-                // A disk that does not tell is gone, and found out to be so elsewhere.
+                // A disk that does not tell is gone, and found out to be so elsewhere. So is one
+                // without any length: the kernel says that of a device that was pulled, which
+                // still has all that it held. A file that was emptied has no label either, and
+                // is not taken back.
                 let found_bytes = self.disks.measure(slot).ok()?;
-                (found_bytes < labelled_bytes).then(|| CutOff {
+                (0 < found_bytes && found_bytes < labelled_bytes).then(|| CutOff {
                     number,
                     path: self.disks.path(slot),
                     labelled_bytes,

@@ -39,6 +39,16 @@ fn a_disk_that_is_cut_off_while_the_group_is_open_goes_offline_and_lost_what_it_
 }
 
 #[test]
+fn a_device_that_was_pulled_has_no_length_and_lost_nothing() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    disks.resize(DiskSlot(2), 0);
+    membership.notice_cut_off().unwrap();
+    assert_eq!(lost(&membership), Lost::NOTHING);
+    assert_eq!(online(&membership), [0, 1, 2]);
+}
+
+#[test]
 fn a_disk_that_is_cut_off_at_an_opening_goes_offline_and_lost_what_it_held() {
     let disks = make("abc", Redundancy::Normal);
     disks.resize(DiskSlot(2), DISK_BYTES / 2);
