@@ -49,7 +49,7 @@ impl Disks for PointDisks {
             spindle_sync::point();
             self.inner.run(&mut batch[index..=index]);
             let request = &batch[index];
-            if matches!(request.work, Work::Read(_) | Work::ReadPart(_)) {
+            if !matches!(request.work, Work::Flush) {
                 // Disks have the numbers of their slots here.
                 let (disk, at) = (request.slot.0, request.offset_bytes);
                 self.watch.note(disk, at, request.length_bytes() as u64);

@@ -1,4 +1,4 @@
-//! What those who may be at a scrub have read of each disk since it began.
+//! What those who may be at a scrub, or copy, have read and written of each disk since it began.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -13,7 +13,7 @@ struct State {
     threads: Vec<ThreadId>,
     is_on: bool,
     /// Disk, block of the disk.
-    read: BTreeSet<(u16, u64)>,
+    touched: BTreeSet<(u16, u64)>,
 }
 
 /// See the module. No call has a point in it.
@@ -38,11 +38,12 @@ impl Watch {
     /// A scrub begins.
     pub fn begin(&self) {
         let mut state = self.state();
-        state.read.clear();
+        state.touched.clear();
         state.is_on = true;
     }
 
-    /// Notes a read of the current thread.
+    /// Notes a read of the current thread, or a write: a copy may move away and come back to the
+    /// same place, where the scrub looked before it was there.
     pub fn note(&self, disk: u16, offset_bytes: u64, length_bytes: u64) {
         let mut state = self.state();
         if !state.is_on {
@@ -52,13 +53,13 @@ impl Watch {
         if state.threads.contains(&id) {
             let blocks = offset_bytes / BLOCK_BYTES as u64
                 ..(offset_bytes + length_bytes).div_ceil(BLOCK_BYTES as u64);
-            state.read.extend(blocks.map(|block| (disk, block)));
+            state.touched.extend(blocks.map(|block| (disk, block)));
         }
     }
 
-    /// Whether the block there was read since the scrub began.
-    pub fn has_read(&self, disk: DiskNumber, at_bytes: u64) -> bool {
+    /// Whether the block there was read or given anew since the scrub began.
+    pub fn has_seen(&self, disk: DiskNumber, at_bytes: u64) -> bool {
         let block = (disk.0, at_bytes / BLOCK_BYTES as u64);
-        self.state().read.contains(&block)
+        self.state().touched.contains(&block)
     }
 }

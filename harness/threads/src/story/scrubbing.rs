@@ -92,7 +92,7 @@ impl Story {
             })
         };
         for copy in before.intersection(&after) {
-            if !self.watch.has_read(copy.disk, copy.at_bytes)
+            if !self.watch.has_seen(copy.disk, copy.at_bytes)
                 && !is_told(copy)
                 && !(self.history).was_emptied_since(copy.file, copy.block, begun)
             {
