@@ -242,7 +242,7 @@ impl Group {
             return;
         };
         let mut map = file.map.write();
-        map.seal(rows_most, |rows| {
+        map.seal(self.catalog.committed(), rows_most, |rows| {
             let mut edit = Edit::default();
             for (number, bytes) in rows {
                 let change = (Table::Extent, file.numbered_key(number), bytes);
@@ -348,6 +348,7 @@ impl Group {
     /// a write since the last sync; told once.
     pub fn sync_file(&self, file: &File, metadata: bool) -> Result<(), GroupError> {
         self.check_fence()?;
+        let turns_count = self.membership.turns_count();
         let applied = self.catalog.applied();
         let targets = file.written.lock().clone();
         if let Err(error) = self.cover(&targets) {
@@ -371,6 +372,10 @@ impl Group {
             Books::Sealed(sealed) => sealed,
         };
         self.commit_through(through)?;
+        if self.membership.turns_count() != turns_count {
+            // A mark that the commit waited for may have been set back before it was durable.
+            self.notice_offline();
+        }
         match self.take_owed(file) {
             None => Ok(()),
             Some(message) => Err(GroupError::new(GroupErrorKind::Io, message)),
@@ -383,10 +388,17 @@ impl Group {
     /// As [`Group::sync_file`], for the group.
     pub fn sync(&self) -> Result<(), GroupError> {
         self.check_fence()?;
-        self.flush_written()?;
-        let kept = self.keep_what_all_disks_lost();
-        self.commit_everything()?;
-        kept
+        loop {
+            let turns_count = self.membership.turns_count();
+            self.flush_written()?;
+            let kept = self.keep_what_all_disks_lost();
+            self.commit_everything()?;
+            // Where a disk came or went meanwhile, a mark may have been set back before it was
+            // durable.
+            if kept.is_err() || self.membership.turns_count() == turns_count {
+                return kept;
+            }
+        }
     }
 
     /// As [`Group::sync`], but for what disks lost before they were flushed.

@@ -258,13 +258,7 @@ impl History {
                     write.done.is_some()
                 }
             };
-            // Known and not mended: what one copy lost, and a sync told of, may show what an earlier
-            // file left, because its marks become durable later.
-            let was_told = history.copies == 1 && history.syncs.iter().any(|sync| !sync.ok);
             for (block, sector, found) in sectors(file, first_block, bytes) {
-                if found.is_none() && was_told {
-                    continue;
-                }
                 // A sector that the cut met may be torn inside of its block, never in itself.
                 let may_be = |seen: &Write| history.is_newest(seen, block, &is_settled);
                 if !history.shows(block, found, may_be) {

@@ -6,9 +6,13 @@
 //! it answers with an error, once. Nobody ever takes it for flushed.
 //!
 //! An extent whose only copy lay there has it nowhere. So its file owes its next sync the error
-//! from the outage on, wherever the extent moves and however many copies it gets until then.
+//! from the outage on, wherever the extent moves and however many copies it gets until then; and
+//! the extent's mark goes back to where it is durably, because what lies beyond it are bytes from
+//! before: of a hole that was punched there, or of an earlier file. Until the error is told nobody
+//! reads zeros there, which would look like an answer.
 
 use spindle_base::{DiskNumber, FileId};
+use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
 use spindle_sync::atomic::Ordering;
@@ -170,7 +174,8 @@ impl Group {
     }
 
     /// Of files with extents that have no copy but on a disk which went away with unflushed writes
-    /// of theirs: they owe the error. Noted twice it does no more.
+    /// of theirs: they owe the error, and the marks go back. The caller has a change open. Noted
+    /// twice it does no more.
     fn note_lost_alone(&self, gone: Life) {
         let lost_there = |target: &Target| {
             target.life.disk == gone.disk
@@ -181,14 +186,30 @@ impl Group {
             if !file.written.lock().iter().any(lost_there) {
                 continue;
             }
-            let mut is_alone_there = false;
-            file.map.read().for_each(0, u32::MAX, |_, extent| {
-                let mut copies = extent.present();
-                is_alone_there |= copies.next().is_some_and(|copy| copy.disk() == gone.disk)
-                    && copies.next().is_none();
-            });
-            if !is_alone_there {
+            let mut map = file.map.write();
+            // Its rows are gone, and its number may be another file's soon.
+            if file.is_removed() {
                 continue;
+            }
+            let is_lost = |extent: &Extent| {
+                let mut copies = extent.present();
+                copies.next().is_some_and(|copy| copy.disk() == gone.disk)
+                    && copies.next().is_none()
+            };
+            // Under the map's lock: what is durable after this look is not set back.
+            let committed = self.catalog.committed();
+            let Some(back_count) = map.set_marks_back(committed, is_lost) else {
+                continue;
+            };
+            if back_count > 0 {
+                // Whoever has planned a write by the marks of before starts from a gap of old
+                // bytes.
+                file.set_back_count.fetch_add(1, Ordering::AcqRel);
+                file.hides_a_loss.store(true, Ordering::Release);
+            }
+            drop(map);
+            if back_count > 0 {
+                self.note_dirty_map(&file);
             }
             self.owe(
                 &file,
@@ -202,13 +223,19 @@ impl Group {
         }
     }
 
-    /// The next sync of the file answers with this error.
+    /// The next sync of the file answers with this error. A daemon that takes over from this one
+    /// finds it in the journal.
     pub(crate) fn owe(&self, file: &File, message: &str) {
         *file.error.lock() = Some(message.to_owned());
     }
 
     /// The error that the file owes its next sync, which the caller tells.
     pub(super) fn take_owed(&self, file: &File) -> Option<String> {
-        file.error.lock().take()
+        let mut error = file.error.lock();
+        let owed = error.take();
+        if owed.is_some() {
+            file.hides_a_loss.store(false, Ordering::Release);
+        }
+        owed
     }
 }
