@@ -1,17 +1,11 @@
 //! Records of dirty regions that are quiet are dropped. A crash leaves more of them to compare.
 
 use spindle_catalog::Edit;
-use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::error::GroupError;
 
 impl Core {
-    /// The next step commits what is pending, however young it is.
-    pub(crate) fn commit_soon(&self) {
-        self.commit_is_urgent.store(true, Ordering::Relaxed);
-    }
-
     /// One round of cleaning; whether a further one could clean more. The disks are flushed
     /// first, and again by the commit that drops the rows.
     pub(crate) fn clean_round(&self) -> Result<bool, GroupError> {

@@ -419,6 +419,11 @@ impl Core {
         self.commit_everything()
     }
 
+    /// The next step commits what is pending, however young it is.
+    pub(crate) fn commit_soon(&self) {
+        self.commit_is_urgent.store(true, Ordering::Relaxed);
+    }
+
     /// The group stops here: nothing is acknowledged any more. Told once.
     pub(crate) fn stop_for(&self, error: &GroupError) {
         let mut fence = self.fence.lock();

@@ -1,5 +1,6 @@
 //! Lazy work, a small piece at a time, driven from outside: aged batches are committed, quiet
-//! dirty regions cleaned, and lost replicas of the catalog replaced. A crash at any point leaves more to do, nothing wrong.
+//! dirty regions cleaned, and lost replicas of the catalog replaced. A crash at any point leaves
+//! more to do, nothing wrong.
 
 use spindle_sync::atomic::Ordering;
 

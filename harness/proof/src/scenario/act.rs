@@ -231,7 +231,7 @@ impl Stage {
             let clients = self.clients.as_ref().context("clients run")?;
             let wait = clients.longest_wait(killed, killed + AFTER_DEATH);
             // What stood still because the machine did is not the daemon's.
-            let machine = self.pulse.longest(killed, Instant::now())?;
+            let machine = self.pulse.stood_still(killed, Instant::now())?;
             ensure!(
                 wait <= PAUSE_MOST + machine,
                 "a client waited {wait:?} when the daemon was killed, and the machine {machine:?}"

@@ -19,6 +19,9 @@ use super::clients::locked;
 /// Between the end of a beat and the next.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A shorter beat is what a machine at work gives: nothing is allowed for it.
+const STILL_LEAST: Duration = Duration::from_millis(250);
+
 /// When a beat was due and when it had been flushed.
 type Beat = (Instant, Instant);
 
@@ -44,14 +47,23 @@ impl Pulse {
         })
     }
 
-    /// How long the longest beat took that reaches into that time, or takes by now.
-    pub fn longest(&self, from: Instant, until: Instant) -> Result<Duration> {
+    /// How long the machine stood still, at most, in a beat that reaches into that time or is under
+    /// way; nothing where it did not.
+    pub fn stood_still(&self, from: Instant, until: Instant) -> Result<Duration> {
         let is_beating = (self.thread.as_ref()).is_some_and(|thread| !thread.is_finished());
         ensure!(is_beating, "the pulse's file cannot be written");
         let beats = locked(&self.beats);
         let under_way = beats.last().map(|(_, done)| done.elapsed());
-        Ok(longest_of(&beats, from, until).max(under_way.unwrap_or_default()))
+        let longest = longest_of(&beats, from, until).max(under_way.unwrap_or_default());
+        Ok(still(longest))
     }
+}
+
+fn still(longest: Duration) -> Duration {
+    if longest < STILL_LEAST {
+        return Duration::ZERO;
+    }
+    longest
 }
 
 fn longest_of(beats: &[Beat], from: Instant, until: Instant) -> Duration {
@@ -98,5 +110,14 @@ mod tests {
         let ms = |from, until| longest_of(&beats, at(from), at(until)).as_millis();
         assert_eq!((ms(3_000, 5_000), ms(500, 1_500)), (3_000, 3_000));
         assert_eq!((ms(4_030, 6_000), ms(0, 900), ms(100, 900)), (20, 20, 0));
+    }
+
+    #[test]
+    fn a_machine_at_work_is_no_excuse() {
+        let of_ms = |ms| still(Duration::from_millis(ms)).as_millis();
+        assert_eq!(
+            (of_ms(20), of_ms(249), of_ms(250), of_ms(3_000)),
+            (0, 0, 250, 3_000)
+        );
     }
 }
