@@ -62,6 +62,19 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection(u32);
 
+/// What one process's claim of the group is called, unlike every other claim of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim(u64);
+
+impl Claim {
+    /// The claim of that number, which is no other claim's.
+    #[must_use]
+    pub fn numbered(number: u64) -> Self {
+        // Zero is nobody's.
+        Self(number.max(1))
+    }
+}
+
 /// Numbers the records of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bracket(u32);
@@ -147,28 +160,42 @@ impl KeptJournal {
         Header::of(&self.memory)
     }
 
-    /// Tries to take over what the process left that opened the group as number `opening`, by
-    /// the group's own count: what it left, where it is of that opening or of one that was
-    /// tried since.
-    pub fn recover(&self, opening: u64) -> Option<Recovered> {
+    /// Notes that a process is about to claim the group, where the claim `before` is the newest
+    /// that the disks know of. Where that is of the process whose journal this is, or of one that
+    /// died while it took over, the process is its heir. To be called before the claim reaches a
+    /// disk: whoever dies in between has changed nothing, and whoever dies after it is known.
+    pub fn note_claim(&self, before: Claim, next: Claim) {
         let header = self.header();
-        let first = header.opening();
-        let last = first + header.note_attempt();
-        let is_ours = header.state() == State::Live && (first..=last).contains(&opening);
-        is_ours.then(|| recovered::read(self))
+        // Between two heirs nobody else had the group: each was noted when the disks named the
+        // one before it.
+        if header.is_heir(before) {
+            header.add_heir(before, next);
+        }
+    }
+
+    /// What there is to take over, where the process of that claim is an heir.
+    pub fn recover(&self, claim: Claim) -> Option<Recovered> {
+        let header = self.header();
+        let is_ours = header.state() == State::Live && header.is_heir(claim);
+        is_ours.then(|| self.left())
+    }
+
+    /// What there would be to take over if this process were killed now.
+    #[must_use]
+    pub fn left(&self) -> Recovered {
+        recovered::read(self)
     }
 
     /// Everything applied until now is durable or in the log: from here on a kill loses nothing.
-    /// `opening` is the number of this process's own opening of the group; `done` are requests
-    /// that earlier processes had done; `compare_everything` where some copies were never
-    /// compared.
-    pub fn begin(&self, opening: u64, done: &BTreeSet<u64>, compare_everything: bool) {
+    /// `claim` is this process's own; `done` are requests that earlier processes had done;
+    /// `compare_everything` where some copies were never compared.
+    pub fn begin(&self, claim: Claim, done: &BTreeSet<u64>, compare_everything: bool) {
         // Nothing of an earlier process is under way any more, and all of its touches are rows.
         self.set_done(done);
         for slot in 0..WRITES_COUNT {
             layout::write(self.memory.words(), slot).clear();
         }
-        self.header().begin(opening, compare_everything);
+        self.header().begin(claim, compare_everything);
     }
 
     fn set_done(&self, done: &BTreeSet<u64>) {

@@ -31,7 +31,7 @@ pub use commit::{BegunCommit, TakenBatch};
 pub use edit::Edit;
 pub use error::CatalogError;
 pub use kept::{
-    Bracket, Connection, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch,
+    Bracket, Claim, Connection, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch,
     TouchSlot, WriteUnderWay,
 };
 pub use region::Region;

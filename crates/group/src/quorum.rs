@@ -75,8 +75,6 @@ pub struct Membership {
     au_size: AuSize,
     redundancy: RwLock<Redundancy>,
     was_clean: bool,
-    /// The number of the opening or closing before this opening; 0 where there was none.
-    opening_before: u64,
     /// Where each member that was found is open.
     slots: Arc<RwLock<Slots>>,
     /// Changed only by a published state.
@@ -208,16 +206,10 @@ impl Membership {
         self.was_clean
     }
 
-    /// The number of the opening or closing before this opening, by the group's own count.
+    /// What this process has written of itself to the voters.
     #[must_use]
-    pub const fn opening_before(&self) -> u64 {
-        self.opening_before
-    }
-
-    /// The number of this opening.
-    #[must_use]
-    pub fn opening(&self) -> u64 {
-        self.inner.lock().opener.sequence
+    pub fn opener(&self) -> OpenerRecord {
+        self.inner.lock().opener.clone()
     }
 
     /// The group's name.

@@ -11,10 +11,11 @@ use spindle_base::FileId;
 use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
+use super::Claim;
 use super::recovered::Touch;
 
 /// Changes with every change of what lies where or means what.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
 
 /// Workers whose requests are told apart; with more, two share a place, and a kill may have one
@@ -28,6 +29,11 @@ pub(super) const WRITES_COUNT: usize = 1024;
 pub(super) const TOUCHES_COUNT: u32 = 1 << 16;
 
 const HEADER_WORDS: usize = 512;
+/// The heirs, among the header's words.
+const HEIRS_START: usize = 64;
+/// Processes in a row that may die between their claim and the end of their opening, each of
+/// them known. Of older ones no disk says any more that they had the group.
+const HEIRS_COUNT: usize = 64;
 const REQUEST_WORDS: usize = 2;
 const WRITE_WORDS: usize = 4;
 const TOUCH_WORDS: usize = 8;
@@ -105,19 +111,41 @@ impl<'a> Header<'a> {
         }
     }
 
-    pub(super) fn opening(&self) -> u64 {
-        self.get(4)
+    fn heirs(&self) -> &[AtomicU64] {
+        &self.0[HEIRS_START..][..HEIRS_COUNT]
     }
 
-    /// Counts processes that tried to take over since the last one that did.
-    pub(super) fn note_attempt(&self) -> u64 {
-        self.0[5].fetch_add(1, Ordering::AcqRel)
+    /// Whether the process of this claim began the journal, or is an heir of the one that did.
+    pub(super) fn is_heir(&self, claim: Claim) -> bool {
+        let heirs = self.heirs().iter();
+        self.get(4) == claim.0
+            || heirs
+                .map(|heir| heir.load(Ordering::Acquire))
+                .any(|heir| heir == claim.0)
     }
 
-    pub(super) fn begin(&self, opening: u64, compare_everything: bool) {
+    /// Adds an heir; `before` stays one.
+    pub(super) fn add_heir(&self, before: Claim, next: Claim) {
+        if self.is_heir(next) {
+            return;
+        }
+        let count = self.get(5);
+        let places = (0..HEIRS_COUNT as u64).map(|step| (count + step) % HEIRS_COUNT as u64);
+        let free = places
+            .filter_map(|place| self.heirs().get(usize::try_from(place).ok()?))
+            .find(|heir| heir.load(Ordering::Acquire) != before.0);
+        if let Some(heir) = free {
+            heir.store(next.0, Ordering::Release);
+            self.set(5, count + 1);
+        }
+    }
+
+    pub(super) fn begin(&self, claim: Claim, compare_everything: bool) {
         self.set(6, u64::from(compare_everything));
-        self.set(4, opening);
-        self.set(5, 0);
+        self.set(4, claim.0);
+        for heir in self.heirs() {
+            heir.store(0, Ordering::Release);
+        }
         self.set(2, LIVE);
     }
 

@@ -4,12 +4,16 @@ use spindle_base::FileId;
 use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
-use super::{KeptJournal, Recovered, Touch};
+use super::{Claim, KeptJournal, Recovered, Touch};
 use crate::{Edit, Table, file_key};
+
+fn claim(number: u64) -> Claim {
+    Claim::numbered(number)
+}
 
 fn live() -> KeptJournal {
     let journal = KeptJournal::create().unwrap();
-    journal.begin(1, &BTreeSet::new(), false);
+    journal.begin(claim(1), &BTreeSet::new(), false);
     journal
 }
 
@@ -17,7 +21,7 @@ fn live() -> KeptJournal {
 fn next(journal: &KeptJournal) -> (KeptJournal, Recovered) {
     let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
     let next = KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap();
-    let recovered = next.recover(1).unwrap();
+    let recovered = next.recover(claim(1)).unwrap();
     (next, recovered)
 }
 
@@ -88,7 +92,7 @@ fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes(
     journal.cut(journal.place());
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));
-    second.begin(1, &recovered.done, false);
+    second.begin(claim(1), &recovered.done, false);
     let _other = second.request(second.connection(), 3, 8);
     assert_eq!(next(&second).1.done, BTreeSet::from([7]));
 }
@@ -169,17 +173,42 @@ fn a_log_that_is_full_says_so_until_a_commit_has_cut_it() {
 }
 
 #[test]
-fn what_another_opening_of_the_group_left_is_not_taken_over() {
+fn what_a_process_left_is_taken_by_its_heirs_only() {
     let journal = live();
-    journal.begin(5, &BTreeSet::new(), false);
+    journal.begin(claim(5), &BTreeSet::new(), false);
     journal.edit(None, &put(1, b"row"));
-    assert!(journal.recover(4).is_none());
-    // The first try counted; a process that claimed the group as number 6 may have died since.
-    assert!(journal.recover(6).is_some());
-    assert!(journal.recover(9).is_none());
+    // Somebody else had the group in between, be it as number 6.
+    journal.note_claim(claim(66), claim(7));
+    assert!(journal.recover(claim(7)).is_none());
+    // And the next one after that is no heir either.
+    journal.note_claim(claim(7), claim(8));
+    assert!(journal.recover(claim(8)).is_none());
+    journal.note_claim(claim(5), claim(6));
+    assert!(journal.recover(claim(6)).is_some());
     journal.close();
-    assert!(journal.recover(5).is_none());
+    assert!(journal.recover(claim(6)).is_none());
     assert!(journal.was_closed());
+}
+
+#[test]
+fn processes_that_die_between_their_claim_and_their_taking_over_leave_heirs() {
+    let journal = live();
+    journal.edit(None, &put(1, b"row"));
+    // Each of these claimed the group; none has looked at the journal.
+    for number in 1..500 {
+        journal.note_claim(claim(number), claim(number + 1));
+    }
+    assert!(journal.recover(claim(500)).is_some());
+    // Each of these died before its claim was on a disk.
+    for number in 1000..1500 {
+        journal.note_claim(claim(500), claim(number));
+    }
+    journal.note_claim(claim(500), claim(501));
+    assert!(journal.recover(claim(501)).is_some());
+    // What an heir began is its own, and no earlier one's.
+    journal.begin(claim(501), &BTreeSet::new(), false);
+    assert!(journal.recover(claim(500)).is_none());
+    assert!(journal.recover(claim(501)).is_some());
 }
 
 #[test]

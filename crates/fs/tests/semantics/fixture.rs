@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
-use spindle_device::{DiskSlot, Disks, SharedMemory, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, Request, SharedMemory, SimulatedDisks};
 use spindle_fs::{Attributes, FileSystem, FsError, FsResult, Handle, Owner, Time};
 use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
@@ -23,6 +24,42 @@ pub struct Fixture {
     clock_s: Cell<i64>,
     /// The memory that a keeper would hold.
     journal: Option<Arc<KeptJournal>>,
+}
+
+/// The disks as a process sees them that is killed after some requests: it never hears of the
+/// next one.
+#[derive(Debug)]
+struct Dying {
+    disks: Arc<SimulatedDisks>,
+    left: Mutex<usize>,
+    dead: Sender<Option<FileSystem>>,
+}
+
+impl Disks for Dying {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        let mut left = self.left.lock().unwrap();
+        let reached = batch.len().min(*left);
+        *left -= reached;
+        self.disks.run(&mut batch[..reached]);
+        if reached < batch.len() {
+            self.dead.send(None).unwrap();
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.disks.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.disks.path(slot)
+    }
+
+    fn in_flight_count(&self, _slot: DiskSlot) -> u32 {
+        0
+    }
 }
 
 pub fn name(text: &str) -> &OsStr {
@@ -79,16 +116,62 @@ impl Fixture {
 
     /// Ends this process as SIGKILL would, and starts the next one. Handles must be forgotten.
     pub fn kill(&mut self) {
-        let journal = self.journal.take().expect("a keeper holds a journal");
-        let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
-        // Nothing of a killed process runs any more, no drop either.
-        std::mem::forget(self.fs.take());
-        let memory = SharedMemory::from_descriptor(memory).unwrap();
-        self.journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+        self.die();
         self.open(true);
     }
 
-    fn open(&mut self, inherits: bool) {
+    /// Ends this process as SIGKILL would.
+    pub fn die(&mut self) {
+        // Nothing of a killed process runs any more, no drop either.
+        std::mem::forget(self.fs.take());
+        self.journal = Some(Arc::new(self.kept_memory()));
+    }
+
+    /// The memory as the keeper gives it to the next process.
+    fn kept_memory(&self) -> KeptJournal {
+        let journal = self.journal.as_ref().expect("a keeper holds a journal");
+        let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+        KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap()
+    }
+
+    /// Starts the next process, which is killed when so many requests have gone to the disks;
+    /// whether it got to the end before.
+    pub fn open_and_die_after(&mut self, requests: usize) -> bool {
+        let (sender, receiver) = channel();
+        let disks = Arc::new(Dying {
+            disks: Arc::clone(&self.disks),
+            left: Mutex::new(requests),
+            dead: sender.clone(),
+        });
+        let journal = Arc::clone(self.journal.as_ref().unwrap());
+        let _killed = std::thread::spawn(move || {
+            let fs = FileSystem::open_kept(
+                Self::open_with(Arc::clone(&disks) as Arc<dyn Disks>, Some(journal)),
+                true,
+            )
+            .unwrap();
+            fs.group().begin_journal().unwrap();
+            *disks.left.lock().unwrap() = usize::MAX;
+            sender.send(Some(fs)).unwrap();
+        });
+        match receiver.recv().unwrap() {
+            Some(fs) => {
+                self.fs = Some(fs);
+                true
+            }
+            None => {
+                self.journal = Some(Arc::new(self.kept_memory()));
+                false
+            }
+        }
+    }
+
+    /// Somebody else, who has nothing to do with the keeper, has the group for a moment.
+    pub fn open_elsewhere(&self) -> Arc<Group> {
+        Self::open_on(Arc::clone(&self.disks) as Arc<dyn Disks>)
+    }
+
+    pub fn open(&mut self, inherits: bool) {
         let fs = FileSystem::open_kept(self.open_group(), inherits).unwrap();
         fs.group().begin_journal().unwrap();
         self.fs = Some(fs);

@@ -1,4 +1,4 @@
-//! Requests that a killed process had under way, and that the kernel sends to the next one.
+//! What a killed process had answered, and what it had under way: the next one has both.
 
 use spindle_fs::{Asked, RenameMode};
 
@@ -111,5 +111,56 @@ fn what_was_done_for_one_mount_is_not_what_the_next_one_asks() {
     let done = (0..10).filter(|unique| fixture.fs().group().is_done(*unique));
     assert_eq!(done.collect::<Vec<_>>(), [5]);
     assert!(fixture.names(ROOT).is_empty());
+    fixture.check();
+}
+
+/// What was answered and not synced: a name, a file with data, a removal.
+fn answer_without_a_sync(fixture: &Fixture) {
+    let file = fixture.make(ROOT, "file");
+    fixture.make(ROOT, "gone");
+    fixture.fs().sync().unwrap();
+    fixture.write(&file, 0, &[7; 10_000]);
+    std::mem::forget(file);
+    let unlinked = fixture.fs().unlink(ROOT, name("gone"), asked(fixture, 9));
+    unlinked.unwrap();
+    fixture.directory(ROOT, "made");
+}
+
+fn assert_answers_stand(fixture: &Fixture) {
+    assert_eq!(fixture.names(ROOT), ["file", "made"]);
+    assert_eq!(fixture.find("file").size_bytes, 10_000);
+    let file = fixture.fs().open_file(fixture.find("file").id).unwrap();
+    assert!(fixture.contents(&file).iter().all(|byte| *byte == 7));
+    assert!(fixture.fs().group().is_done(9));
+    fixture.check();
+}
+
+#[test]
+fn openings_that_are_killed_one_after_another_at_every_request_lose_nothing_that_was_answered() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    answer_without_a_sync(&fixture);
+    fixture.die();
+    let deaths = (0..).take_while(|requests| !fixture.open_and_die_after(*requests));
+    let deaths = deaths.count();
+    assert!(deaths > 20, "{deaths}");
+    assert_answers_stand(&fixture);
+}
+
+#[test]
+fn what_somebody_else_changed_since_is_not_undone_by_what_a_killed_process_left() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    answer_without_a_sync(&fixture);
+    fixture.die();
+    // One heir dies before its claim is anywhere, one when it has claimed the group.
+    for requests in [0, 60] {
+        assert!(!fixture.open_and_die_after(requests));
+    }
+    let other = spindle_fs::FileSystem::open(fixture.open_elsewhere()).unwrap();
+    other.unlink(ROOT, name("file"), fixture.now()).unwrap();
+    other.close().unwrap();
+    fixture.open(true);
+    assert_eq!(fixture.names(ROOT), ["gone"]);
     fixture.check();
 }

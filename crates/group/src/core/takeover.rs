@@ -10,22 +10,40 @@
 //! regions are, as after a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use spindle_base::{AuSize, FileId};
 use spindle_catalog::{
-    Catalog, Connection, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table, Touch,
-    TouchSlot, file_key,
+    Catalog, Claim, Connection, Edit, KeptJournal, Recovered, RecoveredExtent, Sequence, Table,
+    Touch, TouchSlot, file_key,
 };
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::schedule::Schedule;
 use spindle_extent::space::{Run, Space};
-use spindle_format::{COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode};
+use spindle_format::{
+    COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode, OpenerRecord,
+};
 use spindle_sync::Mutex;
 
 use crate::core::Core;
 use crate::core::disks::DiskTable;
 use crate::error::{GroupError, GroupErrorKind};
+
+/// What the journal calls the claim that this record is of: made of what no heartbeat changes.
+/// The host's name may be shorter on the disk, and the boot tells hosts apart.
+pub(crate) fn claim_of(record: &OpenerRecord) -> Claim {
+    // The journal is read by the program that wrote it, so that the hash need be no fixed one.
+    let mut hasher = DefaultHasher::new();
+    record.sequence.hash(&mut hasher);
+    record.boot.0.hash(&mut hasher);
+    let namespace = record
+        .origin
+        .map(|origin| (origin.machine.0, origin.process_namespace));
+    namespace.hash(&mut hasher);
+    (record.process_id, record.opened_s, record.open).hash(&mut hasher);
+    Claim::numbered(hasher.finish())
+}
 
 /// The journal of a group that a keeper holds the mount of.
 #[derive(Debug)]
@@ -41,9 +59,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Asks the journal for what is left of the opening before this one.
-    pub(crate) fn new(journal: Arc<KeptJournal>, opening_before: u64) -> Self {
-        let recovered = journal.recover(opening_before);
+    /// Asks the journal for what it has for the process of this claim.
+    pub(crate) fn new(journal: Arc<KeptJournal>, claim: Claim) -> Self {
+        let recovered = journal.recover(claim);
         let done = recovered.as_ref().map_or_else(BTreeSet::new, |recovered| {
             recovered.done.iter().copied().collect()
         });
@@ -256,9 +274,9 @@ impl Core {
         // bring old sizes back.
         kept.journal.cut_all();
         kept.journal.forget_touches();
-        let opening = self.membership.opening();
+        let claim = claim_of(&self.membership.opener());
         let doubtful = !self.dirty.doubtful().is_empty();
-        kept.journal.begin(opening, &kept.done.lock(), doubtful);
+        kept.journal.begin(claim, &kept.done.lock(), doubtful);
         *kept.recovered.lock() = None;
         Ok(())
     }

@@ -9,7 +9,7 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, Group
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_extent::space::{Run, Space};
-use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord};
+use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, OpenerRecord};
 use spindle_sync::{InsideLock, Mutex, RwLock};
 
 use crate::background::scrub::Scrubs;
@@ -22,7 +22,7 @@ use crate::core::dirty::DirtyRegions;
 use crate::core::disks::{DiskTable, NewDiskState, disk_key};
 use crate::core::event_log::EventLog;
 use crate::core::file::{File, Layout};
-use crate::core::takeover::Kept;
+use crate::core::takeover::{Kept, claim_of};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::group::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
 use crate::quorum::{MemberView, Membership, Opener};
@@ -82,7 +82,7 @@ impl Group {
         is_alive: &dyn Fn(u32) -> bool,
         journal: Option<Arc<KeptJournal>>,
     ) -> Result<Self, GroupError> {
-        let membership = Arc::new(Membership::open(disks, slots, name, opener, is_alive)?);
+        let membership = claim(disks, slots, name, opener, is_alive, journal.as_deref())?;
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
         region.read_ahead();
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
@@ -100,7 +100,7 @@ impl Group {
             Ok::<_, GroupError>((files, space, bad_runs))
         };
         let (mut files, mut space, mut bad_runs) = load()?;
-        let kept = journal.map(|journal| Kept::new(journal, membership.opening_before()));
+        let kept = journal.map(|journal| Kept::new(journal, claim_of(&membership.opener())));
         if let Some(kept) = &kept
             && kept.replay(&catalog, &table, &space, au_size)?
         {
@@ -170,6 +170,23 @@ impl Group {
             _ => String::new(),
         }
     }
+}
+
+/// Takes the group; a journal that a keeper holds knows of it before any disk does.
+fn claim(
+    disks: Arc<dyn Disks>,
+    slots: &[DiskSlot],
+    name: &GroupName,
+    opener: &Opener,
+    is_alive: &dyn Fn(u32) -> bool,
+    journal: Option<&KeptJournal>,
+) -> Result<Arc<Membership>, GroupError> {
+    let announce = |before: Option<&OpenerRecord>, own: &OpenerRecord| {
+        if let (Some(journal), Some(before)) = (journal, before) {
+            journal.note_claim(claim_of(before), claim_of(own));
+        }
+    };
+    Membership::open_announced(disks, slots, name, opener, is_alive, &announce).map(Arc::new)
 }
 
 fn corrupt(what: impl Into<String>) -> GroupError {

@@ -94,7 +94,6 @@ impl Membership {
             au_size: new.au_size,
             redundancy: RwLock::new(new.redundancy),
             was_clean: true,
-            opening_before: 0,
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),

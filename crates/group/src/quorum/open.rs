@@ -39,6 +39,23 @@ impl Membership {
         opener: &Opener,
         is_alive: &dyn Fn(u32) -> bool,
     ) -> Result<Self, GroupError> {
+        Self::open_announced(disks, slots, name, opener, is_alive, &|_, _| {})
+    }
+
+    /// As [`Membership::open`]. `announce` is told what this process is about to write of itself,
+    /// and which record is the newest before that, when nothing is written yet and nothing but a
+    /// failing disk can come between.
+    ///
+    /// # Errors
+    /// As [`Membership::open`].
+    pub fn open_announced(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+        is_alive: &dyn Fn(u32) -> bool,
+        announce: &dyn Fn(Option<&OpenerRecord>, &OpenerRecord),
+    ) -> Result<Self, GroupError> {
         let looks = look(&*disks, slots);
         let groups = groups(&looks);
         let found = choose(&groups, name, &looks)?;
@@ -85,7 +102,6 @@ impl Membership {
             au_size: state.au_size,
             redundancy: RwLock::new(state.redundancy),
             was_clean: state.clean,
-            opening_before: opener_before.map_or(0, |record| record.sequence),
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
@@ -104,6 +120,7 @@ impl Membership {
         };
         membership.set_standings(state);
         membership.become_judge();
+        announce(opener_before, &membership.opener());
         membership.claim(missing, &cut_off, &lacking, opener.force)?;
         membership.repair_labels(&members);
         membership.bring_labels_up_to_date();
