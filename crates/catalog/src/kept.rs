@@ -15,6 +15,11 @@
 //! changed. The log is cut only after the commit that has its records; a touch is given up only
 //! after the end of the operation that wrote the row.
 //!
+//! **A full log** ends at the first record that does not fit, until a commit that has all that
+//! fell out cuts it: the log then goes on one position further. So what hangs on a record that
+//! fell out (a request that is done, a touch whose row is written) names the position from which
+//! on it counts, and no kill comes between the commit and that.
+//!
 //! A power cut takes this memory; what a sync promised is on the disks. A kill at any point
 //! leaves it as it was, each word whole. `docs/decisions/0005-a-daemon-that-dies.md` has the
 //! whole.
@@ -44,6 +49,8 @@ pub struct KeptJournal {
     memory: SharedMemory,
     log: Mutex<Log>,
     free_touches: Mutex<Vec<u32>>,
+    /// Given up by operations whose end may have fallen out of the log: taken until a commit.
+    settled_touches: Mutex<Vec<u32>>,
     next_bracket: AtomicU32,
     next_write: AtomicU64,
     connection: AtomicU32,
@@ -107,8 +114,8 @@ impl RequestUnderWay<'_> {
             // Nobody can ask again; the next connection has a request of that number.
             return self.journal.end(bracket);
         }
-        (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
-        layout::request(self.journal.memory.words(), self.slot).set_done(self.unique);
+        let counts_from = (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
+        layout::request(self.journal.memory.words(), self.slot).set_done(self.unique, counts_from);
     }
 }
 
@@ -134,6 +141,7 @@ impl KeptJournal {
             next_bracket: AtomicU32::new(log.last_bracket + 1),
             log: Mutex::new(log),
             free_touches: Mutex::new(free_touches),
+            settled_touches: Mutex::default(),
             next_write: AtomicU64::new(0),
             connection: AtomicU32::new(0),
             overflows_count: AtomicU64::new(0),
@@ -230,6 +238,7 @@ impl KeptJournal {
                 touch.clear();
             }
         }
+        self.settled_touches.lock().clear();
         *self.free_touches.lock() = (0..TOUCHES_COUNT).rev().collect();
     }
 
@@ -278,7 +287,7 @@ impl KeptJournal {
 
     /// Ends an operation that fulfils no request: all of it counts now.
     pub fn end(&self, bracket: Bracket) {
-        self.append(Kind::End, Some(bracket), &[0]);
+        let _ = self.append(Kind::End, Some(bracket), &[0]);
     }
 
     /// The request `unique` of that connection, served by worker `slot`.
@@ -298,7 +307,7 @@ impl KeptJournal {
 
     /// Notes an edit; the caller holds the lock that orders edits.
     pub(crate) fn edit(&self, bracket: Option<Bracket>, edit: &Edit) {
-        self.append(Kind::Edit, bracket, &log::encode_edit(edit));
+        let _ = self.append(Kind::Edit, bracket, &log::encode_edit(edit));
     }
 
     /// Notes an extent as it is now; no copies where it is a hole.
@@ -307,16 +316,21 @@ impl KeptJournal {
         words[0] = file.0;
         words[1] = u64::from(index) | u64::from(mark_blocks) << 32;
         words[2..2 + copies.len()].copy_from_slice(copies);
-        self.append(Kind::Extent, None, &words[..2 + copies.len()]);
+        let _ = self.append(Kind::Extent, None, &words[..2 + copies.len()]);
     }
 
-    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) {
+    /// The position from which on the record counts: the log has it, or a commit has what it
+    /// says, where the log reaches so far.
+    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) -> u64 {
         let number = bracket.map_or(0, |bracket| bracket.0);
         let mut log = self.log.lock();
-        if !log.append(&self.memory, kind, number, payload) {
-            self.overflows_count.fetch_add(1, Ordering::Relaxed);
-            self.header().set_overflowed();
+        // What comes after a gap must not count: it may follow from what fell into it.
+        if !self.is_overflowed() && log.append(&self.memory, kind, number, payload) {
+            return log.end();
         }
+        self.overflows_count.fetch_add(1, Ordering::Relaxed);
+        self.header().set_overflowed();
+        log.behind_the_gap()
     }
 
     /// Where the next record will stand.
@@ -341,9 +355,14 @@ impl KeptJournal {
     /// Every record before `place` is committed, those that found no room included.
     pub(crate) fn cut(&self, place: Place) {
         let mut log = self.log.lock();
-        log.cut(&self.memory, place.position);
-        if self.overflows_count.load(Ordering::Relaxed) == place.overflows_count {
-            self.header().clear_overflowed();
+        let has_all = self.overflows_count.load(Ordering::Relaxed) == place.overflows_count;
+        if !has_all || !self.is_overflowed() {
+            return log.cut(&self.memory, place.position);
+        }
+        log.cut_with_gap(&self.memory);
+        self.header().clear_overflowed();
+        for slot in self.settled_touches.lock().drain(..) {
+            self.give_back(slot);
         }
     }
 
@@ -364,8 +383,21 @@ impl KeptJournal {
 
     /// Gives a touch up, after the end of the operation that wrote the row.
     pub fn free_touch(&self, slot: TouchSlot) {
-        layout::touch(self.memory.words(), slot.0).clear();
-        self.free_touches.lock().push(slot.0);
+        let log = self.log.lock();
+        if self.is_overflowed() {
+            // The row may have fallen out: until a commit has it, the touch is all there is.
+            let touch = layout::touch(self.memory.words(), slot.0);
+            touch.count_until(log.behind_the_gap());
+            self.settled_touches.lock().push(slot.0);
+        } else {
+            drop(log);
+            self.give_back(slot.0);
+        }
+    }
+
+    fn give_back(&self, slot: u32) {
+        layout::touch(self.memory.words(), slot).clear();
+        self.free_touches.lock().push(slot);
     }
 
     /// Blocks `[first, end)` of a mirrored file are about to be written; until the answer is

@@ -15,7 +15,7 @@ use super::Claim;
 use super::recovered::Touch;
 
 /// Changes with every change of what lies where or means what.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
 
 /// Workers whose requests are told apart; with more, two share a place, and a kill may have one
@@ -37,6 +37,9 @@ const HEIRS_COUNT: usize = 64;
 const REQUEST_WORDS: usize = 2;
 const WRITE_WORDS: usize = 4;
 const TOUCH_WORDS: usize = 8;
+/// Bits of a touch's first word that name its version; the others have a position.
+const TOUCH_VERSION_BITS: u32 = 2;
+const TOUCH_VERSION: u64 = (1 << TOUCH_VERSION_BITS) - 1;
 
 const REQUESTS_START: usize = HEADER_WORDS;
 const DONE_START: usize = REQUESTS_START + REQUESTS_COUNT * REQUEST_WORDS;
@@ -193,19 +196,21 @@ pub(super) fn request(words: &[AtomicU64], slot: usize) -> Request<'_> {
 }
 
 impl Request<'_> {
-    pub(super) fn set_done(&self, unique: u64) {
+    /// It is done where the log reaches this position.
+    pub(super) fn set_done(&self, unique: u64, counts_from: u64) {
         self.0[0].store(unique, Ordering::Release);
-        self.0[1].store(1, Ordering::Release);
+        // Zero is for none.
+        self.0[1].store(counts_from + 1, Ordering::Release);
     }
 
     pub(super) fn clear(&self) {
         self.0[1].store(0, Ordering::Release);
     }
 
-    /// Its number, where its effect is in the log or committed.
-    pub(super) fn done(&self) -> Option<u64> {
-        let done = self.0[1].load(Ordering::Acquire) != 0;
-        done.then(|| self.0[0].load(Ordering::Acquire))
+    /// Its number, where its effect is in the log, which ends here, or committed.
+    pub(super) fn done(&self, log_end: u64) -> Option<u64> {
+        let counts_from = self.0[1].load(Ordering::Acquire).checked_sub(1)?;
+        (counts_from <= log_end).then(|| self.0[0].load(Ordering::Acquire))
     }
 }
 
@@ -266,8 +271,8 @@ impl Write<'_> {
     }
 }
 
-/// One inode's touch: two versions, and a word that says which one counts. So a process that is
-/// killed while it writes one leaves the other.
+/// One inode's touch: two versions, and a word that says which one counts, and until which
+/// position of the log. So a process that is killed while it writes one leaves the other.
 pub(super) struct TouchPlace<'a> {
     current: &'a AtomicU64,
     versions: &'a [AtomicU64],
@@ -291,12 +296,7 @@ impl TouchPlace<'_> {
     }
 
     pub(super) fn put(&self, position: u64, touch: &Touch) {
-        // 1 and 2 name the first and second version.
-        let next = if self.current.load(Ordering::Acquire) == 1 {
-            2
-        } else {
-            1
-        };
+        let next = if self.version() == 1 { 2 } else { 1 };
         let nanoseconds = |time: Timestamp| u64::from(time.nanoseconds);
         let words = [
             position,
@@ -315,13 +315,29 @@ impl TouchPlace<'_> {
         self.current.store(next as u64, Ordering::Release);
     }
 
-    /// The touch, and where the log ended when it was noted.
-    pub(super) fn get(&self) -> Option<(u64, Touch)> {
-        let start = match self.current.load(Ordering::Acquire) {
+    /// 1 for the first version, 2 for the second one.
+    fn version(&self) -> u64 {
+        self.current.load(Ordering::Acquire) & TOUCH_VERSION
+    }
+
+    /// From there on the row has what the touch says, or newer.
+    pub(super) fn count_until(&self, position: u64) {
+        let word = self.version() | position << TOUCH_VERSION_BITS;
+        self.current.store(word, Ordering::Release);
+    }
+
+    /// The touch, and where the log ended when it was noted, where it counts while the log ends
+    /// at `log_end`.
+    pub(super) fn get(&self, log_end: u64) -> Option<(u64, Touch)> {
+        let start = match self.version() {
             1 => 0,
             2 => TOUCH_WORDS,
             _ => return None,
         };
+        let until = self.current.load(Ordering::Acquire) >> TOUCH_VERSION_BITS;
+        if until != 0 && log_end >= until {
+            return None;
+        }
         let word = |index: usize| self.versions[start + index].load(Ordering::Relaxed);
         let low = |index: usize| u32::try_from(word(index) & u64::from(u32::MAX)).unwrap_or(0);
         let time = |index: usize, nanoseconds: u32| Timestamp {

@@ -80,6 +80,11 @@ impl Log {
         self.end - Header::of(memory).log_start()
     }
 
+    /// Where the log goes on when a commit has what fell out of it.
+    pub(super) const fn behind_the_gap(&self) -> u64 {
+        self.end + 1
+    }
+
     /// Appends a record; false where the ring is full.
     pub(super) fn append(
         &mut self,
@@ -90,8 +95,8 @@ impl Log {
     ) -> bool {
         let length = payload.len() as u64;
         let next = self.end + HEAD_WORDS + length;
-        // One word more for the zero behind it.
-        if next + 1 - Header::of(memory).log_start() > LOG_WORDS || length > u64::from(u32::MAX) {
+        // One word more for the zero behind it, and one for the zero behind a gap.
+        if next + 2 - Header::of(memory).log_start() > LOG_WORDS || length > u64::from(u32::MAX) {
             return false;
         }
         let words = memory.words();
@@ -109,6 +114,14 @@ impl Log {
         words[place(self.end)].store(self.end + 1, Ordering::Release);
         self.end = next;
         true
+    }
+
+    /// Gives up everything, and what fell out of the log since its end with it: one word says both.
+    pub(super) fn cut_with_gap(&mut self, memory: &SharedMemory) {
+        let next = self.behind_the_gap();
+        memory.words()[place(next)].store(0, Ordering::Relaxed);
+        self.end = next;
+        self.cut(memory, next);
     }
 
     /// Gives up everything before `position`.

@@ -49,7 +49,7 @@ pub struct Recovered {
     pub compare_everything: bool,
     /// Requests that are done and need only be answered.
     pub done: BTreeSet<u64>,
-    /// The log was full: something that was acknowledged is missing.
+    /// The log was full: what came after is missing, which the mount had not answered.
     pub overflowed: bool,
 }
 
@@ -59,6 +59,7 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
     let words = memory.words();
     let header = Header::of(memory);
     let records = records(journal);
+    let log_end = journal.position();
     let mut recovered = Recovered {
         compare_everything: header.compares_everything(),
         overflowed: header.has_overflowed(),
@@ -68,12 +69,13 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
             .collect(),
         ..Recovered::default()
     };
-    let requests = (0..REQUESTS_COUNT).filter_map(|slot| layout::request(words, slot).done());
+    let requests =
+        (0..REQUESTS_COUNT).filter_map(|slot| layout::request(words, slot).done(log_end));
     recovered.done.extend(requests);
     let inodes = recovered.take_records(&records);
     let mut touches: HashMap<FileId, (u64, Touch)> = HashMap::new();
     for slot in 0..TOUCHES_COUNT {
-        let Some((position, touch)) = layout::touch(words, slot).get() else {
+        let Some((position, touch)) = layout::touch(words, slot).get(log_end) else {
             continue;
         };
         // A row that was noted after the touch has what the touch says.

@@ -226,3 +226,96 @@ fn what_is_too_large_for_the_log_is_told_until_a_commit_has_it() {
     journal.cut(journal.place());
     assert!(!journal.is_overflowed());
 }
+
+/// More than the log can ever take.
+fn huge(id: u64) -> Edit {
+    put(id, &vec![1; 129 << 20])
+}
+
+#[test]
+fn nothing_after_a_record_that_did_not_fit_counts_until_a_commit_has_it() {
+    let journal = live();
+    let first = journal.bracket();
+    journal.edit(Some(first), &put(1, b"whole"));
+    journal.request(journal.connection(), 0, 41).end(first);
+    // The middle of an operation falls out; its ends would fit.
+    let second = journal.bracket();
+    journal.edit(Some(second), &put(2, b"half"));
+    journal.edit(Some(second), &huge(3));
+    journal.edit(Some(second), &put(4, b"other half"));
+    journal.request(journal.connection(), 1, 42).end(second);
+    // What follows from it would fit too.
+    let third = journal.bracket();
+    journal.edit(Some(third), &put(5, b"after it"));
+    journal.request(journal.connection(), 2, 43).end(third);
+    journal.extent(FileId(9), 3, 77, &[1, 2, 3]);
+    let (_, recovered) = next(&journal);
+    assert!(recovered.overflowed);
+    assert_eq!(recovered.edits.len(), 1);
+    assert!(recovered.extents.is_empty());
+    assert_eq!(recovered.done, BTreeSet::from([41]));
+    // A commit that has none of it changes nothing.
+    let fourth = journal.bracket();
+    let before = journal.place();
+    journal.edit(Some(fourth), &put(6, b"fell out as well"));
+    journal.cut(before);
+    let (_, recovered) = next(&journal);
+    assert!(recovered.edits.is_empty() && recovered.overflowed);
+    assert_eq!(recovered.done, BTreeSet::from([41]));
+    // One that has all of it makes it done, and the log goes on.
+    journal.request(journal.connection(), 3, 44).end(fourth);
+    journal.cut(journal.place());
+    let fifth = journal.bracket();
+    journal.edit(Some(fifth), &put(7, b"fits"));
+    journal.request(journal.connection(), 4, 45).end(fifth);
+    let (_, recovered) = next(&journal);
+    assert!(!recovered.overflowed);
+    assert_eq!(recovered.edits.len(), 1);
+    assert_eq!(recovered.done, (41..46).collect());
+}
+
+#[test]
+fn a_touch_whose_row_did_not_fit_counts_until_a_commit_has_the_row() {
+    let journal = live();
+    let mut touched = None;
+    assert!(journal.touch(&mut touched, &touch_of(1, 40)));
+    journal.edit(None, &huge(2));
+    // Its row is written by an operation, of which nothing is in the log.
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &put(1, b"a row with the size 40"));
+    journal.end(bracket);
+    journal.free_touch(touched.unwrap());
+    assert_eq!(next(&journal).1.touches, [touch_of(1, 40)]);
+    journal.cut(journal.place());
+    assert!(next(&journal).1.touches.is_empty());
+    // The place is free again.
+    let mut places: Vec<_> = (0..super::TOUCHES_COUNT).map(|_| None).collect();
+    assert!((places.iter_mut()).all(|place| journal.touch(place, &touch_of(3, 1))));
+}
+
+#[test]
+fn a_log_that_is_full_to_the_last_word_goes_on_behind_the_gap() {
+    let journal = live();
+    for round in 0..3_u64 {
+        journal.edit(None, &put(round, &vec![1; 100 << 20]));
+        // The record's head, the value's and the key's with its own, and the two words behind.
+        let used = journal.log.lock().length_words(&journal.memory) + 2 + 3 + 2;
+        let left = usize::try_from((super::layout::LOG_WORDS - used) * 8).unwrap();
+        journal.edit(None, &put(round, &vec![1; left]));
+        assert!(!journal.is_overflowed());
+        let bracket = journal.bracket();
+        journal.edit(Some(bracket), &put(100 + round, b"row"));
+        journal
+            .request(journal.connection(), 0, round + 1)
+            .end(bracket);
+        let (_, recovered) = next(&journal);
+        assert_eq!(recovered.edits.len(), 2);
+        assert!(!recovered.done.contains(&(round + 1)));
+        journal.cut(journal.place());
+        let (_, recovered) = next(&journal);
+        assert!(recovered.is_empty() && recovered.done.contains(&(round + 1)));
+        journal.edit(None, &put(round, b"row"));
+        assert_eq!(next(&journal).1.edits.len(), 1);
+        journal.cut(journal.place());
+    }
+}
