@@ -17,6 +17,9 @@ use spindle_sync::MutexGuard;
 
 use crate::{Catalog, CatalogError, KeptJournal, Region, Sequence};
 
+/// A region up to which what is in use is counted after each transaction: some milliseconds.
+const MEASURED_BYTES_MAX: u64 = 16 << 20;
+
 /// What only one commit at a time may touch.
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -271,6 +274,14 @@ impl Catalog {
         if let Some(store) = &committer.store {
             self.room
                 .note_written(store.take_written_blocks(), store.length_bytes());
+            // A small region is measured each time, from memory: what a group of small disks
+            // has for its catalog is soon less than what the bound adds up to.
+            if written.is_ok()
+                && store.length_bytes() <= MEASURED_BYTES_MAX
+                && let Ok(used_pages) = store.used_pages()
+            {
+                self.room.measured(used_pages);
+            }
         }
         if matches!(written, Err(CatalogError::Full)) {
             // What is there can still be read.

@@ -20,6 +20,7 @@ pub(crate) type Change = Option<Vec<u8>>;
 pub(crate) struct Layer {
     tables: [BTreeMap<Vec<u8>, Change>; Table::COUNT],
     bytes: usize,
+    /// Changes, one of a table of large values counted for as many rows as it copies pages of.
     rows_count: usize,
 }
 
@@ -34,9 +35,9 @@ impl Layer {
     pub(crate) fn set(&mut self, table: Table, key: Vec<u8>, change: Change) {
         let key_bytes = key.len();
         self.bytes += Self::weight_bytes(&key, &change);
-        self.rows_count += 1;
+        self.rows_count += table.rows_of_a_change();
         if let Some(old) = self.tables[table.index()].insert(key, change) {
-            self.rows_count -= 1;
+            self.rows_count -= table.rows_of_a_change();
             self.bytes -= Self::ROW_OVERHEAD_BYTES + key_bytes + old.as_ref().map_or(0, Vec::len);
         }
     }

@@ -41,6 +41,17 @@ pub struct Rows {
     pub bytes: u64,
 }
 
+impl std::ops::Sub for Rows {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            count: self.count - other.count,
+            bytes: self.bytes - other.bytes,
+        }
+    }
+}
+
 impl std::ops::Add for Rows {
     type Output = Self;
 

@@ -57,6 +57,15 @@ impl Table {
         self as usize
     }
 
+    /// For how many rows a change counts where pages are: one that lies beside a value of 64 KiB
+    /// copies a leaf of 128 KiB.
+    pub(crate) const fn rows_of_a_change(self) -> usize {
+        match self {
+            Self::ExtendedAttribute => 12,
+            _ => 1,
+        }
+    }
+
     /// Its number in the journal, part of the on-disk format: never to be changed.
     #[expect(clippy::cast_possible_truncation, reason = "there are eleven tables")]
     pub(crate) const fn number(self) -> u8 {

@@ -70,7 +70,12 @@ pub fn start_daemon(
         let _ = BufReader::new(pipe).read_line(&mut line);
     }
     match serde_json::from_str(&line) {
-        Ok(FirstWord::Ready(report)) => Ok(report),
+        Ok(FirstWord::Ready(report)) => {
+            if keeper {
+                wait_for_keeper(settings, group)?;
+            }
+            Ok(report)
+        }
         Ok(FirstWord::Failed(error)) => {
             let _ = child.wait();
             Err(error)
@@ -87,6 +92,20 @@ pub fn start_daemon(
                 ),
             ))
         }
+    }
+}
+
+/// Waits until the keeper knows that its daemon serves: the daemon tells both at the same time,
+/// and whoever asks the keeper after the command must not hear that it is still starting.
+fn wait_for_keeper(settings: &Settings, group: &str) -> ControlResult<()> {
+    let Some(keeper) = KeeperClient::find(settings, group) else {
+        return Ok(());
+    };
+    match keeper.wait_for_daemon() {
+        Ok(status) if status.phase == KeeperPhase::GaveUp => Err(sockets::gave_up(&status)),
+        // Somebody has it end already.
+        Err(error) if error.kind != ControlErrorKind::Ending => Err(error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use spindle_base::{FileId, Sequence};
 use spindle_format::{
-    COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
+    COPIES_MAX, EXTENT_COPY_BYTES, EXTENT_MARK_BYTES, EXTENT_ROW_HEADER_BYTES, EXTENTS_PER_ROW,
+    ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
 
 use crate::schedule::Schedule;
@@ -135,8 +136,9 @@ impl Map {
         self.journal = Some((journal, id));
     }
 
-    /// Notes an extent as it is now.
-    fn note(&self, index: u32) {
+    /// Notes an extent as it is now: its row differs from the catalog's.
+    fn note(&mut self, index: u32) {
+        self.dirty_rows.insert(index / ROW);
         let Some((journal, id)) = &self.journal else {
             return;
         };
@@ -261,7 +263,6 @@ impl Map {
         self.allocated_blocks += length_blocks;
         self.extents_count += 1;
         self.sealed_marks.insert(index, 0);
-        self.dirty_rows.insert(index / ROW);
         self.note(index);
     }
 
@@ -273,7 +274,6 @@ impl Map {
         let before = u32::try_from(words[0]).expect("a mark has 32 bits");
         words[0] = u64::from(mark_blocks);
         self.sealed_marks.entry(index).or_insert(before);
-        self.dirty_rows.insert(index / ROW);
         self.note(index);
     }
 
@@ -284,7 +284,6 @@ impl Map {
         let words = self.words_mut(index);
         assert!(words[1] != 0, "a hole has no copies");
         words[1 + number] = copy.to_bits();
-        self.dirty_rows.insert(index / ROW);
         self.note(index);
     }
 
@@ -308,7 +307,6 @@ impl Map {
         self.sealed_marks.remove(&index);
         self.allocated_blocks -= self.schedule.length_blocks(index);
         self.extents_count -= 1;
-        self.dirty_rows.insert(index / ROW);
         self.note(index);
         Some(extent)
     }
@@ -363,6 +361,14 @@ impl Map {
     #[must_use]
     pub fn dirty_rows_count(&self) -> usize {
         self.dirty_rows.len()
+    }
+
+    /// Bytes of those rows at most, without their keys.
+    #[must_use]
+    pub fn dirty_rows_bytes(&self) -> usize {
+        let extents = (self.end_index() as usize).min(EXTENTS_PER_ROW);
+        let extent_bytes = self.copies * EXTENT_COPY_BYTES + EXTENT_MARK_BYTES;
+        self.dirty_rows.len() * (EXTENT_ROW_HEADER_BYTES + extents * extent_bytes)
     }
 
     /// What a commit must have so that this map is durable.

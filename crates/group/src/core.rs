@@ -5,6 +5,7 @@ pub(crate) mod bad_runs;
 pub(crate) mod cleaning;
 pub(crate) mod commit;
 pub(crate) mod dirty;
+pub(crate) mod dirty_maps;
 pub(crate) mod disks;
 pub(crate) mod event_log;
 pub(crate) mod file;
@@ -16,7 +17,7 @@ pub(crate) mod takeover;
 pub(crate) mod unanswered;
 
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, GroupName};
@@ -28,6 +29,7 @@ use spindle_sync::{InsideLock, Mutex, RwLock};
 
 use crate::core::bad_runs::BadRuns;
 use crate::core::dirty::DirtyRegions;
+use crate::core::dirty_maps::DirtyMaps;
 use crate::core::disks::{DiskTable, SlowDisks};
 use crate::core::event_log::EventLog;
 use crate::error::GroupError;
@@ -57,9 +59,7 @@ pub struct Core {
     /// Shared by changes, exclusive for a seal; see `core/commit.rs` for the order of locks.
     pub(crate) change: InsideLock,
     /// Files whose maps have rows that the catalog lacks.
-    pub(crate) dirty_maps: Mutex<BTreeSet<FileId>>,
-    /// Extents that came since the last seal, in rows that the catalog lacks.
-    pub(crate) unsealed_extents: AtomicU64,
+    pub(crate) dirty_maps: Mutex<DirtyMaps>,
     /// Somebody was refused because the catalog is full.
     pub(crate) is_catalog_full: AtomicBool,
     /// What was applied then: as long as nothing else is, the answer stays.

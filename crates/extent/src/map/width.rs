@@ -9,7 +9,7 @@
 
 use spindle_format::{COPIES_MAX, ExtentCopy, ExtentRow};
 
-use super::{Map, ROW};
+use super::Map;
 
 impl Map {
     /// Whether a row of the catalog says what this map has.
@@ -81,7 +81,6 @@ impl Map {
         for (word, copy) in words[1..].iter_mut().zip(copies) {
             *word = copy.to_bits();
         }
-        self.dirty_rows.insert(index / ROW);
         self.note(index);
     }
 

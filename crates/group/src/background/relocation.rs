@@ -315,8 +315,8 @@ impl Group {
                 return false;
             }
             map.set_copy(moved.index, number, copy);
+            self.note_dirty_map(file, &map);
             drop(map);
-            self.note_dirty_map(file);
             if moved.from.is_present() {
                 self.space.quarantine(Run {
                     disk: moved.from.disk(),

@@ -162,6 +162,7 @@ impl Group {
         };
         let kept = self.copies_to_keep(file, &extent, map.wanted(), (first, end));
         map.set_copies(index, &kept);
+        self.note_dirty_map(file, &map);
         drop(map);
         // Who copies one of them elsewhere finds no record, or another copy, and gives up.
         file.moving.cancel(index);
@@ -174,7 +175,6 @@ impl Group {
                 class: copy.class(),
             });
         }
-        self.note_dirty_map(file);
         blocks
     }
 

@@ -25,7 +25,7 @@ use spindle_catalog::{
     BegunCommit, Bracket, Edit, KeptJournal, RequestUnderWay, Sequence, Table, TakenBatch,
     TouchSlot,
 };
-use spindle_extent::map::{Books, RowChange};
+use spindle_extent::map::{Books, Map, RowChange};
 use spindle_sync::{Fault, InsideReadGuard, InsideWriteGuard, MutexGuard, is_put_back};
 
 use crate::core::Core;
@@ -180,9 +180,10 @@ impl Core {
         self.catalog.apply(edit);
     }
 
-    /// The map of this file has rows that the catalog lacks.
-    pub(crate) fn note_dirty_map(&self, file: &File) {
-        self.dirty_maps.lock().insert(file.id);
+    /// The map of this file, which the caller holds locked, has other rows that the catalog
+    /// lacks.
+    pub(crate) fn note_dirty_map(&self, file: &File, map: &Map) {
+        self.dirty_maps.lock().note(file.id, map);
     }
 
     /// Closes the books: dirty rows of all maps become edits, and what was freed belongs to this
@@ -193,11 +194,10 @@ impl Core {
         // A file stays among them until its rows are in an edit: whoever finds none of them may
         // rely on what is applied.
         loop {
-            let first = self.dirty_maps.lock().first().copied();
+            let first = self.dirty_maps.lock().first();
             let Some(id) = first else { break };
             self.seal_map(id, usize::MAX);
         }
-        self.unsealed_extents.store(0, Ordering::Release);
         self.space.seal(self.catalog.applied());
         Sealed {
             begun,
@@ -210,7 +210,7 @@ impl Core {
     /// writers going on between: they wait for a slice, not for all. What changes again after its
     /// slice is sealed again, in the same batch.
     fn seal_ahead(&self) {
-        let changed: Vec<FileId> = self.dirty_maps.lock().iter().copied().collect();
+        let changed = self.dirty_maps.lock().files();
         let rows_of = |id: &FileId| {
             let file = self.file(*id);
             file.map_or(0, |file| file.map.read().dirty_rows_count())
@@ -241,7 +241,7 @@ impl Core {
     /// dirty or knows what to wait for. The caller has the change lock alone.
     fn seal_map(&self, id: FileId, rows_most: usize) {
         let Some(file) = self.file(id) else {
-            self.dirty_maps.lock().remove(&id);
+            self.dirty_maps.lock().forget(id);
             return;
         };
         let apply = |rows: Vec<RowChange>| {
@@ -264,9 +264,7 @@ impl Core {
         } else {
             map.seal(rows_most, apply);
         }
-        if map.books() != Books::Open {
-            self.dirty_maps.lock().remove(&id);
-        }
+        self.note_dirty_map(&file, &map);
     }
 
     /// Makes the batch durable up to `through`. No lock of the list above may be held.

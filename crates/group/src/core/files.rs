@@ -87,7 +87,7 @@ impl Core {
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
         self.apply(change, edit);
-        self.dirty_maps.lock().remove(&file.id);
+        self.dirty_maps.lock().forget(file.id);
         self.files.write().remove(&file.id);
         Ok(())
     }

@@ -6,12 +6,13 @@ use spindle_sync::atomic::Ordering;
 use crate::core::Core;
 use crate::error::{GroupError, GroupErrorKind};
 
-/// Bytes of a row of a map, full, and of an extent in it at most.
-const MAP_ROW_BYTES: u64 = 2048;
+/// Bytes of an extent in a row of a map at most.
 const EXTENT_BYTES: u64 = 32;
-const EXTENTS_PER_ROW: u64 = 128;
 /// What there must be after a commit for anything to be added.
 const LEAST_STEP_BYTES: u64 = 256 << 10;
+/// As long as the catalog has little of the disks it is made so large that this much is left:
+/// some hundred operations between two commits.
+const GOOD_STEP_BYTES: u64 = 2 << 20;
 /// The part of a disk that may be set aside for the catalog before it is needed.
 const AHEAD_PART: u64 = 32;
 
@@ -67,8 +68,8 @@ impl Core {
     /// Finds room, by what costs least: more is set aside for the catalog; what is applied goes
     /// into the region; what is in use there is counted.
     fn find_room(&self, wish: Wish, bytes: u64) -> Result<(), GroupError> {
-        let is_found =
-            || self.catalog_room_bytes(wish) >= LEAST_STEP_BYTES.max(bytes.saturating_add(1));
+        let has = |step: u64| self.catalog_room_bytes(wish) >= step.max(bytes.saturating_add(1));
+        let is_found = || has(LEAST_STEP_BYTES);
         let wished_bytes = self.catalog.wished_capacity_bytes(self.lagging()) + 2 * bytes;
         if wished_bytes <= self.catalog_ahead_bytes_max() {
             self.set_aside(wished_bytes)?;
@@ -78,13 +79,14 @@ impl Core {
         }
         self.commit_everything()?;
         self.catalog.settle()?;
-        if is_found() {
-            return Ok(());
-        }
         // Less than what is wished is better than nothing.
         let capacity_bytes = self.region.capacity_bytes();
-        let more_bytes = (2 * (LEAST_STEP_BYTES + bytes)).max(capacity_bytes / 4);
-        self.set_aside(capacity_bytes + more_bytes)?;
+        let more_bytes = capacity_bytes + (2 * (LEAST_STEP_BYTES + bytes)).max(capacity_bytes / 4);
+        let may_grow = more_bytes <= 2 * self.catalog_ahead_bytes_max();
+        if has(GOOD_STEP_BYTES) || (is_found() && !may_grow) {
+            return Ok(());
+        }
+        self.set_aside(more_bytes)?;
         if is_found() {
             return Ok(());
         }
@@ -107,12 +109,7 @@ impl Core {
 
     /// What the next seal adds.
     fn lagging(&self) -> Rows {
-        let maps = self.dirty_maps.lock().len() as u64;
-        let extents = self.unsealed_extents.load(Ordering::Acquire);
-        Rows {
-            count: maps + extents / EXTENTS_PER_ROW,
-            bytes: maps * MAP_ROW_BYTES + extents * EXTENT_BYTES,
-        }
+        self.dirty_maps.lock().rows()
     }
 
     /// Bytes that the catalog can take beside what is applied and what the next seal adds.

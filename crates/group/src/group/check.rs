@@ -245,8 +245,9 @@ impl Group {
         }
         for (id, number) in differing {
             if let Some(file) = by_id.get(&id) {
-                file.map.write().mark_dirty_row(number);
-                self.note_dirty_map(file);
+                let mut map = file.map.write();
+                map.mark_dirty_row(number);
+                self.note_dirty_map(file, &map);
             }
         }
         Ok(())

@@ -130,7 +130,6 @@ impl Group {
             files: RwLock::new(files),
             change: InsideLock::default(),
             dirty_maps: Mutex::default(),
-            unsealed_extents: AtomicU64::new(0),
             is_catalog_full: AtomicBool::new(false),
             refused_at: AtomicU64::new(0),
             making_room: Mutex::default(),

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_extent::map::{Extent, Map};
-use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::core::file::File;
@@ -29,22 +28,15 @@ impl Core {
             return Ok(());
         }
         self.check_alive(file)?;
-        match self.allocate_blocks(file, first, end) {
-            Err(error) if error.kind == GroupErrorKind::NoSpace => {
-                self.make_space(file, first, end)?;
-                self.allocate_blocks(file, first, end)
+        let mut search = SpaceSearch::default();
+        loop {
+            match self.allocate_blocks(file, first, end) {
+                Err(error) if error.kind == GroupErrorKind::NoSpace => {
+                    search.go_on(self, file, (first, end), error)?;
+                }
+                answer => return answer,
             }
-            answer => answer,
         }
-    }
-
-    /// What was freed becomes free, and the catalog finds room for the extents that are missing.
-    pub(super) fn make_space(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
-        if self.space.has_quarantine() {
-            self.commit_everything()?;
-        }
-        let count = missing_extents(&file.map.read(), first, end)?.len();
-        self.make_room_for_extents(count)
     }
 
     /// Gives every extent that holds blocks of `[first, end)` space, or none.
@@ -87,10 +79,47 @@ impl Core {
         for (index, extent) in &taken {
             map.insert(*index, extent);
         }
-        drop(map);
-        (self.unsealed_extents).fetch_add(taken.len() as u64, Ordering::AcqRel);
-        self.note_dirty_map(file);
+        self.note_dirty_map(file, &map);
         Ok(())
+    }
+}
+
+/// The search for space of one request that found none: what was freed becomes free, and the
+/// catalog finds room. What is found is there for everybody, so others may have taken it before
+/// the request gets its turn; it is refused only where there was nothing to be found.
+#[derive(Debug, Default)]
+pub(super) struct SpaceSearch {
+    tries_count: usize,
+}
+
+impl SpaceSearch {
+    /// So often others may be quicker.
+    const TRIES_MAX: usize = 64;
+
+    /// Looks for space for `[first, end)` of the file, where there may be more than there was.
+    ///
+    /// # Errors
+    /// `refused`, where there is not; as [`Core::sync`].
+    pub(super) fn go_on(
+        &mut self,
+        core: &Core,
+        file: &File,
+        (first, end): (u64, u64),
+        refused: GroupError,
+    ) -> Result<(), GroupError> {
+        let count = missing_extents(&file.map.read(), first, end)?.len();
+        let has_quarantine = core.space.has_quarantine();
+        let lacks_room = !core.has_room_for_extents(count);
+        // What was freed may have become free since the request was refused.
+        let is_first = self.tries_count == 0;
+        if self.tries_count == Self::TRIES_MAX || !(is_first || has_quarantine || lacks_room) {
+            return Err(refused);
+        }
+        self.tries_count += 1;
+        if has_quarantine {
+            core.commit_everything()?;
+        }
+        core.make_room_for_extents(count)
     }
 }
 
@@ -104,3 +133,6 @@ fn missing_extents(map: &Map, first: u64, end: u64) -> Result<SmallVec<[u32; 4]>
         |index: &u32| map.extent(*index).is_none() && schedule.has_block_in(*index, first, end);
     Ok((low..high).filter(in_range).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -250,10 +250,12 @@ impl Core {
         let file = &place.file;
         {
             let _change = self.change_inside();
-            file.map.write().set_copy(place.index, number, moved);
+            let mut map = file.map.write();
+            map.set_copy(place.index, number, moved);
+            self.note_dirty_map(file, &map);
+            drop(map);
             // Who copies this extent elsewhere began with the copy that is gone.
             file.moving.cancel(place.index);
-            self.note_dirty_map(file);
             let edit = self.bad_runs.note(run_of(place.copy));
             self.catalog.apply(edit);
         }

@@ -212,8 +212,7 @@ impl Core {
         for (index, mark) in &plan.marks {
             map.set_mark(*index, *mark);
         }
-        drop(map);
-        self.note_dirty_map(file);
+        self.note_dirty_map(file, &map);
     }
 
     /// The next offset >= `offset_bytes` with data (`hole` false) or in a hole (`hole` true),

@@ -18,6 +18,7 @@ use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
+use crate::io::allocate::SpaceSearch;
 use crate::io::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 
 /// What a write will touch, as the map stands.
@@ -145,8 +146,7 @@ impl Core {
     }
 
     /// Prepares a write of `[first, end)` (dirty regions, range lock) and runs `write`; does so
-    /// again where the map changed in between, and once more after a commit where space was
-    /// short but in quarantine.
+    /// again where the map changed in between, and where space was short and more is found.
     pub(crate) fn write_range(
         &self,
         file: &File,
@@ -154,7 +154,7 @@ impl Core {
         end: u64,
         mut write: impl FnMut(&Self, &Intent) -> Result<(), GroupError>,
     ) -> Result<(), GroupError> {
-        let mut committed = false;
+        let mut search = SpaceSearch::default();
         loop {
             self.check_alive(file)?;
             // In one change, so that no seal takes the marks between the look at them and the
@@ -176,9 +176,8 @@ impl Core {
             drop(held);
             drop(announced);
             match answer {
-                Err(error) if error.kind == GroupErrorKind::NoSpace && !committed => {
-                    committed = true;
-                    self.make_space(file, first, end)?;
+                Err(error) if error.kind == GroupErrorKind::NoSpace => {
+                    search.go_on(self, file, (first, end), error)?;
                 }
                 answer => return answer,
             }
@@ -477,8 +476,7 @@ impl Core {
                 for (index, mark) in &plan.marks {
                     map.set_mark(*index, *mark);
                 }
-                drop(map);
-                self.note_dirty_map(file);
+                self.note_dirty_map(file, &map);
             }
             is_lost
         };

@@ -34,7 +34,7 @@ fn what_a_disk_missed_that_goes_during_a_seal_is_durable_before_the_marks_are() 
             let held = file.map.read();
             let committer = scope.spawn(|| group.commit_everything());
             wait_until("the commit seals", || {
-                !group.dirty_maps.lock().contains(&sealed_first.id)
+                !group.dirty_maps.lock().contains(sealed_first.id)
             });
             scene.disks.vanish(DiskSlot(1));
             let finder = scope.spawn(|| group.take_offline(&[DiskNumber(1)], "it is gone"));

@@ -1,0 +1,50 @@
+//! Looking for space beside others who take what is found.
+
+use crate::error::{GroupError, GroupErrorKind};
+use crate::io::allocate::SpaceSearch;
+use crate::scene::{MIB, NORMAL, Scene, create};
+
+#[test]
+fn a_request_is_refused_only_where_nothing_was_left_to_be_found() {
+    let scene = Scene::mirrored(1);
+    let group = scene.open();
+    let wanting = create(&group, 9, NORMAL);
+    let mut search = SpaceSearch::default();
+    let mut go_on = || search.go_on(&group, &wanting, (0, 1), GroupError::no_space());
+    for number in 10..14 {
+        let freed = create(&group, number, NORMAL);
+        group.allocate(&freed, 0, MIB).unwrap();
+        group.remove_file(&group.change(), &freed).unwrap();
+        // Somebody else takes it before the request has its turn.
+        assert!(group.space.has_quarantine());
+        go_on().unwrap();
+        assert!(!group.space.has_quarantine());
+    }
+    assert_eq!(go_on().unwrap_err().kind, GroupErrorKind::NoSpace);
+}
+
+#[test]
+fn what_a_seal_adds_is_counted_by_rows_and_not_by_files() {
+    let scene = Scene::mirrored(2);
+    let group = scene.open();
+    let file = create(&group, 9, NORMAL);
+    // Extents 0, 128 and 256 lie in three rows.
+    for extent in [0, 128, 256] {
+        group.allocate(&file, extent * MIB, 1).unwrap();
+    }
+    assert_eq!(group.dirty_maps.lock().rows().count, 3);
+    group.commit_everything().unwrap();
+    assert_eq!(group.dirty_maps.lock().rows().count, 0);
+    let other = create(&group, 10, NORMAL);
+    group.allocate(&other, 0, 1).unwrap();
+    for extent in [0, 256] {
+        group.write(&file, extent * MIB, b"a mark moves").unwrap();
+    }
+    let rows = group.dirty_maps.lock().rows();
+    assert_eq!(rows.count, 3);
+    assert!((2048..3 * 4096).contains(&rows.bytes), "{rows:?}");
+    group.remove_file(&group.change(), &file).unwrap();
+    assert_eq!(group.dirty_maps.lock().rows().count, 1);
+    let few_bytes = group.dirty_maps.lock().rows().bytes;
+    assert!(few_bytes < 100, "one extent takes {few_bytes} bytes");
+}
