@@ -5,111 +5,80 @@
 //! disks itself, to read them without writing a byte ([`ReadOnlyDisks`]) or to change them. Every
 //! function here returns a structure of [`view`] or a [`ControlError`]; printing is for `cli`.
 //!
+//! Five floors, each of which names only what lies below it: `api` says what is asked and answered,
+//! `machine` what this machine has, `opened` what can be done with an open group, `serving` is the
+//! processes that have it open for others, and `command` is what a person asks for.
+//!
 //! A crash of the daemon leaves its socket, its log and a dead mount point; the next start
 //! recognises and replaces all three. Nothing about a group is kept outside its disks.
 
-mod access;
-mod activity;
-mod administration;
-mod channel_body;
-mod client;
-mod conversion;
-mod copying;
-mod daemon;
-mod descriptors;
-mod dirty_limit;
-mod discovery;
-mod disk_changes;
-mod disk_returns;
-mod dump;
-mod dump_row;
-mod engine;
-mod error;
-mod estimating;
-mod event_log;
-mod exposition;
-mod features;
-mod files;
-mod formats;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
-mod group_settings;
-mod health;
-mod hook;
-mod iostat;
-mod keeper;
-mod label_writing;
-mod location;
-mod making;
-mod metrics;
-mod mounting;
-mod nearness;
-mod openapi;
-mod opening;
-mod operations;
-mod probe;
-mod query;
-mod read_only_disks;
-mod route;
-mod runtime_directory;
-mod scrubbing;
-mod service_manager;
-mod settings;
-mod sockets;
-mod starting;
-mod template;
-mod unknown_data;
-pub mod view;
+#![warn(unreachable_pub)]
 
-pub use access::GroupFiles;
-pub use administration::{
-    check_group, destroy_group, list_groups, list_templates, own_group, own_umask, own_user,
-    rename_group, serving, set_fault, show_group,
+mod api;
+mod command;
+mod machine;
+mod opened;
+mod serving;
+
+pub use api::client::Client;
+pub use api::conversion::ConversionReport;
+pub use api::disk_request::{
+    DiskChangesRequest, NewDiskRequest, ReplacementRequest, ResizeRequest,
 };
-pub use client::Client;
-pub use conversion::{
-    ConversionReport, convert_group, set_file_redundancy, set_template_redundancy,
+pub use api::error::{ControlError, ControlErrorKind, ControlResult};
+pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport};
+pub use api::event_filter::{EventFilter, parse_kinds, parse_severity};
+pub use api::files::{Files, NewEntry};
+pub use api::group_settings::GroupSettings;
+pub use api::location::Location;
+pub use api::nearness::{near_names, suggestion};
+pub use api::operations::{OperationReport, OperationsReport};
+pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
+pub use api::view;
+pub use api::view::ReadyReport;
+pub use command::convert::{convert_group, set_file_redundancy, set_template_redundancy};
+pub use command::copy::{
+    CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer,
 };
-pub use copying::{CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer};
-pub use daemon::{MetricsListen, ReadyReport, ServeOptions, refuse_if_served, serve};
-pub use descriptors::raise_descriptor_limit;
-pub use discovery::scan;
-pub use disk_changes::{
-    DiskChangesRequest, FailureGroupChange, NewDiskRequest, ReplacementRequest, ResizeRequest,
-    change_disks, of_failure_groups, offline_disks, rename_disk,
+pub use command::disk::{
+    FailureGroupChange, change_disks, of_failure_groups, offline_disks, online_disks, rename_disk,
 };
-pub use disk_returns::online_disks;
-pub use dump::{dump_disks, dump_group};
-pub use error::{ControlError, ControlErrorKind, ControlResult};
-pub use estimating::{
-    DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport, estimate,
+pub use command::dump::dump_group;
+pub use command::end::{dismount_group, sync_group, unmount};
+pub use command::estimate::estimate;
+pub use command::event::Events;
+pub use command::features::group_features;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use command::fuzzing;
+pub use command::group::{
+    check_group, create_group, destroy_group, list_groups, list_templates, rename_group, set_fault,
+    show_group,
 };
-pub use event_log::{EventFilter, Events, parse_kinds, parse_severity};
-pub use features::group_features;
-pub use files::{Files, KernelCache, NewEntry, OpenFiles};
-pub use formats::Formats;
-pub use group_settings::{GroupSettings, change_setting, show_settings};
-pub use health::{check_health, space_finding};
-pub use hook::HookSettings;
-pub use iostat::{Iostat, rates};
-pub use keeper::{KeeperClient, KeeperLink, KeeperPhase, KeeperStatus, keep};
-pub use location::Location;
-pub use making::{WantedDisk, WantedGroup, create_group};
-pub use mounting::MountRequest;
-pub use nearness::{near_names, suggestion};
-pub use openapi::document;
-pub use operations::{
-    OperationReport, OperationsReport, list_operations, rebalance_group, set_default_power,
-};
-pub use read_only_disks::ReadOnlyDisks;
-pub use scrubbing::{
-    ScrubFindingReport, ScrubReport, ScrubRequest, set_scrub_power, show_scrub, start_scrub,
-    stop_scrub,
-};
-pub use settings::Settings;
+pub use command::health::check_health;
+pub use command::iostat::{Iostat, rates};
+pub use command::reach::{GroupFiles, serving};
+pub use command::rebalance::{list_operations, rebalance_group, set_default_power};
+pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};
+pub use command::setting::{change_setting, show_settings};
+pub use command::start::{Starter, mount_served, start_daemon};
+pub use command::upgrade::upgrade;
+pub use machine::descriptors::raise_descriptor_limit;
+pub use machine::discovery::scan;
+pub use machine::hook_settings::HookSettings;
+pub use machine::path::absolute;
+pub use machine::read_only_disks::ReadOnlyDisks;
+pub use machine::settings::Settings;
+pub use machine::unknown_data::{Contents, look_for_data};
+pub use machine::user::{own_group, own_umask, own_user};
+pub use opened::create::{WantedDisk, WantedGroup};
+pub use opened::dump::dump_disks;
+pub use opened::files::{KernelCache, OpenFiles};
+pub use opened::health::space_finding;
+pub use serving::daemon::{MetricsListen, ServeOptions, serve};
+pub use serving::formats::Formats;
+pub use serving::keeper::{KeeperClient, KeeperLink, KeeperPhase, KeeperStatus, keep};
+pub use serving::mount::MountRequest;
+pub use serving::openapi::document;
+pub use serving::served::refuse_if_served;
 pub use spindle_device::FileDisk;
 pub use spindle_group::Severity;
-pub use starting::{
-    Starter, absolute, dismount_group, mount_served, start_daemon, sync_group, unmount, upgrade,
-};
-pub use unknown_data::{Contents, look_for_data};

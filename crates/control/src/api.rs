@@ -1,0 +1,22 @@
+//! The ground floor: what a process that serves a group is asked, in which words, and what it
+//! answers.
+//!
+//! Requests, reports, errors, and the client that carries them. Nothing here knows a disk, a group
+//! that is open, or who serves it, so both ends of a conversation stand on it.
+
+pub(crate) mod channel_body;
+pub(crate) mod client;
+pub(crate) mod conversion;
+pub(crate) mod disk_request;
+pub(crate) mod error;
+pub(crate) mod estimate;
+pub(crate) mod event_filter;
+pub(crate) mod files;
+pub(crate) mod group_settings;
+pub(crate) mod location;
+pub(crate) mod nearness;
+pub(crate) mod operations;
+pub(crate) mod query;
+pub(crate) mod scrub;
+pub(crate) mod trust;
+pub mod view;

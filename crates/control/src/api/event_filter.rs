@@ -1,0 +1,138 @@
+//! Which events are asked for.
+
+use spindle_group::{EventKind, KeptEvent, Severity};
+
+use crate::api::error::{ControlError, ControlResult};
+use crate::api::nearness::suggestion;
+use crate::api::query::{Query, append};
+
+/// Which events are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only events with a larger number.
+    pub after: u64,
+    /// Only events since then, milliseconds since 1970.
+    pub since_ms: u64,
+    /// Only events that matter at least so much.
+    pub least: Severity,
+    /// Only events of these kinds; empty for every kind.
+    pub kinds: Vec<String>,
+}
+
+impl Default for EventFilter {
+    fn default() -> Self {
+        Self {
+            after: 0,
+            since_ms: 0,
+            least: Severity::Info,
+            kinds: Vec::new(),
+        }
+    }
+}
+
+impl EventFilter {
+    /// From the parameters of a request.
+    ///
+    /// # Errors
+    /// Where one of them is none.
+    pub fn from_query(query: &Query) -> ControlResult<Self> {
+        let least = match query.text("severity") {
+            None => Severity::Info,
+            Some(name) => parse_severity(&name)?,
+        };
+        let kinds = query.text("kind").unwrap_or_default();
+        Ok(Self {
+            after: query.value("after")?.unwrap_or(0),
+            since_ms: query.value("since_ms")?.unwrap_or(0),
+            least,
+            kinds: parse_kinds(&kinds)?,
+        })
+    }
+
+    /// The request that asks for these.
+    #[must_use]
+    pub fn request(&self) -> String {
+        let mut path = "/events".to_owned();
+        append(&mut path, "after", self.after.to_string().as_bytes());
+        append(&mut path, "since_ms", self.since_ms.to_string().as_bytes());
+        append(&mut path, "severity", self.least.name().as_bytes());
+        if !self.kinds.is_empty() {
+            append(&mut path, "kind", self.kinds.join(",").as_bytes());
+        }
+        path
+    }
+
+    pub(crate) fn admits(&self, event: &KeptEvent) -> bool {
+        let record = &event.record;
+        event.number > self.after
+            && record.time_ms >= self.since_ms
+            && record.severity >= self.least
+            && (self.kinds.is_empty() || self.kinds.contains(&record.kind))
+    }
+}
+
+/// The severity that the word means.
+///
+/// # Errors
+/// Where it means none.
+pub fn parse_severity(name: &str) -> ControlResult<Severity> {
+    Severity::from_name(name).ok_or_else(|| {
+        ControlError::invalid(format!(
+            "{name:?} is no severity: choose info, warning or critical"
+        ))
+    })
+}
+
+/// Kinds of events between commas.
+///
+/// # Errors
+/// Where one of them is none.
+pub fn parse_kinds(text: &str) -> ControlResult<Vec<String>> {
+    let known = || EventKind::ALL.iter().map(|kind| kind.name());
+    let mut kinds = Vec::new();
+    for name in text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+    {
+        if !known().any(|kind| kind == name) {
+            let hint = suggestion(name, "kind", known());
+            return Err(ControlError::invalid(format!(
+                "{name:?} is no kind of event; {hint}"
+            )));
+        }
+        kinds.push(name.to_owned());
+    }
+    Ok(kinds)
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_group::Severity;
+
+    use super::{EventFilter, parse_kinds, parse_severity};
+    use crate::api::query::Query;
+
+    #[test]
+    fn a_filter_survives_the_way_through_a_request() {
+        let filter = EventFilter {
+            after: 7,
+            since_ms: 8,
+            least: Severity::Warning,
+            kinds: vec!["disk_offline".to_owned(), "disk_slow".to_owned()],
+        };
+        let request = filter.request();
+        let query = Query::parse(request.split_once('?').unwrap().1).unwrap();
+        assert_eq!(EventFilter::from_query(&query).unwrap(), filter);
+        let nothing = EventFilter::from_query(&Query::parse("").unwrap()).unwrap();
+        assert_eq!(nothing, EventFilter::default());
+    }
+
+    #[test]
+    fn a_word_that_is_no_kind_or_severity_is_told_with_what_was_meant() {
+        let error = parse_kinds("disk_ofline").unwrap_err();
+        assert!(error.message.contains("disk_offline"), "{error}");
+        let error = parse_severity("bad").unwrap_err();
+        assert!(error.message.contains("critical"), "{error}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Making durable, unmounting and closing groups that are served.
+
+use std::path::Path;
+
+use crate::api::client::Client;
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::query::append;
+use crate::api::view::{EndingReport, GroupReport};
+use crate::command::reach::serving;
+use crate::command::start::bytes_of;
+use crate::machine::path::absolute;
+use crate::machine::process;
+use crate::machine::process::CLOSING_MOST;
+use crate::machine::settings::Settings;
+use crate::machine::sockets;
+use crate::serving::keeper::{KeeperClient, KeeperPhase};
+use crate::serving::mount;
+use crate::serving::served;
+
+/// Makes durable whatever programs have written to a group until now. Whether it was open: one
+/// that is not has nothing left to be written.
+///
+/// # Errors
+/// Where there is no such group, or not all of it could be made durable.
+pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
+    let Some(client) = served::find(settings, group)? else {
+        crate::machine::discovery::Discovery::look(settings)?.group(group)?;
+        return Ok(false);
+    };
+    client.post::<EndingReport>("/group/sync").map(|_| true)
+}
+
+/// Unmounts everything of a group, closes it, and waits until that is done.
+///
+/// # Errors
+/// Where the group is not open or a mount of it is in use.
+pub fn dismount_group(settings: &Settings, group: &str) -> ControlResult<()> {
+    let client = serving(settings, group)?;
+    let ending: EndingReport = client.post("/group/dismount")?;
+    process::wait_for_end(ending.process_id, CLOSING_MOST)
+}
+
+/// Unmounts a directory, or everything of a group, and waits until what ends has ended.
+/// Whether the group is closed now.
+///
+/// # Errors
+/// Where nothing is mounted there or it is in use.
+pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
+    let directory = absolute(target)?;
+    // A mount that is held while nobody serves it must not be looked at: that would wait.
+    if give_up_kept(settings, target, &directory)? {
+        return Ok(true);
+    }
+    // Asked before the processes are: a dead mount has none, and looking at it must not wait.
+    if mount::remove_dead(&directory)? {
+        return Ok(false);
+    }
+    let mut silent = Vec::new();
+    if let Some(client) = server_of_mount(settings, &directory, &mut silent)? {
+        let mut path = "/mounts/remove".to_owned();
+        append(&mut path, "directory", bytes_of(&directory));
+        let ending: EndingReport = client.post(&path)?;
+        if ending.ending {
+            process::wait_for_end(ending.process_id, CLOSING_MOST)?;
+        }
+        return Ok(ending.ending);
+    }
+    let name = target.to_str().unwrap_or_default();
+    let Some(client) = served::find(settings, name)? else {
+        // It may be a mount of one that was asked in vain.
+        return Err(match silent.pop() {
+            Some(error) => error,
+            None => nothing_mounted(settings, target, &directory),
+        });
+    };
+    let report: GroupReport = client.get("/group")?;
+    let mut ended = false;
+    for mount in report.mounts {
+        let mut path = "/mounts/remove".to_owned();
+        append(&mut path, "directory", mount.directory.as_bytes());
+        let ending: EndingReport = client.post(&path)?;
+        if ending.ending {
+            process::wait_for_end(ending.process_id, CLOSING_MOST)?;
+            ended = true;
+        }
+    }
+    Ok(ended)
+}
+
+/// The process that serves the mount at `directory`. The kernel's list names its group, and only
+/// where that group's process knows nothing of it the others are asked, all at the same time.
+fn server_of_mount(
+    settings: &Settings,
+    directory: &Path,
+    silent: &mut Vec<ControlError>,
+) -> ControlResult<Option<Client>> {
+    let wanted = directory.display().to_string();
+    let has_it = |report: &GroupReport| report.mounts.iter().any(|it| it.directory == wanted);
+    let named = spindle_fuse::mounted_at(directory).filter(|mount| mount.kind == "fuse.spindle");
+    if let Some(mount) = named
+        && let Some(client) = served::find(settings, &mount.source)?
+        && has_it(&client.get("/group")?)
+    {
+        return Ok(Some(client));
+    }
+    let clients = sockets::living(settings);
+    let answers = sockets::ask_each(&clients, |client| client.get_soon::<GroupReport>("/group"));
+    for (client, answer) in clients.into_iter().zip(answers) {
+        match answer {
+            Ok(report) if has_it(&report) => return Ok(Some(client)),
+            Err(error) if error.kind == ControlErrorKind::Silent => silent.push(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Waits for the process that serves a kept mount, or has the keeper give up one that nobody can
+/// serve. Whether it did.
+fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> ControlResult<bool> {
+    for keeper in KeeperClient::all(settings) {
+        let Ok(status) = keeper.status() else {
+            continue;
+        };
+        let is_meant = status.directory.as_deref() == Some(directory)
+            || target.to_str() == Some(status.group.as_str());
+        // Only the one that is meant is waited for while its daemon starts or ends.
+        if !is_meant {
+            continue;
+        }
+        let Ok(status) = keeper.wait_for_daemon() else {
+            continue;
+        };
+        if status.phase == KeeperPhase::GaveUp {
+            keeper.give_up()?;
+            process::wait_for_end(status.keeper_process_id, CLOSING_MOST)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> ControlError {
+    let there = match spindle_fuse::mounted_at(directory) {
+        Some(mount) if mount.kind == "fuse.spindle" => format!(
+            "{} is a mount of the group {} whose process does not answer in {}: set SPINDLE_RUNTIME_DIR to its runtime directory",
+            directory.display(),
+            mount.source,
+            settings.runtime_directory.display()
+        ),
+        Some(mount) => format!(
+            "{} is a mount of {}, no group",
+            directory.display(),
+            mount.kind
+        ),
+        None => {
+            let clients = sockets::living(settings);
+            let asked = |client: &Client| client.get_soon::<GroupReport>("/group");
+            let mounts: Vec<String> = (sockets::ask_each(&clients, asked).into_iter())
+                .filter_map(Result::ok)
+                .flat_map(|report| report.mounts)
+                .map(|mount| mount.directory)
+                .collect();
+            let mounted = if mounts.is_empty() {
+                "nothing is mounted".to_owned()
+            } else {
+                format!("mounted are {}", mounts.join(", "))
+            };
+            format!(
+                "{} is neither a mount of a group nor an open group; {mounted}",
+                target.display()
+            )
+        }
+    };
+    ControlError::not_found(there)
+}

@@ -1,0 +1,34 @@
+//! What a change would cost, asked of the process that serves the group or of its disks.
+
+use spindle_base::GroupName;
+
+use crate::api::error::ControlResult;
+use crate::api::estimate::{EstimateReport, EstimateRequest};
+use crate::machine::path::absolute;
+use crate::machine::settings::Settings;
+use crate::opened::open::{Access, Opened};
+use crate::serving::served;
+
+/// Tells what a change would cost; nothing is changed.
+///
+/// # Errors
+/// What the change itself would be refused with.
+pub fn estimate(
+    settings: &Settings,
+    group: &GroupName,
+    request: &EstimateRequest,
+) -> ControlResult<EstimateReport> {
+    let mut request = request.clone();
+    if let Some(disks) = &mut request.disks {
+        let replacing = disks.replace.iter_mut().map(|item| &mut item.with);
+        for disk in disks.add.iter_mut().chain(replacing) {
+            disk.path = absolute(&disk.path)?;
+        }
+    }
+    request.check_size()?;
+    let Some(client) = served::find(settings, group.as_str())? else {
+        let opened = Opened::open(settings, group, &Access::Look { force: false })?;
+        return opened.estimate(settings, &request);
+    };
+    client.post_json("/estimate", &request)
+}

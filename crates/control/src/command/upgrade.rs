@@ -1,0 +1,65 @@
+//! Handing a served group over to another program.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::api::error::{ControlError, ControlResult};
+use crate::api::view::GroupReport;
+use crate::command::reach::serving;
+use crate::machine::path::absolute;
+use crate::machine::settings::Settings;
+use crate::serving::formats::Formats;
+use crate::serving::keeper::KeeperClient;
+
+/// Hands a served group over to the program at `binary`, or to this very program; its version.
+/// Programs that use the mount wait meanwhile and notice nothing else.
+///
+/// # Errors
+/// Where the group has no keeper, the program cannot serve what the running one does, or fails
+/// to: the running one goes on then.
+pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> ControlResult<String> {
+    let Some(keeper) = KeeperClient::find(settings, group) else {
+        let client = serving(settings, group)?;
+        let report: GroupReport = client.get("/group")?;
+        return Err(ControlError::invalid(format!(
+            "the group {} is served by process {} without a keeper: unmount it and mount it again",
+            report.name,
+            report.process_id.unwrap_or(0)
+        )));
+    };
+    let binary = match binary {
+        Some(path) => absolute(path)?,
+        None => std::env::current_exe()
+            .map_err(|error| ControlError::io("find", "this program", &error))?,
+    };
+    // Held open: what is started in the end is the file that was asked, whatever is installed at
+    // its path meanwhile.
+    let file = std::fs::File::open(&binary)
+        .map_err(|error| ControlError::io("open", binary.display(), &error))?;
+    let next = formats_of(&file, &binary)?;
+    let status = keeper.wait_for_daemon()?;
+    if let Some(running) = &status.formats {
+        running.check_successor(&next)?;
+    }
+    keeper.upgrade(&binary, &file, &next.version)
+}
+
+/// Asks a program what it reads and writes.
+fn formats_of(file: &std::fs::File, binary: &Path) -> ControlResult<Formats> {
+    let fail = |error| ControlError::io("start", binary.display(), &error);
+    // A script is opened a second time, by its interpreter, which must find the descriptor.
+    rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())
+        .map_err(|error| fail(error.into()))?;
+    let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+    let output = Command::new(held)
+        .arg("formats")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| ControlError::io("start", binary.display(), &error))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        ControlError::invalid(format!(
+            "{} is no program that can take a group over: it does not answer `formats`; the running one goes on",
+            binary.display()
+        ))
+    })
+}

@@ -1,0 +1,79 @@
+//! Which groups are served by processes of this machine: their sockets in the runtime directory.
+
+use std::path::{Path, PathBuf};
+
+use crate::api::client::Client;
+use crate::api::error::{ControlErrorKind, ControlResult};
+use crate::machine::settings::Settings;
+
+/// Where the process that serves `group` listens.
+#[must_use]
+pub(crate) fn socket_path(runtime_directory: &Path, group: &str) -> PathBuf {
+    runtime_directory.join(format!("{group}.sock"))
+}
+
+/// The sockets there are, living or left behind, by name of group.
+#[must_use]
+pub(super) fn all(settings: &Settings) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(&settings.runtime_directory) else {
+        return Vec::new();
+    };
+    let mut sockets: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "sock")
+        })
+        .collect();
+    sockets.sort();
+    sockets
+}
+
+/// The process that serves `group`, `None` where none does at this moment. Names of groups are
+/// unique whatever their case, so it does not matter here either.
+///
+/// # Errors
+/// Where there is one that cannot be reached.
+pub(crate) fn find_daemon(settings: &Settings, group: &str) -> ControlResult<Option<Client>> {
+    for socket in all(settings) {
+        let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
+        if !stem.eq_ignore_ascii_case(group) {
+            continue;
+        }
+        match Client::connect(&socket, settings.trust) {
+            Ok(client) => return Ok(Some(client)),
+            Err(error) if error.kind == ControlErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Every process that serves a group, whether it answers or not.
+#[must_use]
+pub(crate) fn living(settings: &Settings) -> Vec<Client> {
+    all(settings)
+        .iter()
+        .filter_map(|socket| Client::connect(socket, settings.trust).ok())
+        .collect()
+}
+
+/// Asks all of them at the same time, so that one which hangs holds up no other.
+pub(crate) fn ask_each<T: Send>(
+    clients: &[Client],
+    ask: impl Fn(&Client) -> ControlResult<T> + Sync,
+) -> Vec<ControlResult<T>> {
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let asked: Vec<_> = (clients.iter())
+            .map(|client| scope.spawn(move || ask(client)))
+            .collect();
+        (asked.into_iter())
+            .map(|answer| match answer.join() {
+                Ok(answer) => answer,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    })
+}

@@ -1,0 +1,19 @@
+//! The second floor: a group that this process has open, to serve it, to change it or to look.
+//!
+//! What can be done with it is done by methods of [`open::Opened`], which are the same whether the
+//! process that serves the group calls them or a command that found nobody serving it. Nothing here
+//! knows a client, a mount or a thread of the daemon.
+
+pub(crate) mod activity;
+mod conversion;
+pub(crate) mod create;
+mod disk_change;
+mod disk_return;
+pub(crate) mod dump;
+mod estimate;
+pub(crate) mod files;
+pub(crate) mod health;
+pub(crate) mod label;
+pub(crate) mod open;
+pub(crate) mod setting;
+mod template;

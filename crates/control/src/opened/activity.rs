@@ -1,0 +1,69 @@
+//! Running counters of disks and files at one time.
+
+use std::time::Instant;
+
+use crate::api::view::{ActivityReport, ActivitySample, Counters};
+use crate::opened::open::Opened;
+
+/// Files told of at most, those with the most requests first.
+const FILES_MOST: usize = 4096;
+
+/// A clock that begins with the process and never goes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DiskClock(Instant);
+
+impl Default for DiskClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+/// The counters of every disk, and of the files that were used.
+#[must_use]
+pub(crate) fn sample(clock: &DiskClock, opened: &Opened) -> ActivitySample {
+    let view = opened.group().view();
+    let slots = opened.slots();
+    let mut disks = Vec::new();
+    for disk in view.disks {
+        let path = disk.path.clone().unwrap_or_default();
+        let slot = slots
+            .iter()
+            .find(|(_, own)| own.as_os_str() == path.as_str());
+        let counters = slot.map(|(slot, _)| opened.engine().counters(*slot));
+        disks.push(ActivityReport {
+            id: u64::from(disk.number.0),
+            name: disk.name.to_string(),
+            counters: counters.unwrap_or_default(),
+        });
+    }
+    ActivitySample {
+        group: view.name.to_string(),
+        time_us: u64::try_from(clock.0.elapsed().as_micros()).unwrap_or(u64::MAX),
+        disks,
+        files: files(opened),
+    }
+}
+
+fn files(opened: &Opened) -> Vec<ActivityReport> {
+    let file_system = opened.file_system();
+    let mut busy = file_system.activity();
+    busy.sort_by_key(|file| std::cmp::Reverse(file.reads_count + file.writes_count));
+    busy.truncate(FILES_MOST);
+    busy.into_iter()
+        .map(|file| ActivityReport {
+            id: file.id.0,
+            name: file_system.recent_path(file.id).map_or_else(
+                || format!("file {}", file.id),
+                |path| path.to_string_lossy().into_owned(),
+            ),
+            counters: Counters {
+                reads_count: file.reads_count,
+                writes_count: file.writes_count,
+                read_bytes: file.read_bytes,
+                written_bytes: file.written_bytes,
+                read_time_us: file.read_time_us,
+                write_time_us: file.write_time_us,
+            },
+        })
+        .collect()
+}

@@ -1,0 +1,322 @@
+//! The disks of a group change, while a process serves it or here where none does.
+//!
+//! What a person names (paths, disk names, failure groups) becomes what the group changes. New
+//! disks are looked at as for a new group, and nothing is written to one that holds something
+//! unless that is forced. Where the change is refused, disks that were opened for it are let go
+//! again and plain files that were made for it are removed.
+
+use std::path::PathBuf;
+
+use spindle_base::{DiskName, DiskNumber, FailureGroupName, GroupName};
+use spindle_device::DiskSlot;
+use spindle_group::{DiskChanges, NewDisk};
+
+use crate::api::disk_request::{DiskChangesRequest, NewDiskRequest};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::nearness::suggestion;
+use crate::api::view::{DiskChangesReport, DiskReport, DiskStatus};
+use crate::machine::identity::new_uuid;
+use crate::machine::probe::Probe;
+use crate::machine::settings::Settings;
+use crate::opened::create::{
+    MadeFiles, WantedDisk, disk_name, refuse_what_stands_there, wipe_marks,
+};
+use crate::opened::open::Opened;
+
+impl From<&WantedDisk> for NewDiskRequest {
+    fn from(disk: &WantedDisk) -> Self {
+        Self {
+            path: disk.path.clone(),
+            make_bytes: disk.make_bytes,
+            failure_group: disk.failure_group.as_ref().map(ToString::to_string),
+            name: None,
+        }
+    }
+}
+
+/// Disks that were opened for a change; let go again unless it was made.
+pub(super) struct Borrowed<'a> {
+    opened: &'a Opened,
+    slots: Vec<(DiskSlot, PathBuf)>,
+    /// What stands on those that were there.
+    marked: Vec<(DiskSlot, Probe)>,
+    made: MadeFiles,
+}
+
+impl Borrowed<'_> {
+    fn keep(mut self) {
+        self.made.keep();
+        for (slot, path) in self.slots.drain(..) {
+            self.opened.note_slot(slot, path);
+        }
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        for (slot, _) in &self.slots {
+            self.opened.engine().release(*slot);
+        }
+    }
+}
+
+impl Opened {
+    /// Makes the changes that a request names.
+    ///
+    /// # Errors
+    /// Where there is no such disk, a new one cannot be used, or what remains cannot hold the data;
+    /// nothing has changed then.
+    pub fn change_disks(
+        &self,
+        settings: &Settings,
+        request: &DiskChangesRequest,
+    ) -> ControlResult<DiskChangesReport> {
+        let (changes, borrowed) = self.prepare_changes(request)?;
+        self.group().judge_disk_changes(&changes)?;
+        for (slot, probe) in &borrowed.marked {
+            wipe_marks(self.engine(), *slot, probe)?;
+        }
+        let joining = self.group().change_disks(&changes)?;
+        borrowed.keep();
+        // A disk on which nothing lies need not wait for a rebalance.
+        self.group().forget_empty_disks()?;
+        self.release_forgotten();
+        let resized = changes.resize.iter().map(|(number, _)| *number);
+        let replaced = changes.replace.iter().map(|(number, _)| *number);
+        let concerned: Vec<DiskNumber> = (joining.into_iter())
+            .chain(changes.drop.iter().copied())
+            .chain(replaced)
+            .chain(changes.undrop.iter().copied())
+            .chain(resized)
+            .collect();
+        let mut report = self.changes_report(&concerned);
+        report.note = outside_search_path(settings, request)?;
+        Ok(report)
+    }
+
+    /// What a request names, with the disks that join opened, and made where they are to be.
+    pub(super) fn prepare_changes(
+        &self,
+        request: &DiskChangesRequest,
+    ) -> ControlResult<(DiskChanges, Borrowed<'_>)> {
+        request.check_size()?;
+        if request.add.is_empty()
+            && request.drop.is_empty()
+            && request.replace.is_empty()
+            && request.undrop.is_empty()
+            && request.resize.is_empty()
+        {
+            return Err(ControlError::invalid("no change was asked for"));
+        }
+        let mut changes = DiskChanges {
+            drop: self.numbers(&request.drop)?,
+            force: request.force,
+            undrop: self.numbers(&request.undrop)?,
+            ..DiskChanges::default()
+        };
+        for resize in &request.resize {
+            let number = self.number(&resize.disk)?;
+            let size_bytes = match resize.size_bytes {
+                Some(size_bytes) => size_bytes,
+                None => self.group().device_bytes(number)?,
+            };
+            changes.resize.push((number, size_bytes));
+        }
+        let mut borrowed = Borrowed {
+            opened: self,
+            slots: Vec::new(),
+            marked: Vec::new(),
+            made: MadeFiles::default(),
+        };
+        let names = self.new_names(request)?;
+        let mut names = names.into_iter();
+        // A disk that has just left may be the one that joins.
+        self.release_forgotten();
+        for disk in &request.add {
+            let name = names.next().expect("a name for each");
+            let failure_group = match &disk.failure_group {
+                Some(failure_group) => FailureGroupName::new(failure_group)?,
+                None => FailureGroupName::new(name.as_str())?,
+            };
+            changes.add.push(self.borrow(
+                &mut borrowed,
+                disk,
+                name,
+                failure_group,
+                request.overwrite,
+            )?);
+        }
+        for replacement in &request.replace {
+            let old = self.report_of(&replacement.disk)?;
+            let name = names.next().expect("a name for each");
+            let failure_group = match &replacement.with.failure_group {
+                Some(failure_group) => FailureGroupName::new(failure_group)?,
+                None => FailureGroupName::new(&old.failure_group)?,
+            };
+            let with = &replacement.with;
+            let new = self.borrow(&mut borrowed, with, name, failure_group, request.overwrite)?;
+            changes.replace.push((DiskNumber(old.number), new));
+        }
+        Ok((changes, borrowed))
+    }
+
+    /// Gives a disk another name.
+    ///
+    /// # Errors
+    /// Where there is no such disk, the name is in use, or the disk is away.
+    pub fn rename_disk(&self, disk: &str, name: &str) -> ControlResult<DiskChangesReport> {
+        let number = self.number(disk)?;
+        self.group().rename_disk(number, &DiskName::new(name)?)?;
+        Ok(self.changes_report(&[number]))
+    }
+
+    /// Takes disks offline.
+    ///
+    /// # Errors
+    /// Where there is no such disk, or something would lose its last copy.
+    pub fn offline_disks(&self, disks: &[String]) -> ControlResult<DiskChangesReport> {
+        let numbers = self.numbers(disks)?;
+        self.group().offline_disks(&numbers)?;
+        Ok(self.changes_report(&numbers))
+    }
+
+    /// Lets go of disks that the group has forgotten.
+    pub fn release_forgotten(&self) {
+        for slot in self.group().take_free_slots() {
+            self.engine().release(slot);
+            self.forget_slot(slot);
+        }
+    }
+
+    pub(super) fn changes_report(&self, concerned: &[DiskNumber]) -> DiskChangesReport {
+        let disks = self.group().view().disks;
+        DiskChangesReport {
+            group: self.group_name().to_owned(),
+            forgotten: (concerned.iter())
+                .filter(|number| disks.iter().all(|disk| disk.number != **number))
+                .map(|number| number.0)
+                .collect(),
+            disks: (disks.into_iter())
+                .filter(|disk| concerned.contains(&disk.number))
+                .map(DiskReport::from)
+                .collect(),
+            note: None,
+        }
+    }
+
+    fn report_of(&self, name: &str) -> ControlResult<DiskReport> {
+        let disks: Vec<DiskReport> = (self.group().view().disks.into_iter())
+            .map(DiskReport::from)
+            .collect();
+        let hint = suggestion(name, "disk", disks.iter().map(|disk| disk.name.as_str()));
+        let found = (disks.into_iter()).find(|disk| disk.name.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| {
+            let group = self.group_name();
+            ControlError::not_found(format!("{group} has no disk {name:?}; {hint}"))
+        })
+    }
+
+    fn number(&self, name: &str) -> ControlResult<DiskNumber> {
+        Ok(DiskNumber(self.report_of(name)?.number))
+    }
+
+    pub(super) fn numbers(&self, names: &[String]) -> ControlResult<Vec<DiskNumber>> {
+        names.iter().map(|name| self.number(name)).collect()
+    }
+
+    /// Names for the disks that join: those given, else the group's name and the next numbers.
+    fn new_names(&self, request: &DiskChangesRequest) -> ControlResult<Vec<DiskName>> {
+        let group = GroupName::new(self.group_name())?;
+        let disks = self.group().view().disks;
+        let mut index = disks
+            .iter()
+            .map(|disk| disk.number.0 + 1)
+            .max()
+            .unwrap_or(0);
+        let mut names: Vec<DiskName> = Vec::new();
+        let replacing = request.replace.iter().map(|item| &item.with);
+        for disk in request.add.iter().chain(replacing) {
+            let name = match &disk.name {
+                Some(name) => DiskName::new(name)?,
+                None => loop {
+                    let name = disk_name(&group, usize::from(index))?;
+                    index = index.saturating_add(1);
+                    let same =
+                        |other: &DiskName| other.as_str().eq_ignore_ascii_case(name.as_str());
+                    let taken = disks.iter().any(|disk| same(&disk.name));
+                    if !taken || index == u16::MAX {
+                        break name;
+                    }
+                },
+            };
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Looks at a disk that is to join, and opens or makes it.
+    fn borrow(
+        &self,
+        borrowed: &mut Borrowed<'_>,
+        disk: &NewDiskRequest,
+        name: DiskName,
+        failure_group: FailureGroupName,
+        overwrite: bool,
+    ) -> ControlResult<NewDisk> {
+        let probe = disk.make_bytes.is_none().then(|| Probe::look(&disk.path));
+        if let Some(probe) = &probe {
+            self.refuse_member(probe)?;
+            let stray = probe.status() == DiskStatus::Member && self.is_of_this_group(probe);
+            refuse_what_stands_there(probe, overwrite || stray)?;
+        }
+        let wanted = WantedDisk {
+            path: disk.path.clone(),
+            make_bytes: disk.make_bytes,
+            failure_group: Some(failure_group.clone()),
+        };
+        let slot = borrowed.made.open(self.engine(), &wanted)?;
+        borrowed.slots.push((slot, disk.path.clone()));
+        borrowed.marked.extend(probe.map(|probe| (slot, probe)));
+        Ok(NewDisk {
+            slot,
+            name,
+            failure_group,
+            uuid: new_uuid()?,
+        })
+    }
+
+    fn is_of_this_group(&self, probe: &Probe) -> bool {
+        let uuid = self.group().view().uuid;
+        probe.label().is_some_and(|label| label.group_uuid == uuid)
+    }
+
+    /// Refuses a disk that the group has, here or away; one that was dropped, or that a crash
+    /// kept from joining, has a label of the group and may come.
+    fn refuse_member(&self, probe: &Probe) -> ControlResult<()> {
+        let Some(label) = probe.member().filter(|_| self.is_of_this_group(probe)) else {
+            return Ok(());
+        };
+        if self.group().disk_of_uuid(label.disk_uuid).is_none() {
+            return Ok(());
+        }
+        Err(ControlError::new(
+            ControlErrorKind::Exists,
+            format!(
+                "{} is disk {} of {} already",
+                probe.path.display(),
+                label.disk_name,
+                self.group_name()
+            ),
+        ))
+    }
+}
+
+/// A hint where the next mount would not find the disks that joined.
+fn outside_search_path(
+    settings: &Settings,
+    request: &DiskChangesRequest,
+) -> ControlResult<Option<String>> {
+    let replacing = request.replace.iter().map(|item| &item.with);
+    let paths = (request.add.iter().chain(replacing)).map(|disk| disk.path.as_path());
+    crate::opened::create::outside_search_path(settings, paths)
+}

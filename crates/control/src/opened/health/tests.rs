@@ -1,0 +1,255 @@
+//! Groups in all sorts of trouble, and what is said of them.
+
+use spindle_base::Redundancy;
+
+use super::judge;
+use crate::api::view::{
+    DiskReport, EventReport, GroupReport, GroupState, HealthReport, HealthStatus,
+};
+
+const NOW_MS: u64 = 1_000_000_000_000;
+
+fn disk(number: u16, failure_group: &str) -> DiskReport {
+    DiskReport {
+        number,
+        name: format!("D{number}"),
+        failure_group: failure_group.to_owned(),
+        path: Some(format!("/dev/d{number}")),
+        path_lost: None,
+        total_bytes: 1 << 30,
+        free_bytes: 1 << 29,
+        mode: "online".to_owned(),
+        state: "normal".to_owned(),
+        slow: false,
+        repair_time_left_s: None,
+        voter: number < 3,
+        catalog_replica: number < 3,
+        reads_count: 0,
+        writes_count: 0,
+        read_bytes: 0,
+        written_bytes: 0,
+        read_errors_count: 0,
+        write_errors_count: 0,
+    }
+}
+
+fn group(redundancy: Redundancy) -> GroupReport {
+    let disks: Vec<DiskReport> = (0..4).map(|n| disk(n, &format!("F{n}"))).collect();
+    GroupReport {
+        name: "data".to_owned(),
+        uuid: String::new(),
+        state: GroupState::Mounted,
+        redundancy,
+        profile: "plain".to_owned(),
+        sector_size_bytes: 4096,
+        block_size_bytes: 4096,
+        au_size_bytes: 1 << 20,
+        total_bytes: 4 << 30,
+        free_bytes: 2 << 30,
+        required_mirror_free_bytes: 1 << 30,
+        usable_bytes: 1 << 29,
+        offline_disks_count: 0,
+        epoch: 1,
+        extents_count: 1,
+        resync_left_bytes: 0,
+        catalog_replicas_wanted: 3,
+        fenced: None,
+        process_id: Some(1),
+        keeper_process_id: None,
+        mounts: Vec::new(),
+        note: None,
+        disks,
+    }
+}
+
+fn event(kind: &str, severity: &str, disk: Option<u16>, ago_ms: u64) -> EventReport {
+    EventReport {
+        number: 1,
+        time_s: 0,
+        time_ms: NOW_MS - ago_ms,
+        host: "here".to_owned(),
+        group: "data".to_owned(),
+        severity: severity.to_owned(),
+        kind: kind.to_owned(),
+        disk,
+        disk_name: disk.map(|disk| format!("D{disk}")),
+        file: None,
+        text: format!("it was {kind}"),
+    }
+}
+
+#[track_caller]
+fn expect(report: &HealthReport, status: HealthStatus, kinds: &[&str]) {
+    let found: Vec<&str> = (report.findings.iter())
+        .map(|finding| finding.kind.as_str())
+        .collect();
+    assert_eq!(
+        (report.status, found.as_slice()),
+        (status, kinds),
+        "{report:?}"
+    );
+    for finding in &report.findings {
+        assert!(!finding.advice.is_empty(), "{finding:?}");
+    }
+}
+
+#[test]
+fn a_group_that_is_well_is_ok() {
+    let report = judge(&group(Redundancy::Normal), &[], NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+}
+
+#[test]
+fn a_lost_disk_is_critical_where_no_copy_is_left_to_spare_and_a_warning_where_one_is() {
+    for (redundancy, away, status) in [
+        (Redundancy::Normal, 1, HealthStatus::Critical),
+        (Redundancy::High, 1, HealthStatus::Warning),
+        (Redundancy::High, 2, HealthStatus::Critical),
+    ] {
+        let mut group = group(redundancy);
+        group.catalog_replicas_wanted = 2;
+        for disk in group.disks.iter_mut().rev().take(away) {
+            disk.mode = "offline".to_owned();
+        }
+        let kinds = vec!["disk_offline"; away];
+        expect(&judge(&group, &[], NOW_MS), status, &kinds);
+    }
+}
+
+#[test]
+fn a_disk_that_is_away_has_so_long_and_one_that_came_back_is_told_until_it_has_all() {
+    let mut group = group(Redundancy::Normal);
+    group.resync_left_bytes = 4096;
+    let report = judge(&group, &[], NOW_MS);
+    expect(&report, HealthStatus::Warning, &["resync"]);
+    group.disks[3].mode = "offline".to_owned();
+    group.disks[3].repair_time_left_s = Some(3 * 3600 + 61);
+    let report = judge(&group, &[], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["disk_offline", "resync"]);
+    let text = &report.findings[0].text;
+    assert!(text.contains("given up in 3 h 1 min"), "{text}");
+}
+
+#[test]
+fn space_is_warned_of_before_it_goes_below_zero_and_critical_below() {
+    let mut group = group(Redundancy::Normal);
+    group.usable_bytes = 100 << 20;
+    expect(
+        &judge(&group, &[], NOW_MS),
+        HealthStatus::Warning,
+        &["space_low"],
+    );
+    group.usable_bytes = -1;
+    expect(
+        &judge(&group, &[], NOW_MS),
+        HealthStatus::Critical,
+        &["usable_negative"],
+    );
+}
+
+#[test]
+fn a_catalog_on_too_few_disks_and_a_lonely_voter_are_told() {
+    let mut group = group(Redundancy::Normal);
+    group.disks[2].catalog_replica = false;
+    expect(
+        &judge(&group, &[], NOW_MS),
+        HealthStatus::Warning,
+        &["catalog_replica_lost"],
+    );
+    group.disks[1].catalog_replica = false;
+    group.disks[1].voter = false;
+    group.disks[2].voter = false;
+    expect(
+        &judge(&group, &[], NOW_MS),
+        HealthStatus::Critical,
+        &["catalog_replica_lost", "one_voter"],
+    );
+}
+
+#[test]
+fn damage_counts_for_a_day() {
+    let group = group(Redundancy::Normal);
+    let damage = |ago_ms| [event("copies_differ", "critical", None, ago_ms)];
+    let report = judge(&group, &damage(3_600_000), NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    let report = judge(&group, &damage(25 * 3_600_000), NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+}
+
+#[test]
+fn damage_is_over_when_a_scrub_of_everything_left_nothing_wrong() {
+    let group = group(Redundancy::Normal);
+    let found = event("copies_differ", "critical", None, 900);
+    let failed = event("write_failed", "critical", None, 800);
+    let mended = event("all_copies_right", "info", None, 700);
+    let report = judge(&group, &[found.clone(), mended.clone()], NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+    let report = judge(&group, &[mended.clone(), found], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    // What a program was told it could not write no scrub can bring back.
+    let report = judge(&group, &[failed, mended], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+}
+
+#[test]
+fn a_lost_keeper_and_a_disk_whose_path_is_lost_are_told() {
+    let mut group = group(Redundancy::Normal);
+    let lost = event("keeper_lost", "warning", None, 900);
+    let opened = event("group_opened", "info", None, 800);
+    let report = judge(&group, std::slice::from_ref(&lost), NOW_MS);
+    expect(&report, HealthStatus::Warning, &["keeper_lost"]);
+    expect(
+        &judge(&group, &[lost, opened], NOW_MS),
+        HealthStatus::Ok,
+        &[],
+    );
+    group.disks[1].path_lost = Some("was removed".to_owned());
+    let report = judge(&group, &[], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["disk_path_lost"]);
+    assert!(report.findings[0].text.contains("/dev/d1 was removed"));
+}
+
+#[test]
+fn a_condition_lasts_from_the_event_that_begins_it_to_the_one_that_ends_it() {
+    let group = group(Redundancy::Normal);
+    let slow = event("disk_slow", "warning", Some(1), 900);
+    let other = event("disk_slow", "warning", Some(2), 800);
+    let fast = event("disk_fast", "info", Some(1), 700);
+    let again = event("group_opened", "info", None, 600);
+    let report = judge(&group, &[slow.clone(), other.clone()], NOW_MS);
+    expect(&report, HealthStatus::Warning, &["disk_slow", "disk_slow"]);
+    let report = judge(&group, &[slow.clone(), other.clone(), fast], NOW_MS);
+    expect(&report, HealthStatus::Warning, &["disk_slow"]);
+    assert_eq!(report.findings[0].disk_name.as_deref(), Some("D2"));
+    expect(
+        &judge(&group, &[slow, other, again], NOW_MS),
+        HealthStatus::Ok,
+        &[],
+    );
+}
+
+#[test]
+fn a_group_that_stopped_is_broken_or_closed_is_told_first() {
+    let mut stopped = group(Redundancy::Normal);
+    stopped.fenced = Some("no voters".to_owned());
+    expect(
+        &judge(&stopped, &[], NOW_MS),
+        HealthStatus::Critical,
+        &["group_fenced"],
+    );
+    let mut broken = group(Redundancy::Normal);
+    broken.state = GroupState::Broken;
+    broken.usable_bytes = -1;
+    expect(
+        &judge(&broken, &[], NOW_MS),
+        HealthStatus::Critical,
+        &["group_broken"],
+    );
+    let mut closed = group(Redundancy::Normal);
+    closed.state = GroupState::Dismounted;
+    expect(
+        &judge(&closed, &[], NOW_MS),
+        HealthStatus::Warning,
+        &["group_closed"],
+    );
+}

@@ -1,0 +1,535 @@
+//! Opening a group in this process: to serve it, to change it, or only to look.
+//!
+//! Who looks opens the disks for reading, and what opening would write stays in memory
+//! (`machine::read_only_disks`). Who serves or changes holds every disk exclusively, so that two
+//! processes of one machine can never both write; the group's own opener record guards against
+//! other machines.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use spindle_base::GroupName;
+use spindle_device::{DiskCounters, DiskSlot};
+use spindle_format::DiskStatus;
+use spindle_fs::FileSystem;
+use spindle_group::{Event, EventKind, Group, KeptEvent, KeptJournal, Severity};
+
+use super::template;
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::event_filter::EventFilter;
+use crate::api::view::{DiskReport, EventReport, TemplateReport};
+use crate::machine::discovery::{Discovery, FoundGroup};
+use crate::machine::engine::Engine;
+use crate::machine::identity::{moment, opener, opener_identity};
+use crate::machine::probe::{Probe, which_are_in_use};
+use crate::machine::process;
+use crate::machine::settings::Settings;
+use crate::opened::disk_return::RefusedReturns;
+use crate::opened::files::OpenFiles;
+
+/// How long the disks of a killed process are waited for, and how often they are tried.
+const ENDING_MOST: Duration = Duration::from_secs(5);
+
+const ENDING_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a group is opened for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// To look: nothing is written.
+    Look {
+        /// Look although another process seems to have it, or a majority cannot be seen.
+        force: bool,
+    },
+    /// To change something and close it again.
+    Change,
+    /// To serve it.
+    Serve {
+        /// A file that takes every write and flush in order.
+        record: Option<PathBuf>,
+        /// Take it although another host seems to have it, or a majority cannot be seen.
+        force: bool,
+    },
+}
+
+impl Access {
+    const fn force(&self) -> bool {
+        match self {
+            Self::Look { force } | Self::Serve { force, .. } => *force,
+            Self::Change => false,
+        }
+    }
+}
+
+/// What somebody keeps of a group beyond the death of the process that serves it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// What was applied and not committed.
+    pub(crate) journal: Arc<KeptJournal>,
+    /// A mount is to be taken over: files that only the kernel knows stay.
+    pub(crate) has_mount: bool,
+}
+
+/// A group that this process has open.
+#[derive(Debug)]
+pub struct Opened {
+    engine: Engine,
+    slots: RwLock<Vec<(DiskSlot, PathBuf)>>,
+    /// What each path led to when its disk was opened by it.
+    identities: RwLock<Vec<(DiskSlot, Option<PathIdentity>)>>,
+    pub(crate) refused_returns: Mutex<RefusedReturns>,
+    file_system: Arc<FileSystem>,
+    group_name: String,
+    host: String,
+    writable: bool,
+    serves: bool,
+}
+
+/// The file or device that a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PathIdentity {
+    file: (u64, u64),
+    /// The device that a node of /dev means, whatever node that is.
+    device: Option<u64>,
+}
+
+impl PathIdentity {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let metadata = std::fs::metadata(path)?;
+        let is_device = metadata.file_type().is_block_device();
+        Ok(Self {
+            file: (metadata.dev(), metadata.ino()),
+            device: is_device.then(|| metadata.rdev()),
+        })
+    }
+
+    /// What became of the path since; `None` where it leads there still.
+    fn what_became(self, path: &Path) -> Option<String> {
+        match Self::of(path) {
+            Ok(now) if now == self || (now.device.is_some() && now.device == self.device) => None,
+            Ok(_) => Some("is another file or device now".to_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Some("was removed".to_owned())
+            }
+            // It may be there: who cannot look cannot tell.
+            Err(_) => None,
+        }
+    }
+}
+
+impl Opened {
+    /// Opens the group called `name` with the disks of the search path.
+    ///
+    /// # Errors
+    /// Where there is no such group, a disk is in use, two disks have one identity, a majority
+    /// cannot be seen, or bytes are damaged on every copy.
+    pub fn open(settings: &Settings, name: &GroupName, access: &Access) -> ControlResult<Self> {
+        Self::open_kept(settings, name, access, None)
+    }
+
+    /// As [`Opened::open`]; what is kept of a process that was killed is taken over.
+    ///
+    /// # Errors
+    /// As for [`Opened::open`].
+    pub(crate) fn open_kept(
+        settings: &Settings,
+        name: &GroupName,
+        access: &Access,
+        kept: Option<Kept>,
+    ) -> ControlResult<Self> {
+        let discovery = Discovery::look(settings)?;
+        let found = discovery.group(name.as_str())?;
+        Self::open_found_kept(settings, &found, access, kept)
+    }
+
+    /// Opens a group that a discovery found.
+    ///
+    /// # Errors
+    /// As for [`Opened::open`].
+    pub fn open_found(
+        settings: &Settings,
+        found: &FoundGroup<'_>,
+        access: &Access,
+    ) -> ControlResult<Self> {
+        Self::open_found_kept(settings, found, access, None)
+    }
+
+    fn open_found_kept(
+        settings: &Settings,
+        found: &FoundGroup<'_>,
+        access: &Access,
+        kept: Option<Kept>,
+    ) -> ControlResult<Self> {
+        let name = GroupName::new(&found.name)?;
+        let writable = !matches!(access, Access::Look { .. });
+        let paths: Vec<&Path> = found
+            .disks
+            .iter()
+            .map(|probe| probe.path.as_path())
+            .collect();
+        let mut engine = match access {
+            Access::Serve { record, .. } => Engine::to_serve(settings, record.as_deref())?,
+            Access::Look { .. } | Access::Change => Engine::new(settings),
+        };
+        let mut slots = Vec::new();
+        for path in &paths {
+            let slot = if writable {
+                own(&engine, path, &found.disks)
+            } else {
+                engine.attach_to_look(path)
+            };
+            match slot {
+                Ok(slot) => slots.push((slot, path.to_path_buf())),
+                // It is away for the group already; it comes back when it is let go of.
+                Err(error)
+                    if writable
+                        && error.kind == ControlErrorKind::Busy
+                        && is_offline(path, &found.disks) =>
+                {
+                    tracing::warn!(%error, "a disk that is offline is left out");
+                }
+                Err(error) => return Err(explain(&found.name, error, &found.disks)),
+            }
+        }
+        if !writable {
+            engine.withhold_writes();
+        }
+        let only_slots: Vec<DiskSlot> = slots.iter().map(|(slot, _)| *slot).collect();
+        let opener = opener(settings, access.force())?;
+        // Who holds the disks knows that no process of this machine has the group, whatever the
+        // opener record says: a killed one leaves a number that another process may have now.
+        let held = !writable && which_are_in_use(&paths).contains(&true);
+        let inherits = kept.as_ref().is_some_and(|kept| kept.has_mount);
+        let group = Group::open_kept(
+            engine.disks(),
+            &only_slots,
+            &name,
+            &opener,
+            &|_| held,
+            kept.map(|kept| kept.journal),
+        )?;
+        if writable {
+            group.watch_clock(Box::new(moment));
+        }
+        let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
+        file_system.group().begin_journal()?;
+        let opened = Self {
+            engine,
+            identities: RwLock::new(
+                (slots.iter())
+                    .map(|(slot, path)| (*slot, PathIdentity::of(path).ok()))
+                    .collect(),
+            ),
+            slots: RwLock::new(slots),
+            refused_returns: Mutex::default(),
+            file_system: Arc::new(file_system),
+            group_name: name.to_string(),
+            host: opener.host,
+            writable,
+            serves: matches!(access, Access::Serve { .. }),
+        };
+        // Found again when they are whole.
+        let cut_off = |path: &Path| {
+            let mut disks = found.disks.iter();
+            disks.any(|probe| probe.path == path && probe.is_cut_off())
+        };
+        let cut_off: Vec<DiskSlot> = (opened.slots().iter())
+            .filter(|(_, path)| cut_off(path))
+            .map(|(slot, _)| *slot)
+            .collect();
+        opened.release_untaken(&cut_off);
+        Ok(opened)
+    }
+
+    /// Whether this process serves the group, and works on it.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.serves
+    }
+
+    /// The group's name as its disks have it.
+    #[must_use]
+    pub fn group_name(&self) -> &str {
+        &self.group_name
+    }
+
+    /// The group.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        self.file_system.group()
+    }
+
+    /// Its files.
+    #[must_use]
+    pub const fn file_system(&self) -> &Arc<FileSystem> {
+        &self.file_system
+    }
+
+    /// Its files as commands use them, with no mount beside.
+    #[must_use]
+    pub fn files(&self) -> OpenFiles {
+        OpenFiles::new(self.file_system.clone(), self.group_name.clone(), None)
+    }
+
+    /// The disks below.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The slots and the paths they were opened by.
+    #[must_use]
+    pub fn slots(&self) -> Vec<(DiskSlot, PathBuf)> {
+        self.slots.read().clone()
+    }
+
+    /// A disk joined the group.
+    pub fn note_slot(&self, slot: DiskSlot, path: PathBuf) {
+        let identity = PathIdentity::of(&path).ok();
+        self.identities.write().push((slot, identity));
+        self.slots.write().push((slot, path));
+    }
+
+    /// Lets go of every disk, once nobody works on the group any more: where one hangs, this process
+    /// ends when that answers, and the others must not wait for it.
+    pub fn release_all(&self) {
+        for (slot, _) in self.slots() {
+            self.engine.release(slot);
+        }
+    }
+
+    /// A disk left the group.
+    pub fn forget_slot(&self, slot: DiskSlot) {
+        self.slots.write().retain(|(other, _)| *other != slot);
+        self.identities.write().retain(|(other, _)| *other != slot);
+    }
+
+    /// The paths that do not lead to their disks any more, each with what became of it. The disks
+    /// themselves are held and go on, until the group is closed. Asks the file system, and so may
+    /// wait for it.
+    #[must_use]
+    pub fn lost_paths(&self) -> Vec<(PathBuf, String)> {
+        let identities = self.identities.read().clone();
+        (self.slots().into_iter())
+            .filter_map(|(slot, path)| {
+                let (_, identity) = identities.iter().find(|(other, _)| *other == slot)?;
+                let what = identity.as_ref()?.what_became(&path)?;
+                Some((path, what))
+            })
+            .collect()
+    }
+
+    /// Compares maps, space, records and names.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn check(&self) -> ControlResult<Vec<String>> {
+        let mut contradictions = self.group().check()?;
+        contradictions.extend(self.file_system.check()?);
+        Ok(contradictions)
+    }
+
+    /// As [`Opened::check`], and puts right what can be without losing anything; what is left,
+    /// and what was settled.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read or written.
+    pub fn check_and_repair(&self) -> ControlResult<(Vec<String>, Vec<String>)> {
+        let (mut left, mut settled) = self.group().check_and_repair()?;
+        let owner = spindle_fs::Owner { user: 0, group: 0 };
+        let checked = self
+            .file_system
+            .check_and_repair(owner, crate::machine::clock::now())?;
+        left.extend(checked.contradictions);
+        settled.extend(checked.repaired);
+        for line in &settled {
+            let message = format!("a check put right: {line}");
+            let event = Event::new(EventKind::CheckFound, message);
+            self.group().event(event.severity(Severity::Warning));
+        }
+        for line in &left {
+            self.group().event(Event::new(
+                EventKind::CheckFound,
+                format!("a check found what it cannot put right: {line}"),
+            ));
+        }
+        self.group().sync()?;
+        Ok((left, settled))
+    }
+
+    /// The group's templates, in the order in which they are tried.
+    #[must_use]
+    pub fn templates(&self) -> Vec<TemplateReport> {
+        template::list(&self.file_system)
+    }
+
+    /// Makes a disk answer as if its cable was pulled, or plugged in again.
+    ///
+    /// # Errors
+    /// Where the disk was not found when the group was opened.
+    pub fn set_pulled(&self, disk: &DiskReport, pulled: bool) -> ControlResult<()> {
+        let path = disk.path.as_deref().unwrap_or_default();
+        let slots = self.slots();
+        let Some((slot, _)) = slots.iter().find(|(_, own)| own == Path::new(path)) else {
+            return Err(ControlError::not_found(format!(
+                "the disk {} was not there when the group was opened",
+                disk.name
+            )));
+        };
+        self.engine.set_pulled(*slot, pulled);
+        Ok(())
+    }
+
+    /// What the engine counts of each disk that was found, by number.
+    #[must_use]
+    pub fn disk_counters(&self, disks: &[DiskReport]) -> Vec<(u16, DiskCounters)> {
+        let slots = self.slots();
+        (disks.iter())
+            .filter_map(|disk| {
+                let path = Path::new(disk.path.as_deref()?);
+                let (slot, _) = slots.iter().find(|(_, own)| own == path)?;
+                Some((disk.number, self.engine.disk_counters(*slot)))
+            })
+            .collect()
+    }
+
+    /// Brings what happened since the last call into the group's event log, without I/O, and
+    /// gives back what is new there; the log of the process has it too. A group that is only
+    /// looked at keeps nothing.
+    pub fn keep_events(&self, closing: bool) -> Vec<EventReport> {
+        if !self.writable {
+            return Vec::new();
+        }
+        let now = crate::machine::clock::now();
+        let now_ms =
+            u64::try_from(now.seconds).unwrap_or(0) * 1000 + u64::from(now.nanoseconds) / 1_000_000;
+        let kept = self.group().keep_events(now_ms, &self.host, closing);
+        let reports: Vec<EventReport> = kept.into_iter().map(|kept| self.report(kept)).collect();
+        if self.serves {
+            reports.iter().for_each(log);
+        }
+        reports
+    }
+
+    /// The events of the group's log.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn events(&self, filter: &EventFilter) -> ControlResult<Vec<EventReport>> {
+        let kept = self.group().kept_events(filter.after, filter.least)?;
+        let admitted = kept.into_iter().filter(|event| filter.admits(event));
+        Ok(admitted.map(|event| self.report(event)).collect())
+    }
+
+    fn report(&self, kept: KeptEvent) -> EventReport {
+        let record = kept.record;
+        let name = record.disk.and_then(|disk| self.group().disk_name(disk));
+        EventReport {
+            number: kept.number,
+            time_s: record.time_ms / 1000,
+            time_ms: record.time_ms,
+            host: record.host,
+            group: self.group_name.clone(),
+            severity: record.severity.name().to_owned(),
+            kind: record.kind,
+            disk: record.disk.map(|disk| disk.0),
+            disk_name: name.map(|name| name.to_string()),
+            file: record.file.map(|file| file.0),
+            text: record.message,
+        }
+    }
+
+    /// Commits everything and marks the group closed, where it was opened to be written.
+    ///
+    /// # Errors
+    /// Where a disk refused and no copy is left.
+    pub fn close(&self) -> ControlResult<()> {
+        if !self.writable {
+            return Ok(());
+        }
+        self.keep_events(true);
+        let closed = self.file_system.close();
+        for event in self.group().take_events() {
+            tracing::warn!(kind = %event.kind, "{event}");
+        }
+        if let Err(error) = self.engine.flush_record() {
+            tracing::error!(%error, "the record of the disks is not whole");
+        }
+        Ok(closed?)
+    }
+}
+
+/// Tells the log of the process.
+fn log(event: &EventReport) {
+    match event.severity.as_str() {
+        "critical" => tracing::error!(kind = %event.kind, "{}", event.text),
+        "warning" => tracing::warn!(kind = %event.kind, "{}", event.text),
+        _ => tracing::info!(kind = %event.kind, "{}", event.text),
+    }
+}
+
+/// Opens a disk exclusively. A killed process holds its disks until the kernel has finished its
+/// last transfers: that is waited for.
+fn own(engine: &Engine, path: &Path, disks: &[&Probe]) -> ControlResult<DiskSlot> {
+    let begun = std::time::Instant::now();
+    loop {
+        match engine.attach_to_own(path) {
+            Err(error)
+                if error.kind == ControlErrorKind::Busy
+                    && begun.elapsed() < ENDING_MOST
+                    && owner_has_ended(disks) =>
+            {
+                std::thread::sleep(ENDING_INTERVAL);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether the newest state that the group's other disks hold has this one offline.
+fn is_offline(path: &Path, disks: &[&Probe]) -> bool {
+    let number = (disks.iter())
+        .find(|probe| probe.path == path)
+        .and_then(|probe| Some(probe.label()?.number));
+    let newest = (disks.iter())
+        .filter(|probe| probe.path != path)
+        .filter_map(|probe| probe.state())
+        .max_by_key(|state| state.epoch);
+    let standing = number.and_then(|number| newest?.disk(number));
+    standing.is_some_and(|disk| disk.status == DiskStatus::Offline)
+}
+
+/// Whether the process that has the group open, by its record, has ended or is about to.
+fn owner_has_ended(disks: &[&Probe]) -> bool {
+    let (_, own_boot) = opener_identity();
+    let newest = disks
+        .iter()
+        .filter_map(|probe| probe.opener())
+        .max_by_key(|opener| opener.sequence);
+    let Some(owner) = newest.filter(|owner| owner.open && owner.boot == own_boot) else {
+        return false;
+    };
+    process::is_ending(owner.process_id).unwrap_or(true)
+}
+
+/// A disk that is in use means that the group is open: that is the better word.
+fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
+    if error.kind != ControlErrorKind::Busy {
+        return error;
+    }
+    let by = disks
+        .iter()
+        .find_map(|probe| probe.opener())
+        .filter(|opener| opener.open)
+        .map(|opener| format!(", by process {} of {}", opener.process_id, opener.host))
+        .unwrap_or_default();
+    ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "the group {group} seems to be open already{by}: {}",
+            error.message
+        ),
+    )
+}

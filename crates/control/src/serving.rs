@@ -1,0 +1,16 @@
+//! The third floor: the processes that serve a group.
+//!
+//! The daemon with its mounts, its socket, its threads and its metrics, and the keeper that holds a
+//! mount beyond the daemon's death. What a command does with them stands above.
+
+pub(crate) mod daemon;
+mod dirty_limit;
+pub(crate) mod formats;
+mod hook;
+pub(crate) mod keeper;
+mod metrics;
+pub(crate) mod mount;
+pub(crate) mod openapi;
+pub(crate) mod route;
+pub(crate) mod served;
+mod service_manager;

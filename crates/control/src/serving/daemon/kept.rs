@@ -1,0 +1,138 @@
+//! A daemon whose mount a keeper holds: taking over, handing over, and dying in the right way.
+//!
+//! Whatever goes wrong in here must leave the mount to the keeper: a process that fails after it
+//! was given a mount ends without a word to the kernel, and the next one tries.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spindle_group::{Event, EventKind};
+
+use super::{Daemon, ServeOptions};
+use crate::api::error::{ControlError, ControlResult};
+use crate::serving::keeper::Order;
+
+impl Daemon {
+    /// Takes the kept mount over, or makes the one that was asked for.
+    pub(super) fn mount_at_start(self: &Arc<Self>, options: &ServeOptions) -> ControlResult<()> {
+        let file_system = self.opened.file_system();
+        let link = self.keeper.as_deref();
+        for event in link.iter().flat_map(|link| link.events()) {
+            self.tell(event);
+        }
+        if let Some((link, kept)) = link.and_then(|link| Some((link, link.mount()?))) {
+            self.mounts
+                .take_over(file_system, self.group_name(), link, kept)?;
+            let pause = link.pause_ms().map_or_else(String::new, |pause_ms| {
+                format!(", {pause_ms} ms after it was left")
+            });
+            let message = format!(
+                "process {} took over the mount on {}{pause}",
+                std::process::id(),
+                kept.directory.display()
+            );
+            self.tell(Event::new(EventKind::GroupTakenOver, message));
+        } else if let Some(mount) = &options.mount {
+            self.mounts.add(file_system, self.group_name(), mount)?;
+        }
+        if self.keeper.is_some() {
+            self.listen_to_keeper()?;
+        }
+        Ok(())
+    }
+
+    fn listen_to_keeper(self: &Arc<Self>) -> ControlResult<()> {
+        let daemon = self.clone();
+        std::thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || {
+                let Some(link) = &daemon.keeper else {
+                    return;
+                };
+                match link.order() {
+                    Order::Stop => {}
+                    Order::HandOver => daemon.handing_over.store(true, Ordering::Release),
+                    Order::Alone => {
+                        // From now on its own end must take the mount away.
+                        daemon.mounts.own_again();
+                        let message = "the keeper is gone: the mount now ends with this process";
+                        daemon.tell(Event::new(EventKind::KeeperLost, message));
+                        return;
+                    }
+                }
+                daemon.stop.send_replace(true);
+            })
+            .map(|_| ())
+            .map_err(|error| ControlError::io("listen to", "the keeper", &error))
+    }
+
+    pub(super) fn tell_ready(&self) {
+        if let Some(link) = &self.keeper {
+            link.ready();
+        }
+        self.service.tell("READY=1");
+        self.service
+            .tell(&format!("STATUS=serving {}", self.group_name()));
+    }
+
+    /// Background work goes on: the keeper and the service manager need not end this process.
+    pub(super) fn tell_alive(&self) {
+        if let Some(link) = &self.keeper {
+            link.alive();
+        }
+        self.service.tell("WATCHDOG=1");
+    }
+
+    /// Removes files without a name that an earlier process left open and that the kernel has
+    /// let go of.
+    pub(super) fn sweep_orphans(&self) {
+        if self.mounts.is_empty() {
+            // Not taken over yet: nobody can be asked.
+            return;
+        }
+        let file_system = self.opened.file_system();
+        for id in file_system.doubtful_orphans() {
+            if !self.mounts.is_known(id) {
+                file_system.disinherit(id);
+            }
+        }
+    }
+
+    /// A panic in a process whose mount is kept must look like one to the keeper.
+    pub(super) fn die_where_kept(&self) {
+        if self.is_kept() {
+            tracing::error!("background work ended by a panic; the next process takes over");
+            std::process::abort();
+        }
+    }
+
+    fn is_kept(&self) -> bool {
+        self.keeper.as_ref().is_some_and(|link| !link.is_alone())
+    }
+
+    /// Ends in order, hands over, or leaves everything to the next process.
+    pub(super) fn end(&self, served: &ControlResult<()>) -> ControlResult<()> {
+        let Some(link) = self.keeper.as_ref().filter(|link| !link.is_alone()) else {
+            return self.close();
+        };
+        if served.is_err() && link.mount().is_some() {
+            self.mounts.suspend();
+            self.opened.release_all();
+            return Ok(());
+        }
+        if !self.handing_over.load(Ordering::Acquire) {
+            link.ending();
+            return self.close();
+        }
+        // Most of the work before anybody has to wait for it.
+        self.opened.file_system().sync()?;
+        self.mounts.suspend();
+        let message = format!("process {} hands over", std::process::id());
+        self.tell(Event::new(EventKind::GroupClosed, message));
+        let closed = self.opened.close();
+        self.opened.release_all();
+        closed?;
+        link.handed_over();
+        Ok(())
+    }
+}

@@ -1,0 +1,551 @@
+//! The keeper: a small process that holds a mount beyond the death of the one that serves it.
+//!
+//! It starts the daemon as its child and holds copies of the mount's descriptors, what was
+//! agreed with the kernel, and the memory of the journal. Where the daemon is killed, the next
+//! one is started at once and given all of it; programs that use the mount wait meanwhile, and
+//! no request is lost. No code of the group runs in here.
+//!
+//! **Invariants.** While there is a mount and the keeper lives, requests are held, never failed.
+//! A daemon that ends in order ends its keeper. A daemon that dies again and again is given up
+//! after [`DEATHS_MOST`] deaths soon after its start, the mount still held; `spindle mount`
+//! and `spindle upgrade` go on from there. Where the keeper itself dies, the daemon goes on
+//! without it, as one that was started without a keeper.
+//!
+//! One thread, and nothing that grows with time.
+
+mod child;
+mod command;
+mod link;
+mod message;
+mod wire;
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use child::{Child, Program};
+use command::Asked;
+use message::{FromDaemon, Notice, Start};
+use spindle_base::GroupName;
+use spindle_device::SharedMemory;
+use spindle_group::KeptJournal;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::machine::settings::Settings;
+use crate::serving::formats::Formats;
+use crate::serving::service_manager::ServiceManager;
+
+pub use command::{KeeperClient, KeeperPhase, KeeperStatus};
+pub use link::KeeperLink;
+pub(super) use link::Order;
+pub(super) use message::KeptMount;
+pub(super) use message::PROTOCOL_VERSION;
+
+/// After so many short lives in a row the daemon is not started again by itself.
+const DEATHS_MOST: usize = 8;
+/// A daemon that served for longer did not die of what it found at its start.
+const SHORT_LIFE: Duration = Duration::from_millis(100);
+/// Variable with that time in milliseconds, for tests.
+const SHORT_LIFE_VARIABLE: &str = "SPINDLE_SHORT_LIFE_MS";
+/// How long the keeper waits before it starts a daemon after several deaths.
+const PAUSES_MS: [u64; 5] = [0, 0, 250, 1000, 4000];
+/// How often it looks whether the daemon works, and tells a service manager.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// A daemon that has ended and that the kernel does not let go of is waited for so long.
+const LINGER_MOST: Duration = Duration::from_secs(1);
+/// A daemon whose background work shows no sign of life for so long is killed.
+const SILENCE_MOST: Duration = Duration::from_secs(60);
+/// Variable with that time in seconds, for tests and for slow machines.
+const SILENCE_VARIABLE: &str = "SPINDLE_WATCHDOG_S";
+
+/// Serves as the keeper until the mount has ended; the exit code.
+///
+/// `arguments` are those of this process; with `--daemon` behind them they start the daemon.
+///
+/// # Errors
+/// Where the machine gives no memory, socket or process.
+pub fn keep(
+    settings: &Settings,
+    group: &GroupName,
+    arguments: Vec<OsString>,
+    detach: bool,
+) -> ControlResult<u8> {
+    if detach {
+        rustix::process::setsid()
+            .map_err(|error| ControlError::io("leave", "the session", &error.into()))?;
+    }
+    crate::machine::runtime_directory::make(&settings.runtime_directory)?;
+    crate::serving::served::refuse_if_served(settings, group)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ControlError::io("start", "the keeper", &error))?;
+    runtime.block_on(async {
+        let mut keeper = Keeper::new(settings, group, arguments)?;
+        keeper.run().await
+    })
+}
+
+/// How a daemon's time ended.
+#[derive(Debug)]
+enum Ended {
+    /// In order, or it never began: its exit code is the keeper's.
+    Over(u8),
+    /// It handed over to another program.
+    HandedOver,
+    /// It died; why, as a person reads it.
+    Died(String),
+}
+
+/// An upgrade under way.
+#[derive(Debug)]
+struct Upgrade {
+    program: Program,
+    former: Option<Program>,
+    answer: UnixStream,
+}
+
+/// A daemon that has ended and that the kernel has not let go of: a disk that hangs has requests of
+/// it.
+#[derive(Debug)]
+struct Lingering {
+    child: Child,
+    /// It was killed, and so holds its other disks as well.
+    holds_disks: bool,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    group: String,
+    arguments: Vec<OsString>,
+    directory: PathBuf,
+    program: Program,
+    journal: SharedMemory,
+    /// Copies of the mount's descriptors; empty where nothing is mounted.
+    descriptors: Vec<OwnedFd>,
+    mount: Option<KeptMount>,
+    commands: mpsc::Receiver<Asked>,
+    socket: PathBuf,
+    /// The socket is removed.
+    has_left: bool,
+    /// Short lives in a row.
+    deaths_count: usize,
+    /// Since when the daemon serves.
+    ready_at: Option<Instant>,
+    notices: Vec<Notice>,
+    died_at_ms: Option<u64>,
+    generation: u64,
+    phase: KeeperPhase,
+    daemon_id: Option<u32>,
+    /// A daemon was ready once: from then on its deaths are not the end.
+    was_ready: bool,
+    upgrade: Option<Upgrade>,
+    /// Somebody asked to end.
+    stopping: bool,
+    /// Somebody asked for the next daemon at once.
+    go_on: bool,
+    /// Daemons that have ended and that the kernel has not let go of.
+    lingering: Vec<Lingering>,
+    /// What the last daemon reads and writes.
+    formats: Option<Formats>,
+    service: ServiceManager,
+    silence_most: Duration,
+    short_life: Duration,
+    out_of_memory_score: Option<String>,
+}
+
+impl Keeper {
+    fn new(
+        settings: &Settings,
+        group: &GroupName,
+        arguments: Vec<OsString>,
+    ) -> ControlResult<Self> {
+        let fail = |error| ControlError::io("make", "the keeper's memory", &error);
+        let socket = command::socket_path(&settings.runtime_directory, group.as_str());
+        let listener = command::listen(&socket)?;
+        let number = |variable| std::env::var(variable).ok()?.parse().ok();
+        let silence_most = number(SILENCE_VARIABLE).map_or(SILENCE_MOST, Duration::from_secs);
+        let short_life = number(SHORT_LIFE_VARIABLE).map_or(SHORT_LIFE, Duration::from_millis);
+        let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        Ok(Self {
+            group: group.to_string(),
+            arguments,
+            directory,
+            program: Program::own()?,
+            journal: SharedMemory::create("spindle-journal", KeptJournal::LENGTH_BYTES)
+                .map_err(fail)?,
+            descriptors: Vec::new(),
+            mount: None,
+            commands: command::hear(listener),
+            socket,
+            has_left: false,
+            deaths_count: 0,
+            ready_at: None,
+            short_life,
+            notices: Vec::new(),
+            died_at_ms: None,
+            generation: 0,
+            phase: KeeperPhase::Starting,
+            daemon_id: None,
+            was_ready: false,
+            upgrade: None,
+            stopping: false,
+            go_on: false,
+            lingering: Vec::new(),
+            formats: None,
+            service: ServiceManager::from_environment(),
+            silence_most,
+            out_of_memory_score: child::protect_from_out_of_memory(),
+        })
+    }
+
+    async fn run(&mut self) -> ControlResult<u8> {
+        let mut signals = child::Signals::catch()?;
+        loop {
+            let ended = match self.start() {
+                Ok(mut child) => {
+                    let ended = self.attend(&mut child, &mut signals).await?;
+                    if !child.is_gone() {
+                        let holds_disks = matches!(ended, Ended::Died(_));
+                        self.lingering.push(Lingering { child, holds_disks });
+                    }
+                    ended
+                }
+                Err(error) if self.was_ready => Ended::Died(error.to_string()),
+                Err(error) => {
+                    self.end();
+                    return Err(error);
+                }
+            };
+            self.daemon_id = None;
+            match ended {
+                Ended::Over(code) => {
+                    self.end();
+                    return Ok(code);
+                }
+                Ended::HandedOver => self.take_new_program(),
+                Ended::Died(why) => {
+                    self.note_death(&why).await;
+                    if self.stopping || !self.wait_for_next(&mut signals).await {
+                        self.end();
+                        return Ok(spindle_base::ErrorClass::Environment.exit_code());
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self) -> ControlResult<Child> {
+        self.phase = KeeperPhase::Starting;
+        if self.mount.is_none() {
+            // They came from a daemon that died before it said what they are of. With them held the
+            // kernel would wait for answers from that mount for ever; without, it is dead.
+            self.descriptors.clear();
+        }
+        let start = Start {
+            generation: self.generation,
+            keeper_process_id: std::process::id(),
+            mount: self.mount.clone(),
+            notices: std::mem::take(&mut self.notices),
+            died_at_ms: self.died_at_ms.take(),
+            out_of_memory_score: self.out_of_memory_score.clone(),
+        };
+        let first = self.generation == 0;
+        self.generation += 1;
+        let arguments: Vec<OsString> = (self.arguments.iter())
+            // A person's word is for the start that it was given for: by now the group may be
+            // another host's with as good a right.
+            .filter(|argument| first || *argument != "--force")
+            .cloned()
+            .collect();
+        let child = Child::start(&self.program, &arguments, &self.directory, first)?;
+        if first {
+            // Nobody waits for the end of this process's output, only for the daemon's word. The
+            // directory that the command was given in must stay free to be unmounted.
+            child::leave_output_and_directory();
+        }
+        self.daemon_id = Some(child.id());
+        if let Err(error) = child.send_start(&start, &self.journal, &self.descriptors) {
+            // Its end follows, and says why.
+            tracing::error!(%error, "the daemon did not take the mount");
+        }
+        Ok(child)
+    }
+
+    /// Lives with one daemon until it ends.
+    async fn attend(
+        &mut self,
+        child: &mut Child,
+        signals: &mut child::Signals,
+    ) -> ControlResult<Ended> {
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        let mut alive_at = Instant::now();
+        let mut ending = false;
+        let mut handed_over = false;
+        let mut lingers_since: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                message = child.receive() => match message? {
+                    Some((FromDaemon::Serves(formats), _)) => self.formats = Some(formats),
+                    Some((FromDaemon::Ready, _)) => {
+                        self.become_ready().await;
+                        alive_at = Instant::now();
+                    }
+                    Some((FromDaemon::Descriptors, more)) => self.descriptors.extend(more),
+                    Some((FromDaemon::Mounted(mount), _)) => self.mount = Some(mount),
+                    Some((FromDaemon::Unmounted, _)) => self.forget_mount(),
+                    Some((FromDaemon::Alive, _)) => alive_at = Instant::now(),
+                    Some((FromDaemon::Ending, _)) => {
+                        ending = true;
+                        self.phase = KeeperPhase::Ending;
+                        self.service.tell("STOPPING=1");
+                        // Who comes now must not wait for another daemon.
+                        self.leave_socket();
+                    }
+                    Some((FromDaemon::HandedOver, _)) => handed_over = true,
+                    // It let go of the socket: its end follows.
+                    None => {
+                        return Ok(match child.wait(LINGER_MOST).await? {
+                            Some(status) => self.judge(&status, ending, handed_over),
+                            None => self.leave(child, handed_over, ending),
+                        });
+                    }
+                },
+                asked = self.commands.recv() => if let Some(asked) = asked {
+                    self.serve_command(asked, Some(&*child)).await;
+                },
+                () = signals.received() => {
+                    self.stopping = true;
+                    child.send(&message::ToDaemon::Stop);
+                }
+                _ = look.tick() => {
+                    self.service.tell("WATCHDOG=1");
+                    self.forget_gone();
+                    if child.lingers() {
+                        let since = lingers_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() >= LINGER_MOST {
+                            return Ok(self.leave(child, handed_over, ending));
+                        }
+                    }
+                    let silent = alive_at.elapsed() > self.silence_most;
+                    if silent && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
+                        let message = format!(
+                            "process {} showed no sign of life for {} s and is killed",
+                            child.id(),
+                            self.silence_most.as_secs()
+                        );
+                        tracing::error!("{message}");
+                        self.notices.push(Notice { message, critical: true });
+                        child.kill();
+                        alive_at = Instant::now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// A daemon has ended, and a disk that hangs keeps the kernel from letting go of it. One that
+    /// ended in order has let go of its other disks, and is waited for no longer.
+    fn leave(&mut self, child: &Child, handed_over: bool, ending: bool) -> Ended {
+        let ended = if handed_over {
+            Ended::HandedOver
+        } else if ending {
+            Ended::Over(0)
+        } else {
+            Ended::Died("it was killed while a disk hung".to_owned())
+        };
+        let then = match ended {
+            Ended::Died(_) => "the next one is started when the disk answers",
+            Ended::Over(_) | Ended::HandedOver => "it is not waited for",
+        };
+        let message = format!(
+            "process {} has ended, and a disk that hangs keeps the kernel from letting go of it: {then}",
+            child.id()
+        );
+        tracing::error!("{message}");
+        self.service.tell(&format!("STATUS={message}"));
+        self.notices.push(Notice {
+            message,
+            critical: false,
+        });
+        ended
+    }
+
+    fn forget_gone(&mut self) {
+        self.lingering.retain_mut(|former| !former.child.is_gone());
+    }
+
+    /// Whether the kernel still holds the disks for a daemon that was killed. What that one asked
+    /// of a disk may reach it after what the next one writes, and nobody could tell.
+    pub(super) fn waits_for_kernel(&self) -> bool {
+        self.lingering.iter().any(|former| former.holds_disks)
+    }
+
+    fn judge(&self, status: &child::Status, ending: bool, handed_over: bool) -> Ended {
+        if handed_over {
+            return Ended::HandedOver;
+        }
+        let orderly = ending && status.code().is_some();
+        if orderly || (!self.was_ready && self.descriptors.is_empty()) {
+            return Ended::Over(status.code().unwrap_or(70));
+        }
+        Ended::Died(status.to_string())
+    }
+
+    async fn become_ready(&mut self) {
+        self.phase = KeeperPhase::Serving;
+        self.ready_at = Some(Instant::now());
+        self.was_ready = true;
+        self.service.tell("READY=1");
+        self.service.tell(&format!(
+            "STATUS=serving {} by process {}",
+            self.group,
+            self.daemon_id.unwrap_or(0)
+        ));
+        if let Some(upgrade) = self.upgrade.take_if(|upgrade| upgrade.former.is_some()) {
+            let version = upgrade.program.version();
+            command::answer(upgrade.answer, &Ok(version)).await;
+        }
+    }
+
+    /// The program that handed over has closed the group; the next one is another program.
+    fn take_new_program(&mut self) {
+        self.died_at_ms = Some(message::now_ms());
+        let Some(upgrade) = &mut self.upgrade else {
+            return;
+        };
+        let new = upgrade.program.clone();
+        upgrade.former = Some(std::mem::replace(&mut self.program, new));
+    }
+
+    async fn note_death(&mut self, why: &str) {
+        self.died_at_ms = Some(message::now_ms());
+        let what = format!("the process that served {} died ({why})", self.group);
+        tracing::error!("{what}");
+        self.notices.push(Notice {
+            message: what,
+            critical: false,
+        });
+        if let Some(upgrade) = &self.upgrade {
+            if upgrade.former.is_none() {
+                // It died before it handed over: the new program takes over what it left.
+                self.take_new_program();
+                return;
+            }
+            self.refuse_upgrade(why).await;
+            return;
+        }
+        let lived = self.ready_at.take().map(|ready_at| ready_at.elapsed());
+        self.deaths_count = match lived {
+            Some(lived) if lived > self.short_life => 0,
+            _ => self.deaths_count + 1,
+        };
+    }
+
+    /// The new program cannot serve what was handed over: the former one goes on.
+    async fn refuse_upgrade(&mut self, why: &str) {
+        let Some(upgrade) = self.upgrade.take() else {
+            return;
+        };
+        let message = format!(
+            "the program {} could not serve the group ({why}): the former one goes on; see the log",
+            upgrade.program.path().display()
+        );
+        if let Some(former) = upgrade.former {
+            self.program = former;
+        }
+        let refused = ControlError::new(ControlErrorKind::Io, message);
+        command::answer::<String>(upgrade.answer, &Err(refused)).await;
+    }
+
+    /// Waits before the next daemon is started. False: nothing is left to be served.
+    async fn wait_for_next(&mut self, signals: &mut child::Signals) -> bool {
+        let gave_up = self.deaths_count >= DEATHS_MOST;
+        if gave_up {
+            self.phase = KeeperPhase::GaveUp;
+            let message = format!(
+                "the processes that served {} died {} times soon after their start: the mount is held and waits; `spindle mount` or `spindle upgrade` starts the next one, `spindle umount` gives the mount up",
+                self.group, self.deaths_count
+            );
+            tracing::error!("{message}");
+            self.service.tell(&format!("STATUS={message}"));
+            self.notices.push(Notice {
+                message,
+                critical: true,
+            });
+        }
+        if self.waits_for_kernel() {
+            // As one that gave up: whoever wants the mount gone is heard.
+            self.phase = KeeperPhase::GaveUp;
+        }
+        let pause_ms = PAUSES_MS[self.deaths_count.min(PAUSES_MS.len() - 1)];
+        let pause = tokio::time::sleep(Duration::from_millis(pause_ms));
+        tokio::pin!(pause);
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        loop {
+            tokio::select! {
+                () = &mut pause, if !gave_up && !self.waits_for_kernel() => {
+                    return !self.mount_is_gone();
+                }
+                asked = self.commands.recv() => if let Some(asked) = asked {
+                    self.serve_command(asked, None).await;
+                    if self.stopping {
+                        return false;
+                    }
+                    if std::mem::take(&mut self.go_on) {
+                        self.deaths_count = 0;
+                        return true;
+                    }
+                },
+                () = signals.received() => {
+                    self.detach_mount();
+                    return false;
+                }
+                _ = look.tick() => {
+                    self.service.tell("WATCHDOG=1");
+                    self.forget_gone();
+                    if self.mount_is_gone() {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether somebody took the mount away while nobody served it.
+    fn mount_is_gone(&self) -> bool {
+        self.descriptors.first().is_some_and(child::has_ended)
+    }
+
+    fn forget_mount(&mut self) {
+        self.mount = None;
+        self.descriptors.clear();
+    }
+
+    /// Gives the mount up: what waits for it is answered with an error.
+    fn detach_mount(&mut self) {
+        let directory = self.mount.as_ref().map(|mount| mount.directory.clone());
+        self.forget_mount();
+        if let Some(directory) = directory
+            && let Err(error) = crate::serving::mount::remove_dead(&directory)
+        {
+            tracing::error!(%error, "the mount stays behind");
+        }
+    }
+
+    /// Nobody shall find this keeper any more. Once only: the next keeper may have its socket in
+    /// the same place a moment later.
+    fn leave_socket(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            let _ = std::fs::remove_file(&self.socket);
+        }
+    }
+
+    fn end(&mut self) {
+        self.leave_socket();
+        self.service.tell("STOPPING=1");
+    }
+}

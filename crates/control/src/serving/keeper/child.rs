@@ -1,0 +1,263 @@
+//! The daemon as the keeper's child: starting it, hearing it, seeing its end.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use spindle_device::SharedMemory;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::message::{FromDaemon, PROTOCOL_VERSION, Start, ToDaemon};
+use super::wire;
+use crate::api::error::{ControlError, ControlResult};
+
+const SCORE_FILE: &str = "/proc/self/oom_score_adj";
+
+/// A program that can serve, held open: what is installed in its place meanwhile does not matter.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    path: PathBuf,
+    file: Arc<std::fs::File>,
+    version: String,
+}
+
+impl Program {
+    /// This very program.
+    pub(super) fn own() -> ControlResult<Self> {
+        let path = std::env::current_exe()
+            .map_err(|error| ControlError::io("find", "this program", &error))?;
+        let file = std::fs::File::open("/proc/self/exe")
+            .map_err(|error| ControlError::io("open", "this program", &error))?;
+        Ok(Self {
+            path,
+            file: Arc::new(file),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    /// Another program, which has said that its version is `version`: the very file that was
+    /// asked comes with the command. A command of an earlier version names its path only.
+    pub(super) fn from_command(
+        path: &Path,
+        file: Option<std::fs::File>,
+        version: String,
+    ) -> ControlResult<Self> {
+        let file = match file {
+            Some(file) => file,
+            None => std::fs::File::open(path)
+                .map_err(|error| ControlError::io("open", path.display(), &error))?,
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            version,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn version(&self) -> String {
+        self.version.clone()
+    }
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: std::process::Child,
+    socket: UnixStream,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct Status(ExitStatus);
+
+impl Status {
+    pub(super) fn code(&self) -> Option<u8> {
+        self.0.code().and_then(|code| u8::try_from(code).ok())
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.signal() {
+            Some(number) => write!(f, "signal {number}"),
+            None => write!(f, "exit code {}", self.0.code().unwrap_or(-1)),
+        }
+    }
+}
+
+impl Child {
+    /// Starts `program`. The first daemon's output is that of this process: it says there that it
+    /// is ready, or why not.
+    pub(super) fn start(
+        program: &Program,
+        arguments: &[OsString],
+        directory: &Path,
+        first: bool,
+    ) -> ControlResult<Self> {
+        let fail = |error| ControlError::io("start", program.path.display(), &error);
+        let (ours, theirs) = wire::pair().map_err(fail)?;
+        let held = format!("/proc/self/fd/{}", program.file.as_raw_fd());
+        let directory = if directory.is_dir() {
+            directory
+        } else {
+            Path::new("/")
+        };
+        let process = Command::new(held)
+            .args(arguments)
+            .arg("--daemon")
+            .current_dir(directory)
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("WATCHDOG_USEC")
+            .stdin(Stdio::from(theirs))
+            .stdout(if first {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
+            })
+            .spawn()
+            .map_err(fail)?;
+        let ours = std::os::unix::net::UnixStream::from(ours);
+        ours.set_nonblocking(true).map_err(fail)?;
+        let socket = UnixStream::from_std(ours).map_err(fail)?;
+        Ok(Self { process, socket })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(super) fn send_start(
+        &self,
+        start: &Start,
+        journal: &SharedMemory,
+        descriptors: &[OwnedFd],
+    ) -> ControlResult<()> {
+        let fail = |error| ControlError::io("hand the mount to", self.id(), &error);
+        let socket = &self.socket;
+        for some in descriptors.chunks(wire::DESCRIPTORS_MAX) {
+            let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+            wire::send(socket, &ToDaemon::Descriptors, &some).map_err(fail)?;
+        }
+        let message = ToDaemon::Start {
+            version: PROTOCOL_VERSION,
+            start: start.clone(),
+        };
+        wire::send(socket, &message, &[journal.descriptor()]).map_err(fail)
+    }
+
+    /// Tells it something; one that has died is noticed by its end.
+    pub(super) fn send(&self, message: &ToDaemon) {
+        if let Err(error) = wire::send(&self.socket, message, &[]) {
+            tracing::warn!(%error, "the daemon did not hear");
+        }
+    }
+
+    /// The next message; `None` where it has let go of its end.
+    pub(super) async fn receive(&self) -> ControlResult<Option<(FromDaemon, Vec<OwnedFd>)>> {
+        let fail = |error| ControlError::io("hear", "the daemon", &error);
+        loop {
+            let receive = || wire::receive(&self.socket);
+            return match self.socket.async_io(Interest::READABLE, receive).await {
+                Ok(message) => Ok(message),
+                // A word of a later version: nothing that this keeper must know.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
+                Err(error) => Err(fail(error)),
+            };
+        }
+    }
+
+    /// Waits for its end, which is near; `None` where the kernel has not let go of it `most` after
+    /// its program ended.
+    pub(super) async fn wait(&mut self, most: Duration) -> ControlResult<Option<Status>> {
+        let fail = |error| ControlError::io("wait for", "the daemon", &error);
+        let mut lingers_since: Option<Instant> = None;
+        loop {
+            if let Some(status) = self.process.try_wait().map_err(fail)? {
+                return Ok(Some(Status(status)));
+            }
+            if self.lingers() && lingers_since.get_or_insert_with(Instant::now).elapsed() >= most {
+                return Ok(None);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Whether its program has ended and the kernel has not let go of it: a disk that hangs still
+    /// has requests of it.
+    pub(super) fn lingers(&self) -> bool {
+        crate::machine::process::is_ending(self.id()) == Some(true)
+    }
+
+    /// Whether the kernel has let go of it by now.
+    pub(super) fn is_gone(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
+    pub(super) fn kill(&mut self) {
+        let _ = self.process.kill();
+    }
+}
+
+/// Whether the mount behind this descriptor is gone.
+pub(super) fn has_ended(descriptor: &OwnedFd) -> bool {
+    let mut wait = [PollFd::new(descriptor, PollFlags::empty())];
+    let seen = poll(&mut wait, Some(&rustix::event::Timespec::default()));
+    seen.is_ok() && wait[0].revents().contains(PollFlags::ERR)
+}
+
+/// Signals that mean "stop cleanly".
+#[derive(Debug)]
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn catch() -> ControlResult<Self> {
+        let fail = |error| ControlError::io("catch signals in", "the keeper", &error);
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(fail)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(fail)?,
+        })
+    }
+
+    pub(super) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// The kernel shall choose other processes where memory is short; the score before, for the
+/// daemon, which can be replaced. Only root may.
+pub(super) fn protect_from_out_of_memory() -> Option<String> {
+    let before = std::fs::read_to_string(SCORE_FILE).ok()?;
+    std::fs::write(SCORE_FILE, "-1000").ok()?;
+    Some(before.trim().to_owned())
+}
+
+/// The daemon's end of it.
+pub(super) fn set_out_of_memory_score(score: &str) {
+    let _ = std::fs::write(SCORE_FILE, score);
+}
+
+pub(super) fn leave_output_and_directory() {
+    let _ = std::env::set_current_dir("/");
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}

@@ -1,0 +1,236 @@
+//! The daemon's end of its connection to the keeper.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use spindle_device::SharedMemory;
+use spindle_fuse::{Mount, Negotiated};
+use spindle_group::{Event, EventKind, KeptJournal, Severity};
+
+use super::child::set_out_of_memory_score;
+use super::message::{self, FromDaemon, KeptMount, PROTOCOL_VERSION, Start, ToDaemon};
+use super::wire;
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::serving::formats::Formats;
+
+/// What the keeper asks of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Unmount, close and end.
+    Stop,
+    /// Close and end, and leave the mount.
+    HandOver,
+    /// The keeper has died: go on alone.
+    Alone,
+}
+
+/// The connection. All methods may be called from many threads.
+#[derive(Debug)]
+pub struct KeeperLink {
+    socket: OwnedFd,
+    start: Start,
+    journal: Arc<KeptJournal>,
+    descriptors: Mutex<Vec<OwnedFd>>,
+    is_alone: AtomicBool,
+}
+
+impl KeeperLink {
+    /// Takes the connection from the standard input, where the keeper put it.
+    ///
+    /// # Errors
+    /// Where there is none, or the keeper is one that this program does not understand.
+    pub fn take() -> ControlResult<Self> {
+        let fail = |error| ControlError::io("hear", "the keeper", &error);
+        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
+            .map_err(|error| fail(error.into()))?;
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdin(&null);
+        }
+        let mut descriptors = Vec::new();
+        loop {
+            let received = wire::receive::<ToDaemon>(&socket).map_err(fail)?;
+            let Some((message, some)) = received else {
+                return Err(ControlError::new(
+                    ControlErrorKind::Bug,
+                    "the keeper ended before it said what to do",
+                ));
+            };
+            match message {
+                ToDaemon::Descriptors => descriptors.extend(some),
+                ToDaemon::Start { version, start } => {
+                    return Self::new(socket, version, start, some, descriptors);
+                }
+                ToDaemon::Stop | ToDaemon::HandOver => {}
+            }
+        }
+    }
+
+    fn new(
+        socket: OwnedFd,
+        version: u32,
+        start: Start,
+        journal: Vec<OwnedFd>,
+        descriptors: Vec<OwnedFd>,
+    ) -> ControlResult<Self> {
+        let bug = |what: String| ControlError::new(ControlErrorKind::Bug, what);
+        if version != PROTOCOL_VERSION {
+            return Err(bug(format!(
+                "the keeper speaks version {version}, this program version {PROTOCOL_VERSION}: unmount and mount again"
+            )));
+        }
+        let memory = journal
+            .into_iter()
+            .next()
+            .ok_or_else(|| bug("the keeper gave no journal".to_owned()))?;
+        let memory = SharedMemory::from_descriptor(memory)
+            .map_err(|error| ControlError::io("map", "the journal", &error))?;
+        let journal = KeptJournal::new(memory).map_err(bug)?;
+        if let Some(score) = &start.out_of_memory_score {
+            set_out_of_memory_score(score);
+        }
+        Ok(Self {
+            socket,
+            start,
+            journal: Arc::new(journal),
+            descriptors: Mutex::new(descriptors),
+            is_alone: AtomicBool::new(false),
+        })
+    }
+
+    /// The journal that the keeper holds.
+    #[must_use]
+    pub const fn journal(&self) -> &Arc<KeptJournal> {
+        &self.journal
+    }
+
+    /// The keeper's process.
+    #[must_use]
+    pub fn keeper_process_id(&self) -> Option<u32> {
+        (!self.is_alone()).then_some(self.start.keeper_process_id)
+    }
+
+    /// How many daemons the keeper started before this one.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.start.generation
+    }
+
+    /// The mount that is to be taken over.
+    #[must_use]
+    pub const fn mount(&self) -> Option<&KeptMount> {
+        self.start.mount.as_ref()
+    }
+
+    /// Whether the keeper has died.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Acquire)
+    }
+
+    /// The descriptors of the mount that is to be taken over, once.
+    #[must_use]
+    pub fn take_descriptors(&self) -> (Vec<OwnedFd>, Negotiated) {
+        let negotiated = self.mount().map_or(
+            Negotiated {
+                minor: 0,
+                capabilities: 0,
+            },
+            |mount| Negotiated {
+                minor: mount.minor,
+                capabilities: mount.capabilities,
+            },
+        );
+        (std::mem::take(&mut self.descriptors.lock()), negotiated)
+    }
+
+    /// What happened while nobody served, as events.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        let told = self.start.notices.iter().map(|notice| {
+            let event = Event::new(EventKind::GroupTakenOver, notice.message.clone());
+            if notice.critical {
+                event.severity(Severity::Critical)
+            } else {
+                event.severity(Severity::Warning)
+            }
+        });
+        told.collect()
+    }
+
+    /// How long nobody has served, where a daemon died.
+    #[must_use]
+    pub fn pause_ms(&self) -> Option<u64> {
+        let died_at_ms = self.start.died_at_ms?;
+        Some(message::now_ms().saturating_sub(died_at_ms))
+    }
+
+    /// Gives the keeper what it needs to hold `mount`; true where it does from now on.
+    pub fn keep(&self, mount: &Mount, direct: bool) -> bool {
+        let negotiated = mount.negotiated();
+        if !negotiated.has_resend() {
+            // The next process could not have the unanswered requests sent again.
+            return false;
+        }
+        let descriptors: Vec<BorrowedFd<'_>> = mount.descriptors().collect();
+        let sent = descriptors
+            .chunks(wire::DESCRIPTORS_MAX)
+            .all(|some| self.send(&FromDaemon::Descriptors, some));
+        let kept = KeptMount {
+            directory: mount.directory().to_owned(),
+            direct,
+            minor: negotiated.minor,
+            capabilities: negotiated.capabilities,
+        };
+        sent && self.send(&FromDaemon::Mounted(kept), &[])
+    }
+
+    /// The mount is gone.
+    pub fn unmounted(&self) {
+        self.send(&FromDaemon::Unmounted, &[]);
+    }
+
+    /// The group is served.
+    pub fn ready(&self) {
+        self.send(&FromDaemon::Serves(Formats::own()), &[]);
+        self.send(&FromDaemon::Ready, &[]);
+    }
+
+    /// Background work goes on.
+    pub fn alive(&self) {
+        self.send(&FromDaemon::Alive, &[]);
+    }
+
+    /// The process ends in order.
+    pub fn ending(&self) {
+        self.send(&FromDaemon::Ending, &[]);
+    }
+
+    /// The group is closed and the mount left to the next one.
+    pub fn handed_over(&self) {
+        self.send(&FromDaemon::HandedOver, &[]);
+    }
+
+    fn send(&self, message: &FromDaemon, descriptors: &[BorrowedFd<'_>]) -> bool {
+        !self.is_alone() && wire::send(&self.socket, message, descriptors).is_ok()
+    }
+
+    /// Waits for the next order.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        loop {
+            match wire::receive::<ToDaemon>(&self.socket) {
+                Ok(Some((ToDaemon::Stop, _))) => return Order::Stop,
+                Ok(Some((ToDaemon::HandOver, _))) => return Order::HandOver,
+                Ok(Some(_)) => {}
+                // A word of a later version.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {}
+                Ok(None) | Err(_) => {
+                    self.is_alone.store(true, Ordering::Release);
+                    return Order::Alone;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What keeper and daemon tell each other: JSON, so that programs of different versions that
+//! follow one another understand the words they both know.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::serving::formats::Formats;
+
+/// The version of these messages. A daemon refuses a keeper whose version it does not know.
+pub(crate) const PROTOCOL_VERSION: u32 = 1;
+
+/// A mount that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptMount {
+    /// Where it is mounted.
+    pub directory: PathBuf,
+    /// Every file bypasses the page cache.
+    pub direct: bool,
+    /// What was agreed with the kernel: the protocol's minor version.
+    pub minor: u32,
+    /// Likewise: the capabilities in use.
+    pub capabilities: u64,
+}
+
+/// Something that happened while no daemon could note it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Notice {
+    pub(super) message: String,
+    pub(super) critical: bool,
+}
+
+/// What a daemon is given first, with the journal's descriptor; those of the mount come before
+/// it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Start {
+    pub(super) generation: u64,
+    pub(super) keeper_process_id: u32,
+    pub(super) mount: Option<KeptMount>,
+    #[serde(default)]
+    pub(super) notices: Vec<Notice>,
+    /// When the daemon before died, on the clock of [`now_ms`].
+    pub(super) died_at_ms: Option<u64>,
+    pub(super) out_of_memory_score: Option<String>,
+}
+
+/// From the keeper to the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToDaemon {
+    /// Some of the mount's descriptors come with this message.
+    Descriptors,
+    /// Begin; the journal's descriptor comes with it.
+    Start { version: u32, start: Start },
+    /// Unmount, close the group and end.
+    Stop,
+    /// Close the group and end, but leave the mount.
+    HandOver,
+}
+
+/// From the daemon to the keeper.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FromDaemon {
+    /// What it reads and writes, before it is ready.
+    Serves(Formats),
+    /// The group is served.
+    Ready,
+    /// Some of the mount's descriptors come with this message.
+    Descriptors,
+    /// All of them have come.
+    Mounted(KeptMount),
+    /// The mount is gone.
+    Unmounted,
+    /// Background work goes on.
+    Alive,
+    /// It ends in order, and the keeper with it.
+    Ending,
+    /// The group is closed and the mount left to the next daemon.
+    HandedOver,
+}
+
+/// Milliseconds on a clock that all processes of the machine share.
+pub(super) fn now_ms() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+        .expect("every kernel has this clock");
+    u64::try_from(Duration::from(now).as_millis()).unwrap_or(u64::MAX)
+}

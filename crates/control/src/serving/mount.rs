@@ -1,0 +1,480 @@
+//! The mounts of a served group, and dead ones that an earlier process left.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use spindle_base::{ErrorClass, FileId};
+use spindle_fs::FileSystem;
+use spindle_fuse::{Mount, MountError, MountOptions, mounted_at};
+
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::view::MountReport;
+use crate::opened::files::KernelCache;
+use crate::serving::dirty_limit;
+use crate::serving::keeper::{KeeperLink, KeptMount};
+
+/// Where to mount, and how.
+#[derive(Debug, Clone)]
+pub struct MountRequest {
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// Bypass the page cache for every file.
+    pub direct: bool,
+    /// Event loops; the front door's own choice where `None`.
+    pub workers_count: Option<usize>,
+}
+
+/// A mount with what is told of it.
+#[derive(Debug)]
+struct Served {
+    mount: Mount,
+    report: MountReport,
+    /// Somebody is about to unmount it, and tells what came of that.
+    stopping: AtomicBool,
+}
+
+impl Served {
+    const fn new(mount: Mount, report: MountReport) -> Self {
+        Self {
+            mount,
+            report,
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    mounts: Vec<Arc<Served>>,
+    /// Somebody is about to add one.
+    adding: bool,
+    /// The process ends: none is added any more.
+    closed: bool,
+}
+
+/// Every mount of one group.
+///
+/// **Invariant.** The lock is held to look and to change the list, never while the kernel, a disk
+/// or a program is waited for: heartbeats and every other mount's affairs go on meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Mounts {
+    state: Mutex<State>,
+    /// Told of mounts that come and go, under the lock, so that it hears it in the right order.
+    keeper: Option<Arc<KeeperLink>>,
+}
+
+/// Takes back that a mount is being added, however that went.
+struct Adding<'a>(&'a Mounts);
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().adding = false;
+    }
+}
+
+impl Mounts {
+    /// None yet.
+    #[must_use]
+    pub(super) fn new(keeper: Option<Arc<KeeperLink>>) -> Self {
+        Self {
+            state: Mutex::default(),
+            keeper,
+        }
+    }
+
+    fn list(&self) -> Vec<Arc<Served>> {
+        self.state.lock().mounts.clone()
+    }
+
+    /// Forgets mounts that have ended but for those that `stay`; whether there was one.
+    fn forget_ended(&self, state: &mut State, stays: impl Fn(&Served) -> bool) -> bool {
+        let before = state.mounts.len();
+        state
+            .mounts
+            .retain(|served| served.mount.is_alive() || stays(served));
+        let has_ended = state.mounts.len() < before;
+        if has_ended && let Some(link) = &self.keeper {
+            link.unmounted();
+        }
+        has_ended
+    }
+
+    /// Nobody else may add until the answer is dropped.
+    fn begin_to_add(&self, group_name: &str, wanted: &Path) -> ControlResult<Adding<'_>> {
+        let mut state = self.state.lock();
+        self.forget_ended(&mut state, |_| false);
+        let wanted = wanted.display();
+        let busy = |message| Err(ControlError::new(ControlErrorKind::Busy, message));
+        if state.closed {
+            return Err(ControlError::new(
+                ControlErrorKind::Ending,
+                format!("the process that serves {group_name} is about to end: try again"),
+            ));
+        }
+        if state.adding {
+            return busy(format!("{group_name} is being mounted already"));
+        }
+        let first = state.mounts.first().cloned();
+        state.adding = first.is_none();
+        drop(state);
+        if let Some(served) = first {
+            let directory = &served.report.directory;
+            if let Some(holders) = served.mount.held_elsewhere() {
+                return busy(format!(
+                    "{group_name} was unmounted from {directory}, but that mount lives on: {holders}"
+                ));
+            }
+            return busy(if *directory == wanted.to_string() {
+                format!("{wanted} is a mount point already: {group_name} is mounted there")
+            } else {
+                format!(
+                    "{group_name} is mounted on {directory} already: use it there, or show it in a further place with: mount --bind {directory} {wanted}"
+                )
+            });
+        }
+        Ok(Adding(self))
+    }
+
+    /// Mounts the files. A dead mount of a group in the same place is taken away first.
+    ///
+    /// One mount at a time: the kernel keeps names and attributes of each mount for itself, and
+    /// would not see in one what was changed in another.
+    ///
+    /// # Errors
+    /// Where the directory cannot be mounted on, or the group is mounted already.
+    pub(super) fn add(
+        &self,
+        file_system: &Arc<FileSystem>,
+        group_name: &str,
+        request: &MountRequest,
+    ) -> ControlResult<MountReport> {
+        let adding = self.begin_to_add(group_name, &request.directory)?;
+        let directory = crate::machine::path::absolute(&request.directory)?;
+        remove_dead(&directory)?;
+        let mut options = MountOptions::new(group_name);
+        options.direct = request.direct;
+        options.generation = self.generation();
+        options.dirty_bytes_max = dirty_limit::lowest(file_system.group().view().disks.len());
+        if let Some(count) = request.workers_count {
+            options.workers_count = count;
+        }
+        let mount = Mount::start(file_system.clone(), &directory, &options)?;
+        let report = MountReport {
+            directory: mount.directory().display().to_string(),
+            direct: request.direct,
+        };
+        let served = Served::new(mount, report.clone());
+        let mut state = self.state.lock();
+        if let Some(link) = &self.keeper
+            && link.keep(&served.mount, request.direct)
+        {
+            served.mount.keep();
+        }
+        state.mounts.push(Arc::new(served));
+        drop(state);
+        drop(adding);
+        Ok(report)
+    }
+
+    fn generation(&self) -> u64 {
+        self.keeper.as_ref().map_or(0, |link| link.generation())
+    }
+
+    /// Serves the mount that the keeper holds.
+    ///
+    /// # Errors
+    /// Where no worker can be started.
+    pub(super) fn take_over(
+        &self,
+        file_system: &Arc<FileSystem>,
+        group_name: &str,
+        link: &KeeperLink,
+        kept: &KeptMount,
+    ) -> ControlResult<()> {
+        let mut options = MountOptions::new(group_name);
+        options.direct = kept.direct;
+        options.generation = link.generation();
+        let (descriptors, negotiated) = link.take_descriptors();
+        let mount = Mount::take_over(
+            file_system.clone(),
+            &kept.directory,
+            descriptors,
+            negotiated,
+            &options,
+        )?;
+        let report = MountReport {
+            directory: mount.directory().display().to_string(),
+            direct: kept.direct,
+        };
+        let served = Arc::new(Served::new(mount, report));
+        self.state.lock().mounts.push(served);
+        Ok(())
+    }
+
+    /// Serves nothing any more and leaves the mounts in the tree, for the next process.
+    pub(super) fn suspend(&self) {
+        for served in self.list() {
+            served.mount.suspend();
+        }
+    }
+
+    /// Nobody holds the mounts any more but this process.
+    pub(super) fn own_again(&self) {
+        for served in self.list() {
+            served.mount.own_again();
+        }
+    }
+
+    /// How much written data the page cache may hold for each mount from now on.
+    pub(super) fn limit_dirty_bytes(&self, bytes: u64) {
+        for served in self.list() {
+            if let Err(error) = served.mount.limit_dirty_bytes(bytes) {
+                tracing::debug!(directory = %served.report.directory, %error, bytes,
+                    "the limit of written data stays what it was");
+            }
+        }
+    }
+
+    /// Whether the kernel has this file in its memory.
+    #[must_use]
+    pub(super) fn is_known(&self, id: FileId) -> bool {
+        // Where it cannot be asked, it may.
+        let knows = |served: &Arc<Served>| {
+            served.mount.is_alive() && served.mount.is_known(id).unwrap_or(true)
+        };
+        self.list().iter().any(knows)
+    }
+
+    /// Unmounts one place.
+    ///
+    /// # Errors
+    /// Where nothing of this group is mounted there, or programs use it, here or elsewhere.
+    pub(super) fn remove(&self, directory: &Path) -> ControlResult<()> {
+        let wanted = directory.display().to_string();
+        let mounts = self.list();
+        let Some(served) = mounts
+            .iter()
+            .find(|served| served.report.directory == wanted)
+        else {
+            return Err(ControlError::not_found(format!(
+                "nothing of this group is mounted on {wanted}"
+            )));
+        };
+        served.stopping.store(true, Ordering::Release);
+        let stopped = served.mount.stop(false);
+        served.stopping.store(false, Ordering::Release);
+        stopped?;
+        self.reap();
+        Ok(())
+    }
+
+    /// Unmounts everything, also what is in use: the process is ending. What is used all the same
+    /// is served no more, and fails when this process has ended.
+    pub(super) fn remove_all(&self) {
+        let mounts = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            std::mem::take(&mut state.mounts)
+        };
+        for served in mounts {
+            let directory = &served.report.directory;
+            // The end of one that others hold writes nothing back.
+            if let Err(error) = served.mount.write_back() {
+                tracing::warn!(%directory, %error, "the kernel did not write its cache back");
+            }
+            let busy = match served.mount.stop(false) {
+                Ok(()) => continue,
+                Err(error) => error,
+            };
+            tracing::warn!(%directory, %busy, "detached although it is in use");
+            if let Err(error) = served.mount.stop(true) {
+                tracing::error!(%directory, %error, "still mounted");
+            }
+            if let Err(error) = served.mount.wait_until_written() {
+                tracing::warn!(%directory, %error, "what is written from now on is refused");
+            }
+            served.mount.suspend();
+        }
+    }
+
+    /// Has the kernel write back what its cache holds, and waits for it.
+    ///
+    /// # Errors
+    /// Where it does not, or programs write all the while.
+    pub(super) fn write_back(&self) -> ControlResult<()> {
+        for served in self.list() {
+            served.mount.write_back()?;
+            served.mount.wait_until_written()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets mounts that ended by somebody else's doing; whether there was one.
+    pub(super) fn reap(&self) -> bool {
+        self.forget_ended(&mut self.state.lock(), Served::is_stopping)
+    }
+
+    /// Lets none be added any more: the process is about to end.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+    }
+
+    /// Lets none be added any more where there is none, so that the process can end; whether it
+    /// can.
+    #[must_use]
+    pub(super) fn close_if_empty(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.mounts.is_empty() && !state.adding {
+            state.closed = true;
+        }
+        state.closed
+    }
+
+    /// Whether nothing is mounted.
+    #[must_use]
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().mounts.is_empty()
+    }
+
+    /// Where the group is mounted.
+    #[must_use]
+    pub(super) fn reports(&self) -> Vec<MountReport> {
+        let mounts = self.list();
+        mounts.iter().map(|served| served.report.clone()).collect()
+    }
+}
+
+/// How often the kernel asked something of the mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RequestSum {
+    /// What, in snake_case.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// How long the answers took together.
+    pub total_us: u64,
+}
+
+impl Mounts {
+    /// The requests of every mount, by kind.
+    #[must_use]
+    pub(super) fn requests(&self) -> Vec<RequestSum> {
+        let mut sums: Vec<RequestSum> = Vec::new();
+        for served in self.list() {
+            for request in served.mount.counters().requests() {
+                let name = snake_case(&format!("{:?}", request.opcode));
+                match sums.iter_mut().find(|sum| sum.name == name) {
+                    Some(sum) => {
+                        sum.count += request.count;
+                        sum.total_us += request.total_us;
+                    }
+                    None => sums.push(RequestSum {
+                        name,
+                        count: request.count,
+                        total_us: request.total_us,
+                    }),
+                }
+            }
+        }
+        sums
+    }
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
+impl KernelCache for Mounts {
+    fn write_back(&self, id: FileId) {
+        for served in self.list() {
+            // The kernel writes changed pages before it forgets them. Where it does not know
+            // the file there is nothing to write.
+            if let Err(error) = served.mount.invalidate_file(id) {
+                tracing::warn!(%id, %error, "the kernel did not write a file back");
+            }
+        }
+    }
+
+    fn entry_changed(&self, parent: FileId, name: &OsStr) {
+        for served in self.list() {
+            if let Err(error) = served.mount.invalidate_entry(parent, name.as_bytes()) {
+                tracing::warn!(%parent, %error, "the kernel did not forget an entry");
+            }
+        }
+    }
+}
+
+impl From<MountError> for ControlError {
+    fn from(error: MountError) -> Self {
+        let kind = match (&error, error.class()) {
+            (MountError::Missing(_), _) => ControlErrorKind::NotFound,
+            (MountError::NotEmpty(_), _) => ControlErrorKind::Exists,
+            (
+                MountError::AlreadyMounted(_)
+                | MountError::Busy(_)
+                | MountError::Covered(_)
+                | MountError::Held { .. },
+                _,
+            ) => ControlErrorKind::Busy,
+            (_, ErrorClass::Caller) => ControlErrorKind::Invalid,
+            (_, ErrorClass::Environment) => ControlErrorKind::Io,
+            (_, ErrorClass::BadBytes) => ControlErrorKind::Corrupt,
+            (_, ErrorClass::Bug) => ControlErrorKind::Bug,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// Detaches mounts of ours at `directory` whose process has died. Whether there was one.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(crate) fn remove_dead(directory: &Path) -> ControlResult<bool> {
+    let mut removed = false;
+    while let Some(mount) = mounted_at(directory) {
+        // The attributes of the root may be cached; how full it is must be asked for.
+        let dead = matches!(
+            rustix::fs::statfs(directory),
+            Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
+        );
+        if !dead || mount.kind != "fuse.spindle" {
+            break;
+        }
+        detach(directory)?;
+        removed = true;
+    }
+    Ok(removed)
+}
+
+fn detach(directory: &Path) -> ControlResult<()> {
+    let fail = |error| ControlError::io("take away the dead mount at", directory.display(), &error);
+    if rustix::process::geteuid().is_root() {
+        return rustix::mount::unmount(directory, rustix::mount::UnmountFlags::DETACH)
+            .map_err(|error| fail(error.into()));
+    }
+    let output = std::process::Command::new("fusermount3")
+        .args(["-u", "-z", "--"])
+        .arg(directory)
+        .output()
+        .map_err(fail)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(fail(std::io::Error::other(message)))
+}
