@@ -29,7 +29,7 @@ mod log;
 mod recovered;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spindle_base::FileId;
 use spindle_device::SharedMemory;
@@ -56,6 +56,8 @@ pub struct KeptJournal {
     connection: AtomicU32,
     /// How often a record found no room in the log; changed under its lock.
     overflows_count: AtomicU64,
+    /// The log ends where it does, as long as this process lives.
+    is_at_half: AtomicBool,
 }
 
 /// A place in the log: between what a commit has and what came later.
@@ -145,6 +147,7 @@ impl KeptJournal {
             next_write: AtomicU64::new(0),
             connection: AtomicU32::new(0),
             overflows_count: AtomicU64::new(0),
+            is_at_half: AtomicBool::new(false),
             memory,
         })
     }
@@ -265,11 +268,26 @@ impl KeptJournal {
         self.log.lock().length_words(&self.memory) > layout::LOG_WORDS / 2
     }
 
+    /// Half an operation was applied, and its other half never will be. The log ends here: what
+    /// comes after may follow from the half. The process must end; whoever is answered by it from
+    /// now on is told a failure.
+    pub fn end_at_half(&self) {
+        let _log = self.log.lock();
+        self.is_at_half.store(true, Ordering::SeqCst);
+        self.header().set_ended();
+    }
+
+    /// Whether half an operation was left in this process's memory.
+    #[must_use]
+    pub fn is_at_half(&self) -> bool {
+        self.is_at_half.load(Ordering::SeqCst)
+    }
+
     /// Whether something that was applied fell out of the log: it must be committed before anybody
     /// is answered, because a kill would lose it.
     #[must_use]
     pub fn is_overflowed(&self) -> bool {
-        self.header().has_overflowed()
+        self.header().has_ended()
     }
 
     /// Copies may differ in places that no write under way names: a takeover compares all.
@@ -356,7 +374,7 @@ impl KeptJournal {
     pub(crate) fn cut(&self, place: Place) {
         let mut log = self.log.lock();
         let has_all = self.overflows_count.load(Ordering::Relaxed) == place.overflows_count;
-        if !has_all || !self.is_overflowed() {
+        if !has_all || !self.is_overflowed() || self.is_at_half() {
             return log.cut(&self.memory, place.position);
         }
         log.cut_with_gap(&self.memory);

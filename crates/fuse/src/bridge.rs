@@ -213,6 +213,7 @@ impl Service for Bridge {
                 .and_then(|()| self.dispatch(header, transport, worker))
         };
         let served = served.and_then(|answer| self.keep_what_fell_out().map(|()| answer));
+        self.die_at_half();
         match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
             Ok(Answer::Done) => transport.answer(0, &[]),
@@ -223,6 +224,10 @@ impl Service for Bridge {
             Ok(Answer::Bytes(bytes)) => transport.answer(0, &bytes),
             Err(Refusal(error)) => transport.answer(-error.raw_os_error(), &[]),
         }
+    }
+
+    fn panicked(&self) {
+        self.die_at_half();
     }
 }
 

@@ -97,6 +97,9 @@ pub(crate) trait Service: Send + Sync + 'static {
         transport: &mut T,
         worker: usize,
     ) -> Result<(), Errno>;
+
+    /// Serving a request panicked, and it was answered with an error.
+    fn panicked(&self) {}
 }
 
 /// Workers that have not ended yet.
@@ -644,7 +647,9 @@ fn work<S: Service>(
                 node = header.node,
                 "serving a request panicked; it is answered with EIO"
             );
-            transport.answer(-Errno::IO.raw_os_error(), &[])
+            let answered = transport.answer(-Errno::IO.raw_os_error(), &[]);
+            service.panicked();
+            answered
         });
         let elapsed = start.elapsed();
         counters.add_time(header.opcode, elapsed);

@@ -15,7 +15,7 @@ use super::Claim;
 use super::recovered::Touch;
 
 /// Changes with every change of what lies where or means what.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
 
 /// Workers whose requests are told apart; with more, two share a place, and a kill may have one
@@ -67,6 +67,9 @@ pub(super) enum State {
 
 const LIVE: u64 = 1;
 const CLOSED: u64 = 2;
+
+const OVERFLOWED: u64 = 1;
+const ENDED: u64 = 2;
 
 /// The first words.
 pub(super) struct Header<'a>(&'a [AtomicU64]);
@@ -173,17 +176,30 @@ impl<'a> Header<'a> {
         self.get(6) != 0
     }
 
+    /// Something fell out of the log, which ends there.
     pub(super) fn set_overflowed(&self) {
-        self.set(7, 1);
-    }
-
-    pub(super) fn clear_overflowed(&self) {
-        if self.has_overflowed() {
-            self.set(7, 0);
+        if !self.has_ended() {
+            self.set(7, OVERFLOWED);
         }
     }
 
+    /// The log ends, and nobody misses what comes after.
+    pub(super) fn set_ended(&self) {
+        if !self.has_ended() {
+            self.set(7, ENDED);
+        }
+    }
+
+    pub(super) fn clear_overflowed(&self) {
+        self.set(7, 0);
+    }
+
     pub(super) fn has_overflowed(&self) -> bool {
+        self.get(7) == OVERFLOWED
+    }
+
+    /// Nothing more goes into the log for now.
+    pub(super) fn has_ended(&self) -> bool {
         self.get(7) != 0
     }
 }

@@ -1,5 +1,8 @@
 //! What a killed process had answered, and what it had under way: the next one has both.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use spindle_catalog::{Edit, Table, file_key};
 use spindle_fs::{Asked, RenameMode};
 
 use crate::fixture::{Fixture, OWNER, ROOT, name};
@@ -162,5 +165,80 @@ fn what_somebody_else_changed_since_is_not_undone_by_what_a_killed_process_left(
     other.close().unwrap();
     fixture.open(true);
     assert_eq!(fixture.names(ROOT), ["gone"]);
+    fixture.check();
+}
+
+/// The half of an unlink: the name goes, and then the process panics.
+fn panic_half_way(fixture: &Fixture, text: &str, unique: Option<u64>) {
+    let mut key = file_key(ROOT);
+    key.extend_from_slice(text.as_bytes());
+    let mut half = Edit::default();
+    half.delete(Table::Name, key);
+    let group = fixture.fs().group();
+    let request = unique.and_then(|unique| asked(fixture, unique).request);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let change = group.change_for(request);
+        group.apply(&change, half);
+        panic!("half way, as the test wants it");
+    }));
+    panicked.unwrap_err();
+}
+
+#[test]
+fn half_an_operation_that_a_panic_left_is_taken_by_no_commit() {
+    let mut fixture = Fixture::plain();
+    fixture.make(ROOT, "file");
+    fixture.fs().sync().unwrap();
+    panic_half_way(&fixture, "file", None);
+    let error = fixture.fs().sync().unwrap_err();
+    assert!(error.to_string().contains("half"), "{error}");
+    fixture.crash();
+    assert_eq!(fixture.names(ROOT), ["file"]);
+    fixture.check();
+}
+
+#[test]
+fn half_an_operation_that_a_panic_left_is_taken_by_no_process_and_nothing_that_follows_is() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    fixture.make(ROOT, "file");
+    panic_half_way(&fixture, "file", Some(3));
+    // The name is free, as it seems.
+    fixture.make(ROOT, "file");
+    let journal = fixture.fs().group().journal().unwrap();
+    assert!(journal.is_at_half() && journal.is_overflowed());
+    assert!(fixture.fs().sync().is_err());
+    fixture.kill();
+    assert_eq!(fixture.names(ROOT), ["file"]);
+    assert!(!fixture.fs().group().is_done(3));
+    fixture.check();
+    fixture.fs().sync().unwrap();
+}
+
+/// Makes an operation of its own as it is dropped.
+struct Leaves<'a>(&'a Fixture);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0
+            .fs()
+            .unlink(ROOT, name("file"), self.0.now())
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_whole_operation_while_a_panic_unwinds_is_whole() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    fixture.make(ROOT, "file");
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _leaves = Leaves(&fixture);
+        panic!("as the test wants it");
+    }));
+    panicked.unwrap_err();
+    fixture.fs().sync().unwrap();
+    fixture.kill();
+    assert!(fixture.names(ROOT).is_empty());
     fixture.check();
 }

@@ -52,6 +52,16 @@ impl Bridge {
         Ok(self.answer_entry(&self.file_system.lookup(parent, name)?))
     }
 
+    /// Where a panic left half an operation in this process, it answers nothing any more: the
+    /// next one takes over without the half, and has the requests sent again.
+    pub(super) fn die_at_half(&self) {
+        let journal = self.file_system.group().journal();
+        if journal.is_some_and(|journal| journal.is_at_half()) {
+            tracing::error!("half an operation was left by a panic; the next process takes over");
+            std::process::abort();
+        }
+    }
+
     /// What fell out of the journal is committed before it is answered: a kill would lose it.
     pub(super) fn keep_what_fell_out(&self) -> Result<(), Refusal> {
         let journal = self.file_system.group().journal();

@@ -41,11 +41,17 @@ const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
 /// Rows of maps that become edits while writers wait: some tenths of a millisecond.
 const SLICE_ROWS: usize = 64;
 
-/// While it lives, no commit can take a half of what its holder changes.
+/// While it lives, no commit can take a half of what its holder changes. A panic of its holder
+/// leaves a half: the group stops then, with it in memory only.
 #[derive(Debug)]
 pub struct Change<'a> {
+    core: &'a Core,
     /// Ends before the change does, so that no commit comes between.
     operation: Option<Operation<'a>>,
+    /// Something of it is in the batch.
+    used: Cell<bool>,
+    /// It began while a panic was under way already, of somebody around it.
+    began_in_panic: bool,
     _shared: InsideReadGuard<'a>,
 }
 
@@ -56,26 +62,45 @@ struct Operation<'a> {
     bracket: Bracket,
     /// The request of the kernel that it fulfils.
     request: Option<RequestUnderWay<'a>>,
-    used: Cell<bool>,
     settled: RefCell<SmallVec<[TouchSlot; 2]>>,
     _alone: MutexGuard<'a, ()>,
 }
 
-impl Drop for Operation<'_> {
-    fn drop(&mut self) {
-        if self.used.get() {
-            match self.request.take() {
+impl Operation<'_> {
+    /// All of it counts; `used` where there is anything of it.
+    fn end(self, used: bool) {
+        if used {
+            match self.request {
                 Some(request) => request.end(self.bracket),
                 None => self.journal.end(self.bracket),
             }
         }
-        for slot in self.settled.get_mut().drain(..) {
+        for slot in self.settled.into_inner() {
             self.journal.free_touch(slot);
         }
     }
 }
 
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let used = self.used.get();
+        let is_half = used && !self.began_in_panic && std::thread::panicking();
+        if is_half {
+            // Before anybody else can go on from it.
+            self.core.stop_at_half();
+        }
+        if let Some(operation) = self.operation.take_if(|_| !is_half) {
+            operation.end(used);
+        }
+    }
+}
+
 impl Change<'_> {
+    /// Something of it is about to be in memory.
+    pub(crate) fn note_used(&self) {
+        self.used.set(true);
+    }
+
     /// The row of an inode is in this change: its touch is given up when all of it is.
     pub fn settle(&self, touch: &mut Option<TouchSlot>) {
         if let (Some(operation), Some(slot)) = (&self.operation, touch.take()) {
@@ -143,12 +168,14 @@ impl Core {
             _alone: kept.operation.lock(),
             bracket: kept.journal.bracket(),
             request,
-            used: Cell::new(false),
             settled: RefCell::default(),
             journal: &kept.journal,
         });
         Change {
+            core: self,
             operation,
+            used: Cell::new(false),
+            began_in_panic: std::thread::panicking(),
             _shared: shared,
         }
     }
@@ -156,16 +183,19 @@ impl Core {
     /// A change for whoever may hold a range lock; see the order of locks above.
     pub(crate) fn change_inside(&self) -> Change<'_> {
         Change {
+            core: self,
             operation: None,
+            used: Cell::new(false),
+            began_in_panic: std::thread::panicking(),
             _shared: self.change.read_inside(),
         }
     }
 
     /// Adds the layer above's rows to the batch.
     pub fn apply(&self, change: &Change<'_>, edit: Edit) {
+        change.note_used();
         match &change.operation {
             Some(operation) => {
-                operation.used.set(true);
                 self.catalog.apply_within(operation.bracket, edit);
             }
             None => {
@@ -277,7 +307,10 @@ impl Core {
             let Some(begun) = self.catalog.begin_commit(through) else {
                 return Ok(());
             };
-            let taken = self.seal(begun).take_batch();
+            let sealed = self.seal(begun);
+            // A change that the seal waited for may have left a half.
+            self.check_fence()?;
+            let taken = sealed.take_batch();
             let answer = self.flush(taken).and_then(Flushed::make_durable);
             self.space.release(self.catalog.committed());
             self.notice_offline();
@@ -430,6 +463,19 @@ impl Core {
             self.event(Event::new(EventKind::GroupFenced, error.message.clone()));
         }
         self.is_fenced.store(true, Ordering::Release);
+    }
+
+    /// A panic left half an operation in memory: no commit takes it, and no process after this
+    /// one does.
+    fn stop_at_half(&self) {
+        if let Some(journal) = self.journal() {
+            journal.end_at_half();
+        }
+        self.stop_for(&GroupError::new(
+            GroupErrorKind::Io,
+            "an operation ended by a panic, half done: the group stops, and mounting it again \
+             forgets the half; see the log of the process",
+        ));
     }
 
     /// Refuses once the group had to stop.

@@ -77,6 +77,7 @@ impl Core {
                 format!("file {} was removed before", file.id),
             ));
         }
+        change.note_used();
         file.moving.cancel_all();
         let map = file.map.write();
         let mut edit = Edit::default();

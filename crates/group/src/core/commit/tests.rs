@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FileId};
+use spindle_catalog::{Edit, Table};
 use spindle_device::DiskSlot;
 
 use crate::Group;
@@ -57,4 +58,30 @@ fn what_a_disk_missed_that_goes_during_a_seal_is_durable_before_the_marks_are() 
         assert!(read(&group, &file, 0, 4 << 20) == data, "seed {seed}");
         assert_copies_equal(&scene, &group, &file, &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn a_commit_that_waits_for_a_change_does_not_take_the_half_that_a_panic_leaves() {
+    let scene = Scene::mirrored(1);
+    let group = scene.open();
+    let commits_count = group.catalog.commits_count();
+    thread::scope(|scope| {
+        let panics = scope.spawn(|| {
+            let change = group.change();
+            let mut half = Edit::default();
+            half.put(Table::Attribute, b"half".to_vec(), b"of two".to_vec());
+            group.apply(&change, half);
+            // The commit is at the change lock by then.
+            thread::sleep(Duration::from_millis(200));
+            panic!("half way, as the test wants it");
+        });
+        wait_until("the half is there", || {
+            (group.catalog.get(Table::Attribute, b"half"))
+                .unwrap()
+                .is_some()
+        });
+        assert!(group.commit_everything().is_err());
+        panics.join().unwrap_err();
+    });
+    assert_eq!(group.catalog.commits_count(), commits_count);
 }
