@@ -187,8 +187,8 @@ impl KeptJournal {
     /// What there is to take over, where the process of that claim is an heir.
     pub fn recover(&self, claim: Claim) -> Option<Recovered> {
         let header = self.header();
-        let is_ours = header.state() == State::Live && header.is_heir(claim);
-        is_ours.then(|| self.left())
+        let is_left = matches!(header.state(), State::Live | State::Taken);
+        (is_left && header.is_heir(claim)).then(|| self.left())
     }
 
     /// What there would be to take over if this process were killed now.
@@ -197,20 +197,47 @@ impl KeptJournal {
         recovered::read(self)
     }
 
-    /// Everything applied until now is durable or in the log: from here on a kill loses nothing.
-    /// `claim` is this process's own; `done` are requests that earlier processes had done;
-    /// `compare_everything` where some copies were never compared.
-    pub fn begin(&self, claim: Claim, done: &BTreeSet<u64>, compare_everything: bool) {
-        // Nothing of an earlier process is under way any more, and all of its touches are rows.
+    /// All that earlier processes left in the log and the touches is durable: no process after
+    /// this one needs it. `done` are the requests that they had done.
+    pub fn take(&self, done: &BTreeSet<u64>) {
+        self.take_in_steps(done, &mut || {});
+    }
+
+    /// `killed` is called wherever a kill would leave something else behind.
+    fn take_in_steps(&self, done: &BTreeSet<u64>, killed: &mut dyn FnMut()) {
         self.set_done(done);
+        killed();
+        // In one word for both: a log without its touches would bring old sizes back, and so
+        // would touches without the log, which has newer rows.
+        self.header().set_taken();
+        killed();
+        self.cut_all();
+        killed();
+        self.forget_touches();
+        killed();
+    }
+
+    /// Everything applied until now is durable or in the log: from here on a kill loses nothing.
+    /// `claim` is this process's own; `compare_everything` where some copies were never compared.
+    pub fn begin(&self, claim: Claim, compare_everything: bool) {
+        self.begin_in_steps(claim, compare_everything, &mut || {});
+    }
+
+    fn begin_in_steps(&self, claim: Claim, compare_everything: bool, killed: &mut dyn FnMut()) {
+        // Before the writes under way are forgotten that say what must be compared.
+        self.header().set_compare_everything(compare_everything);
+        killed();
+        // Nothing of an earlier process is under way any more.
         for slot in 0..WRITES_COUNT {
             layout::write(self.memory.words(), slot).clear();
         }
-        self.header().begin(claim, compare_everything);
+        killed();
+        self.header().begin(claim);
+        killed();
     }
 
     fn set_done(&self, done: &BTreeSet<u64>) {
-        layout::write_done(self.memory.words(), done);
+        layout::write_done(self.memory.words(), done.iter().rev().copied());
         for slot in 0..REQUESTS_COUNT {
             layout::request(self.memory.words(), slot).clear();
         }
@@ -234,7 +261,7 @@ impl KeptJournal {
     }
 
     /// The touches of an earlier process are rows by now, durably.
-    pub fn forget_touches(&self) {
+    fn forget_touches(&self) {
         for slot in 0..TOUCHES_COUNT {
             let touch = layout::touch(self.memory.words(), slot);
             if touch.is_taken() {
@@ -292,7 +319,7 @@ impl KeptJournal {
 
     /// Copies may differ in places that no write under way names: a takeover compares all.
     pub fn compare_everything(&self) {
-        self.header().set_compare_everything();
+        self.header().set_compare_everything(true);
     }
 
     /// Begins an operation. The caller sees to it that only one is open at a time.
@@ -357,7 +384,7 @@ impl KeptJournal {
     }
 
     /// Every record is committed.
-    pub fn cut_all(&self) {
+    fn cut_all(&self) {
         self.cut(self.place());
     }
 

@@ -1,10 +1,9 @@
 //! Where everything lies in the journal's memory, in words of 8 bytes.
 //!
 //! A header; a table of requests, one for each worker; the numbers of requests that earlier
-//! processes had done; the writes under way; the touches; then the log's ring. The memory dies
+//! processes had done, in two lists of which one counts; the writes under way; the touches; then the log's ring. The memory dies
 //! with the machine, so that the byte order is the machine's.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle_base::FileId;
@@ -15,7 +14,7 @@ use super::Claim;
 use super::recovered::Touch;
 
 /// Changes with every change of what lies where or means what.
-pub(super) const VERSION: u64 = 4;
+pub(super) const VERSION: u64 = 5;
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
 
 /// Workers whose requests are told apart; with more, two share a place, and a kill may have one
@@ -42,8 +41,10 @@ const TOUCH_VERSION_BITS: u32 = 2;
 const TOUCH_VERSION: u64 = (1 << TOUCH_VERSION_BITS) - 1;
 
 const REQUESTS_START: usize = HEADER_WORDS;
-const DONE_START: usize = REQUESTS_START + REQUESTS_COUNT * REQUEST_WORDS;
-const WRITES_START: usize = DONE_START + DONE_COUNT;
+/// Which of two lists counts.
+const DONE_CURRENT: usize = REQUESTS_START + REQUESTS_COUNT * REQUEST_WORDS;
+const DONE_START: usize = DONE_CURRENT + 1;
+const WRITES_START: usize = DONE_START + 2 * DONE_COUNT;
 const TOUCH_CURRENT_START: usize = WRITES_START + WRITES_COUNT * WRITE_WORDS;
 const TOUCHES_START: usize = TOUCH_CURRENT_START + TOUCHES_COUNT as usize;
 /// The ring begins here, on a page.
@@ -61,12 +62,16 @@ pub(super) enum State {
     Empty,
     /// A process serves, or was killed while it did.
     Live,
+    /// All that was in the log and the touches is durable; the process that took it does not
+    /// serve yet.
+    Taken,
     /// The last process closed the group.
     Closed,
 }
 
 const LIVE: u64 = 1;
 const CLOSED: u64 = 2;
+const TAKEN: u64 = 3;
 
 const OVERFLOWED: u64 = 1;
 const ENDED: u64 = 2;
@@ -113,6 +118,7 @@ impl<'a> Header<'a> {
         match self.get(2) {
             LIVE => State::Live,
             CLOSED => State::Closed,
+            TAKEN => State::Taken,
             _ => State::Empty,
         }
     }
@@ -146,8 +152,11 @@ impl<'a> Header<'a> {
         }
     }
 
-    pub(super) fn begin(&self, claim: Claim, compare_everything: bool) {
-        self.set(6, u64::from(compare_everything));
+    pub(super) fn set_taken(&self) {
+        self.set(2, TAKEN);
+    }
+
+    pub(super) fn begin(&self, claim: Claim) {
         self.set(4, claim.0);
         for heir in self.heirs() {
             heir.store(0, Ordering::Release);
@@ -168,8 +177,8 @@ impl<'a> Header<'a> {
         self.set(3, position);
     }
 
-    pub(super) fn set_compare_everything(&self) {
-        self.set(6, 1);
+    pub(super) fn set_compare_everything(&self, compare: bool) {
+        self.set(6, u64::from(compare));
     }
 
     pub(super) fn compares_everything(&self) -> bool {
@@ -230,16 +239,23 @@ impl Request<'_> {
     }
 }
 
-pub(super) fn write_done(words: &[AtomicU64], done: &BTreeSet<u64>) {
+/// Puts another list in place of the one that counts, which counts until the new one is whole.
+pub(super) fn write_done(words: &[AtomicU64], mut newest_first: impl Iterator<Item = u64>) {
+    let next = 1 - words[DONE_CURRENT].load(Ordering::Acquire).min(1);
     // Numbers rise over the life of a mount: the highest are those that may be asked again.
-    let mut newest = done.iter().rev();
-    for word in &words[DONE_START..][..DONE_COUNT] {
-        word.store(newest.next().copied().unwrap_or(0), Ordering::Release);
+    for word in done_list(words, next) {
+        word.store(newest_first.next().unwrap_or(0), Ordering::Release);
     }
+    words[DONE_CURRENT].store(next, Ordering::Release);
+}
+
+fn done_list(words: &[AtomicU64], number: u64) -> &[AtomicU64] {
+    let (first, second) = words[DONE_START..][..2 * DONE_COUNT].split_at(DONE_COUNT);
+    if number == 0 { first } else { second }
 }
 
 pub(super) fn read_done(words: &[AtomicU64]) -> impl Iterator<Item = u64> + '_ {
-    let done = words[DONE_START..][..DONE_COUNT].iter();
+    let done = done_list(words, words[DONE_CURRENT].load(Ordering::Acquire)).iter();
     done.map(|word| word.load(Ordering::Acquire))
         .filter(|unique| *unique != 0)
 }

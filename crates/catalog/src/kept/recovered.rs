@@ -6,7 +6,7 @@ use spindle_base::FileId;
 use spindle_format::Timestamp;
 
 use super::KeptJournal;
-use super::layout::{self, Header, REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
+use super::layout::{self, Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
 use super::log::{self, Kind, Record};
 use crate::{Edit, Table};
 
@@ -58,11 +58,17 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
     let memory = &journal.memory;
     let words = memory.words();
     let header = Header::of(memory);
-    let records = records(journal);
+    // What was taken is rows; only what must be answered and compared is left.
+    let is_taken = header.state() == State::Taken;
+    let records = if is_taken {
+        Vec::new()
+    } else {
+        records(journal)
+    };
     let log_end = journal.position();
     let mut recovered = Recovered {
         compare_everything: header.compares_everything(),
-        overflowed: header.has_overflowed(),
+        overflowed: !is_taken && header.has_overflowed(),
         done: layout::read_done(words).collect(),
         writes: (0..WRITES_COUNT)
             .filter_map(|slot| layout::write(words, slot).get())
@@ -74,7 +80,7 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
     recovered.done.extend(requests);
     let inodes = recovered.take_records(&records);
     let mut touches: HashMap<FileId, (u64, Touch)> = HashMap::new();
-    for slot in 0..TOUCHES_COUNT {
+    for slot in (0..TOUCHES_COUNT).filter(|_| !is_taken) {
         let Some((position, touch)) = layout::touch(words, slot).get(log_end) else {
             continue;
         };

@@ -13,14 +13,18 @@ fn claim(number: u64) -> Claim {
 
 fn live() -> KeptJournal {
     let journal = KeptJournal::create().unwrap();
-    journal.begin(claim(1), &BTreeSet::new(), false);
+    journal.begin(claim(1), false);
     journal
+}
+
+fn next_of(journal: &KeptJournal) -> KeptJournal {
+    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+    KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap()
 }
 
 /// What the next process finds after this one was killed.
 fn next(journal: &KeptJournal) -> (KeptJournal, Recovered) {
-    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
-    let next = KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap();
+    let next = next_of(journal);
     let recovered = next.recover(claim(1)).unwrap();
     (next, recovered)
 }
@@ -92,7 +96,8 @@ fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes(
     journal.cut(journal.place());
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));
-    second.begin(claim(1), &recovered.done, false);
+    second.take(&recovered.done);
+    second.begin(claim(1), false);
     let _other = second.request(second.connection(), 3, 8);
     assert_eq!(next(&second).1.done, BTreeSet::from([7]));
 }
@@ -175,7 +180,7 @@ fn a_log_that_is_full_says_so_until_a_commit_has_cut_it() {
 #[test]
 fn what_a_process_left_is_taken_by_its_heirs_only() {
     let journal = live();
-    journal.begin(claim(5), &BTreeSet::new(), false);
+    journal.begin(claim(5), false);
     journal.edit(None, &put(1, b"row"));
     // Somebody else had the group in between, be it as number 6.
     journal.note_claim(claim(66), claim(7));
@@ -206,7 +211,7 @@ fn processes_that_die_between_their_claim_and_their_taking_over_leave_heirs() {
     journal.note_claim(claim(500), claim(501));
     assert!(journal.recover(claim(501)).is_some());
     // What an heir began is its own, and no earlier one's.
-    journal.begin(claim(501), &BTreeSet::new(), false);
+    journal.begin(claim(501), false);
     assert!(journal.recover(claim(500)).is_none());
     assert!(journal.recover(claim(501)).is_some());
 }
@@ -318,4 +323,65 @@ fn a_log_that_is_full_to_the_last_word_goes_on_behind_the_gap() {
         assert_eq!(next(&journal).1.edits.len(), 1);
         journal.cut(journal.place());
     }
+}
+
+#[test]
+fn a_list_of_done_requests_that_a_kill_cuts_off_leaves_the_one_before() {
+    let journal = live();
+    journal.take(&(1..=1000).collect());
+    journal.begin(claim(2), false);
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let list = (2001..=3000).rev().inspect(|unique| {
+            assert!(*unique > 2500, "killed in the midst, as the test wants it");
+        });
+        super::layout::write_done(journal.memory.words(), list);
+    }));
+    killed.unwrap_err();
+    assert_eq!(journal.left().done, (1..=1000).collect());
+    journal.take(&(2001..=3000).collect());
+    assert_eq!(journal.left().done, (2001..=3000).collect());
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_takeover_brings_nothing_old_back_and_forgets_nothing() {
+    let journal = live();
+    // A touch that is older than its row, and was not given up yet; one that is newer.
+    let (mut older, mut newer) = (None, None);
+    assert!(journal.touch(&mut older, &touch_of(1, 10)));
+    journal.edit(None, &put(2, b"a row with the size 30"));
+    journal.edit(None, &put(1, b"a row with the size 20"));
+    assert!(journal.touch(&mut newer, &touch_of(2, 40)));
+    // A request that only the log names, one that fell out of it, and a write under way.
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &put(3, b"row"));
+    journal.request(journal.connection(), 3, 7).end(bracket);
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &huge(4));
+    journal.request(journal.connection(), 3, 8).end(bracket);
+    let write = journal.write(FileId(5), 8, 16);
+    let (second, recovered) = next(&journal);
+    assert_eq!(recovered.done, BTreeSet::from([7]));
+    let mut steps = 0;
+    second.take_in_steps(&recovered.done, &mut || {
+        steps += 1;
+        let (_, left) = next(&second);
+        assert_eq!(left.done, recovered.done, "step {steps}");
+        assert_eq!(left.writes, recovered.writes, "step {steps}");
+        // All of it once more, or nothing.
+        if left.edits.is_empty() {
+            assert!(left.touches.is_empty(), "step {steps}");
+        } else {
+            assert_eq!(left.edits.len(), 3, "step {steps}");
+            assert_eq!(left.touches, [touch_of(2, 40)], "step {steps}");
+        }
+    });
+    second.begin_in_steps(claim(2), true, &mut || {
+        steps += 1;
+        let left = next_of(&second).left();
+        assert!(left.is_empty() && left.compare_everything, "step {steps}");
+        assert_eq!(left.done, recovered.done, "step {steps}");
+    });
+    assert_eq!(steps, 7);
+    assert!(second.recover(claim(2)).is_some());
+    drop(write);
 }

@@ -264,19 +264,18 @@ impl Core {
         let Some(kept) = &self.kept else {
             return Ok(());
         };
+        // Before the journal hears of commits: they would cut its log, and leave its touches.
+        self.commit_everything()?;
+        kept.journal.take(&kept.done.lock());
         self.catalog.set_journal(Arc::clone(&kept.journal));
         for file in self.all_files() {
             file.keep_map(&kept.journal);
         }
+        // What came in between.
         self.commit_everything()?;
-        // The log and the touches of the process before are rows now. In this order: a touch
-        // says what is, so that it may be applied once more, but a log without its touches would
-        // bring old sizes back.
-        kept.journal.cut_all();
-        kept.journal.forget_touches();
         let claim = claim_of(&self.membership.opener());
         let doubtful = !self.dirty.doubtful().is_empty();
-        kept.journal.begin(claim, &kept.done.lock(), doubtful);
+        kept.journal.begin(claim, doubtful);
         *kept.recovered.lock() = None;
         Ok(())
     }
