@@ -6,7 +6,7 @@ SEED ?= 1
 SEEDS ?= 50000
 CUTS ?= 50
 ROUNDS ?= 3
-THREAD_SEEDS ?= 4000
+THREAD_SEEDS ?= 10000
 RELEASE = target/release
 
 # Where PostgreSQL cannot be had, the demo brings a database of its own.

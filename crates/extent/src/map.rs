@@ -103,6 +103,9 @@ pub struct Map {
     sealed: Sequence,
     /// The marks as the newest seal took them, of extents whose mark has changed since.
     sealed_marks: BTreeMap<u32, u32>,
+    /// The marks as the catalog has them durably, of extents whose mark moved forward by an edit
+    /// up to `sealed` that may not be durable yet.
+    settling_marks: BTreeMap<u32, u32>,
     allocated_blocks: u64,
     extents_count: u64,
     /// Is told of every extent as it changes; the file's id is its name there.
@@ -125,6 +128,7 @@ impl Map {
             dirty_rows: BTreeSet::new(),
             sealed: Sequence(0),
             sealed_marks: BTreeMap::new(),
+            settling_marks: BTreeMap::new(),
             allocated_blocks: 0,
             extents_count: 0,
             journal: None,
@@ -300,11 +304,40 @@ impl Map {
             .unwrap_or(extent.mark_blocks)
     }
 
+    /// A disk lost what no flush had covered: marks of extents that `is_lost` go back to where
+    /// they are durably, `committed` being the newest durable edit. How many did; `None` where no
+    /// extent is lost.
+    pub fn set_marks_back(
+        &mut self,
+        committed: Sequence,
+        is_lost: impl Fn(&Extent) -> bool,
+    ) -> Option<usize> {
+        let mut back = Vec::new();
+        let mut any = false;
+        self.for_each(0, u32::MAX, |index, extent| {
+            if !is_lost(extent) {
+                return;
+            }
+            any = true;
+            let settling = (self.settling_marks.get(&index)).filter(|_| committed < self.sealed);
+            let sealed = self.sealed_mark(index, extent);
+            let durable = settling.map_or(sealed, |mark| sealed.min(*mark));
+            if durable < extent.mark_blocks {
+                back.push((index, durable));
+            }
+        });
+        for (index, mark) in &back {
+            self.set_mark(*index, *mark);
+        }
+        any.then_some(back.len())
+    }
+
     /// Makes a hole of an extent; what it was.
     pub fn remove(&mut self, index: u32) -> Option<Extent> {
         let extent = self.extent(index)?;
         self.words_mut(index).fill(0);
         self.sealed_marks.remove(&index);
+        self.settling_marks.remove(&index);
         self.allocated_blocks -= self.schedule.length_blocks(index);
         self.extents_count -= 1;
         self.note(index);
@@ -404,8 +437,16 @@ impl Map {
 
     /// Gives at most `rows_most` of the rows that the catalog lacks to `apply`, which makes an
     /// edit of them and answers with its number. Whoever holds the map sees them dirty or
-    /// numbered, never neither.
-    pub fn seal(&mut self, rows_most: usize, apply: impl FnOnce(Vec<RowChange>) -> Sequence) {
+    /// numbered, never neither. `committed` is the newest durable edit.
+    pub fn seal(
+        &mut self,
+        committed: Sequence,
+        rows_most: usize,
+        apply: impl FnOnce(Vec<RowChange>) -> Sequence,
+    ) {
+        if committed >= self.sealed {
+            self.settling_marks.clear();
+        }
         let numbers: Vec<u32> = self.dirty_rows.iter().copied().take(rows_most).collect();
         let mut rows = Vec::with_capacity(numbers.len());
         for number in &numbers {
@@ -427,9 +468,9 @@ impl Map {
 
     /// Half of a seal, for the mistake that can be put back: nobody sees that the rows are in no
     /// edit yet.
-    pub fn take_dirty_rows(&mut self, rows_most: usize) -> Vec<RowChange> {
+    pub fn take_dirty_rows(&mut self, committed: Sequence, rows_most: usize) -> Vec<RowChange> {
         let (mut taken, before) = (Vec::new(), self.sealed);
-        self.seal(rows_most, |rows| {
+        self.seal(committed, rows_most, |rows| {
             taken = rows;
             before
         });
@@ -445,17 +486,29 @@ impl Map {
     fn forget_dirty(&mut self, numbers: &[u32]) {
         if numbers.len() == self.dirty_rows.len() {
             self.dirty_rows.clear();
-            self.sealed_marks = BTreeMap::new();
+            for (index, mark) in std::mem::take(&mut self.sealed_marks) {
+                self.settle_mark(index, mark);
+            }
             return;
         }
         for number in numbers {
             self.dirty_rows.remove(number);
             let first = number * ROW;
             let marks = self.sealed_marks.range(first..=first + (ROW - 1));
-            let marks: SmallVec<[u32; 16]> = marks.map(|(index, _)| *index).collect();
-            for index in marks {
+            let marks: SmallVec<[(u32, u32); 16]> =
+                marks.map(|(index, mark)| (*index, *mark)).collect();
+            for (index, mark) in marks {
                 self.sealed_marks.remove(&index);
+                self.settle_mark(index, mark);
             }
+        }
+    }
+
+    /// An edit has the mark of an extent, where the seal before took another one.
+    fn settle_mark(&mut self, index: u32, sealed_before: u32) {
+        let has_grown = |extent: Extent| extent.mark_blocks > sealed_before;
+        if self.extent(index).is_some_and(has_grown) {
+            self.settling_marks.entry(index).or_insert(sealed_before);
         }
     }
 

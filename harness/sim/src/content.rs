@@ -3,6 +3,10 @@
 //! Every eight bytes written say which file, which write and which place they are of, so that
 //! stale or misplaced bytes name where they come from.
 
+mod undecided;
+
+use undecided::Undecided;
+
 /// The unit that a power cut never tears.
 pub(crate) const SECTOR_BYTES: usize = 512;
 
@@ -106,6 +110,8 @@ pub(crate) struct Content {
     pub(crate) synced_at: u64,
     /// A write failed with more than the redundancy gone: nothing is known of the bytes.
     pub(crate) is_lost: bool,
+    /// What a sync has told as lost and nobody has written again.
+    undecided: Undecided,
 }
 
 impl Content {
@@ -122,7 +128,46 @@ impl Content {
             base: bytes,
             synced_at: operation,
             is_lost: false,
+            undecided: Undecided::default(),
         }
+    }
+
+    /// A sync of the file has answered that what was written since its last good one may be lost.
+    pub(crate) fn tell_of_loss(&mut self, operation: u64) {
+        let synced_at = self.synced_at;
+        let lost_from = (self.events).partition_point(|event| event.operation <= synced_at);
+        let (certain, lost) = self.events.split_at(lost_from);
+        let mut held = self.base.clone();
+        held.resize(held.len().max(self.current.len()), 0);
+        for event in certain {
+            event.apply_within(0, &mut held);
+        }
+        let length = self.current.len();
+        self.undecided.tell(operation, &held, lost, length);
+    }
+
+    /// Whether a sync told of a loss and some of it was not written again.
+    pub(crate) fn is_undecided(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// Whether a read at `offset_bytes` may give this.
+    pub(crate) fn may_read(&self, offset_bytes: u64, found: &[u8]) -> bool {
+        let mut at = 0;
+        while at < found.len() {
+            let start = offset_bytes + at as u64;
+            let until = SECTOR_BYTES - index(start) % SECTOR_BYTES;
+            let piece = &found[at..(at + until).min(found.len())];
+            let is_right = self.expected(start, piece.len()) == piece
+                || self
+                    .undecided
+                    .may_show(start, piece, &self.events, u64::MAX);
+            if !is_right {
+                return false;
+            }
+            at += piece.len();
+        }
+        true
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -178,6 +223,10 @@ impl Content {
     /// Everything up to now has become certain.
     pub(crate) fn settle(&mut self, operation: u64) {
         if !self.events.is_empty() || self.sizes.len() > 1 {
+            if self.is_undecided() {
+                self.undecided
+                    .settle(operation, &self.events, &self.current);
+            }
             self.base.clone_from(&self.current);
             self.events.clear();
             self.sizes.clear();
@@ -245,6 +294,7 @@ impl Content {
                 event.apply_within(start, sector);
                 sector == found
             });
+            let allowed = allowed || (self.undecided).may_show(start, found, &self.events, certain);
             if !allowed {
                 return Err(format!(
                     "offset {start}: found {}, expected {} (certain since operation {certain}) or one of {} later writes",
@@ -311,6 +361,45 @@ mod tests {
         content.synced_at = 2;
         assert!(!content.may_have_size(2, 0) && content.may_have_size(2, 512));
         assert!(content.check(1, &[0; 512]).is_err());
+    }
+
+    #[test]
+    fn what_a_sync_told_as_lost_is_undecided_until_it_is_written_again() {
+        let mut content = Content::new(1, 1, vec![1; 2048]);
+        content.write(2, 0, vec![2; 512]);
+        content.synced_at = 2;
+        content.write(3, 512, vec![3; 1024]);
+        content.zero(4, 1024, 512);
+        content.tell_of_loss(5);
+        let of = |sectors: [u8; 4]| sectors.map(|byte| vec![byte; 512]).concat();
+        let allowed = [[2, 3, 0, 1], [2, 1, 1, 1], [2, 3, 3, 1], [2, 1, 0, 1]];
+        let refused = [[1, 3, 0, 1], [2, 2, 0, 1], [2, 3, 0, 0], [2, 4, 0, 1]];
+        let judged = |content: &Content, found: [u8; 4]| {
+            let found = of(found);
+            assert_eq!(
+                content.check(9, &found).is_ok(),
+                content.may_read(0, &found)
+            );
+            content.check(9, &found).is_ok()
+        };
+        // A good sync does not decide it.
+        for is_settled in [false, true] {
+            assert!(allowed.iter().all(|found| judged(&content, *found)));
+            assert!(!refused.iter().any(|found| judged(&content, *found)));
+            assert!(!content.may_read(500, &[2; 24]) && content.may_read(600, &[3; 24]));
+            if !is_settled {
+                content.settle(6);
+            }
+        }
+        content.write(7, 512, vec![7; 512]);
+        assert!(judged(&content, [2, 7, 0, 1]) && judged(&content, [2, 7, 1, 1]));
+        assert!(!judged(&content, [2, 3, 0, 1]) && !judged(&content, [2, 1, 0, 1]));
+        content.settle(8);
+        content.write(9, 1024, vec![9; 512]);
+        content.settle(9);
+        assert!(judged(&content, [2, 7, 9, 1]) && !judged(&content, [2, 7, 0, 1]));
+        content.settle(10);
+        assert!(!content.is_undecided());
     }
 
     #[test]

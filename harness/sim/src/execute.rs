@@ -6,8 +6,11 @@ mod names;
 mod redundancy;
 mod slow;
 
+use std::sync::Arc;
+
 use spindle_base::FileId;
 use spindle_fs::FsError;
+use spindle_group::ExtentView;
 
 use crate::fault::pick;
 use crate::operation::{Operation, Place};
@@ -69,12 +72,35 @@ impl Run {
     }
 
     pub(crate) fn sync(&mut self) -> Step<()> {
+        self.sync_group("sync")
+    }
+
+    pub(crate) fn sync_group(&mut self, what: &str) -> Step<()> {
         let result = self.system().sync();
-        if let Answer::Done(()) = self.judge("sync", result)? {
-            let kept = self.kept_ids();
-            self.model.synced(&kept);
+        match self.judge(what, result)? {
+            Answer::Done(()) => {
+                let kept = self.kept_ids();
+                self.model.synced(&kept);
+            }
+            Answer::Failed => self.group_told_of_loss(),
+            Answer::PowerLost | Answer::Full => {}
         }
         Ok(())
+    }
+
+    /// A sync of the group answered that something was lost, and does not say of which files: it
+    /// can be those with an extent that lies in one place only. Of a mirrored file that has its
+    /// copies nothing was lost.
+    fn group_told_of_loss(&mut self) {
+        let group = Arc::clone(self.system().group());
+        let clock = self.model.clock;
+        for (id, content) in &mut self.model.contents {
+            let lies_alone = |extent: ExtentView| extent.copies.into_iter().flatten().count() == 1;
+            let file = group.file(*id);
+            if file.is_some_and(|file| group.map(&file).into_iter().any(lies_alone)) {
+                content.tell_of_loss(clock);
+            }
+        }
     }
 
     pub(crate) fn background(&mut self, steps: u64) -> Step<()> {

@@ -48,11 +48,7 @@ impl Run {
         if !self.disks.is_powered() {
             return Ok(());
         }
-        let synced = self.system().sync();
-        if let Answer::Done(()) = self.judge("the sync after a kill", synced)? {
-            self.model.synced(&self.kept_ids());
-        }
-        Ok(())
+        self.sync_group("the sync after a kill")
     }
 
     /// Opens the group again, over refusals and further power cuts, and compares.

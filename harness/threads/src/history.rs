@@ -168,7 +168,9 @@ impl History {
         self.state().files.insert(file, history);
     }
 
-    /// A disk lost what no flush had covered: what only one copy had may be as it was before.
+    /// A disk lost what no flush had covered: what only one copy had may be as it was before. So may
+    /// it where a disk goes offline for a write that it cannot do: that it kept its power, and with
+    /// it what was written, nobody can know, and the next sync tells that it may be lost.
     pub fn outage(&self) {
         let mut state = self.state();
         state.now += 1;
@@ -212,14 +214,18 @@ impl History {
         syncs.push(Sync { begun, ended, ok });
     }
 
-    /// Whether a hole was or may have been made of this block since then.
+    /// Whether a hole was or may have been made of this block since then, by somebody or by an outage
+    /// that took what its only copy had.
     pub fn was_emptied_since(&self, file: FileId, block: u64, since: Tick) -> bool {
         let state = self.state();
-        state.files[&file].touching(block).any(|write| {
-            write.version == 0
-                && write.end_block < u64::MAX
-                && write.done.is_none_or(|done| done > since)
-        })
+        let history = &state.files[&file];
+        let may_be_lost = history.copies == 1 && state.first_outage.is_some();
+        may_be_lost
+            || history.touching(block).any(|write| {
+                write.version == 0
+                    && write.end_block < u64::MAX
+                    && write.done.is_none_or(|done| done > since)
+            })
     }
 
     /// Judges what a read that began at `begun` gave.
@@ -268,13 +274,7 @@ impl History {
                     write.done.is_some()
                 }
             };
-            // Known and not mended: what one copy lost, and a sync told of, may show what an earlier
-            // file left, because its marks become durable later.
-            let was_told = history.copies == 1 && history.syncs.iter().any(|sync| !sync.ok);
             for (block, sector, found) in sectors(file, first_block, bytes) {
-                if found.is_none() && was_told {
-                    continue;
-                }
                 // A sector that the cut met may be torn inside of its block, never in itself.
                 let may_be = |seen: &Write| history.is_newest(seen, block, &is_settled);
                 if !history.shows(block, found, may_be) {

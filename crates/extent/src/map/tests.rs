@@ -23,7 +23,7 @@ fn extent(index: u32, mark_blocks: u32) -> Extent {
 /// What a seal that takes everything gives to the edit of this number.
 fn seal(map: &mut Map, number: u64) -> Vec<RowChange> {
     let mut sealed = Vec::new();
-    map.seal(usize::MAX, |rows| {
+    map.seal(Sequence(0), usize::MAX, |rows| {
         sealed = rows;
         Sequence(number)
     });
@@ -38,7 +38,7 @@ fn a_map_is_open_until_its_last_row_has_the_number_of_an_edit() {
         map.insert(index, &extent(index, 1));
     }
     assert_eq!(map.books(), Books::Open);
-    map.seal(2, |rows| {
+    map.seal(Sequence(0), 2, |rows| {
         assert_eq!(rows.len(), 2);
         Sequence(7)
     });

@@ -74,7 +74,7 @@ impl PlanningScene {
                 turn += 1;
             }
             // As after a commit: nothing is remembered of what is in the catalog.
-            map.seal(usize::MAX, |_| Sequence(0));
+            map.seal(Sequence(0), usize::MAX, |_| Sequence(0));
             scene.extents_count += map.extents_count();
             scene.maps.insert(FileId(file), map);
         }

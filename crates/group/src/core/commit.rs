@@ -274,6 +274,7 @@ impl Core {
             self.dirty_maps.lock().forget(id);
             return;
         };
+        let committed = self.catalog.committed();
         let apply = |rows: Vec<RowChange>| {
             let mut edit = Edit::default();
             for (number, bytes) in rows {
@@ -284,7 +285,7 @@ impl Core {
         };
         let mut map = file.map.write();
         if is_put_back(Fault::SealLetsMapGo) {
-            let rows = map.take_dirty_rows(rows_most);
+            let rows = map.take_dirty_rows(committed, rows_most);
             if !rows.is_empty() {
                 drop(map);
                 let sealed = apply(rows);
@@ -292,7 +293,7 @@ impl Core {
                 map.set_sealed(sealed);
             }
         } else {
-            map.seal(rows_most, apply);
+            map.seal(committed, rows_most, apply);
         }
         self.note_dirty_map(&file, &map);
     }
@@ -398,6 +399,7 @@ impl Core {
     /// a write since the last sync; told once.
     pub fn sync_file(&self, file: &File, metadata: bool) -> Result<(), GroupError> {
         self.check_fence()?;
+        let turns_count = self.membership.turns_count();
         let applied = self.catalog.applied();
         let targets = file.written.lock().clone();
         if let Err(error) = self.cover(&targets) {
@@ -421,6 +423,10 @@ impl Core {
             Books::Sealed(sealed) => sealed,
         };
         self.commit_through(through)?;
+        if self.membership.turns_count() != turns_count {
+            // A mark that the commit waited for may have been set back before it was durable.
+            self.notice_offline();
+        }
         match self.take_owed(file) {
             None => Ok(()),
             Some(message) => Err(GroupError::new(GroupErrorKind::Io, message)),
@@ -433,10 +439,17 @@ impl Core {
     /// As [`Core::sync_file`], for the group.
     pub fn sync(&self) -> Result<(), GroupError> {
         self.check_fence()?;
-        self.flush_written()?;
-        let kept = self.keep_what_all_disks_lost();
-        self.commit_everything()?;
-        kept
+        loop {
+            let turns_count = self.membership.turns_count();
+            self.flush_written()?;
+            let kept = self.keep_what_all_disks_lost();
+            self.commit_everything()?;
+            // Where a disk came or went meanwhile, a mark may have been set back before it was
+            // durable.
+            if kept.is_err() || self.membership.turns_count() == turns_count {
+                return kept;
+            }
+        }
     }
 
     /// As [`Core::sync`], but for what disks lost before they were flushed: that waits for somebody

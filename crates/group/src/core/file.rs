@@ -7,7 +7,7 @@ use spindle_base::{AuSize, FileId, Redundancy, Striping};
 use spindle_catalog::{KeptJournal, file_key};
 use spindle_extent::map::{ExtentJournal, Map};
 use spindle_extent::schedule::Schedule;
-use spindle_sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use spindle_sync::{Mutex, RwLock};
 
 use crate::core::disks::Target;
@@ -40,6 +40,12 @@ pub struct File {
     /// For each disk, in each of its incarnations, the newest write that no sync of this file has
     /// covered.
     pub(crate) written: Mutex<SmallVec<[Target; 4]>>,
+    /// How often marks of the map went back because a disk lost what lay below them; it changes
+    /// under the map's lock.
+    pub(crate) set_back_count: AtomicU32,
+    /// Marks went back and no sync has told it: what lies between a mark and the end of its
+    /// extent was perhaps answered, and is no zeros that anybody may be shown.
+    pub(crate) hides_a_loss: AtomicBool,
     /// A write that no copy took, until a sync has told it.
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) removed: AtomicBool,
@@ -69,6 +75,8 @@ impl File {
             map: RwLock::new(Map::new(schedule, layout.redundancy.copies())),
             moving: Moving::default(),
             written: Mutex::new(SmallVec::new()),
+            set_back_count: AtomicU32::new(0),
+            hides_a_loss: AtomicBool::new(false),
             error: Mutex::new(None),
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),

@@ -210,7 +210,13 @@ impl Core {
             }
         }
         for (index, mark) in &plan.marks {
-            map.set_mark(*index, *mark);
+            // An outage may have set it back further since.
+            if map
+                .extent(*index)
+                .is_some_and(|extent| extent.mark_blocks > *mark)
+            {
+                map.set_mark(*index, *mark);
+            }
         }
         self.note_dirty_map(file, &map);
     }

@@ -4,7 +4,9 @@
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, DeviceError, Lent, ReadTarget, Request};
-use spindle_extent::plan::{self, ReadPlan, ReadRefusal, Spot};
+use spindle_extent::map::Map;
+use spindle_extent::plan::{self, ReadPlan, ReadRefusal, Spot, TooFar};
+use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::core::file::File;
@@ -109,6 +111,9 @@ impl Core {
         self.check_alive(file)?;
         let plan = {
             let map = file.map.read();
+            if file.hides_a_loss.load(Ordering::Acquire) {
+                Self::check_whole(file, &map, first, end)?;
+            }
             let stale = self.dirty.view(file);
             plan::read(&map, &self.disks, stale, first, end)
         }
@@ -143,6 +148,30 @@ impl Core {
             return Ok(());
         }
         self.recover_reads(file, first, out.bytes(), &failed)
+    }
+
+    /// Refuses beyond the marks of a file that lost something and has not told it yet.
+    #[cold]
+    fn check_whole(file: &File, map: &Map, first: u64, end: u64) -> Result<(), GroupError> {
+        let mut beyond = None;
+        plan::segments::<TooFar>(map, first, end, |segment| {
+            if segment.extent.is_some() && segment.initialised_blocks() < segment.blocks {
+                beyond = Some(segment.index);
+            }
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        match beyond {
+            None => Ok(()),
+            Some(index) => Err(GroupError::new(
+                GroupErrorKind::Io,
+                format!(
+                    "extent {index} of file {} lost what a disk had not flushed when it went away: \
+                     the next sync of the file tells it, and zeros can be read then",
+                    file.id
+                ),
+            )),
+        }
     }
 
     fn run_reads(&self, plan: &ReadPlan, first: u64, mut out: Lent<'_>) -> Vec<FailedRead> {

@@ -298,11 +298,12 @@ impl Core {
         if intent.allocates {
             self.allocate_blocks(file, first, end)?;
         }
-        let plan = {
+        let (plan, set_back_count) = {
             let map = file.map.read();
-            plan::write(&map, &self.disks, first, end)
-        }
-        .map_err(|TooFar| GroupError::too_far())?;
+            let plan = plan::write(&map, &self.disks, first, end);
+            (plan, file.set_back_count.load(Ordering::Acquire))
+        };
+        let plan = plan.map_err(|TooFar| GroupError::too_far())?;
         if let Some(index) = plan.without_copy {
             return Err(self.write_failed(
                 file,
@@ -326,7 +327,7 @@ impl Core {
             let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
             self.dirty.caught_up(file, (first, end), &lives);
         }
-        self.move_marks(file, &plan, (first, end), &written)
+        self.move_marks(file, &plan, set_back_count, (first, end), &written)
     }
 
     /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed
@@ -457,21 +458,30 @@ impl Core {
     }
 
     /// The marks move over what was written. Not where a disk has gone since with the only copy
-    /// of it: it has failed then, though the disk took it.
+    /// of it, nor where marks went back since the write was planned by them: it has failed then,
+    /// and the bytes beyond the marks are from before.
     fn move_marks(
         &self,
         file: &File,
         plan: &WritePlan,
+        set_back_count: u32,
         range: (u64, u64),
         written: &Written,
     ) -> Result<(), GroupError> {
+        let is_lost = |map: &Map| {
+            file.set_back_count.load(Ordering::Acquire) != set_back_count
+                || self.is_lost_meanwhile(map, range, written)
+        };
         let is_lost = if plan.marks.is_empty() {
-            !written.lives().all(|life| self.disks.is_current(life))
-                && self.is_lost_meanwhile(&file.map.read(), range, written)
+            file.set_back_count.load(Ordering::Acquire) != set_back_count
+                || (!written.lives().all(|life| self.disks.is_current(life))
+                    && is_lost(&file.map.read()))
         } else {
             let _change = self.change_inside();
             let mut map = file.map.write();
-            let is_lost = self.is_lost_meanwhile(&map, range, written);
+            // Under the map's lock: whoever notes an outage sets marks back under it, and the
+            // outage is later than this look or seen by it.
+            let is_lost = is_lost(&map);
             if !is_lost {
                 for (index, mark) in &plan.marks {
                     map.set_mark(*index, *mark);

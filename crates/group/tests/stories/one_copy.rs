@@ -1,5 +1,5 @@
 //! Files of one copy whose disk goes away with something that no flush had covered: they say so
-//! at the next sync, whatever becomes of them until then.
+//! at the next sync, whatever becomes of them until then, and show nothing from before.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -8,9 +8,10 @@ use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SimulatedDisks}
 use spindle_group::{File, Group, GroupErrorKind};
 
 use crate::scene::{
-    EXTERNAL, MIB, NORMAL, Scene, copies_on, create, opener, pattern, resync, spare,
+    EXTERNAL, MIB, NORMAL, Scene, copies_on, create, opener, pattern, read, resync, spare,
 };
 
+const KIB: u64 = 1 << 10;
 const LENGTH: usize = 1 << 20;
 const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
 
@@ -33,6 +34,72 @@ fn blink(scene: &Scene, group: &Group, slot: DiskSlot) {
     scene.disks.bring_back(slot);
     let back = group.return_disks(&[slot]).unwrap();
     assert_eq!(back, [DiskNumber(slot.0)]);
+}
+
+#[test]
+fn a_hole_that_was_synced_stays_when_the_disk_loses_what_was_written_behind_it() {
+    for seed in 1..17 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, 8 << 20)).unwrap();
+        group.sync().unwrap();
+        // In the midst of a large extent, so that its mark goes back and it stays where it is.
+        let extent = group.map(&file).pop().unwrap();
+        assert!(extent.initialised_bytes >= MIB);
+        let at = extent.offset_bytes;
+        let (hole, behind) = (at + 256 * KIB, at + 512 * KIB);
+        group.punch(&file, hole, (8 << 20) - hole).unwrap();
+        group.sync_file(&file, true).unwrap();
+        // What lies between is zeroed along with it, and is lost along with it.
+        let new = pattern(seed + 100, 16 << 10);
+        group.write(&file, behind, &new).unwrap();
+        let (disk, _) = extent.copies[0].unwrap();
+        blink(&scene, &group, DiskSlot(disk.0));
+        let is_hole = |group: &Group, file: &File, when: &str| {
+            let found = read(group, file, hole, 256 << 10);
+            assert!(found == vec![0; 256 << 10], "{when}, seed {seed}");
+        };
+        // Before it is told nobody is shown zeros that might have been an answer.
+        let mut out = vec![0; 4096];
+        assert!(group.read(&file, hole, &mut out).is_err(), "seed {seed}");
+        tells_once(&group, &file);
+        is_hole(&group, &file, "synced again");
+        drop((file, group));
+        scene.crash();
+        let group = scene.open();
+        is_hole(&group, &group.file(FileId(10)).unwrap(), "opened again");
+    }
+}
+
+#[test]
+fn what_was_lost_shows_nothing_of_an_earlier_file() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let filler = create(&group, 10, EXTERNAL);
+        let old = vec![0xa5; 100 << 20];
+        group.write(&filler, 0, &old).unwrap();
+        group.sync().unwrap();
+        group.remove_file(&group.change(), &filler).unwrap();
+        group.sync().unwrap();
+        let file = create(&group, 11, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
+        blink(&scene, &group, disk_of(&group, &file));
+        let shown = |group: &Group, file: &File, when: &str| {
+            let found = read(group, file, 0, LENGTH);
+            assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "{when}");
+        };
+        let mut out = vec![0; LENGTH];
+        assert!(group.read(&file, 0, &mut out).is_err(), "seed {seed}");
+        tells_once(&group, &file);
+        shown(&group, &file, "it is told");
+        drop((file, group));
+        scene.crash();
+        let group = scene.open();
+        let file = group.file(FileId(11)).unwrap();
+        shown(&group, &file, "opened again");
+    }
 }
 
 /// A file of which the newest write is lost with its disk's cache, and the disk is back.
@@ -110,16 +177,18 @@ fn a_disk_that_was_removed_is_offline_for_files_of_one_copy_too() {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Simulated disks that call somebody between a write and its answer.
+/// Simulated disks that call somebody before a write goes to a disk, or between it and its answer.
 struct Hooked {
     inner: Arc<SimulatedDisks>,
+    is_before: bool,
     at_write: Mutex<Option<(DiskSlot, Hook)>>,
 }
 
 impl Hooked {
-    fn open(scene: &Scene) -> (Arc<Self>, Arc<Group>) {
+    fn open(scene: &Scene, is_before: bool) -> (Arc<Self>, Arc<Group>) {
         let hooked = Arc::new(Self {
             inner: Arc::clone(&scene.disks),
+            is_before,
             at_write: Mutex::new(None),
         });
         let slots: Vec<DiskSlot> = (0..4).map(DiskSlot).collect();
@@ -154,8 +223,13 @@ impl std::fmt::Debug for Hooked {
 
 impl Disks for Hooked {
     fn run(&self, batch: &mut [Request<'_>]) {
+        if self.is_before {
+            self.call(batch);
+        }
         self.inner.run(batch);
-        self.call(batch);
+        if !self.is_before {
+            self.call(batch);
+        }
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
@@ -200,7 +274,7 @@ fn blinks_at_the_next_write(
 fn a_write_whose_disk_blinks_before_its_writer_hears_of_it_is_told_as_lost() {
     for at in [0, LENGTH / 2] {
         let scene = Arc::new(Scene::new(5, Redundancy::Normal, FOUR));
-        let (hooked, group) = Hooked::open(&scene);
+        let (hooked, group) = Hooked::open(&scene, false);
         let file = create(&group, 10, EXTERNAL);
         group.write(&file, 0, &pattern(1, LENGTH / 2)).unwrap();
         group.sync().unwrap();
@@ -215,5 +289,28 @@ fn a_write_whose_disk_blinks_before_its_writer_hears_of_it_is_told_as_lost() {
             synced.is_err() || (answer.is_ok() && found == new),
             "it was answered and synced, and is not there"
         );
+    }
+}
+
+#[test]
+fn a_write_on_its_way_to_a_disk_that_blinks_moves_no_mark_over_what_was_lost() {
+    for seed in 1..17 {
+        let scene = Arc::new(Scene::new(seed, Redundancy::Normal, FOUR));
+        let (hooked, group) = Hooked::open(&scene, true);
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &vec![0xa5; 8 << 20]).unwrap();
+        group.sync().unwrap();
+        let extent = group.map(&file).pop().unwrap();
+        let hole = extent.offset_bytes + 256 * KIB;
+        group.punch(&file, hole, (8 << 20) - hole).unwrap();
+        group.sync().unwrap();
+        group.write(&file, hole, &vec![1; 128 << 10]).unwrap();
+        let (disk, _) = extent.copies[0].unwrap();
+        blinks_at_the_next_write(&hooked, &scene, &group, DiskSlot(disk.0));
+        let answer = group.write(&file, hole + 256 * KIB, &vec![2; 128 << 10]);
+        assert!(hooked.at_write.lock().unwrap().is_none());
+        let _ = group.sync_file(&file, true);
+        let found = read(&group, &file, hole, 512 << 10);
+        assert!(!found.contains(&0xa5), "seed {seed}: {answer:?}");
     }
 }

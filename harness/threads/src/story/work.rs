@@ -397,6 +397,7 @@ impl Story {
             self.disks.fail_reads(slot, range.clone(), u64::MAX);
             if random.chance(1, 2) {
                 self.disks.fail_writes(slot, range, u64::MAX);
+                self.history.outage();
             }
             let mut out = vec![0; usize::try_from(extent.initialised_bytes).expect("few")];
             for _ in 0..4 {

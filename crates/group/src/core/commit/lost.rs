@@ -6,9 +6,13 @@
 //! it answers with an error, once. Nobody ever takes it for flushed.
 //!
 //! An extent whose only copy lay there has it nowhere. So its file owes its next sync the error
-//! from the outage on, wherever the extent moves and however many copies it gets until then.
+//! from the outage on, wherever the extent moves and however many copies it gets until then; and
+//! the extent's mark goes back to where it is durably, because what lies beyond it are bytes from
+//! before: of a hole that was punched there, or of an earlier file. Until the error is told nobody
+//! reads zeros there, which would look like an answer.
 
 use spindle_base::{DiskNumber, FileId};
+use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
 use spindle_sync::atomic::Ordering;
@@ -170,7 +174,8 @@ impl Core {
     }
 
     /// Of files with extents that have no copy but on a disk which went away with unflushed writes
-    /// of theirs: they owe the error. Noted twice it does no more.
+    /// of theirs: they owe the error, and the marks go back. The caller has a change open. Noted
+    /// twice it does no more.
     fn note_lost_alone(&self, gone: Life) {
         let lost_there = |target: &Target| {
             target.life.disk == gone.disk
@@ -181,24 +186,40 @@ impl Core {
             if !file.written.lock().iter().any(lost_there) {
                 continue;
             }
-            let mut is_alone_there = false;
-            file.map.read().for_each(0, u32::MAX, |_, extent| {
-                let mut copies = extent.present();
-                is_alone_there |= copies.next().is_some_and(|copy| copy.disk() == gone.disk)
-                    && copies.next().is_none();
-            });
-            if !is_alone_there {
+            let message = format!(
+                "{} went away before what was written to file {} was flushed, and there is no \
+                 other copy: what was written since the last sync may be lost",
+                self.disks.describe(gone.disk),
+                file.id
+            );
+            let mut map = file.map.write();
+            // Its rows are gone, and its number may be another file's soon.
+            if file.is_removed() {
                 continue;
             }
-            self.owe(
-                &file,
-                &format!(
-                    "{} went away before what was written to file {} was flushed, and there is no \
-                     other copy: what was written since the last sync may be lost",
-                    self.disks.describe(gone.disk),
-                    file.id
-                ),
-            );
+            let is_lost = |extent: &Extent| {
+                let mut copies = extent.present();
+                copies.next().is_some_and(|copy| copy.disk() == gone.disk)
+                    && copies.next().is_none()
+            };
+            // Under the map's lock: what is durable after this look is not set back.
+            let committed = self.catalog.committed();
+            let Some(back_count) = map.set_marks_back(committed, is_lost) else {
+                continue;
+            };
+            // Told and shown together: whoever tells it lets zeros be read.
+            let mut error = file.error.lock();
+            if back_count > 0 {
+                // Whoever has planned a write by the marks of before starts from a gap of old
+                // bytes.
+                file.set_back_count.fetch_add(1, Ordering::AcqRel);
+                file.hides_a_loss.store(true, Ordering::Release);
+            }
+            *error = Some(message);
+            drop(error);
+            if back_count > 0 {
+                self.note_dirty_map(&file, &map);
+            }
         }
     }
 
@@ -209,6 +230,11 @@ impl Core {
 
     /// The error that the file owes its next sync, which the caller tells.
     pub(super) fn take_owed(&self, file: &File) -> Option<String> {
-        file.error.lock().take()
+        let mut error = file.error.lock();
+        let owed = error.take();
+        if owed.is_some() {
+            file.hides_a_loss.store(false, Ordering::Release);
+        }
+        owed
     }
 }
