@@ -503,6 +503,15 @@ impl DirtyRegions {
         }
     }
 
+    /// Whether the disk is stale anywhere, or the newest row of a region says so.
+    pub fn is_named(&self, disk: DiskNumber) -> bool {
+        self.state
+            .lock()
+            .regions
+            .values()
+            .any(|region| region.names(disk))
+    }
+
     /// Every region of which a disk that `is_wanted` missed something.
     pub fn stale_regions(&self, is_wanted: &dyn Fn(DiskNumber) -> bool) -> Vec<StaleRegion> {
         let state = self.state.lock();

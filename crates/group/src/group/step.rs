@@ -6,6 +6,7 @@ use spindle_sync::atomic::Ordering;
 
 use crate::background::Group;
 use crate::error::GroupError;
+use crate::incarnation::Life;
 
 /// A batch is committed when it is this old.
 const COMMIT_AGE_MS: u64 = 5000;
@@ -34,7 +35,7 @@ impl Group {
             self.replace_replica();
             self.move_replicas();
             self.note_away();
-            self.note_caught_up();
+            self.note_caught_up()?;
             self.membership.tell_of_answers();
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
@@ -52,17 +53,24 @@ impl Group {
         self.take_offline(&silent, "it did not answer in time")
     }
 
-    /// Disks that came back and lack nothing any more count as copies for those that hang.
-    fn note_caught_up(&self) {
-        for disk in self.membership.catching_up() {
-            if self
-                .dirty
-                .stale_regions(&|number| number == disk)
-                .is_empty()
-            {
-                self.membership.caught_up(disk);
+    /// Disks that came back and lack nothing any more count as copies for those that hang. Not
+    /// before that is durable: what was copied to them flushed, and no row naming them, which an
+    /// opening after a crash would believe.
+    fn note_caught_up(&self) -> Result<(), GroupError> {
+        let lives: Vec<Life> = (self.membership.catching_up().into_iter())
+            .filter(|disk| !self.dirty.is_named(*disk))
+            .filter_map(|disk| Some(self.disks.get(disk)?.life()))
+            .collect();
+        if lives.is_empty() {
+            return Ok(());
+        }
+        self.make_durable()?;
+        for life in lives {
+            if self.disks.is_current(life) && !self.dirty.is_named(life.disk) {
+                self.membership.caught_up(life.disk);
             }
         }
+        Ok(())
     }
 
     fn is_commit_due(&self, now_ms: u64) -> bool {

@@ -189,6 +189,45 @@ fn waits_until_released(scene: &Scene, slots: &[u16], work: impl FnOnce() + Send
 }
 
 #[test]
+fn a_disk_that_came_back_counts_as_a_copy_only_when_a_power_cut_would_leave_it_one() {
+    let scene = Scene::mirrored(5);
+    scene.disks.set_deadline(DEADLINE);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    scene.disks.vanish(DiskSlot(0));
+    let newer = pattern(2, LENGTH);
+    group.write(&file, 0, &newer).unwrap();
+    group.sync().unwrap();
+    scene.disks.bring_back(DiskSlot(0));
+    assert_eq!(group.return_disks(&[DiskSlot(0)]).unwrap(), [DiskNumber(0)]);
+    group.step(0).unwrap();
+    while group.work(0).unwrap().did_something {}
+    // From when on its partner may be given up is for the group to say; from then on nothing may
+    // depend on the partner.
+    let mut now_ms = 0;
+    while mode(&group, 1) != "offline" {
+        now_ms += 6000;
+        assert!(now_ms < 100_000, "it never counts as a copy");
+        group.step(now_ms).unwrap();
+        (scene.disks).hang(DiskSlot(1), FaultyOperation::Read, EVERYWHERE);
+        let was_waiting = waits_until_released(&scene, &[1], || {
+            for _ in 0..8 {
+                assert!(read(&group, &file, 0, LENGTH) == newer);
+            }
+        });
+        assert!(was_waiting || mode(&group, 1) == "offline");
+    }
+    drop((group, file));
+    scene.crash();
+    scene.disks.vanish(DiskSlot(1));
+    let group = scene.open();
+    let file = group.file(spindle_base::FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == newer);
+}
+
+#[test]
 fn of_two_copies_that_hang_one_is_given_up_and_the_other_is_waited_for() {
     let scene = Scene::mirrored(4);
     scene.disks.set_deadline(DEADLINE);

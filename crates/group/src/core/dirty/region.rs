@@ -181,6 +181,12 @@ impl Region {
         Some(&self.stale[place.ok()?].blocks)
     }
 
+    /// Whether the disk is stale here, or the row says so.
+    pub(super) fn names(&self, disk: DiskNumber) -> bool {
+        self.stale_of(disk).is_some()
+            || (self.row.as_ref()).is_some_and(|row| row.disks.contains(&disk))
+    }
+
     /// The disk missed these blocks.
     pub(crate) fn miss(&mut self, disk: DiskNumber, blocks: impl FnOnce(&mut BlockSet)) {
         let place = match (self.stale).binary_search_by_key(&disk, |stale| stale.disk) {
