@@ -120,12 +120,16 @@ impl Server {
     }
 
     fn run(&self, program: &str, words: &[&str]) -> String {
+        let outcome = self.try_run(program, words);
+        assert_eq!(outcome.code, 0, "{program}: {outcome:?}");
+        outcome.stdout
+    }
+
+    fn try_run(&self, program: &str, words: &[&str]) -> place::Outcome {
         let mut command = Command::new("runuser");
         command.args(["-u", "postgres", "--"]);
         command.arg(self.programs.join(program)).args(words);
-        let outcome = outcome(command.current_dir("/").stdin(std::process::Stdio::null()));
-        assert_eq!(outcome.code, 0, "{program}: {outcome:?}");
-        outcome.stdout
+        outcome(command.current_dir("/").stdin(std::process::Stdio::null()))
     }
 
     fn start(&mut self) {
@@ -152,9 +156,17 @@ impl Server {
     }
 
     fn ask(&self, statement: &str) -> String {
+        let answer = self.try_ask(statement);
+        assert_eq!(answer.code, 0, "{statement}: {answer:?}");
+        answer.stdout.trim().to_owned()
+    }
+
+    fn try_ask(&self, statement: &str) -> place::Outcome {
         let sockets = self.place.join("sockets").display().to_string();
-        let words = ["-h", &sockets, "-d", "postgres", "-Atc", statement];
-        self.run("psql", &words).trim().to_owned()
+        self.try_run(
+            "psql",
+            &["-h", &sockets, "-d", "postgres", "-Atc", statement],
+        )
     }
 }
 
@@ -252,6 +264,77 @@ fn a_bad_page_of_postgresql_is_mended_from_the_copy_whose_checksum_is_right() {
         );
     }
     server.stop();
+}
+
+#[test]
+fn a_read_meets_no_page_that_lies_where_another_copy_is_right() {
+    if !can_mount() {
+        return;
+    }
+    let place = room();
+    let Some(mut server) = Server::make(&place) else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    server.start();
+    server.ask(
+        "CREATE TABLE t AS SELECT n, repeat('x', n % 90) AS text FROM generate_series(1, 60000) n",
+    );
+    // With every hint written, so that a look at it changes nothing.
+    server.ask("VACUUM FREEZE t");
+    let relation = server.ask("SELECT pg_relation_filepath('t')");
+    let path = format!("/pg/{relation}");
+    let sum = server.ask("SELECT sum(n) FROM t");
+    server.stop();
+    place.umount();
+
+    // Of neighbours in one extent, from each copy's point of view: whichever is read, it lies.
+    place.mount();
+    let mut before = Vec::new();
+    for (page, copy) in (300..306).zip([0, 1].into_iter().cycle()) {
+        let (_, disk_path, offset_bytes) = spot(&place, &path, page * 8192 + 512, copy);
+        let was = damage(&disk_path, offset_bytes);
+        before.push((disk_path, offset_bytes, was));
+    }
+    place.umount();
+
+    // Nobody verifies: the database meets a bad page, and refuses to go on.
+    std::fs::write(place.path("spindle.toml"), "verify = \"none\"\n").unwrap();
+    place.mount();
+    server.start();
+    let refused = server.try_ask("SELECT sum(n) FROM t");
+    assert!(refused.stderr.contains("invalid page"), "{refused:?}");
+    server.stop();
+    place.umount();
+
+    std::fs::remove_file(place.path("spindle.toml")).unwrap();
+    place.mount();
+    server.start();
+    assert_eq!(server.ask("SELECT sum(n) FROM t"), sum);
+    let events = place.tell(["events", "data"]);
+    let told = (300..306).filter(|page| {
+        let page = format!("page {page} (offset {}) of {path}", page * 8192);
+        events
+            .lines()
+            .any(|line| line.contains(&page) && line.contains("written again"))
+    });
+    assert!(told.count() >= 3, "{events}");
+    let left = before
+        .iter()
+        .filter(|(disk_path, offset_bytes, was)| bytes_at(disk_path, *offset_bytes) != *was);
+    assert!(
+        left.count() <= 3,
+        "what was read is right on the disk again"
+    );
+    server.stop();
+    let report = scrub(&place, "data", &["--repair"], 0);
+    assert_eq!(
+        report["findings_count"], report["repaired_count"],
+        "{report}"
+    );
+    for (disk_path, offset_bytes, was) in &before {
+        assert!(bytes_at(disk_path, *offset_bytes) == *was);
+    }
 }
 
 #[test]

@@ -57,6 +57,19 @@ impl FileSystem {
         offset_bytes: u64,
         mut out: ReadTarget<'_>,
     ) -> FsResult<usize> {
+        let length = self.read_once(handle, offset_bytes, &mut out)?;
+        if self.mend_what_was_read(&handle.node, offset_bytes, &out.bytes()[..length]) {
+            return self.read_once(handle, offset_bytes, &mut out);
+        }
+        Ok(length)
+    }
+
+    fn read_once(
+        &self,
+        handle: &Handle,
+        offset_bytes: u64,
+        out: &mut ReadTarget<'_>,
+    ) -> FsResult<usize> {
         let node = &handle.node;
         let file = node.file()?;
         let _content = node.content.read();

@@ -45,6 +45,7 @@ mod space;
 mod sync;
 mod system;
 mod template;
+mod verify;
 
 pub use activity::FileActivity;
 pub use attribute::{Asked, AttributeChange, Attributes, Entry, Kind, Owner, RenameMode, Time};

@@ -18,6 +18,7 @@ use crate::activity::Activity;
 use crate::attribute::Attributes;
 use crate::directory::Listing;
 use crate::error::{FsError, FsResult, corrupt};
+use crate::verify::PageWatch;
 
 /// Where a node was last found: the directory, and the name in it.
 #[derive(Debug, Clone)]
@@ -129,6 +130,8 @@ pub(crate) struct Node {
     pub(crate) listing: Mutex<Option<Listing>>,
     /// What it was asked for.
     pub(crate) activity: Activity,
+    /// What its pages are, where it is a database's.
+    pub(crate) pages: PageWatch,
     used: AtomicBool,
 }
 
@@ -189,6 +192,7 @@ impl Node {
             }),
             listing: Mutex::new(None),
             activity: Activity::default(),
+            pages: PageWatch::default(),
             used: AtomicBool::new(true),
         }
     }

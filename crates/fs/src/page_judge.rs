@@ -66,7 +66,7 @@ impl PathJudge {
 
     /// From each copy of the file and of its control file: a disk that lost writes may be the one
     /// that is read first.
-    fn pages(core: &Arc<Core>, file: &File, path: &str) -> Option<PageFile> {
+    pub(crate) fn pages(core: &Arc<Core>, file: &File, path: &str) -> Option<PageFile> {
         if !is_candidate(path) {
             let mut glance = vec![0; GLANCE_BYTES];
             core.group.read(file, 0, &mut glance).ok()?;

@@ -8,7 +8,7 @@ use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout, RequestUnderWay};
-use spindle_sync::atomic::{AtomicU64, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spindle_sync::{Mutex, RwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
@@ -79,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) inherits: bool,
     /// Files without a name of which only the kernel knows whether they are in use.
     pub(crate) doubtful_orphans: Mutex<BTreeSet<FileId>>,
+    /// Whether reads verify the pages of databases.
+    pub(crate) verifies: AtomicBool,
 }
 
 /// The parts of one operation, which reach one commit together. Memory only: whoever holds it
@@ -167,6 +169,7 @@ impl FileSystem {
             quiet: Mutex::default(),
             inherits,
             doubtful_orphans: Mutex::default(),
+            verifies: AtomicBool::new(true),
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
         core.remove_orphans()?;

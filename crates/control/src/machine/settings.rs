@@ -47,6 +47,8 @@ pub struct Settings {
     pub hook: Option<HookSettings>,
     /// How long a disk may leave requests unanswered that others can answer.
     pub io_deadline: Duration,
+    /// Whether reads verify the pages of databases.
+    pub verifies: bool,
 }
 
 /// How long a hook may take where the file does not say.
@@ -61,6 +63,18 @@ struct SettingsFile {
     preferred_failure_group: Option<String>,
     hooks: Option<HooksTable>,
     io_deadline_s: Option<u64>,
+    verify: Option<Verify>,
+}
+
+/// What a read verifies.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Verify {
+    /// Pages of databases that have checksums.
+    #[default]
+    Pages,
+    /// Nothing.
+    None,
 }
 
 /// `[hooks]` of `spindle.toml`.
@@ -130,6 +144,7 @@ impl Settings {
             preferred_failure_group: file.preferred_failure_group,
             hook: file.hooks.map(HooksTable::check).transpose()?,
             io_deadline: io_deadline(file.io_deadline_s)?,
+            verifies: file.verify.unwrap_or_default() == Verify::Pages,
             plain_engine: std::env::var("SPINDLE_ENGINE").is_ok_and(|engine| engine == "plain"),
         })
     }
@@ -276,7 +291,7 @@ fn parse(mut file: File, path: &Path) -> ControlResult<SettingsFile> {
     toml::from_str(&text).map_err(|error| {
         let reason = error.message().to_owned();
         ControlError::invalid(format!(
-            "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s and [hooks]",
+            "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s, verify and [hooks]",
             path.display()
         ))
     })

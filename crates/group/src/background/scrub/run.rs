@@ -91,6 +91,23 @@ impl Run {
         }
     }
 
+    /// For the pages of one file that a reader doubts: what is proven is put right.
+    pub fn of_reader(file: FileId) -> Self {
+        let wish = ScrubWish {
+            scope: ScrubScope::Files(vec![file]),
+            title: format!("file {file}"),
+            repair: true,
+            power: 1,
+            distrust: None,
+        };
+        Self::new(Saved::fresh(wish), |_| 0)
+    }
+
+    /// How often something was found.
+    pub fn findings_count(&self) -> u64 {
+        self.found.lock().count
+    }
+
     pub fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }

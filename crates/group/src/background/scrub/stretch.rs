@@ -72,6 +72,29 @@ impl Group {
         })
     }
 
+    /// A reader met pages in this range whose checksums are wrong: every copy is read, and what is
+    /// proven is put right and told. Whether anything was. What is not proven is left to the next
+    /// scrub, which looks twice before it tells.
+    ///
+    /// # Errors
+    /// As [`Group::scrub_unit`].
+    pub fn mend_pages(
+        &self,
+        file: &Arc<File>,
+        first_bytes: u64,
+        end_bytes: u64,
+    ) -> Result<bool, GroupError> {
+        self.check_fence()?;
+        let run = Run::of_reader(file.id);
+        let stretch = Stretch {
+            file: Arc::clone(file),
+            first: first_bytes / BLOCK_SIZE_BYTES,
+            end: end_bytes.div_ceil(BLOCK_SIZE_BYTES),
+        };
+        self.scrub_stretch(&run, &stretch, 0, Look::First)?;
+        Ok(run.findings_count() > 0)
+    }
+
     /// Whole pages around what was left out; what of it still is.
     fn look_at_left_out(
         &self,

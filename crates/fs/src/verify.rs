@@ -1,0 +1,150 @@
+//! Reads of databases' files verify the pages that they return: one whose checksum is wrong is
+//! looked at as a scrub would, every copy read and what is proven put right, and read again.
+//!
+//! Only whole pages are judged, and only where it is known what the file is: by its path and its
+//! head, asked once for each node and again where the answer no longer fits. Nobody who judges
+//! holds a lock of the file system: what a file is has to be read from other files.
+//!
+//! What no copy proves is returned as it is, as without this; the database that reads it judges
+//! it again, and the next scrub tells of it.
+
+use std::sync::Arc;
+
+use spindle_group::File;
+use spindle_pages::{PageFile, is_candidate, is_database};
+use spindle_sync::RwLock;
+use spindle_sync::atomic::{AtomicU32, Ordering};
+
+use crate::data::bytes;
+use crate::node::Node;
+use crate::page_judge::PathJudge;
+use crate::system::FileSystem;
+
+/// So many pages in a row may look wrong and be mended by nothing before a file's pages are left
+/// to its database: each costs a read of every copy, and most likely the file is something else.
+const DOUBTS_MAX: u32 = 64;
+/// A file that was no database's is asked again when it is so many times as long.
+const GROWTH: u64 = 4;
+
+/// What is known of the pages of a node's file.
+#[derive(Debug, Default)]
+pub(crate) struct PageWatch {
+    looked: RwLock<Looked>,
+    doubts_count: AtomicU32,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Looked {
+    /// Nobody has looked yet.
+    #[default]
+    Never,
+    /// No database's, when it was as long as that.
+    Other { size_bytes: u64 },
+    /// A database's, and how its pages are judged.
+    Pages(PageFile),
+}
+
+impl FileSystem {
+    /// Reads verify the pages of databases, or do not. They do where nothing else was said.
+    pub fn set_verify(&self, is_on: bool) {
+        self.core.verifies.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Whether a page among the bytes that were read was wrong and has been put right, so that
+    /// they have to be read again.
+    pub(crate) fn mend_what_was_read(&self, node: &Node, offset_bytes: u64, read: &[u8]) -> bool {
+        if !self.core.verifies.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(file) = &node.file else {
+            return false;
+        };
+        let watch = &node.pages;
+        let Some(pages) = self.pages_of(node, file, offset_bytes, read) else {
+            return false;
+        };
+        let Some((first_bytes, end_bytes)) = bad_range(&pages, offset_bytes, read) else {
+            if watch.doubts_count.load(Ordering::Relaxed) > 0 {
+                watch.doubts_count.store(0, Ordering::Relaxed);
+            }
+            return false;
+        };
+        // Its server may have been stopped and its checksums switched off since it was looked at.
+        let again = self.look(node, file);
+        *watch.looked.write() = again;
+        if !matches!(again, Looked::Pages(same) if same == pages) {
+            return false;
+        }
+        if watch.doubts_count.fetch_add(1, Ordering::Relaxed) >= DOUBTS_MAX {
+            watch.doubts_count.store(DOUBTS_MAX, Ordering::Relaxed);
+            return false;
+        }
+        match (self.core.group).mend_pages(file, first_bytes, end_bytes) {
+            Ok(is_mended) => is_mended,
+            Err(error) => {
+                tracing::warn!(%error, "a page that looks wrong could not be looked at");
+                false
+            }
+        }
+    }
+
+    /// How the pages of a file are judged, where it is a database's.
+    fn pages_of(
+        &self,
+        node: &Node,
+        file: &Arc<File>,
+        offset_bytes: u64,
+        read: &[u8],
+    ) -> Option<PageFile> {
+        let looked = *node.pages.looked.read();
+        let size_bytes = node.state.lock().inode.size_bytes;
+        let is_due = match looked {
+            Looked::Pages(pages) => return Some(pages),
+            Looked::Never => true,
+            Looked::Other { size_bytes: then } => size_bytes >= GROWTH * then.max(1),
+        };
+        if !is_due && offset_bytes > 0 {
+            return None;
+        }
+        let has_name = is_due
+            && (self.recent_path(node.id))
+                .is_some_and(|path| is_candidate(&path.to_string_lossy()));
+        let looked = if has_name || (offset_bytes == 0 && is_database(read)) {
+            self.look(node, file)
+        } else if is_due {
+            Looked::Other { size_bytes }
+        } else {
+            return None;
+        };
+        *node.pages.looked.write() = looked;
+        match looked {
+            Looked::Pages(pages) => Some(pages),
+            Looked::Never | Looked::Other { .. } => None,
+        }
+    }
+
+    /// Looks what the file is.
+    fn look(&self, node: &Node, file: &Arc<File>) -> Looked {
+        let size_bytes = node.state.lock().inode.size_bytes;
+        let pages = self
+            .recent_path(node.id)
+            .and_then(|path| PathJudge::pages(&self.core, file, &path.to_string_lossy()));
+        pages.map_or(Looked::Other { size_bytes }, Looked::Pages)
+    }
+}
+
+/// From the first page of them that looks wrong to the end of the last, in bytes of the file.
+fn bad_range(pages: &PageFile, offset_bytes: u64, read: &[u8]) -> Option<(u64, u64)> {
+    let page_bytes = pages.page_bytes();
+    let page = bytes(page_bytes);
+    let first = offset_bytes.div_ceil(page);
+    let skipped = usize::try_from(first * page - offset_bytes).ok()?;
+    let whole = read.get(skipped..)?.chunks_exact(page_bytes);
+    let mut bad = (first..)
+        .zip(whole)
+        .filter(|(number, page)| pages.judge(*number, page).is_bad())
+        .map(|(number, _)| number);
+    let first_bad = bad.next()?;
+    let last_bad = bad.last().unwrap_or(first_bad);
+    Some((first_bad * page, (last_bad + 1) * page))
+}
