@@ -6,7 +6,7 @@ mod place;
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use place::Place;
 use serde_json::Value;
@@ -172,4 +172,60 @@ fn a_parameter_that_is_missing_unknown_or_given_twice_is_refused_by_its_name() {
     let answer = exchange(&place, request.as_bytes());
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert!(answer.contains("forse"), "{answer}");
+}
+
+#[test]
+fn what_a_newer_command_asks_for_is_told_with_both_versions_and_what_to_do() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    let asked = |method: &str, path: &str, version: &str| {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: spindle\r\nspindle-version: {version}\r\n\r\n"
+        );
+        exchange(&place, request.as_bytes())
+    };
+    for (method, path) in [("GET", "/tomorrow"), ("POST", "/rebalance?gently=true")] {
+        let answer = asked(method, path, "99.1.2");
+        assert!(answer.starts_with("HTTP/1.1 501"), "{path}: {answer}");
+        for word in [
+            "\"version\"",
+            "99.1.2",
+            env!("CARGO_PKG_VERSION"),
+            "spindle upgrade data",
+        ] {
+            assert!(answer.contains(word), "{path}: {word}: {answer}");
+        }
+        // The same from this very version is a mistake of whoever asks.
+        let answer = asked(method, path, env!("CARGO_PKG_VERSION"));
+        assert!(answer.starts_with("HTTP/1.1 40"), "{path}: {answer}");
+    }
+    let answer = asked("GET", "/group", "99.1.2");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("spindle-version: "), "{answer}");
+    assert!(place.ask(["group", "show", "data"]).is_object());
+}
+
+#[test]
+fn an_answer_of_another_version_that_cannot_be_read_is_told_with_both_versions() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("run")).unwrap();
+    let run = place.path("run");
+    std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
+    let listener = UnixListener::bind(run.join("data.sock")).unwrap();
+    let answering = std::thread::spawn(move || {
+        // One connection asks whether somebody is there, the next one asks.
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 4096];
+            if stream.read(&mut asked).unwrap() > 0 {
+                let answer = "HTTP/1.1 200 OK\r\nspindle-version: 98.7.6\r\ncontent-length: 15\r\n\r\n{\"title\": true}";
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+    });
+    let own = env!("CARGO_PKG_VERSION");
+    let words = ["98.7.6", own, "spindle upgrade data"];
+    place.refuse(["group", "show", "data"], 3, &words);
+    answering.join().unwrap();
 }

@@ -4,6 +4,8 @@
 //! Requests, reports, errors, and the client that carries them. Nothing here knows a disk, a group
 //! that is open, or who serves it, so both ends of a conversation stand on it.
 
+pub(crate) mod call;
+pub(crate) mod calls;
 pub(crate) mod channel_body;
 pub(crate) mod client;
 pub(crate) mod conversion;
@@ -19,4 +21,5 @@ pub(crate) mod operations;
 pub(crate) mod query;
 pub(crate) mod scrub;
 pub(crate) mod trust;
+pub(crate) mod version;
 pub mod view;

@@ -4,7 +4,6 @@
 //! one, and nothing needs a lock. Calls block; each drives its own connection to the end.
 
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,14 +13,17 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use crate::api::call::{Call, Pace, Written};
+use crate::api::calls::{
+    Alive, FileUsage, ListFiles, MakeDirectory, MakeSymlink, MapFile, ReadFile, StatFile,
+    SyncFiles, WriteFile,
+};
 use crate::api::channel_body::channel;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::{Files, NewEntry, PIECE_BYTES};
-use crate::api::query::append;
 use crate::api::trust::Trust;
+use crate::api::version;
 use crate::api::view::{FileReport, MapReport, UsageReport};
 
 type RequestBody = BoxBody<Bytes, std::io::Error>;
@@ -36,19 +38,6 @@ const WORK_MOST: Duration = Duration::from_secs(3600);
 const CONTENT_MOST: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often, while that is waited for, the process is asked whether it lives.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// Questions that are answered from memory.
-const QUICK: [&str; 9] = [
-    "/alive",
-    "/group",
-    "/group/settings",
-    "/operations",
-    "/scrub",
-    "/activity",
-    "/health",
-    "/templates",
-    "/openapi.json",
-];
-
 /// A way to the daemon of one group. Every question has an end: one that needs no disk gets its
 /// answer soon, and while work is waited for the process shows that it lives.
 #[derive(Debug)]
@@ -110,54 +99,45 @@ impl Client {
         self.process_id
     }
 
-    /// Asks for a structure.
+    /// Asks, and waits for the answer as long as such a call may take.
     ///
     /// # Errors
     /// What the daemon answered, or that it cannot be reached or gives no answer.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> ControlResult<T> {
-        self.call(Method::GET, path, empty(), patience_for(path))
+    pub(crate) fn ask<C: Call>(&self, call: &C) -> ControlResult<C::Answer> {
+        let most = match C::SHAPE.pace {
+            Pace::Quick => ANSWER_MOST,
+            Pace::Work => WORK_MOST,
+        };
+        self.answer_to::<C>(call.write()?, most)
     }
 
-    /// As [`Client::get`], for one of many groups: an answer is not waited for long.
+    /// As [`Client::ask`], of one of many groups: an answer is not waited for long.
     ///
     /// # Errors
-    /// As for [`Client::get`].
-    pub fn get_soon<T: DeserializeOwned>(&self, path: &str) -> ControlResult<T> {
-        self.call(Method::GET, path, empty(), SOON_MOST)
+    /// As for [`Client::ask`].
+    pub(crate) fn ask_soon<C: Call>(&self, call: &C) -> ControlResult<C::Answer> {
+        self.answer_to::<C>(call.write()?, SOON_MOST)
     }
 
-    /// Asks for something to be done.
-    ///
-    /// # Errors
-    /// As for [`Client::get`].
-    pub fn post<T: DeserializeOwned>(&self, path: &str) -> ControlResult<T> {
-        self.call(Method::POST, path, empty(), WORK_MOST)
+    fn answer_to<C: Call>(&self, call: Written, most: Duration) -> ControlResult<C::Answer> {
+        let body = match call.body {
+            body if body.is_empty() => empty(),
+            body => Full::new(Bytes::from(body))
+                .map_err(|never| match never {})
+                .boxed(),
+        };
+        self.answer_with::<C>(&call.path, body, most)
     }
 
-    /// Asks for something to be done that a structure tells of.
-    ///
-    /// # Errors
-    /// As for [`Client::get`].
-    pub fn post_json<T: DeserializeOwned>(
+    fn answer_with<C: Call>(
         &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> ControlResult<T> {
-        let bytes = serde_json::to_vec(body)
-            .map_err(|error| ControlError::invalid(format!("a path is no text: {error}")))?;
-        let body = Full::new(Bytes::from(bytes)).map_err(|never| match never {});
-        self.call(Method::POST, path, body.boxed(), WORK_MOST)
-    }
-
-    fn call<T: DeserializeOwned>(
-        &self,
-        method: Method,
         path: &str,
         body: RequestBody,
         most: Duration,
-    ) -> ControlResult<T> {
+    ) -> ControlResult<C::Answer> {
         let answer = async {
-            let response = self.send(method, path, body).await?;
+            let response = self.send(C::SHAPE.method, path, body).await?;
+            let other = version::other(response.headers());
             let bytes = response
                 .into_body()
                 .collect()
@@ -165,6 +145,9 @@ impl Client {
                 .map_err(|error| self.broken(&error))?
                 .to_bytes();
             serde_json::from_slice(&bytes).map_err(|error| {
+                if let Some(daemon) = other {
+                    return version::unknown_answer(&self.group_name, &daemon, &error.to_string());
+                }
                 ControlError::new(
                     ControlErrorKind::Corrupt,
                     format!(
@@ -191,7 +174,7 @@ impl Client {
             loop {
                 tokio::time::sleep(ALIVE_INTERVAL).await;
                 // A process of an earlier version knows no such question, and so answers as well.
-                let asked = self.send(Method::GET, "/alive", empty());
+                let asked = self.send(Alive::SHAPE.method, Alive::SHAPE.path, empty());
                 if tokio::time::timeout(ANSWER_MOST, asked).await.is_err() {
                     return self.silent(ALIVE_INTERVAL + ANSWER_MOST);
                 }
@@ -240,6 +223,7 @@ impl Client {
             .method(method)
             .uri(path)
             .header("host", "spindle")
+            .header(version::HEADER, version::OWN)
             .header("content-type", "application/json")
             .body(body)
             .map_err(|error| ControlError::new(ControlErrorKind::Bug, error.to_string()))?;
@@ -251,13 +235,17 @@ impl Client {
             return Ok(response);
         }
         let status = response.status();
+        let other = version::other(response.headers());
         let bytes = response
             .into_body()
             .collect()
             .await
             .map_err(|error| self.broken(&error))?
             .to_bytes();
-        Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+        Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+            if let Some(daemon) = other {
+                return version::unknown_answer(&self.group_name, &daemon, &error.to_string());
+            }
             ControlError::new(
                 ControlErrorKind::Bug,
                 format!(
@@ -278,42 +266,6 @@ impl Client {
             ),
         )
     }
-
-    fn with_path(route: &str, path: &Path) -> String {
-        let mut text = route.to_owned();
-        append(&mut text, "path", path.as_os_str().as_bytes());
-        text
-    }
-
-    fn with_entry(route: &str, path: &Path, new: NewEntry) -> String {
-        let mut text = Self::with_path(route, path);
-        append(
-            &mut text,
-            "permissions",
-            new.permissions.to_string().as_bytes(),
-        );
-        append(&mut text, "user", new.user.to_string().as_bytes());
-        append(&mut text, "group", new.group.to_string().as_bytes());
-        if let Some(time) = new.modified {
-            append(&mut text, "modified_s", time.seconds.to_string().as_bytes());
-            append(
-                &mut text,
-                "modified_ns",
-                time.nanoseconds.to_string().as_bytes(),
-            );
-        }
-        text
-    }
-}
-
-/// How long the answer to this question may take.
-fn patience_for(path: &str) -> Duration {
-    let route = path.split('?').next().unwrap_or(path);
-    if QUICK.contains(&route) {
-        ANSWER_MOST
-    } else {
-        WORK_MOST
-    }
 }
 
 fn empty() -> RequestBody {
@@ -322,27 +274,26 @@ fn empty() -> RequestBody {
 
 impl Files for Client {
     fn stat(&self, path: &Path) -> ControlResult<FileReport> {
-        self.get(&Self::with_path("/files/stat", path))
+        self.ask(&StatFile { path: path.into() })
     }
 
     fn list(&self, path: &Path) -> ControlResult<Vec<FileReport>> {
-        self.get(&Self::with_path("/files/list", path))
+        self.ask(&ListFiles { path: path.into() })
     }
 
     fn map(&self, path: &Path) -> ControlResult<MapReport> {
-        self.get(&Self::with_path("/files/map", path))
+        self.ask(&MapFile { path: path.into() })
     }
 
     fn usage(&self, path: &Path, depth: usize) -> ControlResult<Vec<UsageReport>> {
-        let mut text = Self::with_path("/files/usage", path);
-        append(&mut text, "depth", depth.to_string().as_bytes());
-        self.get(&text)
+        let path = path.into();
+        self.ask(&FileUsage { path, depth })
     }
 
     fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64> {
         self.runtime.block_on(async {
-            let text = Self::with_path("/files/content", path);
-            let asked = self.send(Method::GET, &text, empty());
+            let call = ReadFile { path: path.into() }.write()?;
+            let asked = self.send(ReadFile::SHAPE.method, &call.path, empty());
             let response = self.while_alive(asked).await?;
             let mut body = response.into_body();
             let mut total = 0;
@@ -360,11 +311,11 @@ impl Files for Client {
     }
 
     fn write_from(&self, path: &Path, new: NewEntry, input: &mut dyn Read) -> ControlResult<u64> {
-        let text = Self::with_entry("/files/content", path, new);
+        let call = WriteFile::of(path, new).write()?;
         let (mut writer, body) = channel();
         std::thread::scope(|scope| {
-            let request =
-                scope.spawn(|| self.call::<u64>(Method::PUT, &text, body.boxed(), CONTENT_MOST));
+            let request = scope
+                .spawn(|| self.answer_with::<WriteFile>(&call.path, body.boxed(), CONTENT_MOST));
             let mut piece = vec![0; PIECE_BYTES];
             let mut own_failure = None;
             loop {
@@ -393,16 +344,14 @@ impl Files for Client {
     }
 
     fn make_directory(&self, path: &Path, new: NewEntry) -> ControlResult<()> {
-        self.post(&Self::with_entry("/files/directory", path, new))
+        self.ask(&MakeDirectory::of(path, new))
     }
 
     fn make_symlink(&self, path: &Path, target: &Path, new: NewEntry) -> ControlResult<()> {
-        let mut text = Self::with_entry("/files/symlink", path, new);
-        append(&mut text, "target", target.as_os_str().as_bytes());
-        self.post(&text)
+        self.ask(&MakeSymlink::of(path, target, new))
     }
 
     fn sync(&self) -> ControlResult<()> {
-        self.post("/files/sync")
+        self.ask(&SyncFiles {})
     }
 }

@@ -5,7 +5,6 @@ use spindle_base::Redundancy;
 use utoipa::ToSchema;
 
 use crate::api::error::{ControlError, ControlResult};
-use crate::api::query::Query;
 
 /// What a change of redundancy came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -20,32 +19,33 @@ pub struct ConversionReport {
     pub note: Option<String>,
 }
 
-pub(crate) fn text_of(redundancy: Option<Redundancy>) -> String {
-    redundancy.map_or_else(|| "group".to_owned(), |redundancy| redundancy.to_string())
-}
+/// A redundancy of templates; `None` for "as the group".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TemplateRedundancy(pub(crate) Option<Redundancy>);
 
-/// The redundancy that a request names; `None` for `group`.
-///
-/// # Errors
-/// Where it is none.
-pub(crate) fn redundancy_of(query: &Query) -> ControlResult<Option<Redundancy>> {
-    match query.text("redundancy").unwrap_or_default().as_str() {
-        "external" => Ok(Some(Redundancy::External)),
-        "normal" => Ok(Some(Redundancy::Normal)),
-        "high" => Ok(Some(Redundancy::High)),
-        "group" => Ok(None),
-        other => Err(ControlError::invalid(format!(
-            "{other:?} is no redundancy: write external, normal or high"
-        ))),
+impl std::fmt::Display for TemplateRedundancy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(redundancy) => redundancy.fmt(f),
+            None => f.write_str("group"),
+        }
     }
 }
 
-/// As [`redundancy_of`], where "as the group" is none.
+/// The redundancy that the word means.
 ///
 /// # Errors
-/// As [`redundancy_of`].
-pub(crate) fn own_redundancy_of(query: &Query) -> ControlResult<Redundancy> {
-    redundancy_of(query)?.ok_or_else(|| {
-        ControlError::invalid("\"group\" is a redundancy of templates only: write another one")
-    })
+/// Where it means none.
+pub(super) fn redundancy_of(text: &str) -> ControlResult<TemplateRedundancy> {
+    Ok(TemplateRedundancy(match text {
+        "external" => Some(Redundancy::External),
+        "normal" => Some(Redundancy::Normal),
+        "high" => Some(Redundancy::High),
+        "group" => None,
+        other => {
+            return Err(ControlError::invalid(format!(
+                "{other:?} is no redundancy: write external, normal or high"
+            )));
+        }
+    }))
 }

@@ -42,6 +42,8 @@ pub enum ControlErrorKind {
     Denied,
     /// Any other mistake of the caller.
     Invalid,
+    /// The two ends are of different versions, and one does not understand the other.
+    Version,
     /// A process that should answer does not.
     Silent,
     /// The machine or a disk refused.
@@ -60,7 +62,9 @@ impl ControlError {
     #[must_use]
     pub fn new(kind: ControlErrorKind, message: impl Into<String>) -> Self {
         let class = match kind {
-            ControlErrorKind::Io | ControlErrorKind::Silent => ErrorClass::Environment,
+            ControlErrorKind::Io | ControlErrorKind::Silent | ControlErrorKind::Version => {
+                ErrorClass::Environment
+            }
             ControlErrorKind::Corrupt => ErrorClass::BadBytes,
             ControlErrorKind::Bug => ErrorClass::Bug,
             ControlErrorKind::NotFound

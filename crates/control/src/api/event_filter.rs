@@ -4,7 +4,6 @@ use spindle_group::{EventKind, KeptEvent, Severity};
 
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::nearness::suggestion;
-use crate::api::query::{Query, append};
 
 /// Which events are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +18,10 @@ pub struct EventFilter {
     pub kinds: Vec<String>,
 }
 
+/// Names of kinds of events; none for every kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Kinds(pub(crate) Vec<String>);
+
 impl Default for EventFilter {
     fn default() -> Self {
         Self {
@@ -31,37 +34,6 @@ impl Default for EventFilter {
 }
 
 impl EventFilter {
-    /// From the parameters of a request.
-    ///
-    /// # Errors
-    /// Where one of them is none.
-    pub fn from_query(query: &Query) -> ControlResult<Self> {
-        let least = match query.text("severity") {
-            None => Severity::Info,
-            Some(name) => parse_severity(&name)?,
-        };
-        let kinds = query.text("kind").unwrap_or_default();
-        Ok(Self {
-            after: query.value("after")?.unwrap_or(0),
-            since_ms: query.value("since_ms")?.unwrap_or(0),
-            least,
-            kinds: parse_kinds(&kinds)?,
-        })
-    }
-
-    /// The request that asks for these.
-    #[must_use]
-    pub fn request(&self) -> String {
-        let mut path = "/events".to_owned();
-        append(&mut path, "after", self.after.to_string().as_bytes());
-        append(&mut path, "since_ms", self.since_ms.to_string().as_bytes());
-        append(&mut path, "severity", self.least.name().as_bytes());
-        if !self.kinds.is_empty() {
-            append(&mut path, "kind", self.kinds.join(",").as_bytes());
-        }
-        path
-    }
-
     pub(crate) fn admits(&self, event: &KeptEvent) -> bool {
         let record = &event.record;
         event.number > self.after
@@ -108,25 +80,7 @@ pub fn parse_kinds(text: &str) -> ControlResult<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use spindle_group::Severity;
-
-    use super::{EventFilter, parse_kinds, parse_severity};
-    use crate::api::query::Query;
-
-    #[test]
-    fn a_filter_survives_the_way_through_a_request() {
-        let filter = EventFilter {
-            after: 7,
-            since_ms: 8,
-            least: Severity::Warning,
-            kinds: vec!["disk_offline".to_owned(), "disk_slow".to_owned()],
-        };
-        let request = filter.request();
-        let query = Query::parse(request.split_once('?').unwrap().1).unwrap();
-        assert_eq!(EventFilter::from_query(&query).unwrap(), filter);
-        let nothing = EventFilter::from_query(&Query::parse("").unwrap()).unwrap();
-        assert_eq!(nothing, EventFilter::default());
-    }
+    use super::{parse_kinds, parse_severity};
 
     #[test]
     fn a_word_that_is_no_kind_or_severity_is_told_with_what_was_meant() {

@@ -10,19 +10,16 @@ use serde::de::DeserializeOwned;
 
 use crate::api::error::{ControlError, ControlResult};
 
-/// The parameter with the user who asks, as the kernel says.
-pub(crate) const ASKED_BY: &str = "by";
-
 /// The parameters of one request.
 #[derive(Debug, Default)]
-pub struct Query(BTreeMap<String, Vec<u8>>);
+pub(crate) struct Query(BTreeMap<String, Vec<u8>>);
 
 impl Query {
     /// From what follows the question mark.
     ///
     /// # Errors
     /// Where a parameter is given twice: whoever asks means one of them.
-    pub fn parse(text: &str) -> ControlResult<Self> {
+    pub(crate) fn parse(text: &str) -> ControlResult<Self> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -36,30 +33,16 @@ impl Query {
         Ok(Self(parameters))
     }
 
-    /// Sets a parameter, whatever was asked.
-    pub fn set(&mut self, name: &str, value: &str) {
-        self.0.insert(name.to_owned(), value.as_bytes().to_vec());
-    }
-
     /// The names of the parameters.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
-    }
-
-    /// As [`Query::value`], of one that must be there.
-    ///
-    /// # Errors
-    /// Where it is not, or is none.
-    pub fn needed<T: std::str::FromStr>(&self, name: &str) -> ControlResult<T> {
-        self.value(name)?
-            .ok_or_else(|| ControlError::invalid(format!("the parameter {name} is missing")))
     }
 
     /// A path that must be there.
     ///
     /// # Errors
     /// Where it is not.
-    pub fn path(&self, name: &str) -> ControlResult<PathBuf> {
+    pub(crate) fn path(&self, name: &str) -> ControlResult<PathBuf> {
         match self.0.get(name) {
             Some(bytes) => Ok(PathBuf::from(OsString::from_vec(bytes.clone()))),
             None => Err(ControlError::invalid(format!(
@@ -70,7 +53,7 @@ impl Query {
 
     /// A text, `None` where it is not there.
     #[must_use]
-    pub fn text(&self, name: &str) -> Option<String> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.0
             .get(name)
             .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -80,7 +63,7 @@ impl Query {
     ///
     /// # Errors
     /// Where it is there and is none.
-    pub fn value<T: std::str::FromStr>(&self, name: &str) -> ControlResult<Option<T>> {
+    pub(crate) fn value<T: std::str::FromStr>(&self, name: &str) -> ControlResult<Option<T>> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use spindle_base::{GroupName, Redundancy};
 
-use crate::api::conversion::{ConversionReport, text_of};
+use crate::api::calls::{ConvertFile, ConvertGroup, ConvertTemplate};
+use crate::api::conversion::{ConversionReport, TemplateRedundancy};
 use crate::api::error::ControlResult;
-use crate::api::query::append;
 use crate::api::view::TemplateReport;
+use crate::command::reach::reach;
 use crate::machine::settings::Settings;
-use crate::opened::open::{Access, Opened};
-use crate::serving::served;
 
 /// Gives a file another redundancy, or a directory for what is made below it, and with
 /// `recursive` for what is there too.
@@ -25,12 +24,12 @@ pub fn set_file_redundancy(
     redundancy: Redundancy,
     recursive: bool,
 ) -> ControlResult<ConversionReport> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut path = "/files/redundancy".to_owned();
-    append(&mut path, "path", file.as_os_str().as_bytes());
-    append(&mut path, "redundancy", redundancy.to_string().as_bytes());
-    append(&mut path, "recursive", recursive.to_string().as_bytes());
-    in_group(settings, group, &path, |opened| {
+    let call = ConvertFile {
+        path: file.to_owned(),
+        redundancy,
+        recursive,
+    };
+    reach(settings, group, &call, |opened| {
         opened.set_file_redundancy(file, redundancy, recursive)
     })
 }
@@ -44,9 +43,7 @@ pub fn convert_group(
     group: &GroupName,
     redundancy: Redundancy,
 ) -> ControlResult<ConversionReport> {
-    let mut path = "/group/convert".to_owned();
-    append(&mut path, "redundancy", redundancy.to_string().as_bytes());
-    in_group(settings, group, &path, |opened| {
+    reach(settings, group, &ConvertGroup { redundancy }, |opened| {
         opened.convert_group(redundancy)
     })
 }
@@ -62,28 +59,11 @@ pub fn set_template_redundancy(
     name: &str,
     redundancy: Option<Redundancy>,
 ) -> ControlResult<Vec<TemplateReport>> {
-    let mut path = "/templates/redundancy".to_owned();
-    append(&mut path, "name", name.as_bytes());
-    append(&mut path, "redundancy", text_of(redundancy).as_bytes());
-    in_group(settings, group, &path, |opened| {
+    let call = ConvertTemplate {
+        name: name.to_owned(),
+        redundancy: TemplateRedundancy(redundancy),
+    };
+    reach(settings, group, &call, |opened| {
         opened.set_template_redundancy(name, redundancy)
     })
-}
-
-fn in_group<T: serde::de::DeserializeOwned>(
-    settings: &Settings,
-    group: &GroupName,
-    path: &str,
-    change: impl FnOnce(&Opened) -> ControlResult<T>,
-) -> ControlResult<T> {
-    if let Some(client) = served::find(settings, group.as_str())? {
-        return client.post(path);
-    }
-    let opened = Opened::open(settings, group, &Access::Change)?;
-    let answer = change(&opened);
-    // Closed also where it was refused, so that it is not left open.
-    let closed = opened.close();
-    let answer = answer?;
-    closed?;
-    Ok(answer)
 }

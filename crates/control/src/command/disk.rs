@@ -1,18 +1,19 @@
 //! The disks of a group change, in the process that serves it or here where none does.
 
-use serde::Serialize;
 use spindle_base::GroupName;
 
+use crate::api::call::Standalone;
+use crate::api::calls::{BringOnline, ChangeDisks, RenameDisk, TakeOffline};
 use crate::api::disk_request::{DiskChangesRequest, DiskNames, ResizeRequest};
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::estimate::EstimateRequest;
 use crate::api::nearness::suggestion;
-use crate::api::query::append;
 use crate::api::view::{DiskChangesReport, DiskReport};
+use crate::command::group::show_group;
+use crate::command::reach::reach;
 use crate::machine::path::absolute;
 use crate::machine::settings::Settings;
-use crate::opened::open::{Access, Opened};
-use crate::serving::served;
+use crate::opened::open::Opened;
 
 /// What is done to all disks of a failure group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +52,9 @@ pub fn change_disks(
         disk.path = absolute(&disk.path)?;
     }
     request.check_size()?;
-    let asked = Asked::Body("/disks/change", &request);
-    in_group(settings, group, asked, |opened| {
-        opened.change_disks(settings, &request)
+    let call = ChangeDisks { body: request };
+    change(settings, group, &call, |opened| {
+        opened.change_disks(settings, &call.body)
     })
 }
 
@@ -67,10 +68,11 @@ pub fn rename_disk(
     disk: &str,
     name: &str,
 ) -> ControlResult<DiskChangesReport> {
-    let mut path = "/disks/rename".to_owned();
-    append(&mut path, "disk", disk.as_bytes());
-    append(&mut path, "name", name.as_bytes());
-    in_group(settings, group, Asked::<()>::Path(&path), |opened| {
+    let call = RenameDisk {
+        disk: disk.to_owned(),
+        name: name.to_owned(),
+    };
+    change(settings, group, &call, |opened| {
         opened.rename_disk(disk, name)
     })
 }
@@ -84,9 +86,10 @@ pub fn offline_disks(
     group: &GroupName,
     disks: &[String],
 ) -> ControlResult<DiskChangesReport> {
-    let names = DiskNames::of(disks)?;
-    let asked = Asked::Body("/disks/offline", &names);
-    in_group(settings, group, asked, |opened| opened.offline_disks(disks))
+    let body = DiskNames::of(disks)?;
+    change(settings, group, &TakeOffline { body }, |opened| {
+        opened.offline_disks(disks)
+    })
 }
 
 /// What the same change of all disks of failure groups is as a change of disks.
@@ -100,7 +103,7 @@ pub fn of_failure_groups(
     failure_groups: &[String],
     change: FailureGroupChange,
 ) -> ControlResult<EstimateRequest> {
-    let report = crate::command::group::show_group(settings, group.as_str())?;
+    let report = show_group(settings, group.as_str())?;
     let mut disks: Vec<&DiskReport> = Vec::new();
     for name in failure_groups {
         let before = disks.len();
@@ -154,39 +157,22 @@ fn no_failure_group(disks: &[DiskReport], group: &GroupName, name: &str) -> Cont
     ControlError::not_found(format!("{group} has no failure group {name:?}; {hint}"))
 }
 
-/// What the process that serves a group is asked for.
-pub(super) enum Asked<'a, T> {
-    /// All of it is in the path.
-    Path(&'a str),
-    /// A structure goes with it.
-    Body(&'a str, &'a T),
-}
-
-/// Asks the process that serves the group, or opens it, changes it and closes it again.
-pub(super) fn in_group<T: Serialize>(
+/// Asks the process that serves the group, or changes it here, with a word on what is left to do.
+fn change<C: Standalone<Answer = DiskChangesReport>>(
     settings: &Settings,
     group: &GroupName,
-    asked: Asked<'_, T>,
-    change: impl FnOnce(&Opened) -> ControlResult<DiskChangesReport>,
+    call: &C,
+    here: impl FnOnce(&Opened) -> ControlResult<DiskChangesReport>,
 ) -> ControlResult<DiskChangesReport> {
-    if let Some(client) = served::find(settings, group.as_str())? {
-        return match asked {
-            Asked::Path(path) => client.post(path),
-            Asked::Body(path, body) => client.post_json(path, body),
-        };
-    }
-    let opened = Opened::open(settings, group, &Access::Change)?;
-    let answer = change(&opened);
-    // Closed also where it was refused, so that it is not left open.
-    let closed = opened.close();
-    let mut report = answer?;
-    closed?;
-    if report.disks.iter().any(|disk| disk.state == "dropping") {
-        report
-            .note
-            .get_or_insert_with(|| format!("what has to move is moved when {group} is mounted"));
-    }
-    Ok(report)
+    reach(settings, group, call, |opened| {
+        let mut report = here(opened)?;
+        if report.disks.iter().any(|disk| disk.state == "dropping") {
+            report.note.get_or_insert_with(|| {
+                format!("what has to move is moved when {group} is mounted")
+            });
+        }
+        Ok(report)
+    })
 }
 
 /// Brings disks back that are offline, in the process that serves the group or here; all that
@@ -200,9 +186,8 @@ pub fn online_disks(
     group: &GroupName,
     disks: &[String],
 ) -> ControlResult<DiskChangesReport> {
-    let names = DiskNames::of(disks)?;
-    let asked = Asked::Body("/disks/online", &names);
-    in_group(settings, group, asked, |opened| {
+    let body = DiskNames::of(disks)?;
+    change(settings, group, &BringOnline { body }, |opened| {
         opened.online_disks(settings, disks)
     })
 }

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use crate::api::calls::{DismountGroup, RemoveMount, ShowGroup, SyncGroup};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::api::query::append;
-use crate::api::view::{EndingReport, GroupReport};
+use crate::api::view::GroupReport;
 use crate::command::reach::serving;
-use crate::command::start::bytes_of;
 use crate::machine::path::absolute;
 use crate::machine::process;
 use crate::machine::process::CLOSING_MOST;
@@ -27,7 +26,7 @@ pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
         crate::machine::discovery::Discovery::look(settings)?.group(group)?;
         return Ok(false);
     };
-    client.post::<EndingReport>("/group/sync").map(|_| true)
+    client.ask(&SyncGroup {}).map(|_| true)
 }
 
 /// Unmounts everything of a group, closes it, and waits until that is done.
@@ -36,7 +35,7 @@ pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
 /// Where the group is not open or a mount of it is in use.
 pub fn dismount_group(settings: &Settings, group: &str) -> ControlResult<()> {
     let client = serving(settings, group)?;
-    let ending: EndingReport = client.post("/group/dismount")?;
+    let ending = client.ask(&DismountGroup {})?;
     process::wait_for_end(ending.process_id, CLOSING_MOST)
 }
 
@@ -57,9 +56,7 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
     }
     let mut silent = Vec::new();
     if let Some(client) = server_of_mount(settings, &directory, &mut silent)? {
-        let mut path = "/mounts/remove".to_owned();
-        append(&mut path, "directory", bytes_of(&directory));
-        let ending: EndingReport = client.post(&path)?;
+        let ending = client.ask(&RemoveMount { directory })?;
         if ending.ending {
             process::wait_for_end(ending.process_id, CLOSING_MOST)?;
         }
@@ -73,12 +70,11 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
             None => nothing_mounted(settings, target, &directory),
         });
     };
-    let report: GroupReport = client.get("/group")?;
+    let report = client.ask(&ShowGroup {})?;
     let mut ended = false;
     for mount in report.mounts {
-        let mut path = "/mounts/remove".to_owned();
-        append(&mut path, "directory", mount.directory.as_bytes());
-        let ending: EndingReport = client.post(&path)?;
+        let directory = mount.directory.into();
+        let ending = client.ask(&RemoveMount { directory })?;
         if ending.ending {
             process::wait_for_end(ending.process_id, CLOSING_MOST)?;
             ended = true;
@@ -99,12 +95,12 @@ fn server_of_mount(
     let named = spindle_fuse::mounted_at(directory).filter(|mount| mount.kind == "fuse.spindle");
     if let Some(mount) = named
         && let Some(client) = served::find(settings, &mount.source)?
-        && has_it(&client.get("/group")?)
+        && has_it(&client.ask(&ShowGroup {})?)
     {
         return Ok(Some(client));
     }
     let clients = sockets::living(settings);
-    let answers = sockets::ask_each(&clients, |client| client.get_soon::<GroupReport>("/group"));
+    let answers = sockets::ask_each(&clients, |client| client.ask_soon(&ShowGroup {}));
     for (client, answer) in clients.into_iter().zip(answers) {
         match answer {
             Ok(report) if has_it(&report) => return Ok(Some(client)),
@@ -155,7 +151,7 @@ fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> Cont
         ),
         None => {
             let clients = sockets::living(settings);
-            let asked = |client: &Client| client.get_soon::<GroupReport>("/group");
+            let asked = |client: &Client| client.ask_soon(&ShowGroup {});
             let mounts: Vec<String> = (sockets::ask_each(&clients, asked).into_iter())
                 .filter_map(Result::ok)
                 .flat_map(|report| report.mounts)

@@ -2,12 +2,12 @@
 
 use spindle_base::GroupName;
 
+use crate::api::calls::EstimateChange;
 use crate::api::error::ControlResult;
 use crate::api::estimate::{EstimateReport, EstimateRequest};
+use crate::command::reach::reach;
 use crate::machine::path::absolute;
 use crate::machine::settings::Settings;
-use crate::opened::open::{Access, Opened};
-use crate::serving::served;
 
 /// Tells what a change would cost; nothing is changed.
 ///
@@ -26,9 +26,8 @@ pub fn estimate(
         }
     }
     request.check_size()?;
-    let Some(client) = served::find(settings, group.as_str())? else {
-        let opened = Opened::open(settings, group, &Access::Look { force: false })?;
-        return opened.estimate(settings, &request);
-    };
-    client.post_json("/estimate", &request)
+    let call = EstimateChange { body: request };
+    reach(settings, group, &call, |opened| {
+        opened.estimate(settings, &call.body)
+    })
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use spindle_base::GroupName;
 
+use crate::api::calls::ShowEvents;
 use crate::api::client::Client;
 use crate::api::error::{ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
@@ -118,10 +119,10 @@ impl<'a> Events<'a> {
             None => sockets::living(self.settings),
         };
         let asked = sockets::ask_each(&clients, |client| {
-            let request = self.filter_of(client.group_name()).request();
+            let call = ShowEvents::from(&self.filter_of(client.group_name()));
             match self.group {
-                Some(_) => client.get::<Vec<EventReport>>(&request),
-                None => client.get_soon(&request),
+                Some(_) => client.ask(&call),
+                None => client.ask_soon(&call),
             }
         });
         let mut events = Vec::new();

@@ -7,11 +7,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::api::disk_request::DiskNames;
 use crate::api::location::Location;
 use crate::api::query::{Query, append};
 use crate::opened::create::WantedDisk;
-use crate::serving::route::{ROUTES, new_entry};
+use crate::serving::route::ROUTES;
 
 /// Reads `input` as a query, as a place and as a failure group, and sends it through a query.
 ///
@@ -23,12 +22,11 @@ pub fn api_input(input: &[u8]) {
         for name in ["path", "to", "depth", "permissions", ""] {
             let _ = (query.path(name), query.text(name), query.value::<u64>(name));
         }
-        let _ = new_entry(&query);
     }
-    for route in ROUTES {
-        let _ = route.query(&text);
+    let (query, body) = text.split_once('\n').unwrap_or((&text, &text));
+    for route in &*ROUTES {
+        let _ = route.try_read(query, body.as_bytes());
     }
-    let _ = DiskNames::from_body(input);
     let place = OsStr::from_bytes(input);
     if let Location::Local(path) = Location::parse(place) {
         assert_eq!(path.as_os_str(), place, "a local path stays as it is");

@@ -2,11 +2,11 @@
 
 use spindle_base::{GroupName, Redundancy, Uuid};
 
+use crate::api::calls::{CheckGroup, ListTemplates, RepairGroup, SetFault, ShowGroup};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::api::query::append;
 use crate::api::view::{CheckReport, DiskReport, GroupReport, GroupState, TemplateReport};
-use crate::command::reach::serving;
+use crate::command::reach::{reach, serving};
 use crate::machine::discovery::{Discovery, FoundGroup};
 use crate::machine::engine::Engine;
 use crate::machine::settings::Settings;
@@ -39,7 +39,7 @@ pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<
 /// Where the search path cannot be understood.
 pub fn list_groups(settings: &Settings) -> ControlResult<Vec<GroupReport>> {
     let clients = sockets::living(settings);
-    let answers = sockets::ask_each(&clients, |client| client.get_soon::<GroupReport>("/group"));
+    let answers = sockets::ask_each(&clients, |client| client.ask_soon(&ShowGroup {}));
     let mut reports = Vec::new();
     let mut silent = Vec::new();
     for (client, answer) in clients.iter().zip(answers) {
@@ -80,7 +80,7 @@ pub fn list_groups(settings: &Settings) -> ControlResult<Vec<GroupReport>> {
 /// Where there is no such group.
 pub fn show_group(settings: &Settings, name: &str) -> ControlResult<GroupReport> {
     if let Some(client) = served::find(settings, name)? {
-        return client.get("/group");
+        return client.ask(&ShowGroup {});
     }
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(name)?;
@@ -163,35 +163,27 @@ pub fn check_group(
     name: &GroupName,
     repair: bool,
 ) -> ControlResult<CheckReport> {
-    if let Some(client) = served::find(settings, name.as_str())? {
-        return match repair {
-            true => client.post("/group/check"),
-            false => client.get("/group/check"),
-        };
-    }
     if repair {
-        let opened = Opened::open(settings, name, &Access::Change)?;
-        let checked = opened.check_and_repair();
-        // Closed also where it failed, so that it is not left open.
-        let closed = opened.close();
-        let (contradictions, repaired) = checked?;
-        closed?;
-        return Ok(CheckReport {
-            group: opened.group_name().to_owned(),
-            contradictions,
-            repaired,
-            events: Vec::new(),
+        return reach(settings, name, &RepairGroup {}, |opened| {
+            let (contradictions, repaired) = opened.check_and_repair()?;
+            Ok(CheckReport {
+                group: opened.group_name().to_owned(),
+                contradictions,
+                repaired,
+                events: Vec::new(),
+            })
         });
     }
-    let opened = Opened::open(settings, name, &Access::Look { force: false })?;
-    let contradictions = opened.check()?;
-    Ok(CheckReport {
-        group: opened.group_name().to_owned(),
-        contradictions,
-        repaired: Vec::new(),
-        events: (opened.group().take_events().into_iter())
-            .map(|event| event.message)
-            .collect(),
+    reach(settings, name, &CheckGroup {}, |opened| {
+        let contradictions = opened.check()?;
+        Ok(CheckReport {
+            group: opened.group_name().to_owned(),
+            contradictions,
+            repaired: Vec::new(),
+            events: (opened.group().take_events().into_iter())
+                .map(|event| event.message)
+                .collect(),
+        })
     })
 }
 
@@ -200,10 +192,9 @@ pub fn check_group(
 /// # Errors
 /// Where there is no such group or it cannot be opened.
 pub fn list_templates(settings: &Settings, name: &GroupName) -> ControlResult<Vec<TemplateReport>> {
-    if let Some(client) = served::find(settings, name.as_str())? {
-        return client.get("/templates");
-    }
-    Ok(Opened::open(settings, name, &Access::Look { force: false })?.templates())
+    reach(settings, name, &ListTemplates {}, |opened| {
+        Ok(opened.templates())
+    })
 }
 
 /// Makes a disk of an open group answer as if its cable was pulled, or plugged in again.
@@ -216,17 +207,15 @@ pub fn set_fault(
     disk: &str,
     pulled: bool,
 ) -> ControlResult<DiskReport> {
-    let mut path = "/faults".to_owned();
-    append(&mut path, "disk", disk.as_bytes());
-    append(&mut path, "pulled", pulled.to_string().as_bytes());
-    serving(settings, group)?.post(&path)
+    let disk = disk.to_owned();
+    serving(settings, group)?.ask(&SetFault { disk, pulled })
 }
 
 fn refuse_if_open(settings: &Settings, name: &str) -> ControlResult<()> {
     let Some(client) = served::find(settings, name)? else {
         return Ok(());
     };
-    let report: GroupReport = client.get("/group")?;
+    let report = client.ask(&ShowGroup {})?;
     Err(ControlError::new(
         ControlErrorKind::Busy,
         format!(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use spindle_base::GroupName;
 
+use crate::api::calls::ShowHealth;
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
@@ -88,7 +89,7 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
 
 /// A process that does not answer is a finding; any other failure is one of the command.
 fn of_served(client: &Client) -> ControlResult<HealthReport> {
-    match client.get_soon("/health") {
+    match client.ask_soon(&ShowHealth {}) {
         Err(error) if error.kind == ControlErrorKind::Silent => {
             let findings = vec![silent_finding(error.message)];
             Ok(report(client.group_name(), findings))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::api::calls::ShowActivity;
 use crate::api::client::Client;
 use crate::api::error::ControlResult;
 use crate::api::view::{ActivityReport, ActivitySample, Counters, IostatReport, RateReport};
@@ -19,7 +20,7 @@ impl<'a> Iostat<'a> {
     /// # Errors
     /// Where the daemon does not answer.
     pub fn begin(client: &'a Client) -> ControlResult<Self> {
-        let before = client.get("/activity")?;
+        let before = client.ask(&ShowActivity {})?;
         Ok(Self { client, before })
     }
 
@@ -28,7 +29,7 @@ impl<'a> Iostat<'a> {
     /// # Errors
     /// Where the daemon does not answer.
     pub fn next(&mut self, files_most: usize) -> ControlResult<IostatReport> {
-        let after: ActivitySample = self.client.get("/activity")?;
+        let after = self.client.ask(&ShowActivity {})?;
         let report = rates(&self.before, &after, files_most);
         self.before = after;
         Ok(report)

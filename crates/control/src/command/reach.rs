@@ -1,7 +1,8 @@
-//! The files of a group by whichever way there is: the process that serves it, or its disks.
+//! The way to a group: the process that serves it, or where there is none its disks.
 
 use spindle_base::GroupName;
 
+use crate::api::call::{Effect, Standalone};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
@@ -65,6 +66,33 @@ impl GroupFiles {
             Self::Opened(opened, _) => opened.close(),
         }
     }
+}
+
+/// Asks the process that serves the group, or where there is none opens its disks and does it here:
+/// to look where the call only looks, else to change the group and close it again.
+///
+/// # Errors
+/// Where there is no such group, it cannot be opened, or the call is refused.
+pub(super) fn reach<C: Standalone>(
+    settings: &Settings,
+    group: &GroupName,
+    call: &C,
+    here: impl FnOnce(&Opened) -> ControlResult<C::Answer>,
+) -> ControlResult<C::Answer> {
+    if let Some(client) = served::find(settings, group.as_str())? {
+        return client.ask(call);
+    }
+    if C::SHAPE.effect == Effect::Looks {
+        let access = Access::Look { force: false };
+        return here(&Opened::open(settings, group, &access)?);
+    }
+    let opened = Opened::open(settings, group, &Access::Change)?;
+    let answer = here(&opened);
+    // Closed also where it was refused, so that it is not left open.
+    let closed = opened.close();
+    let answer = answer?;
+    closed?;
+    Ok(answer)
 }
 
 /// The process that serves the group.

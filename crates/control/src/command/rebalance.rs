@@ -2,9 +2,9 @@
 
 use spindle_base::GroupName;
 
+use crate::api::calls::{Rebalance, ShowOperations};
 use crate::api::error::ControlResult;
 use crate::api::operations::OperationsReport;
-use crate::api::query::append;
 use crate::command::reach::serving;
 use crate::machine::settings::Settings;
 use crate::machine::sockets;
@@ -18,11 +18,13 @@ pub fn list_operations(
     group: Option<&GroupName>,
 ) -> ControlResult<Vec<OperationsReport>> {
     if let Some(group) = group {
-        return Ok(vec![serving(settings, group.as_str())?.get("/operations")?]);
+        return Ok(vec![
+            serving(settings, group.as_str())?.ask(&ShowOperations {})?,
+        ]);
     }
     let clients = sockets::living(settings);
     let mut reports = Vec::new();
-    for answer in sockets::ask_each(&clients, |client| client.get_soon("/operations")) {
+    for answer in sockets::ask_each(&clients, |client| client.ask_soon(&ShowOperations {})) {
         match answer {
             Ok(report) => reports.push(report),
             // Those of the others are told all the same.
@@ -41,11 +43,10 @@ pub fn rebalance_group(
     group: &GroupName,
     power: Option<u16>,
 ) -> ControlResult<OperationsReport> {
-    let mut path = "/rebalance".to_owned();
-    if let Some(power) = power {
-        append(&mut path, "power", power.to_string().as_bytes());
-    }
-    serving(settings, group.as_str())?.post(&path)
+    serving(settings, group.as_str())?.ask(&Rebalance {
+        power,
+        default: false,
+    })
 }
 
 /// Changes the group's own power.
@@ -57,8 +58,8 @@ pub fn set_default_power(
     group: &GroupName,
     power: u16,
 ) -> ControlResult<OperationsReport> {
-    let mut path = "/rebalance".to_owned();
-    append(&mut path, "power", power.to_string().as_bytes());
-    append(&mut path, "default", b"true");
-    serving(settings, group.as_str())?.post(&path)
+    serving(settings, group.as_str())?.ask(&Rebalance {
+        power: Some(power),
+        default: true,
+    })
 }

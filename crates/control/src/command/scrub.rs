@@ -1,12 +1,10 @@
 //! Scrubs, asked of the process that serves the group.
 
-use std::os::unix::ffi::OsStrExt;
-
 use spindle_base::GroupName;
 
+use crate::api::calls::{SetScrubPower, ShowScrub, StartScrub, StopScrub};
 use crate::api::disk_request::DiskNames;
 use crate::api::error::ControlResult;
-use crate::api::query::append;
 use crate::api::scrub::{ScrubReport, ScrubRequest};
 use crate::command::reach::serving;
 use crate::machine::settings::Settings;
@@ -20,19 +18,15 @@ pub fn start_scrub(
     group: &GroupName,
     request: &ScrubRequest,
 ) -> ControlResult<ScrubReport> {
-    let mut path = "/scrub/start".to_owned();
-    if let Some(inside) = &request.path {
-        append(&mut path, "path", inside.as_os_str().as_bytes());
-    }
-    append(&mut path, "repair", request.repair.to_string().as_bytes());
-    if let Some(power) = request.power {
-        append(&mut path, "power", power.to_string().as_bytes());
-    }
-    if let Some(disk) = &request.distrust {
-        append(&mut path, "distrust", disk.as_bytes());
-    }
-    let names = DiskNames::of(&request.disks)?;
-    serving(settings, group.as_str())?.post_json(&path, &names)
+    let call = StartScrub {
+        path: request.path.clone(),
+        repair: request.repair,
+        power: request.power,
+        distrust: request.distrust.clone(),
+        by: None,
+        body: DiskNames::of(&request.disks)?,
+    };
+    serving(settings, group.as_str())?.ask(&call)
 }
 
 /// Ends the scrub that runs.
@@ -40,7 +34,7 @@ pub fn start_scrub(
 /// # Errors
 /// Where the group is not open or none runs.
 pub fn stop_scrub(settings: &Settings, group: &GroupName) -> ControlResult<ScrubReport> {
-    serving(settings, group.as_str())?.post("/scrub/stop")
+    serving(settings, group.as_str())?.ask(&StopScrub {})
 }
 
 /// Changes the power of the scrub that runs; 0 lets it wait.
@@ -52,9 +46,7 @@ pub fn set_scrub_power(
     group: &GroupName,
     power: u16,
 ) -> ControlResult<ScrubReport> {
-    let mut path = "/scrub/power".to_owned();
-    append(&mut path, "power", power.to_string().as_bytes());
-    serving(settings, group.as_str())?.post(&path)
+    serving(settings, group.as_str())?.ask(&SetScrubPower { power })
 }
 
 /// The scrub that runs, or the last one.
@@ -62,5 +54,5 @@ pub fn set_scrub_power(
 /// # Errors
 /// Where the group is not open, or none has run since it was opened.
 pub fn show_scrub(settings: &Settings, group: &GroupName) -> ControlResult<ScrubReport> {
-    serving(settings, group.as_str())?.get("/scrub")
+    serving(settings, group.as_str())?.ask(&ShowScrub {})
 }

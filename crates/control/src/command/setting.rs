@@ -2,9 +2,9 @@
 
 use spindle_base::GroupName;
 
+use crate::api::calls::{ChangeSetting, ShowSettings};
 use crate::api::error::ControlResult;
 use crate::api::group_settings::GroupSettings;
-use crate::api::query::append;
 use crate::command::reach::serving;
 use crate::machine::settings::Settings;
 
@@ -13,7 +13,7 @@ use crate::machine::settings::Settings;
 /// # Errors
 /// Where it is not open.
 pub fn show_settings(settings: &Settings, group: &GroupName) -> ControlResult<GroupSettings> {
-    serving(settings, group.as_str())?.get("/group/settings")
+    serving(settings, group.as_str())?.ask(&ShowSettings {})
 }
 
 /// Changes one setting of an open group.
@@ -26,8 +26,6 @@ pub fn change_setting(
     name: &str,
     value: &str,
 ) -> ControlResult<GroupSettings> {
-    let mut path = "/group/settings".to_owned();
-    append(&mut path, "name", name.as_bytes());
-    append(&mut path, "value", value.as_bytes());
-    serving(settings, group.as_str())?.post(&path)
+    let (name, value) = (name.to_owned(), value.to_owned());
+    serving(settings, group.as_str())?.ask(&ChangeSetting { name, value })
 }

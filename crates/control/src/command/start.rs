@@ -6,15 +6,14 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::calls::{AddMount, ShowGroup};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::api::query::append;
-use crate::api::view::{GroupReport, MountReport, ReadyReport};
+use crate::api::view::{MountReport, ReadyReport};
 use crate::machine::process::CLOSING_MOST;
 use crate::machine::settings::Settings;
 use crate::machine::{runtime_directory, sockets};
@@ -158,12 +157,11 @@ pub fn mount_served(
     group: &str,
     request: &MountRequest,
 ) -> ControlResult<Option<MountReport>> {
-    let mut path = "/mounts/add".to_owned();
-    append(&mut path, "directory", bytes_of(&request.directory));
-    append(&mut path, "direct", request.direct.to_string().as_bytes());
-    if let Some(count) = request.workers_count {
-        append(&mut path, "workers", count.to_string().as_bytes());
-    }
+    let call = AddMount {
+        directory: request.directory.clone(),
+        direct: request.direct,
+        workers: request.workers_count,
+    };
     let begun = Instant::now();
     loop {
         if let Some(report) = go_on_kept(settings, group, request)? {
@@ -172,7 +170,7 @@ pub fn mount_served(
         let Some(client) = served::find(settings, group)? else {
             return Ok(None);
         };
-        match client.post(&path) {
+        match client.ask(&call) {
             // Its last mount has gone a moment ago: it takes no other.
             Err(error) if begun.elapsed() < CLOSING_MOST && is_over(settings, group, &error) => {
                 std::thread::sleep(ENDING_INTERVAL);
@@ -217,10 +215,6 @@ fn go_on_kept(
     let Some(client) = served::find(settings, group)? else {
         return Ok(None);
     };
-    let report: GroupReport = client.get("/group")?;
+    let report = client.ask(&ShowGroup {})?;
     Ok(report.mounts.into_iter().next())
-}
-
-pub(super) fn bytes_of(path: &Path) -> &[u8] {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::api::calls::ShowGroup;
 use crate::api::error::{ControlError, ControlResult};
-use crate::api::view::GroupReport;
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::settings::Settings;
@@ -20,7 +20,7 @@ use crate::serving::keeper::KeeperClient;
 pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> ControlResult<String> {
     let Some(keeper) = KeeperClient::find(settings, group) else {
         let client = serving(settings, group)?;
-        let report: GroupReport = client.get("/group")?;
+        let report = client.ask(&ShowGroup {})?;
         return Err(ControlError::invalid(format!(
             "the group {} is served by process {} without a keeper: unmount it and mount it again",
             report.name,

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
+use crate::api::call::{Effect, Needs};
 use crate::api::error::ControlError;
 use crate::api::view;
 use crate::serving::route::{Handler, ROUTES, Route};
@@ -42,9 +43,9 @@ struct Schemas;
 #[must_use]
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for route in ROUTES {
-        let item = paths.entry(route.path).or_insert_with(|| json!({}));
-        item[route.method.as_str().to_lowercase()] = operation(route);
+    for route in &*ROUTES {
+        let item = paths.entry(route.shape.path).or_insert_with(|| json!({}));
+        item[route.shape.method.as_str().to_lowercase()] = operation(route);
     }
     let schemas = serde_json::to_value(Schemas::openapi())
         .map(|document| document["components"]["schemas"].clone())
@@ -65,35 +66,38 @@ pub fn document() -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let parameters: Vec<Value> = route
+    let shape = &route.shape;
+    let parameters: Vec<Value> = shape
         .parameters
         .iter()
         .map(|parameter| {
             json!({
                 "name": parameter.name,
                 "in": "query",
-                "required": parameter.required,
-                "description": parameter.description,
+                "required": parameter.is_needed,
+                "description": parameter.description.trim(),
                 "schema": { "type": parameter.kind }
             })
         })
         .collect();
     let bytes = json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } });
-    let content = match route.handler {
+    let content = match &route.handler {
         Handler::Download => bytes.clone(),
         Handler::Upload => json!({ "application/json": { "schema": {
             "type": "integer", "description": "bytes written" } } }),
         Handler::Text(media_type, _) => {
-            json!({ media_type: { "schema": { "type": "string" } } })
+            json!({ *media_type: { "schema": { "type": "string" } } })
         }
         Handler::Document => json!({ "application/json": { "schema": { "type": "object" } } }),
-        Handler::Json(_) | Handler::Body(..) | Handler::Alive => {
-            json!({ "application/json": { "schema": schema(route.response) } })
+        Handler::Json(_) | Handler::Alive => {
+            json!({ "application/json": { "schema": schema(shape.answer) } })
         }
     };
     let mut operation = json!({
-        "summary": route.summary,
+        "summary": shape.summary.trim(),
         "operationId": operation_id(route),
+        "x-changes": shape.effect == Effect::Changes,
+        "x-needs-process": shape.needs == Needs::Process,
         "parameters": parameters,
         "responses": {
             "200": { "description": "done", "content": content },
@@ -103,9 +107,9 @@ fn operation(route: &Route) -> Value {
             }
         }
     });
-    if let Handler::Body(name, _) = route.handler {
-        let content = json!({ "application/json": { "schema": schema(name) } });
-        operation["requestBody"] = json!({ "required": name != "DiskNames", "content": content });
+    if let Some(body) = &shape.body {
+        let content = json!({ "application/json": { "schema": schema(body.schema) } });
+        operation["requestBody"] = json!({ "required": body.is_needed, "content": content });
     }
     if matches!(route.handler, Handler::Upload) {
         operation["requestBody"] = json!({ "required": true, "content": bytes });
@@ -114,13 +118,13 @@ fn operation(route: &Route) -> Value {
 }
 
 fn operation_id(route: &Route) -> String {
-    let path = route.path.trim_matches('/').replace(['/', '.'], "_");
-    format!("{}_{path}", route.method.as_str().to_lowercase())
+    let path = route.shape.path.trim_matches('/').replace(['/', '.'], "_");
+    format!("{}_{path}", route.shape.method.as_str().to_lowercase())
 }
 
 fn schema(name: &str) -> Value {
     let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    if name.is_empty() {
+    if name == "()" {
         return json!({ "type": "null" });
     }
     match name

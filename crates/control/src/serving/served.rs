@@ -4,9 +4,9 @@ use std::path::Path;
 
 use spindle_base::GroupName;
 
+use crate::api::calls::ShowGroup;
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::api::view::GroupReport;
 use crate::machine::settings::Settings;
 use crate::machine::sockets::find_daemon;
 use crate::serving::keeper::{KeeperClient, KeeperPhase, KeeperStatus};
@@ -24,7 +24,7 @@ pub fn refuse_if_served(settings: &Settings, group: &GroupName) -> ControlResult
 
 /// What is told to who would open a group that this process serves.
 pub(super) fn is_served(client: &Client) -> ControlError {
-    let report: GroupReport = match client.get("/group") {
+    let report = match client.ask(&ShowGroup {}) {
         Ok(report) => report,
         Err(error) => return error,
     };

@@ -7,38 +7,30 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_group::{Distrust, GroupErrorKind, ScrubScope, ScrubView, ScrubWish};
 
 use super::Daemon;
+use crate::api::calls::StartScrub;
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::nearness::suggestion;
-use crate::api::query::{ASKED_BY, Query};
 use crate::api::scrub::{POWER_USUAL, ScrubReport};
 
 impl Daemon {
-    /// Begins a scrub of what the query names.
+    /// Begins a scrub of what is asked for, by the user of that name.
     ///
     /// # Errors
     /// Where one runs, or the path, a disk or the power is none.
-    pub(crate) fn start_scrub(
-        &self,
-        query: &Query,
-        disks: &[String],
-    ) -> ControlResult<ScrubReport> {
-        let path = match query.text("path") {
-            Some(_) => Some(query.path("path")?),
-            None => None,
-        };
-        let distrusted = query.text("distrust");
-        let distrust = match &distrusted {
+    pub(crate) fn start_scrub(&self, asked: &StartScrub, by: &str) -> ControlResult<ScrubReport> {
+        let path = asked.path.as_deref();
+        let disks = &asked.body.disks;
+        let distrust = match &asked.distrust {
             Some(name) => Some(Distrust {
                 disk: self.disk_to_scrub(name)?,
-                by: query
-                    .text(ASKED_BY)
-                    .unwrap_or_else(|| "somebody".to_owned()),
+                by: by.to_owned(),
             }),
             None => None,
         };
         // Where it is not said, a word on a disk is about all that the disk holds.
-        let is_whole = path.as_ref().is_none_or(|path| path == Path::new("/"));
-        let all_of_it: Vec<String> = distrusted.into_iter().filter(|_| is_whole).collect();
+        let is_whole = path.is_none_or(|path| path == Path::new("/"));
+        let distrusted = asked.distrust.iter().cloned();
+        let all_of_it: Vec<String> = distrusted.filter(|_| is_whole).collect();
         let disks = if disks.is_empty() { &all_of_it } else { disks };
         let (scope, title) = match (disks.is_empty(), path.filter(|_| !is_whole)) {
             (false, Some(_)) => {
@@ -47,14 +39,14 @@ impl Daemon {
                 ));
             }
             (false, None) => self.disks_to_scrub(disks)?,
-            (true, Some(path)) if path != Path::new("/") => self.files_to_scrub(&path)?,
+            (true, Some(path)) if path != Path::new("/") => self.files_to_scrub(path)?,
             (true, _) => (ScrubScope::Group, self.group_name().to_owned()),
         };
         self.opened.group().start_scrub(ScrubWish {
             scope,
             title,
-            repair: query.value("repair")?.unwrap_or(false),
-            power: query.value("power")?.unwrap_or(POWER_USUAL),
+            repair: asked.repair,
+            power: asked.power.unwrap_or(POWER_USUAL),
             distrust,
         })?;
         self.scrub_report()

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, on};
@@ -26,13 +26,15 @@ use super::Daemon;
 use super::connections::{self, Door};
 use super::ending::Signals;
 use super::underway::{Place, Underway};
+use crate::api::call::Call;
+use crate::api::calls::{ReadFile, WriteFile};
 use crate::api::channel_body::{channel, piece_reader};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
-use crate::api::query::{ASKED_BY, Query};
+use crate::api::version;
 use crate::serving::metrics::exposition;
 use crate::serving::openapi;
-use crate::serving::route::{Handler, ROUTES, Route, new_entry};
+use crate::serving::route::{Handler, ROUTES, Route};
 
 /// How long requests under way may take once the daemon is to stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -157,21 +159,23 @@ pub(super) async fn serve(
 
 fn router(daemon: Arc<Daemon>) -> Router {
     let mut router = Router::new();
-    for route in ROUTES {
-        router = router.route(route.path, method_router(route));
+    for route in &*ROUTES {
+        router = router.route(route.shape.path, method_router(route));
     }
+    let group = daemon.group_name().to_owned();
     router
-        .fallback(|| async {
-            answer_error(&ControlError::not_found(
-                "there is no such route; GET /openapi.json lists them",
-            ))
+        .fallback(move |headers: HeaderMap| async move {
+            let unknown =
+                ControlError::not_found("there is no such route; GET /openapi.json lists them");
+            not_understood(&group, &headers, &unknown)
         })
         .layer(middleware::from_fn(only_owner))
+        .layer(middleware::map_response(with_version))
         .with_state(daemon)
 }
 
 fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
-    let filter = axum::routing::MethodFilter::try_from(route.method.clone())
+    let filter = axum::routing::MethodFilter::try_from(route.shape.method.clone())
         .expect("the table has no exotic methods");
     on(
         filter,
@@ -179,40 +183,46 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
               Extension(peer): Extension<Peer>,
               Extension(place): Extension<Place>,
               RawQuery(query): RawQuery,
+              headers: HeaderMap,
               body: Body| async move {
-            let mut query = match route.query(query.as_deref().unwrap_or("")) {
+            let refuse = |error| not_understood(daemon.group_name(), &headers, &error);
+            let query = match route.shape.query(query.as_deref().unwrap_or("")) {
                 Ok(query) => query,
-                Err(error) => return answer_error(&error),
+                Err(error) => return refuse(error),
             };
-            if (route.parameters.iter()).any(|parameter| parameter.name == ASKED_BY) {
-                query.set(ASKED_BY, &peer.name());
-            }
-            match route.handler {
+            match &route.handler {
                 Handler::Document => axum::Json(openapi::document()).into_response(),
                 Handler::Alive => axum::Json(()).into_response(),
-                Handler::Json(handler) => {
-                    let answer = blocking(daemon.underway.clone(), place, move || {
-                        peer.check_there()?;
-                        handler(&daemon, &query)
-                    });
-                    json(answer.await)
-                }
-                Handler::Body(_, handler) => {
-                    let body = match whole(body).await {
+                Handler::Json(read) => {
+                    let body = match &route.shape.body {
+                        Some(_) => whole(body).await,
+                        None => Ok(Bytes::new()),
+                    };
+                    let body = match body {
                         Ok(body) => body,
                         Err(error) => return answer_error(&error),
                     };
+                    let deed = match read(&query, &body) {
+                        Ok(deed) => deed,
+                        Err(error) => return refuse(error),
+                    };
                     let answer = blocking(daemon.underway.clone(), place, move || {
                         peer.check_there()?;
-                        handler(&daemon, &query, &body)
+                        deed(&daemon, &peer.name())
                     });
                     json(answer.await)
                 }
                 Handler::Text(media_type, handler) => {
-                    text(daemon, place, media_type, handler).await
+                    text(daemon, place, media_type, *handler).await
                 }
-                Handler::Download => download(daemon, place, query).await,
-                Handler::Upload => upload(daemon, place, query, body).await,
+                Handler::Download => match ReadFile::read(&query, &[]) {
+                    Ok(call) => download(daemon, place, call).await,
+                    Err(error) => refuse(error),
+                },
+                Handler::Upload => match WriteFile::read(&query, &[]) {
+                    Ok(call) => upload(daemon, place, call, body).await,
+                    Err(error) => refuse(error),
+                },
             }
         },
     )
@@ -307,9 +317,24 @@ fn answer_error(error: &ControlError) -> Response {
             StatusCode::BAD_REQUEST
         }
         ControlErrorKind::Io | ControlErrorKind::Silent => StatusCode::SERVICE_UNAVAILABLE,
+        ControlErrorKind::Version => StatusCode::NOT_IMPLEMENTED,
         ControlErrorKind::Corrupt | ControlErrorKind::Bug => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, axum::Json(error)).into_response()
+}
+
+/// What was asked for cannot be understood: where a program of another version asks, that is why.
+fn not_understood(group: &str, headers: &HeaderMap, error: &ControlError) -> Response {
+    answer_error(&match version::other(headers) {
+        Some(asking) => version::unknown_request(group, &asking, error),
+        None => error.clone(),
+    })
+}
+
+async fn with_version(mut response: Response) -> Response {
+    let own = HeaderValue::from_static(version::OWN);
+    response.headers_mut().insert(version::HEADER, own);
+    response
 }
 
 async fn only_owner(Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
@@ -323,11 +348,11 @@ async fn only_owner(Extension(peer): Extension<Peer>, request: Request, next: Ne
     ))
 }
 
-async fn download(daemon: Arc<Daemon>, place: Place, query: Query) -> Response {
+async fn download(daemon: Arc<Daemon>, place: Place, call: ReadFile) -> Response {
     let opened = {
         let daemon = daemon.clone();
         blocking(daemon.underway.clone(), place.clone(), move || {
-            let path = query.path("path")?;
+            let path = call.path;
             // What is no file is told as such, not as a body that breaks off.
             let report = daemon.files().stat(&path)?;
             if report.kind == "file" {
@@ -361,7 +386,7 @@ async fn download(daemon: Arc<Daemon>, place: Place, query: Query) -> Response {
     Body::new(body).into_response()
 }
 
-async fn upload(daemon: Arc<Daemon>, place: Place, query: Query, body: Body) -> Response {
+async fn upload(daemon: Arc<Daemon>, place: Place, call: WriteFile, body: Body) -> Response {
     let (sender, mut reader) = piece_reader();
     let receiving = tokio::spawn(async move {
         let mut body = body;
@@ -385,10 +410,8 @@ async fn upload(daemon: Arc<Daemon>, place: Place, query: Query, body: Body) -> 
         }
     });
     let answer = blocking(daemon.underway.clone(), place, move || {
-        let new = new_entry(&query)?;
-        daemon
-            .files()
-            .write_from(&query.path("path")?, new, &mut reader)
+        let files = daemon.files();
+        files.write_from(&call.path, call.entry(), &mut reader)
     })
     .await;
     receiving.abort();

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 
 use super::Daemon;
 use super::threads::{self, Worker};
+use crate::api::calls::Rebalance;
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::operations::OperationsReport;
-use crate::api::query::Query;
 
 /// A rest is cut into pieces so that a change of power is felt.
 const REST_MOST: Duration = Duration::from_millis(200);
@@ -37,10 +37,10 @@ impl Daemon {
     ///
     /// # Errors
     /// Where the power is out of range, or the wish cannot be made durable.
-    pub(crate) fn rebalance(&self, query: &Query) -> ControlResult<OperationsReport> {
-        let power = query.value::<u16>("power")?.map(Power::new).transpose()?;
+    pub(crate) fn rebalance(&self, asked: &Rebalance) -> ControlResult<OperationsReport> {
+        let power = asked.power.map(Power::new).transpose()?;
         let group = self.opened.group();
-        match (power, query.value("default")?.unwrap_or(false)) {
+        match (power, asked.default) {
             (Some(power), true) => group.set_power(power)?,
             (None, true) => {
                 return Err(ControlError::invalid(

@@ -1,0 +1,54 @@
+//! Which version of the program is at either end of a conversation.
+//!
+//! Both say theirs with every request and every answer. Neighbouring versions understand each
+//! other: parameters and fields are only ever added. Where one asks for what the other does not
+//! know, or answers what the other cannot read, that is told with both versions and what to do,
+//! instead of as a mistake of whoever asked.
+
+use axum::http::HeaderMap;
+
+use crate::api::error::{ControlError, ControlErrorKind};
+
+/// The header with the version of the program that sends a request or an answer.
+pub(crate) const HEADER: &str = "spindle-version";
+/// This program's.
+pub(crate) const OWN: &str = env!("CARGO_PKG_VERSION");
+
+/// The version that the other end says, where it is another one than this program's. An answer
+/// without one comes from a program that came before all that say it.
+pub(crate) fn other(headers: &HeaderMap) -> Option<String> {
+    let said = headers
+        .get(HEADER)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()));
+    said.filter(|version| version != OWN)
+        .map(std::borrow::Cow::into_owned)
+}
+
+/// The daemon does not know what a command of version `command` asks for.
+pub(crate) fn unknown_request(group: &str, command: &str, why: &ControlError) -> ControlError {
+    misunderstood(
+        group,
+        OWN,
+        command,
+        &format!("does not know the request ({why})"),
+    )
+}
+
+/// A daemon of version `daemon` answered what this command cannot read.
+pub(crate) fn unknown_answer(group: &str, daemon: &str, why: &str) -> ControlError {
+    misunderstood(
+        group,
+        daemon,
+        OWN,
+        &format!("gave an answer that cannot be read ({why})"),
+    )
+}
+
+fn misunderstood(group: &str, daemon: &str, command: &str, what: &str) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Version,
+        format!(
+            "the process that serves {group} is of version {daemon}, the command of version {command}, and the process {what}: use one version for both; `spindle upgrade {group}`, given by the newer program, hands the group to it"
+        ),
+    )
+}
