@@ -20,7 +20,7 @@ use crate::quorum::election::{Holder, NotElected, elect};
 use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::{Quorum, set_offline};
-use crate::quorum::set_back::{NEVER_AGAIN, Past};
+use crate::quorum::set_back::{self, NEVER_AGAIN, Past};
 use crate::quorum::{Inner, Member, Membership, StandingTable, refused, whole_blocks};
 
 impl Membership {
@@ -121,7 +121,7 @@ impl Membership {
         membership.set_standings(state);
         membership.become_judge();
         announce(opener_before, &membership.opener());
-        membership.claim(missing, &cut_off, &lacking, opener.force)?;
+        membership.claim(missing, &set_back, &cut_off, &lacking, opener.force)?;
         membership.repair_labels(&members);
         membership.bring_labels_up_to_date();
         Ok(membership)
@@ -132,6 +132,7 @@ impl Membership {
     fn claim(
         &self,
         mut missing: BTreeSet<DiskNumber>,
+        set_back: &BTreeSet<DiskNumber>,
         cut_off: &[CutOff],
         lacking: &[DiskNumber],
         force: bool,
@@ -149,6 +150,9 @@ impl Membership {
         set_offline(&mut next, &missing);
         for disk in cut_off {
             disk.note(&mut next, self.au_size);
+        }
+        for number in set_back {
+            set_back::note(&mut next, *number);
         }
         next.clean = false;
         let quorum = if force { Quorum::Forced } else { Quorum::Half };

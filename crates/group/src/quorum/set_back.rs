@@ -18,14 +18,16 @@
 //!
 //! # What follows
 //! The disk is as good as missing, in the election and in the group: it goes offline, and does not
-//! come back. The others mount where they have a majority of N's voters; then nothing can have
+//! come back while this opening lasts, nor later where that was noted. The state that takes it
+//! offline says that it lost what it held, because a later opening sees no proof any more and has
+//! the disk's own word: where it comes back then, all that it holds is copied again. The others mount where they have a majority of N's voters; then nothing can have
 //! gone on without them. Half of the voters is no majority here either: two halves that were put
 //! back or left behind are refused as before.
 
 use std::collections::BTreeMap;
 
 use spindle_base::DiskNumber;
-use spindle_format::{GroupState, OpenerRecord};
+use spindle_format::{GroupState, Lost, OpenerRecord};
 
 use crate::quorum::election::Holder;
 use crate::quorum::look::SlotFound;
@@ -110,6 +112,14 @@ impl<'a> Past<'a> {
         let votes = |state: &GroupState| state.disk(holder.number).is_some_and(|disk| disk.voter);
         self.held_both(holder.number, holder.uuid_start)
             && (self.proof).is_some_and(|(newest, relied_on)| votes(newest) && votes(relied_on))
+    }
+}
+
+/// Says in the state that a disk which was put back has nothing of what it held, where it does
+/// not serve there.
+pub(super) fn note(state: &mut GroupState, number: DiskNumber) {
+    if let Some(disk) = (state.disk_mut(number)).filter(|disk| !disk.status.is_served()) {
+        disk.lost = Lost::EVERYTHING;
     }
 }
 

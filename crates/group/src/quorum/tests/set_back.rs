@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_format::Lost;
 
 use super::{make, online, open};
 use crate::error::{GroupError, GroupErrorKind};
@@ -61,6 +62,23 @@ fn a_disk_put_back_to_an_older_image_is_left_out_and_the_others_mount() {
     cut(&disks);
     let membership = open(&disks).unwrap();
     assert_eq!(online(&membership), [0, 1]);
+}
+
+#[test]
+fn a_disk_put_back_has_lost_everything_for_whoever_comes_after_the_opening_that_saw_it() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = image(&disks, 2);
+    open(&disks).unwrap().close().unwrap();
+    put_back(&disks, 2, &older);
+    drop(assert_left_out(&disks, 2, &[0, 1]));
+    for _ in 0..3 {
+        cut(&disks);
+        // Nothing proves it any more: the disk is one that went offline and holds what it held.
+        let membership = open(&disks).unwrap();
+        assert_eq!(online(&membership), [0, 1]);
+        let returning = membership.judge_return(&[DiskSlot(2)], &|_| None).unwrap();
+        assert_eq!(returning[0].lost, Lost::EVERYTHING);
+    }
 }
 
 #[test]
