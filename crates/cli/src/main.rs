@@ -11,26 +11,39 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use spindle_control::ControlError;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use spindle_control::{ControlError, ControlErrorKind};
 
 use crate::arguments::Arguments;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.format(&mut Arguments::command()).exit(),
+    };
     start_log(&arguments);
     spindle_control::raise_descriptor_limit();
     match command::run(&arguments) {
         Ok(code) => ExitCode::from(code),
-        Err(error) => ExitCode::from(tell(&error)),
+        Err(error) => ExitCode::from(tell(&error, wants_json(&matches))),
     }
 }
 
-/// One line for a person, and the exit code of the error's class.
-fn tell(error: &anyhow::Error) -> u8 {
+/// Whether the command was asked to answer in JSON.
+fn wants_json(matches: &ArgMatches) -> bool {
+    let own = matches.try_get_one::<bool>("json").ok().flatten();
+    own == Some(&true)
+        || matches
+            .subcommand()
+            .is_some_and(|(_, inner)| wants_json(inner))
+}
+
+/// One line, and the exit code of the error's class. The line is for a person, the whole chain of
+/// what the failure came of on it; or a structure, where one was asked for.
+fn tell(error: &anyhow::Error, as_json: bool) -> u8 {
     if let Some(error) = error.downcast_ref::<ControlError>() {
-        eprintln!("spindle: {error}");
-        return error.class.exit_code();
+        return say(error, as_json);
     }
     let broken_pipe = error
         .downcast_ref::<std::io::Error>()
@@ -39,8 +52,16 @@ fn tell(error: &anyhow::Error) -> u8 {
         // Whoever read the listing has seen enough.
         return 0;
     }
-    eprintln!("spindle: {error:#}");
-    spindle_base::ErrorClass::Environment.exit_code()
+    let failed = ControlError::new(ControlErrorKind::Io, format!("{error:#}"));
+    say(&failed, as_json)
+}
+
+fn say(error: &ControlError, as_json: bool) -> u8 {
+    match serde_json::to_string(error) {
+        Ok(json) if as_json => eprintln!("{json}"),
+        _ => eprintln!("spindle: {error:#}"),
+    }
+    error.class.exit_code()
 }
 
 /// Processes that serve log what they do; commands only what a person must know.

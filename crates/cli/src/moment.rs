@@ -112,7 +112,7 @@ mod tests {
             "2025-01-01 24:00",
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.message.contains("15m"), "{text}: {error}");
+            assert!(error.message().contains("15m"), "{text}: {error}");
         }
     }
 }

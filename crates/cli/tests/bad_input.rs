@@ -166,3 +166,31 @@ fn a_terminal_gets_the_one_line_and_nothing_beside_it() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_failure_has_its_kind_and_each_cause_once_in_json_and_one_line_without() {
+    let place = Place::new();
+    place.create_group();
+    let words = ["file", "set", "data:/missing", "--redundancy", "external"];
+    let line = place.refuse(words, 2, &[]);
+    assert_eq!(line, "spindle: data:/missing: no such file or directory\n");
+    let outcome = place.run(words.iter().chain(&["--json"]));
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let error: serde_json::Value = serde_json::from_str(&outcome.stderr).unwrap();
+    assert_eq!(
+        error,
+        serde_json::json!({
+            "class": "caller",
+            "kind": "not_found",
+            "message": "data:/missing: no such file or directory",
+            "context": { "operation": null, "subject": "data:/missing" },
+            "causes": ["no such file or directory"],
+        })
+    );
+    // The same where the process that serves the group refuses it.
+    place.tell(["group", "mount", "data"]);
+    assert_eq!(place.refuse(words, 2, &[]), line);
+    let served = place.run(words.iter().chain(&["--json"]));
+    assert_eq!(served.stderr, outcome.stderr);
+    place.tell(["group", "dismount", "data"]);
+}

@@ -25,7 +25,7 @@ pub use api::conversion::ConversionReport;
 pub use api::disk_request::{
     DiskChangesRequest, NewDiskRequest, ReplacementRequest, ResizeRequest,
 };
-pub use api::error::{ControlError, ControlErrorKind, ControlResult};
+pub use api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext, ErrorReport};
 pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport};
 pub use api::event_filter::{EventFilter, parse_kinds, parse_severity};
 pub use api::files::{Files, NewEntry};

@@ -160,7 +160,7 @@ fn serve(settings: &Settings, mut options: ServeOptions, arguments: &ServeArgume
     if let Err(error) = served {
         match starter.take() {
             Some(starter) => starter.failed(&error),
-            None => tracing::error!("{error}"),
+            None => tracing::error!("{error:#}"),
         }
         return Ok(error.class.exit_code());
     }

@@ -301,5 +301,5 @@ pub(super) trait Body: Serialize + Sized {
 /// A structure as the body of a request.
 pub(super) fn written_body<B: Body>(body: &B) -> ControlResult<Vec<u8>> {
     serde_json::to_vec(body)
-        .map_err(|error| ControlError::invalid(format!("a path is no text: {error}")))
+        .map_err(|error| ControlError::invalid("a path is no text").because(error))
 }

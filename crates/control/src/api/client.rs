@@ -151,10 +151,11 @@ impl Client {
                 ControlError::new(
                     ControlErrorKind::Corrupt,
                     format!(
-                        "the process that serves {} answered {path} with something else than this version understands: {error}",
+                        "the process that serves {} answered {path} with something else than this version understands",
                         self.group_name
                     ),
                 )
+                .because(error)
             })
         };
         self.runtime.block_on(async {

@@ -1,4 +1,12 @@
-//! What a command answers instead: one line for a person, a class for the exit code.
+//! What a command answers instead: a kind for code, what was tried on what, and what that came of.
+//!
+//! An error is a chain: each level says one thing in words, and the source of each is the next one
+//! down, whether it happened in this process or crossed the API. `{}` is the top level alone, `{:#}`
+//! the whole chain on one line, which is what a person reads and what `message` has in JSON.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use spindle_base::{AuSizeError, ErrorClass, NameError};
@@ -8,16 +16,75 @@ use utoipa::ToSchema;
 
 /// A command's failure. It crosses the API as it is, so that a person reads the same line
 /// whether the daemon or the command itself failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, ToSchema)]
-#[error("{message}")]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "ErrorReport", into = "ErrorReport")]
 pub struct ControlError {
+    /// Whose fault it is; the exit code follows from it.
+    pub class: ErrorClass,
+    /// What went wrong, for code.
+    pub kind: ControlErrorKind,
+    /// What was being done to what, where that is known.
+    pub context: Option<ErrorContext>,
+    /// This level in words.
+    words: String,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// What was being done to what when it failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorContext {
+    /// What was being done, such as `open`; `null` where only the subject is known.
+    pub operation: Option<String>,
+    /// To what: a path, a disk, a file of a group.
+    pub subject: String,
+}
+
+impl ErrorContext {
+    /// `operation` was done to `subject`.
+    pub(crate) fn of(operation: &str, subject: impl fmt::Display) -> Option<Self> {
+        Some(Self {
+            operation: Some(operation.to_owned()),
+            subject: subject.to_string(),
+        })
+    }
+}
+
+/// A failure as it is shown and sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ControlError)]
+pub struct ErrorReport {
     /// Whose fault it is; the exit code follows from it.
     #[schema(value_type = String)]
     pub class: ErrorClass,
     /// What went wrong, for code.
     pub kind: ControlErrorKind,
-    /// What happened, to what, and what to do: one line for a person.
+    /// What happened, to what, and what to do: one line for a person, the causes included.
     pub message: String,
+    /// What was being done to what, where that is known.
+    #[serde(default)]
+    pub context: Option<ErrorContext>,
+    /// What it came of, the nearest first, each without those that follow.
+    #[serde(default)]
+    pub causes: Vec<String>,
+}
+
+/// A cause that happened in another process.
+#[derive(Debug)]
+struct Cause {
+    words: String,
+    source: Option<Box<Cause>>,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|cause| cause as _)
+    }
 }
 
 /// What went wrong, as far as a caller may want to act on it.
@@ -57,10 +124,71 @@ pub enum ControlErrorKind {
 /// A result of this layer.
 pub type ControlResult<T> = Result<T, ControlError>;
 
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)?;
+        if f.alternate() {
+            for cause in self.causes() {
+                write!(f, ": {cause}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Error for ControlError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl PartialEq for ControlError {
+    fn eq(&self, other: &Self) -> bool {
+        ErrorReport::from(self.clone()) == ErrorReport::from(other.clone())
+    }
+}
+
+impl Eq for ControlError {}
+
+impl From<ControlError> for ErrorReport {
+    fn from(error: ControlError) -> Self {
+        Self {
+            class: error.class,
+            kind: error.kind,
+            message: error.message(),
+            causes: error.causes(),
+            context: error.context,
+        }
+    }
+}
+
+impl From<ErrorReport> for ControlError {
+    fn from(report: ErrorReport) -> Self {
+        let below: String = (report.causes.iter())
+            .map(|cause| format!(": {cause}"))
+            .collect();
+        // An earlier version says the line alone, and it is all there is to know then.
+        let words = report
+            .message
+            .strip_suffix(&below)
+            .filter(|words| !words.is_empty());
+        let cause = |source, words| Some(Box::new(Cause { words, source }));
+        let chain = report.causes.into_iter().filter(|_| words.is_some());
+        let source = chain.rev().fold(None, cause);
+        Self {
+            class: report.class,
+            kind: report.kind,
+            context: report.context,
+            words: words.unwrap_or(&report.message).to_owned(),
+            source: source.map(|cause| Arc::from(cause as Box<dyn Error + Send + Sync>)),
+        }
+    }
+}
+
 impl ControlError {
     /// A failure of `kind`; its class follows from the kind.
     #[must_use]
-    pub fn new(kind: ControlErrorKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ControlErrorKind, words: impl Into<String>) -> Self {
         let class = match kind {
             ControlErrorKind::Io | ControlErrorKind::Silent | ControlErrorKind::Version => {
                 ErrorClass::Environment
@@ -80,25 +208,27 @@ impl ControlError {
         Self {
             class,
             kind,
-            message: message.into(),
+            context: None,
+            words: words.into(),
+            source: None,
         }
     }
 
     /// The caller asked for what cannot be.
     #[must_use]
-    pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ControlErrorKind::Invalid, message)
+    pub fn invalid(words: impl Into<String>) -> Self {
+        Self::new(ControlErrorKind::Invalid, words)
     }
 
     /// No such thing.
     #[must_use]
-    pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(ControlErrorKind::NotFound, message)
+    pub fn not_found(words: impl Into<String>) -> Self {
+        Self::new(ControlErrorKind::NotFound, words)
     }
 
-    /// The machine refused; `what` was tried on `subject`.
+    /// The machine refused; `operation` was tried on `subject`.
     #[must_use]
-    pub fn io(what: &str, subject: impl std::fmt::Display, error: &std::io::Error) -> Self {
+    pub fn io(operation: &str, subject: impl fmt::Display, error: &std::io::Error) -> Self {
         // A failure of the other end of a copy travels through readers and writers as it is.
         if let Some(other) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
             return Self::clone(other);
@@ -112,14 +242,60 @@ impl ControlError {
             }
             _ => ControlErrorKind::Io,
         };
-        Self::new(kind, format!("cannot {what} {subject}: {error}"))
+        // The kernel's errors are numbers, and can be had twice.
+        let source = match error.raw_os_error() {
+            Some(number) => std::io::Error::from_raw_os_error(number),
+            None => std::io::Error::new(error.kind(), error.to_string()),
+        };
+        let words = format!("cannot {operation} {subject}");
+        let mut failed = Self::new(kind, words).because(source);
+        failed.context = ErrorContext::of(operation, subject);
+        failed
+    }
+
+    /// What it came of.
+    #[must_use]
+    pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
     }
 
     /// The same failure, told with what it happened to.
     #[must_use]
-    pub fn about(mut self, subject: impl std::fmt::Display) -> Self {
-        self.message = format!("{subject}: {}", self.message);
-        self
+    pub fn about(self, subject: impl fmt::Display) -> Self {
+        let subject = subject.to_string();
+        Self {
+            class: self.class,
+            kind: self.kind,
+            words: subject.clone(),
+            context: Some(ErrorContext {
+                operation: None,
+                subject,
+            }),
+            source: Some(Arc::new(self)),
+        }
+    }
+
+    /// The whole chain on one line, for a person.
+    #[must_use]
+    pub fn message(&self) -> String {
+        format!("{self:#}")
+    }
+
+    /// What it came of, the nearest first, each level by itself. What a level says that the one
+    /// above has said already is left out.
+    #[must_use]
+    pub fn causes(&self) -> Vec<String> {
+        let mut causes: Vec<String> = Vec::new();
+        let mut next = self.source();
+        while let Some(cause) = next {
+            let words = cause.to_string();
+            if !causes.last().unwrap_or(&self.words).contains(&words) {
+                causes.push(words);
+            }
+            next = cause.source();
+        }
+        causes
     }
 }
 
@@ -137,8 +313,7 @@ impl From<GroupError> for ControlError {
         };
         Self {
             class: error.kind.class(),
-            kind,
-            message: error.message,
+            ..Self::new(kind, error.to_string()).because(error)
         }
     }
 }
@@ -151,7 +326,7 @@ impl From<FsError> for ControlError {
             FsError::Exists | FsError::NotEmpty => ControlErrorKind::Exists,
             _ => ControlErrorKind::Invalid,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, error.to_string()).because(error)
     }
 }
 
@@ -164,5 +339,58 @@ impl From<NameError> for ControlError {
 impl From<AuSizeError> for ControlError {
     fn from(error: AuSizeError) -> Self {
         Self::invalid(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::{ControlError, ControlErrorKind, ErrorReport};
+
+    fn missing() -> ControlError {
+        let error = std::io::Error::from_raw_os_error(2);
+        ControlError::io("open", "/x", &error)
+    }
+
+    #[test]
+    fn a_failure_has_a_kind_what_was_tried_on_what_and_what_it_came_of() {
+        let error = missing();
+        assert_eq!(error.kind, ControlErrorKind::NotFound);
+        let context = error.context.clone().unwrap();
+        assert_eq!(context.operation.as_deref(), Some("open"));
+        assert_eq!(context.subject, "/x");
+        let source = error.source().unwrap().downcast_ref::<std::io::Error>();
+        assert_eq!(source.unwrap().raw_os_error(), Some(2));
+        assert_eq!(error.to_string(), "cannot open /x");
+        let line = "cannot open /x: No such file or directory (os error 2)";
+        assert_eq!(error.message(), line);
+        let about = error.about("data_0001");
+        assert_eq!(about.message(), format!("data_0001: {line}"));
+        assert_eq!(about.causes().len(), 2);
+    }
+
+    #[test]
+    fn a_chain_survives_the_way_through_the_api_and_each_level_is_told_once() {
+        let error = missing().about("data_0001");
+        let sent = serde_json::to_string(&error).unwrap();
+        let received: ControlError = serde_json::from_str(&sent).unwrap();
+        assert_eq!(received, error);
+        assert_eq!(received.to_string(), "data_0001");
+        assert_eq!(received.source().unwrap().to_string(), "cannot open /x");
+        assert_eq!(received.message(), error.message());
+    }
+
+    #[test]
+    fn a_failure_that_an_earlier_version_tells_is_the_line_that_it_says() {
+        let told = r#"{"class": "caller", "kind": "not_found", "message": "no such: thing"}"#;
+        let error: ControlError = serde_json::from_str(told).unwrap();
+        assert_eq!(error.message(), "no such: thing");
+        let report = ErrorReport {
+            message: "another line".to_owned(),
+            causes: vec!["a cause".to_owned()],
+            ..ErrorReport::from(error)
+        };
+        assert_eq!(ControlError::from(report).message(), "another line");
     }
 }

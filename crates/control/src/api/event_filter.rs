@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn a_word_that_is_no_kind_or_severity_is_told_with_what_was_meant() {
         let error = parse_kinds("disk_ofline").unwrap_err();
-        assert!(error.message.contains("disk_offline"), "{error}");
+        assert!(error.message().contains("disk_offline"), "{error}");
         let error = parse_severity("bad").unwrap_err();
-        assert!(error.message.contains("critical"), "{error}");
+        assert!(error.message().contains("critical"), "{error}");
     }
 }

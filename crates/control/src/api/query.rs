@@ -76,7 +76,7 @@ impl Query {
 /// The structure in a request's body.
 pub(crate) fn body_of<T: DeserializeOwned>(body: &[u8]) -> ControlResult<T> {
     serde_json::from_slice(body).map_err(|error| {
-        ControlError::invalid(format!("the request's body cannot be understood: {error}"))
+        ControlError::invalid("the request's body cannot be understood").because(error)
     })
 }
 
@@ -139,13 +139,13 @@ mod tests {
     fn a_missing_or_senseless_parameter_is_named() {
         let query = Query::parse("depth=deep&%").unwrap();
         let twice = Query::parse("power=1&power=2").unwrap_err();
-        assert!(twice.message.contains("power"), "{twice}");
-        assert!(query.path("path").unwrap_err().message.contains("path"));
+        assert!(twice.message().contains("power"), "{twice}");
+        assert!(query.path("path").unwrap_err().message().contains("path"));
         assert!(
             query
                 .value::<u32>("depth")
                 .unwrap_err()
-                .message
+                .message()
                 .contains("deep")
         );
     }

@@ -30,7 +30,7 @@ pub(crate) fn unknown_request(group: &str, command: &str, why: &ControlError) ->
         group,
         OWN,
         command,
-        &format!("does not know the request ({why})"),
+        &format!("does not know the request ({why:#})"),
     )
 }
 

@@ -37,7 +37,7 @@ pub fn dump_group(
     let opened = Opened::open_found(settings, &found, &Access::Look { force: true });
     let (catalog, note) = match opened.and_then(|opened| dump_catalog(&opened, rows_most)) {
         Ok(catalog) => (Some(catalog), None),
-        Err(error) => (None, Some(error.message)),
+        Err(error) => (None, Some(error.message())),
     };
     Ok(DumpReport {
         disks,

@@ -72,7 +72,7 @@ impl<'a> Events<'a> {
                     }
                     match self.of_closed(&found.name) {
                         Ok(more) => events.extend(more),
-                        Err(error) => tracing::warn!(group = %found.name, "{error}"),
+                        Err(error) => tracing::warn!(group = %found.name, "{error:#}"),
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl<'a> Events<'a> {
                     }
                     // The others are told all the same, and its disks are in use.
                     self.note(client.group_name(), &[], true);
-                    tracing::warn!("{error}");
+                    tracing::warn!("{error:#}");
                 }
                 // A process that ends between the two is no failure: its group is closed then.
                 Err(_) => {}

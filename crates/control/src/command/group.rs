@@ -102,12 +102,12 @@ fn closed_report(
         Err(error) if error.kind == ControlErrorKind::Busy => match open(true) {
             Ok(opened) => {
                 let mut report = GroupReport::new(opened.group().view(), GroupState::Mounted);
-                report.note = Some(error.message);
+                report.note = Some(error.message());
                 report
             }
-            Err(_) => broken_report(found, error.message),
+            Err(_) => broken_report(found, error.message()),
         },
-        Err(error) => broken_report(found, error.message),
+        Err(error) => broken_report(found, error.message()),
     }
 }
 
@@ -116,7 +116,7 @@ fn silent_report(found: &FoundGroup<'_>, client: &Client, error: ControlError) -
     GroupReport {
         state: GroupState::Silent,
         process_id: Some(client.process_id()).filter(|id| *id != 0),
-        ..broken_report(found, error.message)
+        ..broken_report(found, error.message())
     }
 }
 

@@ -91,7 +91,7 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
 fn of_served(client: &Client) -> ControlResult<HealthReport> {
     match client.ask_soon(&ShowHealth {}) {
         Err(error) if error.kind == ControlErrorKind::Silent => {
-            let findings = vec![silent_finding(error.message)];
+            let findings = vec![silent_finding(error.message())];
             Ok(report(client.group_name(), findings))
         }
         answer => answer,

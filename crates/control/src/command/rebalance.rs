@@ -28,7 +28,7 @@ pub fn list_operations(
         match answer {
             Ok(report) => reports.push(report),
             // Those of the others are told all the same.
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => tracing::warn!("{error:#}"),
         }
     }
     Ok(reports)

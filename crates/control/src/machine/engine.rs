@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spindle_device::{
-    DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError, OpenErrorKind,
-    PlainDisks, RecordedDisks,
+    DeviceError, DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError,
+    OpenErrorKind, PlainDisks, RecordedDisks,
 };
 
-use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext};
 use crate::api::view::Counters;
 use crate::machine::read_only_disks::ReadOnlyDisks;
 use crate::machine::settings::Settings;
@@ -172,6 +172,18 @@ impl From<OpenError> for ControlError {
                 ControlErrorKind::Io
             }
         };
-        Self::new(kind, error.to_string())
+        let mut failed = Self::new(kind, error.to_string());
+        failed.context = ErrorContext::of("open", &error.path);
+        // Elsewhere the words say it all, and the kernel's would only say it again.
+        if matches!(error.kind, OpenErrorKind::Refused | OpenErrorKind::NoSlot) {
+            return failed.because(error);
+        }
+        failed
+    }
+}
+
+impl From<DeviceError> for ControlError {
+    fn from(error: DeviceError) -> Self {
+        Self::new(ControlErrorKind::Io, error.to_string()).because(error)
     }
 }

@@ -13,7 +13,7 @@ use spindle_format::{
 };
 use spindle_group::{DiskLook, LabelFound};
 
-use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::error::{ControlError, ControlResult};
 use crate::api::view::{DiskStatus, FoundDisk};
 use crate::machine::unknown_data;
 use crate::machine::unknown_data::Contents;
@@ -103,7 +103,7 @@ pub(crate) fn read_at(
     disks.run(&mut batch);
     let [request] = batch;
     if let Err(error) = request.result {
-        return Err(ControlError::new(ControlErrorKind::Io, error.to_string()));
+        return Err(error.into());
     }
     let within = usize::try_from(offset_bytes - start).unwrap_or(0);
     let until = blocks.len().min(within + length_bytes);
@@ -217,7 +217,7 @@ impl Probe {
     #[must_use]
     pub fn found(&self) -> String {
         if let Some(failure) = &self.failure {
-            return failure.message.clone();
+            return failure.message();
         }
         let Some(look) = &self.look else {
             return "unreadable".to_owned();

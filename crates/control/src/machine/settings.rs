@@ -318,7 +318,7 @@ fn default_runtime() -> PathBuf {
 
 fn expand(pattern: &str) -> ControlResult<Vec<PathBuf>> {
     let paths = glob::glob(pattern).map_err(|error| {
-        ControlError::invalid(format!("the disk pattern {pattern:?} is none: {error}"))
+        ControlError::invalid(format!("the disk pattern {pattern:?} is none")).because(error)
     })?;
     let mut found: Vec<PathBuf> = paths
         .filter_map(Result::ok)
@@ -389,6 +389,6 @@ mod tests {
     fn a_pattern_that_is_none_is_the_callers_mistake() {
         let error = expand("/dev/[").unwrap_err();
         assert_eq!(error.class, spindle_base::ErrorClass::Caller);
-        assert!(error.message.contains("/dev/["), "{}", error.message);
+        assert!(error.message().contains("/dev/["), "{}", error.message());
     }
 }

@@ -26,16 +26,8 @@ impl Opened {
             .file_system()
             .resolve(path.as_os_str())
             .map_err(|error| {
-                let error = ControlError::from(error);
-                ControlError::new(
-                    error.kind,
-                    format!(
-                        "{}:{}: {}",
-                        self.group_name(),
-                        path.display(),
-                        error.message
-                    ),
-                )
+                let file = format!("{}:{}", self.group_name(), path.display());
+                ControlError::from(error).about(file)
             })?;
         let converted = (self.file_system()).set_redundancy(file.id, redundancy, recursive)?;
         Ok(self.conversion_report(redundancy, converted.files_count))

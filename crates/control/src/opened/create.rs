@@ -269,13 +269,13 @@ fn check_name(wanted: &WantedGroup, discovery: &Discovery) -> ControlResult<()> 
 pub(super) fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
     let path = probe.path.display();
     if let Some(failure) = probe.failure() {
-        let mut failure = failure.clone();
         if failure.kind == ControlErrorKind::NotFound {
-            failure
-                .message
-                .push_str("; --file-disk PATH:SIZE makes a file to be used as a disk");
+            return Err(ControlError::not_found(format!(
+                "{failure:#}; --file-disk PATH:SIZE makes a file to be used as a disk"
+            ))
+            .because(failure.clone()));
         }
-        return Err(failure);
+        return Err(failure.clone());
     }
     if force {
         return Ok(());
@@ -321,9 +321,7 @@ pub(super) fn wipe_marks(engine: &Engine, slot: DiskSlot, probe: &Probe) -> Cont
         .collect();
     engine.disks().run(&mut batch);
     for request in batch {
-        request
-            .result
-            .map_err(|error| ControlError::new(ControlErrorKind::Io, error.to_string()))?;
+        request.result.map_err(ControlError::from)?;
     }
     Ok(())
 }

@@ -600,6 +600,6 @@ mod tests {
     fn a_name_beyond_255_bytes_is_told_before_anything_is_done() {
         let path = format!("/{}", "x".repeat(256));
         let error = normal(Path::new(&path)).unwrap_err();
-        assert!(error.message.contains("256 bytes"), "{}", error.message);
+        assert!(error.message().contains("256 bytes"), "{}", error.message());
     }
 }

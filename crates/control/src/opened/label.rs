@@ -1,6 +1,6 @@
 //! Changes to the labels of disks whose group need not be possible to open.
 
-use spindle_device::{DeviceError, DiskSlot, Request, Work};
+use spindle_device::{DiskSlot, Request, Work};
 use spindle_format::{LABEL_PLACES, LabelStatus};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -68,7 +68,5 @@ fn run_one(engine: &Engine, request: Request<'_>) -> ControlResult<()> {
     let mut batch = [request];
     engine.disks().run(&mut batch);
     let [request] = batch;
-    request
-        .result
-        .map_err(|error: DeviceError| ControlError::new(ControlErrorKind::Io, error.to_string()))
+    request.result.map_err(ControlError::from)
 }

@@ -188,7 +188,10 @@ impl Opened {
                         && error.kind == ControlErrorKind::Busy
                         && is_offline(path, &found.disks) =>
                 {
-                    tracing::warn!(%error, "a disk that is offline is left out");
+                    tracing::warn!(
+                        error = error.message(),
+                        "a disk that is offline is left out"
+                    );
                 }
                 Err(error) => return Err(explain(&found.name, error, &found.disks)),
             }
@@ -529,9 +532,7 @@ fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
         .unwrap_or_default();
     ControlError::new(
         ControlErrorKind::Busy,
-        format!(
-            "the group {group} seems to be open already{by}: {}",
-            error.message
-        ),
+        format!("the group {group} seems to be open already{by}"),
     )
+    .because(error)
 }

@@ -249,7 +249,7 @@ impl Daemon {
         self.opened.release_all();
         drop(self.hook.lock().take());
         if let Err(error) = &closed {
-            tracing::error!("not closed cleanly: {error}");
+            tracing::error!("not closed cleanly: {error:#}");
         }
         closed
     }

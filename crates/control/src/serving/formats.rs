@@ -84,7 +84,7 @@ mod tests {
             own.check_successor(&newer).unwrap();
             let refused = newer.check_successor(&own).unwrap_err();
             let wanted = format!("version 99 of the {structure}");
-            assert!(refused.message.contains(&wanted), "{refused}");
+            assert!(refused.message().contains(&wanted), "{refused}");
         }
         let mut newer = own.clone();
         newer.exact.insert("journal".to_owned(), 99);

@@ -214,7 +214,7 @@ impl Keeper {
                     }
                     ended
                 }
-                Err(error) if self.was_ready => Ended::Died(error.to_string()),
+                Err(error) if self.was_ready => Ended::Died(error.message()),
                 Err(error) => {
                     self.end();
                     return Err(error);
@@ -270,7 +270,7 @@ impl Keeper {
         self.daemon_id = Some(child.id());
         if let Err(error) = child.send_start(&start, &self.journal, &self.descriptors) {
             // Its end follows, and says why.
-            tracing::error!(%error, "the daemon did not take the mount");
+            tracing::error!(error = error.message(), "the daemon did not take the mount");
         }
         Ok(child)
     }
@@ -532,7 +532,7 @@ impl Keeper {
         if let Some(directory) = directory
             && let Err(error) = crate::serving::mount::remove_dead(&directory)
         {
-            tracing::error!(%error, "the mount stays behind");
+            tracing::error!(error = error.message(), "the mount stays behind");
         }
     }
 

@@ -436,7 +436,7 @@ impl From<MountError> for ControlError {
             (_, ErrorClass::BadBytes) => ControlErrorKind::Corrupt,
             (_, ErrorClass::Bug) => ControlErrorKind::Bug,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, error.to_string()).because(error)
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use crate::api::call::{Effect, Needs};
-use crate::api::error::ControlError;
+use crate::api::error::ErrorReport;
 use crate::api::view;
 use crate::serving::route::{Handler, ROUTES, Route};
 
@@ -35,7 +35,7 @@ use crate::serving::route::{Handler, ROUTES, Route};
     crate::api::operations::OperationsReport,
     crate::api::scrub::ScrubReport,
     crate::api::group_settings::GroupSettings,
-    ControlError
+    ErrorReport
 )))]
 struct Schemas;
 

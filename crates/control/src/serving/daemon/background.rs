@@ -141,10 +141,10 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
             Ok(true) => continue,
             Ok(false) => told.clear(),
             // Told once, not five times a second while it lasts.
-            Err(error) if error.message != told => {
-                let message = format!("background work failed: {error}");
+            Err(error) if error.message() != told => {
+                let message = format!("background work failed: {error:#}");
                 daemon.tell(Event::new(EventKind::BackgroundFailed, message));
-                told = error.message;
+                told = error.message();
             }
             Err(_) => {}
         }

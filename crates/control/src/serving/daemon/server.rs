@@ -378,7 +378,7 @@ async fn download(daemon: Arc<Daemon>, place: Place, call: ReadFile) -> Response
         match daemon.files().read_to(&path, &mut writer) {
             Ok(_) => writer.finish(),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "a file was not read to its end");
+                tracing::warn!(path = %path.display(), error = error.message(), "a file was not read to its end");
                 writer.fail(std::io::Error::other(error));
             }
         }

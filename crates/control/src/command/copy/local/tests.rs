@@ -32,7 +32,7 @@ fn a_pipe_that_came_in_a_files_place_is_refused_and_not_waited_for() {
         LocalFiles::new(pipe.clone(), false),
     ] {
         let error = files.read_to(&pipe, &mut Vec::new()).unwrap_err();
-        assert!(error.message.contains("fifo"), "{error}");
+        assert!(error.message().contains("fifo"), "{error}");
     }
     std::fs::remove_dir_all(top).unwrap();
 }
