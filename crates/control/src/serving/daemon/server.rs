@@ -202,15 +202,17 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
                         Ok(body) => body,
                         Err(error) => return answer_error(&error),
                     };
-                    let deed = match read(&query, &body) {
-                        Ok(deed) => deed,
-                        Err(error) => return refuse(error),
-                    };
+                    let answering = daemon.clone();
                     let answer = blocking(daemon.underway.clone(), place, move || {
                         peer.check_there()?;
-                        deed(&daemon, &peer.name())
+                        // Here, because a body may be long.
+                        Ok(read(&query, &body).map(|deed| deed(&answering, &peer.name())))
                     });
-                    json(answer.await)
+                    match answer.await {
+                        Ok(Ok(done)) => json(done),
+                        Ok(Err(misread)) => refuse(misread),
+                        Err(error) => answer_error(&error),
+                    }
                 }
                 Handler::Text(media_type, handler) => {
                     text(daemon, place, media_type, *handler).await
