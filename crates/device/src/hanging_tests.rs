@@ -224,3 +224,43 @@ fn a_disk_that_may_not_be_given_up_is_waited_for_and_its_late_answer_counts() {
         assert_eq!(read_block(&disks, hanging, 4096), [3; 4096]);
     }
 }
+
+#[test]
+fn a_disk_is_not_given_up_that_nobody_could_ask_because_all_threads_wait_for_another() {
+    for disks in engines() {
+        let Some(freezer) = Freezer::new("unasked") else {
+            return;
+        };
+        let hanging = disks.attach(freezer.disk());
+        let good = disks.attach(freezer.folder.disk("good", 1 << 20));
+        freezer.freeze();
+        let written = AlignedBuffer::zeroed(4096);
+        let mut batch: Vec<Request<'_>> = (0..32)
+            .map(|block| (hanging, block))
+            .chain((0..8).map(|block| (good, block)))
+            .map(|(slot, block)| {
+                Request::new(slot, block * 4096, Work::WritePart(written.share(0..4096)))
+            })
+            .collect();
+        // Nobody else comes who would find a thread free.
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                std::thread::sleep(DEADLINE / 2);
+                let data = [7; 4096];
+                let mut batch = [Request::new(good, 64 << 10, Work::Write(&data))];
+                disks.run(&mut batch);
+                kinds(&batch)
+            });
+            disks.run(&mut batch);
+            assert_eq!(other.join().unwrap(), [Ok(())]);
+        });
+        assert!(kinds(&batch[..32]).iter().all(|answer| *answer == LATE));
+        assert!(
+            kinds(&batch[32..]).iter().all(Result::is_ok),
+            "{:?}",
+            kinds(&batch)
+        );
+        assert!(disks.is_fenced(hanging) && !disks.is_fenced(good));
+        freezer.thaw();
+    }
+}

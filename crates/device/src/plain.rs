@@ -4,6 +4,9 @@
 //! does a caller who is patient. A system call cannot be taken back: where a disk does not answer
 //! in time, the caller goes on, and the thread stays behind with memory of its own until the disk
 //! answers; another takes its place in the pool.
+//!
+//! A disk's time counts from when a thread takes its piece: while all threads wait for another disk,
+//! nobody has asked this one anything. So whoever waits for a thread for that long gets one more.
 #![allow(
     unsafe_code,
     reason = "the pool's threads work on memory that the caller has handed over or lent"
@@ -81,6 +84,8 @@ struct Job {
     /// What keeps the memory alive where its caller does not.
     keeper: Option<Arc<Memory>>,
     state: AtomicU8,
+    /// When a thread took it: from then on its disk has been asked.
+    taken_at: OnceLock<Instant>,
     answer: OnceLock<Result<(), Failure>>,
 }
 
@@ -104,6 +109,7 @@ impl SharedBatch {
             if taken.is_err() {
                 continue;
             }
+            let _ = job.taken_at.set(Instant::now());
             // Without the answer the caller would wait for ever, or go on with memory in use.
             let guard = crate::guard::AbortOnUnwind;
             let entry = table.entry(job.slot);
@@ -202,7 +208,7 @@ impl PlainDisks {
         if all_patient {
             offer.serve(&shared.table);
         }
-        let started = Instant::now();
+        let mut helped_at = Instant::now();
         let interval = LOOK_INTERVAL.min(self.deadline);
         loop {
             let mut answers = offer.answers_count.lock();
@@ -215,8 +221,15 @@ impl PlainDisks {
             }
             if offer.answered.wait_for(&mut answers, interval).timed_out() {
                 drop(answers);
-                let is_overdue = started.elapsed() >= self.deadline;
-                self.give_up(batch, bounces, &offer, is_overdue);
+                self.give_up(batch, bounces, &offer);
+                let waits = |(request, job): (&Request<'_>, &Job)| {
+                    request.result.is_ok() && job.state.load(Ordering::Acquire) == WAITING
+                };
+                if helped_at.elapsed() >= self.deadline && batch.iter().zip(&offer.jobs).any(waits)
+                {
+                    helped_at = Instant::now();
+                    self.add_help(&offer);
+                }
             }
         }
     }
@@ -226,15 +239,16 @@ impl PlainDisks {
         &self,
         batch: &mut [Request<'_>],
         bounces: &[Option<Bounce>],
-        offer: &SharedBatch,
-        is_overdue: bool,
+        offer: &Arc<SharedBatch>,
     ) {
         let table = &self.shared.table;
         for (index, (request, job)) in batch.iter_mut().zip(&offer.jobs).enumerate() {
             let entry = table.entry(request.slot);
             let is_open = request.result.is_ok() && job.answer.get().is_none();
-            let is_asked = is_overdue || entry.is_fenced();
-            if !is_open || !is_asked || request.is_patient || !table.may_give_up(request.slot) {
+            let is_overdue =
+                (job.taken_at.get()).is_some_and(|taken| taken.elapsed() >= self.deadline);
+            let has_no_time = is_overdue || entry.is_fenced();
+            if !is_open || !has_no_time || request.is_patient || !table.may_give_up(request.slot) {
                 continue;
             }
             request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
@@ -251,10 +265,19 @@ impl PlainDisks {
                 }
             };
             entry.fence(memory);
-            // The thread that has it is lost for now.
-            if let Err(error) = Shared::add_thread(&self.shared) {
-                tracing::warn!(%error, "no thread for the one that waits for a disk");
-            }
+            // The thread that has it is lost for now, and may have been the last that would have
+            // gone on with the rest.
+            self.add_help(offer);
+        }
+    }
+
+    /// One more thread, and the batch offered once more.
+    fn add_help(&self, offer: &Arc<SharedBatch>) {
+        let shared = &self.shared;
+        shared.offers.lock().batches.push_front(Arc::clone(offer));
+        shared.offered.notify_one();
+        if let Err(error) = Shared::add_thread(shared) {
+            tracing::warn!(%error, "no thread for the one that waits for a disk");
         }
     }
 }
@@ -419,6 +442,7 @@ impl Job {
             length_bytes: request.length_bytes(),
             keeper: None,
             state: AtomicU8::new(WAITING),
+            taken_at: OnceLock::new(),
             answer: OnceLock::new(),
         };
         let refused = if !request.is_within(entry.disk.size_bytes()) {
