@@ -15,6 +15,7 @@
 //! wait to have it alone ([`Core::change_inside`]), else the three would wait in a circle.
 
 mod lost;
+mod owed;
 
 use spindle_sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};

@@ -46,6 +46,8 @@ pub struct File {
     /// Marks went back and no sync has told it: what lies between a mark and the end of its
     /// extent was perhaps answered, and is no zeros that anybody may be shown.
     pub(crate) hides_a_loss: AtomicBool,
+    /// The catalog has a row of an error that is owed, or was told by the newest sync.
+    pub(crate) has_owed_row: AtomicBool,
     /// A write that no copy took, until a sync has told it.
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) removed: AtomicBool,
@@ -77,6 +79,7 @@ impl File {
             written: Mutex::new(SmallVec::new()),
             set_back_count: AtomicU32::new(0),
             hides_a_loss: AtomicBool::new(false),
+            has_owed_row: AtomicBool::new(false),
             error: Mutex::new(None),
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),

@@ -87,6 +87,7 @@ impl Core {
         map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
+        self.forget_owed(file, &mut edit);
         self.apply(change, edit);
         self.dirty_maps.lock().forget(file.id);
         self.files.write().remove(&file.id);

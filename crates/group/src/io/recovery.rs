@@ -93,6 +93,7 @@ impl Core {
     }
 
     pub(crate) fn recover(&self) -> Result<(), GroupError> {
+        self.take_up_owed()?;
         if !self.membership.was_clean() {
             // An earlier process may have been killed, with writes that no flush covered: what is
             // read from now on must be as durable as a sync will promise.

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SimulatedDisks};
-use spindle_group::{File, Group, GroupErrorKind};
+use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SharedMemory, SimulatedDisks};
+use spindle_group::{File, Group, GroupErrorKind, KeptJournal};
 
 use crate::scene::{
     EXTERNAL, MIB, NORMAL, Scene, copies_on, create, opener, pattern, read, resync, spare,
@@ -173,6 +173,92 @@ fn a_disk_that_was_removed_is_offline_for_files_of_one_copy_too() {
         |disk: &spindle_group::DiskView| disk.number.0 == slot.0 && disk.mode == "offline";
     assert!(group.view().disks.iter().any(is_offline));
     tells_once(&group, &other);
+}
+
+/// Opens it as the daemon of a mount that a keeper holds, whose memory this is.
+fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
+    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+    let memory = SharedMemory::from_descriptor(memory).unwrap();
+    let journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+    let slots: Vec<DiskSlot> = (0..4).map(DiskSlot).collect();
+    let disks = Arc::clone(&scene.disks) as Arc<dyn Disks>;
+    let nobody_lives = |_| false;
+    let group = Group::open_kept(
+        disks,
+        &slots,
+        &scene.name,
+        &opener(),
+        &nobody_lives,
+        journal,
+    );
+    let group = group.unwrap();
+    group.begin_journal().unwrap();
+    group
+}
+
+#[test]
+fn a_loss_is_told_though_the_daemon_was_killed_in_between() {
+    let scene = Scene::new(8, Redundancy::Normal, FOUR);
+    let mut journal = KeptJournal::create().unwrap();
+    let next = |journal: &KeptJournal, group: Group, file: Arc<File>| {
+        // Nothing of a killed process runs any more, no drop either.
+        std::mem::forget((group, file));
+        let group = open_kept(&scene, journal);
+        let file = group.file(FileId(10)).unwrap();
+        (group, file)
+    };
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    blink(&scene, &group, disk_of(&group, &file));
+    let (group, file) = next(&journal, group, file);
+    let mut out = vec![0; LENGTH];
+    assert!(group.read(&file, 0, &mut out).is_err());
+    // The second is killed before its answer has reached anybody.
+    assert!(group.sync_file(&file, false).is_err());
+    let (group, file) = next(&journal, group, file);
+    tells_once(&group, &file);
+    let (group, file) = next(&journal, group, file);
+    group.sync_file(&file, true).unwrap();
+    assert!(group.read(&file, 0, &mut out).is_ok());
+    // After a power cut nobody waits for a sync any more.
+    group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+    blink(&scene, &group, disk_of(&group, &file));
+    group.make_durable().unwrap();
+    drop((group, file));
+    scene.crash();
+    journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = group.file(FileId(10)).unwrap();
+    group.sync_file(&file, true).unwrap();
+    let (group, file) = next(&journal, group, file);
+    group.sync_file(&file, true).unwrap();
+}
+
+#[test]
+fn a_write_that_failed_is_told_though_the_daemon_was_killed_in_between() {
+    let scene = Scene::new(9, Redundancy::External, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    let disk = disk_of(&group, &file);
+    scene.disks.fail_writes(disk, 0..64 * MIB, 1);
+    assert!(group.write(&file, 0, &pattern(2, 4096)).is_err());
+    std::mem::forget((group, file));
+    let group = open_kept(&scene, &journal);
+    let file = group.file(FileId(10)).unwrap();
+    tells_once(&group, &file);
+    // Removed, it takes along what it owed.
+    scene.disks.fail_writes(disk, 0..64 * MIB, 1);
+    assert!(group.write(&file, 0, &pattern(2, 4096)).is_err());
+    group.remove_file(&group.change(), &file).unwrap();
+    create(&group, 10, EXTERNAL);
+    std::mem::forget((group, file));
+    let group = open_kept(&scene, &journal);
+    let file = group.file(FileId(10)).unwrap();
+    group.sync_file(&file, true).unwrap();
 }
 
 type Hook = Box<dyn FnOnce() + Send>;

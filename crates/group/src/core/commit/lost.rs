@@ -207,34 +207,15 @@ impl Core {
             let Some(back_count) = map.set_marks_back(committed, is_lost) else {
                 continue;
             };
-            // Told and shown together: whoever tells it lets zeros be read.
-            let mut error = file.error.lock();
             if back_count > 0 {
                 // Whoever has planned a write by the marks of before starts from a gap of old
                 // bytes.
                 file.set_back_count.fetch_add(1, Ordering::AcqRel);
-                file.hides_a_loss.store(true, Ordering::Release);
             }
-            *error = Some(message);
-            drop(error);
+            self.owe_for(&file, &message, back_count > 0);
             if back_count > 0 {
                 self.note_dirty_map(&file, &map);
             }
         }
-    }
-
-    /// The next sync of the file answers with this error.
-    pub(crate) fn owe(&self, file: &File, message: &str) {
-        *file.error.lock() = Some(message.to_owned());
-    }
-
-    /// The error that the file owes its next sync, which the caller tells.
-    pub(super) fn take_owed(&self, file: &File) -> Option<String> {
-        let mut error = file.error.lock();
-        let owed = error.take();
-        if owed.is_some() {
-            file.hides_a_loss.store(false, Ordering::Release);
-        }
-        owed
     }
 }
