@@ -82,16 +82,16 @@ impl Run {
                 let kept = self.kept_ids();
                 self.model.synced(&kept);
             }
-            Answer::Failed => self.group_told_of_loss(),
+            Answer::Failed => self.may_have_lost_what_lies_alone(),
             Answer::PowerLost | Answer::Full => {}
         }
         Ok(())
     }
 
-    /// A sync of the group answered that something was lost, and does not say of which files: it
-    /// can be those with an extent that lies in one place only. Of a mirrored file that has its
-    /// copies nothing was lost.
-    fn group_told_of_loss(&mut self) {
+    /// A sync of the group answered that something was lost, and does not say of which files; or a
+    /// kill or power cut came after faults and before any sync could tell. It can be files with an
+    /// extent that lies in one place only. Of a mirrored file that has its copies nothing was lost.
+    pub(crate) fn may_have_lost_what_lies_alone(&mut self) {
         let group = Arc::clone(self.system().group());
         let clock = self.model.clock;
         for (id, content) in &mut self.model.contents {

@@ -140,6 +140,9 @@ impl Run {
 
     /// Everything that is found must be what one of the candidate states allows.
     fn compare(&mut self) -> Step<()> {
+        if self.may_be_lost() {
+            self.may_have_lost_what_lies_alone();
+        }
         let found = self.walk()?;
         let mut reasons = Vec::new();
         let mut matching = None;

@@ -1,4 +1,4 @@
-//! What a sync has told as lost, and why nothing more can be asked of it.
+//! What a sync has told as lost, or would have, and why nothing more can be asked of it.
 //!
 //! A sync that answers with an error says: of what was written to the file since its last good
 //! sync some may be lost. POSIX promises no more ("if the fsync() function fails, outstanding I/O
@@ -8,13 +8,18 @@
 //! written after the error only. A disk that failed and kept its cache, and one that lost it, cannot
 //! be told apart, so both answers are right for both.
 //!
+//! The same holds where the process or the power ends before a sync could tell: nobody asked for what
+//! was written since the last good one. Only where faults may have taken a file's only copy is so
+//! little asked; elsewhere data come before the names that speak of them.
+//!
 //! A database does not ask for more either. PostgreSQL ends with a panic at the first such error and
 //! replays its log from the last checkpoint, whose syncs were good; InnoDB ends and recovers from its
 //! log and the doublewrite buffer; SQLite rolls its journal back. All of them write what they need
 //! again, and believe no block of which a sync told an error.
 //!
-//! What no error was told of stays as exact as ever: other files, what the file held at its last good
-//! sync where nothing was written since, and whatever is written from here on.
+//! Everything else stays as exact as ever: files that have their copies, what a file held at its last
+//! good sync where nothing was written since, and whatever is written from here on. And no sector
+//! shows anything but what was once written to it.
 
 use std::collections::BTreeMap;
 
