@@ -440,7 +440,7 @@ calls! {
 macro_rules! entry_call {
     ($name:ident $(, $field:ident: $type:ty)?) => {
         impl $name {
-            pub(crate) fn of(path: &Path, $($field: $type,)? new: NewEntry) -> Self {
+            pub(super) fn of(path: &Path, $($field: $type,)? new: NewEntry) -> Self {
                 Self {
                     path: path.to_owned(),
                     $($field: $field.to_owned(),)?

@@ -142,7 +142,7 @@ impl Client {
                 .into_body()
                 .collect()
                 .await
-                .map_err(|error| self.broken(&error))?
+                .map_err(|error| self.broken(error))?
                 .to_bytes();
             serde_json::from_slice(&bytes).map_err(|error| {
                 if let Some(daemon) = other {
@@ -215,7 +215,7 @@ impl Client {
         self.trust.check_peer(&stream, &self.socket)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.broken(&error))?;
+            .map_err(|error| self.broken(error))?;
         tokio::spawn(async move {
             // What goes wrong on the connection is told by the request that needed it.
             let _ = connection.await;
@@ -227,11 +227,13 @@ impl Client {
             .header(version::HEADER, version::OWN)
             .header("content-type", "application/json")
             .body(body)
-            .map_err(|error| ControlError::new(ControlErrorKind::Bug, error.to_string()))?;
+            .map_err(|error| {
+                ControlError::new(ControlErrorKind::Bug, "a request cannot be made").because(error)
+            })?;
         let response = sender
             .send_request(request)
             .await
-            .map_err(|error| self.broken(&error))?;
+            .map_err(|error| self.broken(error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -241,7 +243,7 @@ impl Client {
             .into_body()
             .collect()
             .await
-            .map_err(|error| self.broken(&error))?
+            .map_err(|error| self.broken(error))?
             .to_bytes();
         Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
             if let Some(daemon) = other {
@@ -257,7 +259,7 @@ impl Client {
         }))
     }
 
-    fn broken(&self, error: &hyper::Error) -> ControlError {
+    fn broken(&self, error: hyper::Error) -> ControlError {
         ControlError::new(
             ControlErrorKind::Io,
             format!(
@@ -266,6 +268,7 @@ impl Client {
                 self.socket.with_extension("log").display()
             ),
         )
+        .because(error)
     }
 }
 
@@ -299,7 +302,7 @@ impl Files for Client {
             let mut body = response.into_body();
             let mut total = 0;
             while let Some(frame) = self.while_alive(async { Ok(body.frame().await) }).await? {
-                let frame = frame.map_err(|error| self.broken(&error))?;
+                let frame = frame.map_err(|error| self.broken(error))?;
                 let Ok(data) = frame.into_data() else {
                     continue;
                 };

@@ -108,7 +108,7 @@ impl DiskNames {
     ///
     /// # Errors
     /// Where they cannot be understood, or there are more than a group can have.
-    pub(crate) fn from_body(body: &[u8]) -> ControlResult<Self> {
+    pub(super) fn from_body(body: &[u8]) -> ControlResult<Self> {
         if body.is_empty() {
             return Ok(Self::default());
         }

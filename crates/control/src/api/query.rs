@@ -34,7 +34,7 @@ impl Query {
     }
 
     /// The names of the parameters.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
@@ -74,7 +74,7 @@ impl Query {
 }
 
 /// The structure in a request's body.
-pub(crate) fn body_of<T: DeserializeOwned>(body: &[u8]) -> ControlResult<T> {
+pub(super) fn body_of<T: DeserializeOwned>(body: &[u8]) -> ControlResult<T> {
     serde_json::from_slice(body).map_err(|error| {
         ControlError::invalid("the request's body cannot be understood").because(error)
     })

@@ -35,7 +35,7 @@ pub(crate) fn unknown_request(group: &str, command: &str, why: &ControlError) ->
 }
 
 /// A daemon of version `daemon` answered what this command cannot read.
-pub(crate) fn unknown_answer(group: &str, daemon: &str, why: &str) -> ControlError {
+pub(super) fn unknown_answer(group: &str, daemon: &str, why: &str) -> ControlError {
     misunderstood(
         group,
         daemon,

@@ -100,7 +100,7 @@ impl MetricsListen {
 
 /// A served group.
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub(super) struct Daemon {
     settings: Settings,
     opened: Opened,
     files: OpenFiles,
