@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spindle_base::FileId;
 use spindle_device::SharedMemory;
-use spindle_sync::Mutex;
+use spindle_sync::{Fault, Mutex, is_put_back};
 
 use crate::Edit;
 use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
@@ -340,7 +340,11 @@ impl KeptJournal {
     pub fn request(&self, connection: Connection, slot: usize, unique: u64) -> RequestUnderWay<'_> {
         let slot = slot % REQUESTS_COUNT;
         if connection == self.connection() {
-            layout::request(self.memory.words(), slot).clear();
+            let noted = layout::request(self.memory.words(), slot);
+            noted.clear();
+            if is_put_back(Fault::RequestDoneEarly) {
+                noted.set_done(unique, 0);
+            }
         }
         RequestUnderWay {
             journal: self,

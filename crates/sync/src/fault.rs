@@ -21,6 +21,8 @@ pub enum Fault {
     LostCountsAsFlushed,
     /// A scrub leaves a disk's copy out of a whole stretch for one stale block, and tells nobody.
     ScrubSkipsStretch,
+    /// A request of the kernel's counts as done before it is carried out.
+    RequestDoneEarly,
 }
 
 impl Fault {
@@ -32,6 +34,7 @@ impl Fault {
         Self::WriteNumberedEarly,
         Self::LostCountsAsFlushed,
         Self::ScrubSkipsStretch,
+        Self::RequestDoneEarly,
     ];
 
     /// What a person calls it.
@@ -44,6 +47,7 @@ impl Fault {
             Self::WriteNumberedEarly => "write-numbered-early",
             Self::LostCountsAsFlushed => "lost-counts-as-flushed",
             Self::ScrubSkipsStretch => "scrub-skips-stretch",
+            Self::RequestDoneEarly => "request-done-early",
         }
     }
 }

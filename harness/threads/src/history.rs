@@ -11,7 +11,7 @@
 //! told of what was answered before it ended: no later sync speaks of that again.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use spindle_base::FileId;
 
@@ -41,27 +41,35 @@ struct Sync {
     ok: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct FileHistory {
     copies: usize,
     writes: Vec<Write>,
     syncs: Vec<Sync>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct State {
     now: Tick,
     files: BTreeMap<FileId, FileHistory>,
     first_outage: Option<Tick>,
+    /// What its process says is heard by nobody any more.
+    is_forked: bool,
+}
+
+/// What a run told, whichever of its processes.
+#[derive(Debug, Default)]
+struct Told {
     violations: Vec<String>,
     trace: Vec<String>,
     is_traced: bool,
 }
 
-/// The common history of all threads. No call has a point in it.
+/// The common history of all threads of a process. No call has a point in it.
 #[derive(Debug, Default)]
 pub struct History {
     state: Mutex<State>,
+    told: Arc<Mutex<Told>>,
 }
 
 /// The bytes of a sector: who wrote it stands in it, over and over.
@@ -110,38 +118,80 @@ impl History {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The history of the process that follows one that is killed at this moment. Nobody hears what
+    /// is told to this one from here on.
+    pub fn fork(&self) -> Self {
+        let mut state = self.state();
+        let copy = state.clone();
+        state.is_forked = true;
+        Self {
+            state: Mutex::new(copy),
+            told: Arc::clone(&self.told),
+        }
+    }
+
+    /// The power failed, and all threads have ended: what was answered and not synced may be there
+    /// or not, until it is written again; a later sync speaks only of what came after.
+    pub fn power_cut(&self) {
+        let now = self.tick();
+        let mut state = self.state();
+        for history in state.files.values_mut() {
+            let synced: Vec<bool> = (history.writes.iter())
+                .map(|write| write.begun == 0 || history.is_synced(write, now))
+                .collect();
+            for (write, is_synced) in history.writes.iter_mut().zip(synced) {
+                if !is_synced {
+                    write.done = None;
+                }
+            }
+        }
+    }
+
     /// With every event in words, for one run told at length.
     pub fn trace(&self) {
-        self.state().is_traced = true;
+        self.told().is_traced = true;
     }
 
     /// A line of the trace, where there is one.
     pub fn note(&self, line: impl FnOnce() -> String) {
-        let mut state = self.state();
-        if state.is_traced {
-            let line = format!("{:5} {}", state.now, line());
-            state.trace.push(line);
+        let (now, is_forked) = {
+            let state = self.state();
+            (state.now, state.is_forked)
+        };
+        let mut told = self.told();
+        if told.is_traced {
+            let killed = if is_forked { "(killed) " } else { "" };
+            let line = format!("{now:5} {killed}{}", line());
+            told.trace.push(line);
         }
     }
 
     /// A promise was broken.
     pub fn violate(&self, what: String) {
         self.note(|| format!("VIOLATION {what}"));
-        self.state().violations.push(what);
+        if !self.state().is_forked {
+            self.told().violations.push(what);
+        }
     }
 
     /// What was broken, and the trace.
     pub fn take(&self) -> (Vec<String>, Vec<String>) {
-        let mut state = self.state();
+        let mut told = self.told();
         (
-            std::mem::take(&mut state.violations),
-            std::mem::take(&mut state.trace),
+            std::mem::take(&mut told.violations),
+            std::mem::take(&mut told.trace),
         )
     }
 
     /// Whether nothing was broken so far.
     pub fn is_clean(&self) -> bool {
-        self.state().violations.is_empty()
+        self.told().violations.is_empty()
     }
 
     /// A moment after everything so far.
@@ -166,6 +216,13 @@ impl History {
             syncs: Vec::new(),
         };
         self.state().files.insert(file, history);
+    }
+
+    /// As [`History::create`], unless it is there.
+    pub fn create_unless_known(&self, file: FileId, copies: usize) {
+        if !self.state().files.contains_key(&file) {
+            self.create(file, copies);
+        }
     }
 
     /// A disk lost what no flush had covered: what only one copy had may be as it was before. So may

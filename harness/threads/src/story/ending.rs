@@ -82,7 +82,7 @@ impl Story {
         }
     }
 
-    fn bring_to_rest(&self, group: &Group) -> bool {
+    pub(super) fn bring_to_rest(&self, group: &Group) -> bool {
         let away: Vec<DiskSlot> = (group.view().disks.iter())
             .filter(|disk| disk.mode == "offline")
             .map(|disk| DiskSlot(disk.number.0))
@@ -136,7 +136,7 @@ impl Story {
 
     /// Every copy of what is initialised has the same bytes. A disk that went offline again, as one
     /// does that cannot be written where it must be, is known to lack what it missed.
-    fn judge_copies(&self, group: &Group) {
+    pub(super) fn judge_copies(&self, group: &Group) {
         let view = group.view();
         let offline: Vec<DiskNumber> = (view.disks.iter())
             .filter(|disk| disk.mode == "offline")

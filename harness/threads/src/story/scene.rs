@@ -31,7 +31,13 @@ pub fn new_disk(slot: DiskSlot) -> NewDisk {
     }
 }
 
-fn name() -> GroupName {
+/// The disks of a new run.
+pub fn disks(seed: u64) -> Arc<SimulatedDisks> {
+    Arc::new(SimulatedDisks::new(seed, &[DISK_BYTES; DISKS_COUNT]))
+}
+
+/// The group's name.
+pub fn name() -> GroupName {
     GroupName::new("DATA").expect("a good name")
 }
 
