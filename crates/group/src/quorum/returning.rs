@@ -8,6 +8,7 @@
 //! | found on the disk | done | test |
 //! |---|---|---|
 //! | our label, and the last state from before it went | it is online again | `a_disk_that_went_offline_comes_back` |
+//! | our label, and no state was ever written to it: it went while it joined | it is online again | `a_disk_that_goes_at_any_request_of_its_joining_comes_back` |
 //! | no label, or that of another group or disk | refused | `a_stranger_does_not_come_back` |
 //! | the group has forgotten it, or given it up | refused: add it anew | `a_disk_that_was_given_up_does_not_come_back` |
 //! | a state from after it went, of voters that we do not have | refused: it went on without us | `the_half_that_went_on_by_itself_does_not_come_back` |
@@ -121,7 +122,14 @@ impl Membership {
                 ));
             }
         }
+        let held = held_epoch(number).max(inner.held_epoch(number));
         let Some(newest) = look.newest_state() else {
+            let is_blank = |slot: &SlotFound| matches!(slot, SlotFound::Blank);
+            if look.states.iter().all(is_blank) && held.is_none_or(|epoch| epoch == 0) {
+                // It went between its label and the first state that names it: what has no state
+                // was never opened without us.
+                return Ok(number);
+            }
             return Err(format!(
                 "has no readable group state: nothing tells when disk {number} went away"
             ));
@@ -136,7 +144,7 @@ impl Membership {
                 newest.epoch, entry.status_epoch
             ));
         }
-        if let Some(held) = held_epoch(number).max(inner.held_epoch(number))
+        if let Some(held) = held
             && newest.epoch < held
         {
             let held = match held {

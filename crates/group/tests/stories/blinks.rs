@@ -176,3 +176,52 @@ fn a_move_of_an_only_copy_whose_target_blinks_between_two_pieces_is_begun_anew()
         the_target_of_a_move_blinks(EXTERNAL, seed);
     }
 }
+
+/// Adds a disk that loses its power after some requests, and all disks lose theirs after some more;
+/// whether the disk is a member then that was taken for away, and had to come back.
+fn goes_while_it_joins(own_requests: u64, all_requests: u64) -> bool {
+    let scene = Scene::new(7, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(10, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    drop(file);
+    let new = spare(&scene.disks, 1, 64);
+    let slot = new.slot;
+    scene.disks.vanish_after(slot, own_requests);
+    scene.disks.power_fails_after(all_requests);
+    let _ = group.add_disks(&[new]);
+    scene.disks.power_stays();
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    scene.disks.bring_back(slot);
+    let mut disks = group.view().disks.into_iter();
+    let is_away = disks.any(|disk| disk.number.0 == slot.0 && disk.mode == "offline");
+    if is_away {
+        let back = group.return_disks(&[slot]);
+        assert_eq!(
+            back.unwrap(),
+            [DiskNumber(slot.0)],
+            "after {own_requests} and {all_requests} requests"
+        );
+    }
+    resync(&group);
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == data);
+    assert_copies_equal(&scene, &group, &file, "back");
+    assert_sound(&group);
+    is_away
+}
+
+#[test]
+fn a_disk_that_goes_at_any_request_of_its_joining_comes_back() {
+    let mut came_back = 0;
+    for own_requests in 1..14 {
+        for all_requests in 1..40 {
+            came_back += u32::from(goes_while_it_joins(own_requests, all_requests));
+        }
+    }
+    assert!(came_back > 10, "{came_back}");
+}
