@@ -289,6 +289,12 @@ pub(super) fn optional<T: Value + Default>(query: &Query, name: &str) -> Control
     Ok(T::read(query, name)?.unwrap_or_default())
 }
 
+/// As a value that the request may have is sent: not at all where it says what none says, so that a
+/// program that came before the parameter understands whoever does not use it.
+pub(super) fn sent_unless_default<T: Value + Default + PartialEq>(value: &T) -> Option<Vec<u8>> {
+    (*value != T::default()).then(|| value.write()).flatten()
+}
+
 /// What the body of a request can be.
 pub(super) trait Body: Serialize + Sized {
     /// What there is to know of it.

@@ -11,7 +11,7 @@ use spindle_group::Severity;
 
 use crate::api::call::{
     Body, BodyShape, Call, Effect, Needs, Pace, Parameter, Shape, Standalone, Value, Written,
-    needed, optional, written_body,
+    needed, optional, sent_unless_default, written_body,
 };
 use crate::api::conversion::{ConversionReport, TemplateRedundancy};
 use crate::api::disk_request::{DiskChangesRequest, DiskNames};
@@ -65,6 +65,15 @@ impl Body for DiskNames {
 macro_rules! answer {
     ([$item:ty]) => { Vec<$item> };
     ($answer:ty) => { $answer };
+}
+
+macro_rules! sent {
+    (needed $value:expr) => {
+        $value.write()
+    };
+    (optional $value:expr) => {
+        sent_unless_default(&$value)
+    };
 }
 
 macro_rules! is_needed {
@@ -150,7 +159,7 @@ macro_rules! calls {
                 #[allow(unused_mut, reason = "some calls carry nothing")]
                 let mut path = $path.to_owned();
                 $(
-                    if let Some(value) = self.$field.write() {
+                    if let Some(value) = sent!($need self.$field) {
                         append(&mut path, stringify!($field), &value);
                     }
                 )*
@@ -511,6 +520,24 @@ mod tests {
         let (path, query) = written.path.split_once('?').unwrap_or((&written.path, ""));
         assert_eq!(path, C::SHAPE.path);
         C::read(&C::SHAPE.query(query).unwrap(), &written.body).unwrap()
+    }
+
+    /// A program that came before a parameter or a field refuses who sends it.
+    #[test]
+    fn what_a_call_does_not_use_is_not_sent() {
+        let scrub = StartScrub {
+            path: None,
+            repair: false,
+            power: None,
+            distrust: None,
+            by: None,
+            body: DiskNames::default(),
+        };
+        assert_eq!(scrub.write().unwrap().path, StartScrub::SHAPE.path);
+        let changes = ChangeDisks {
+            body: DiskChangesRequest::default(),
+        };
+        assert_eq!(changes.write().unwrap().body, b"{}");
     }
 
     #[test]

@@ -210,6 +210,14 @@ impl Client {
         let connecting = tokio::net::UnixStream::connect(&self.socket);
         let stream = connecting.await.map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => self.silent(Duration::ZERO),
+            // Not "no such file": what was asked for is not what is missing.
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+                ControlError::new(
+                    ControlErrorKind::Ending,
+                    format!("the process that served {} has ended", self.group_name),
+                )
+                .because(error)
+            }
             _ => ControlError::io("reach", self.socket.display(), &error),
         })?;
         self.trust.check_peer(&stream, &self.socket)?;
@@ -246,6 +254,9 @@ impl Client {
             .map_err(|error| self.broken(error))?
             .to_bytes();
         Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+            if let Some(told) = ControlError::as_told(&bytes) {
+                return told;
+            }
             if let Some(daemon) = other {
                 return version::unknown_answer(&self.group_name, &daemon, &error.to_string());
             }

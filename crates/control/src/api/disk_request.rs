@@ -53,18 +53,25 @@ pub struct ResizeRequest {
 #[serde(default, deny_unknown_fields)]
 pub struct DiskChangesRequest {
     /// Disks that join.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<NewDiskRequest>,
     /// Use disks that join although something stands on them: it is lost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
     /// Names of disks that leave.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drop: Vec<String>,
     /// Give up disks that leave and are offline.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Disks that others take the place of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replace: Vec<ReplacementRequest>,
     /// Names of disks that are being dropped and are kept after all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undrop: Vec<String>,
     /// Disks that get another size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resize: Vec<ResizeRequest>,
 }
 

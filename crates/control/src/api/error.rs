@@ -87,6 +87,29 @@ impl Error for Cause {
     }
 }
 
+/// A refusal as another version tells it, of which only the line for a person is certain.
+#[derive(Deserialize)]
+struct Refusal {
+    message: String,
+    #[serde(default)]
+    class: serde_json::Value,
+    #[serde(default)]
+    kind: serde_json::Value,
+}
+
+impl ControlError {
+    /// What another version refused, whatever else it says of it that this one does not know.
+    pub(super) fn as_told(bytes: &[u8]) -> Option<Self> {
+        let refusal: Refusal = serde_json::from_slice(bytes).ok()?;
+        let kind = serde_json::from_value(refusal.kind).unwrap_or(ControlErrorKind::Invalid);
+        let mut error = Self::new(kind, refusal.message);
+        if let Ok(class) = serde_json::from_value(refusal.class) {
+            error.class = class;
+        }
+        Some(error)
+    }
+}
+
 /// What went wrong, as far as a caller may want to act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -368,6 +391,16 @@ mod tests {
         let about = error.about("data_0001");
         assert_eq!(about.message(), format!("data_0001: {line}"));
         assert_eq!(about.causes().len(), 2);
+    }
+
+    #[test]
+    fn a_refusal_of_a_kind_that_a_newer_version_has_keeps_its_words() {
+        let sent = br#"{"class":"caller","kind":"unheard_of","message":"do this","more":[1]}"#;
+        assert!(serde_json::from_slice::<ControlError>(sent).is_err());
+        let error = ControlError::as_told(sent).unwrap();
+        assert_eq!(error.message(), "do this");
+        assert_eq!(error.class, spindle_base::ErrorClass::Caller);
+        assert!(ControlError::as_told(b"<html>").is_none());
     }
 
     #[test]

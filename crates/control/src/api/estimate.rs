@@ -11,10 +11,13 @@ use crate::api::error::ControlResult;
 #[serde(default, deny_unknown_fields)]
 pub struct EstimateRequest {
     /// Changes of the disks.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disks: Option<DiskChangesRequest>,
     /// Names of disks that go offline.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub offline: Option<Vec<String>>,
     /// Names of disks that come back; all that are away where the list is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub online: Option<Vec<String>>,
 }
 

@@ -140,6 +140,14 @@ impl<'a> Events<'a> {
                     self.note(client.group_name(), &[], true);
                     tracing::warn!("{error:#}");
                 }
+                // It serves the group, so its disks cannot be read past it.
+                Err(error) if error.kind == ControlErrorKind::Version => {
+                    if self.group.is_some() {
+                        return Err(error);
+                    }
+                    self.note(client.group_name(), &[], true);
+                    tracing::warn!("{error:#}");
+                }
                 // A process that ends between the two is no failure: its group is closed then.
                 Err(_) => {}
             }
