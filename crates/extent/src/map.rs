@@ -304,14 +304,14 @@ impl Map {
             .unwrap_or(extent.mark_blocks)
     }
 
-    /// A disk lost what no flush had covered: marks of extents that `is_lost` go back to where
-    /// they are durably, `committed` being the newest durable edit. How many did; `None` where no
+    /// A disk lost what no flush had covered: extents that `is_lost` whose marks have to go back,
+    /// and where they are durably, `committed` being the newest durable edit; `None` where no
     /// extent is lost.
-    pub fn set_marks_back(
-        &mut self,
+    pub fn marks_beyond_durable(
+        &self,
         committed: Sequence,
         is_lost: impl Fn(&Extent) -> bool,
-    ) -> Option<usize> {
+    ) -> Option<Vec<(u32, u32)>> {
         let mut back = Vec::new();
         let mut any = false;
         self.for_each(0, u32::MAX, |index, extent| {
@@ -326,10 +326,7 @@ impl Map {
                 back.push((index, durable));
             }
         });
-        for (index, mark) in &back {
-            self.set_mark(*index, *mark);
-        }
-        any.then_some(back.len())
+        any.then_some(back)
     }
 
     /// Makes a hole of an extent; what it was.

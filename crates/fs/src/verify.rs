@@ -50,8 +50,8 @@ impl FileSystem {
         self.core.verifies.store(is_on, Ordering::Relaxed);
     }
 
-    /// Whether a page among the bytes that were read was wrong and has been put right, so that
-    /// they have to be read again.
+    /// Whether a page among the bytes that were read was wrong and may be right by now, so that they
+    /// have to be read again.
     pub(crate) fn mend_what_was_read(&self, node: &Node, offset_bytes: u64, read: &[u8]) -> bool {
         if !self.core.verifies.load(Ordering::Relaxed) {
             return false;
@@ -69,18 +69,23 @@ impl FileSystem {
             }
             return false;
         };
+        if watch.doubts_count.load(Ordering::Relaxed) >= DOUBTS_MAX {
+            return false;
+        }
         // Its server may have been stopped and its checksums switched off since it was looked at.
         let again = self.look(node, file);
         *watch.looked.write() = again;
         if !matches!(again, Looked::Pages(same) if same == pages) {
             return false;
         }
-        if watch.doubts_count.fetch_add(1, Ordering::Relaxed) >= DOUBTS_MAX {
-            watch.doubts_count.store(DOUBTS_MAX, Ordering::Relaxed);
-            return false;
-        }
         match (self.core.group).mend_pages(file, first_bytes, end_bytes) {
-            Ok(is_mended) => is_mended,
+            Ok(is_mended) => {
+                if !is_mended {
+                    watch.doubts_count.fetch_add(1, Ordering::Relaxed);
+                }
+                // Another reader, or the scrub, may have mended it a moment ago.
+                true
+            }
             Err(error) => {
                 tracing::warn!(%error, "a page that looks wrong could not be looked at");
                 false

@@ -10,7 +10,6 @@
 //! regions are, as after a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use spindle_base::{AuSize, FileId};
@@ -33,16 +32,24 @@ use crate::error::{GroupError, GroupErrorKind};
 /// What the journal calls the claim that this record is of: made of what no heartbeat changes.
 /// The host's name may be shorter on the disk, and the boot tells hosts apart.
 pub(crate) fn claim_of(record: &OpenerRecord) -> Claim {
-    // The journal is read by the program that wrote it, so that the hash need be no fixed one.
-    let mut hasher = DefaultHasher::new();
-    record.sequence.hash(&mut hasher);
-    record.boot.0.hash(&mut hasher);
-    let namespace = record
-        .origin
-        .map(|origin| (origin.machine.0, origin.process_namespace));
-    namespace.hash(&mut hasher);
-    (record.process_id, record.opened_s, record.open).hash(&mut hasher);
-    Claim::numbered(hasher.finish())
+    let mut bytes = Vec::new();
+    bytes.extend(record.sequence.to_le_bytes());
+    bytes.extend(record.boot.0);
+    if let Some(origin) = record.origin {
+        bytes.extend(origin.machine.0);
+        bytes.extend(origin.process_namespace.to_le_bytes());
+    }
+    bytes.extend(record.process_id.to_le_bytes());
+    bytes.extend(record.opened_s.to_le_bytes());
+    bytes.push(u8::from(record.open));
+    Claim::numbered(fnv_1a(&bytes))
+}
+
+/// The same in every version of the program, which a hash of the standard library need not be: a
+/// program that is being upgraded may die, and the next version takes over its journal.
+fn fnv_1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// The journal of a group that a keeper holds the mount of.

@@ -165,6 +165,7 @@ impl Core {
                 needs_durable_record: true,
                 missed: SmallVec::new(),
                 allocates: false,
+                moves_marks: false,
                 mirrored: file.is_mirrored(),
                 gaps: Ranges::new(),
             };

@@ -5,7 +5,7 @@ use spindle_sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
-use spindle_catalog::{Sequence, WriteUnderWay};
+use spindle_catalog::{Sequence, Wish, WriteUnderWay};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work, WriteSource};
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
@@ -35,6 +35,8 @@ pub(crate) struct Intent {
     pub missed: SmallVec<[DiskNumber; 2]>,
     /// Whether extents must be allocated.
     pub allocates: bool,
+    /// Whether marks move over what is written: rows that the next seal adds.
+    pub moves_marks: bool,
     /// Whether copies could differ: what is overwritten must be recorded then.
     pub mirrored: bool,
     /// File blocks between marks and what is written, which are zeroed along with it.
@@ -166,6 +168,10 @@ impl Core {
             let (announced, needed) = self.announce(file, &ranges, &intent);
             drop(change);
             self.commit_through(needed)?;
+            if intent.moves_marks {
+                // Of a file whose space is there already, nobody else asks for it.
+                self.make_room(Wish::Less)?;
+            }
             let held = file.range_lock.exclusive(intent.lock.0, intent.lock.1);
             self.check_alive(file)?;
             let now = self.intent(file, first, end)?;
@@ -250,6 +256,7 @@ impl Core {
             needs_durable_record: false,
             missed: SmallVec::new(),
             allocates: false,
+            moves_marks: false,
             mirrored: file.is_mirrored(),
             gaps: Ranges::new(),
         };
@@ -260,6 +267,7 @@ impl Core {
                 u64::from(map.sealed_mark(segment.index, &extent)) > segment.inside_blocks
             });
             if initialised < segment.blocks {
+                intent.moves_marks = true;
                 let (low, high) = map.schedule().envelope(segment.index);
                 intent.lock = (intent.lock.0.min(low), intent.lock.1.max(high));
             }

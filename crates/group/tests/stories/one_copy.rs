@@ -236,6 +236,32 @@ fn a_loss_is_told_though_the_daemon_was_killed_in_between() {
 }
 
 #[test]
+fn a_loss_is_told_though_the_group_was_handed_over_in_between_and_by_a_sync_of_everything() {
+    let scene = Scene::new(10, Redundancy::Normal, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    blink(&scene, &group, disk_of(&group, &file));
+    group.close().unwrap();
+    drop((group, file));
+    let group = open_kept(&scene, &journal);
+    assert!(group.sync().is_err(), "a sync of everything tells it too");
+    let file = group.file(FileId(10)).unwrap();
+    tells_once(&group, &file);
+    group.sync().unwrap();
+    group.close().unwrap();
+    drop((group, file));
+    // Somebody else had the group since.
+    let group = scene.open();
+    group.close().unwrap();
+    drop(group);
+    let group = open_kept(&scene, &journal);
+    let file = group.file(FileId(10)).unwrap();
+    group.sync_file(&file, true).unwrap();
+}
+
+#[test]
 fn a_write_that_failed_is_told_though_the_daemon_was_killed_in_between() {
     let scene = Scene::new(9, Redundancy::External, FOUR);
     let journal = KeptJournal::create().unwrap();

@@ -204,16 +204,21 @@ impl Core {
             };
             // Under the map's lock: what is durable after this look is not set back.
             let committed = self.catalog.committed();
-            let Some(back_count) = map.set_marks_back(committed, is_lost) else {
+            let Some(back) = map.marks_beyond_durable(committed, is_lost) else {
                 continue;
             };
-            if back_count > 0 {
+            // Owed before the marks move: a kill between the two leaves too much told, not zeros
+            // that nobody tells of.
+            self.owe_for(&file, &message, !back.is_empty());
+            if !back.is_empty() {
                 // Whoever has planned a write by the marks of before starts from a gap of old
                 // bytes.
                 file.set_back_count.fetch_add(1, Ordering::AcqRel);
             }
-            self.owe_for(&file, &message, back_count > 0);
-            if back_count > 0 {
+            for (index, mark_blocks) in &back {
+                map.set_mark(*index, *mark_blocks);
+            }
+            if !back.is_empty() {
                 self.note_dirty_map(&file, &map);
             }
         }

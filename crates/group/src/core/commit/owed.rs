@@ -3,8 +3,8 @@
 //! They are in memory, as what they speak of was: after a power cut nobody waits for a sync any
 //! more. But programs on a mount that a keeper holds outlive a daemon that is killed, and their next
 //! sync must not pass for good. So the error is a row of the catalog too, `owed.FILE`, which the
-//! kept journal has from the moment on at which it is owed. Only who takes over reads it; any
-//! other opening takes it away.
+//! kept journal has from the moment on at which it is owed. Only who takes over reads it,
+//! from one that was killed or that handed over; any other opening takes it away.
 //!
 //! The row goes with the sync after the one that told, because a daemon that is killed between the
 //! two may not have answered: the kernel asks the next one again, which tells once more.
@@ -20,6 +20,8 @@ use crate::error::GroupError;
 const KEY_START: &str = "owed.";
 /// Behind every key of an owed error.
 const KEYS_END: &[u8] = b"owed/";
+/// No turn of the membership: a sync of everything looks at what is owed.
+const NEVER_LOOKED: u64 = u64::MAX;
 /// Rows that are read at once.
 const ROWS_MOST: usize = 256;
 
@@ -89,7 +91,10 @@ impl Core {
 
     /// At an opening: takes up what a killed process owed, where this one takes over from it.
     pub(crate) fn take_up_owed(&self) -> Result<(), GroupError> {
-        let takes_over = (self.kept.as_ref()).is_some_and(|kept| kept.recovered.lock().is_some());
+        // From one that was killed, or from one that closed the group to hand it over: programs on
+        // the mount outlive both. Any other opening since would have taken the rows away.
+        let takes_over = (self.kept.as_ref())
+            .is_some_and(|kept| kept.recovered.lock().is_some() || kept.journal.was_closed());
         let mut from = KEY_START.as_bytes().to_vec();
         loop {
             let rows = (self.catalog).range(Table::Attribute, &from, KEYS_END, ROWS_MOST)?;
@@ -109,6 +114,8 @@ impl Core {
                 file.hides_a_loss.store(hides, Ordering::Release);
                 file.has_owed_row.store(true, Ordering::Release);
                 *file.error.lock() = Some(message);
+                self.looked_for_lost_at
+                    .store(NEVER_LOOKED, Ordering::Release);
             }
             if !edit.is_empty() {
                 self.catalog.apply(edit);
