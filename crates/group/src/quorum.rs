@@ -439,18 +439,7 @@ impl Membership {
                 return Ok(());
             }
             let mut next = inner.state.clone();
-            for (number, why) in &failed {
-                let message = format!(
-                    "group {}: disk {} goes offline: it could not take the opener record: {why}",
-                    next.group_name,
-                    self.disk_title(*number)
-                );
-                self.disk_event(EventKind::DiskOffline, *number, message);
-            }
-            set_offline(
-                &mut next,
-                &failed.into_iter().map(|(number, _)| number).collect(),
-            );
+            self.leave_out(&mut next, failed, "opener record");
             self.publish(inner, next, Quorum::Half)?;
         }
     }

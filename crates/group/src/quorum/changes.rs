@@ -291,6 +291,7 @@ impl Membership {
         (next.replicas).retain(|replica| !numbers.contains(&replica.disk));
         self.check_change(&inner, &next)?;
         self.publish(&mut inner, next, Quorum::Half)?;
+        self.claim_new_voters(&mut inner)?;
         let former = self.write_labels(
             &mut inner,
             |number| numbers.contains(&number),

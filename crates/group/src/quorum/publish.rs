@@ -48,6 +48,10 @@ impl Membership {
         let raises = next.features != inner.state.features;
         let mut answer = self.publish_rounds(inner, &mut next, quorum);
         if raises && answer.is_ok() {
+            // Whoever votes since the first one hears of this opening before there is a second:
+            // else a kill between the two would make it look put back, see `set_back.rs`.
+            let failed = self.write_opener(inner);
+            self.leave_out(&mut next, failed, "opener record");
             // Into the other slot too: a program that does not know the feature must not find a
             // state beside it that it knows.
             answer = self.publish_rounds(inner, &mut next, quorum);
@@ -82,18 +86,7 @@ impl Membership {
             if failed.is_empty() {
                 break;
             }
-            for (number, why) in &failed {
-                let message = format!(
-                    "group {}: disk {} goes offline: it could not take the group state: {why}",
-                    next.group_name,
-                    self.disk_title(*number)
-                );
-                self.disk_event(EventKind::DiskOffline, *number, message);
-            }
-            set_offline(
-                next,
-                &failed.into_iter().map(|(number, _)| number).collect(),
-            );
+            self.leave_out(next, failed, "group state");
         }
         for (number, member) in &mut inner.members {
             if self.serves(next, *number) {
@@ -104,6 +97,25 @@ impl Membership {
         inner.state = next.clone();
         self.set_standings(&inner.state);
         Ok(())
+    }
+
+    /// Takes disks out of a state that is to be tried, because they could not take this.
+    pub(super) fn leave_out(
+        &self,
+        next: &mut GroupState,
+        failed: Vec<(DiskNumber, String)>,
+        what: &str,
+    ) {
+        for (number, why) in &failed {
+            let message = format!(
+                "group {}: disk {} goes offline: it could not take the {what}: {why}",
+                next.group_name,
+                self.disk_title(*number)
+            );
+            self.disk_event(EventKind::DiskOffline, *number, message);
+        }
+        let numbers = failed.into_iter().map(|(number, _)| number).collect();
+        set_offline(next, &numbers);
     }
 
     /// Whether the disk is here and the state lets it serve.

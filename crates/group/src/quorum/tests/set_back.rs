@@ -10,6 +10,7 @@ use super::{make, online, open};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::Membership;
+use crate::quorum::publish::set_offline;
 
 /// Labels, openers and group states lie in it.
 const HEAD_BYTES: usize = 1 << 20;
@@ -103,6 +104,34 @@ fn an_image_that_is_two_heartbeats_old_is_left_out() {
     cut(&disks);
     put_back(&disks, 1, &older);
     assert_left_out(&disks, 1, &[0, 2]);
+}
+
+#[test]
+fn a_kill_between_the_two_states_of_a_first_feature_makes_no_new_voter_look_put_back() {
+    for request in 1.. {
+        let disks = make("abcd", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        // It has voted, and has not heard of the last heartbeats.
+        membership.take_offline(&[DiskNumber(2)], "test").unwrap();
+        let returning = membership.judge_return(&[DiskSlot(2)], &|_| None).unwrap();
+        membership.return_disks(&returning).unwrap();
+        for now_s in 2001..2004 {
+            membership.heartbeat(now_s).unwrap();
+        }
+        assert_eq!(super::voters(&membership), [0, 1, 3]);
+        disks.power_fails_after(request);
+        let answer = membership.change_state(|state| {
+            set_offline(state, &[DiskNumber(0)].into());
+            state.disk_mut(DiskNumber(0)).unwrap().lost = Lost::EVERYTHING;
+        });
+        drop(membership);
+        cut(&disks);
+        let membership = open(&disks).unwrap();
+        assert!(membership.is_online(DiskNumber(2)), "request {request}");
+        if answer.is_ok() {
+            break;
+        }
+    }
 }
 
 #[test]
