@@ -148,7 +148,7 @@ fn voters_of(state: &GroupState) -> impl Iterator<Item = (DiskNumber, [u8; 8])> 
 /// A later state in a voter's slot proves it too: where that later state is itself relied on, the
 /// election takes it and never asks for this one; where it was put aside, it overwrote nothing
 /// that was relied on.
-fn is_put_aside(state: &GroupState, holders: &[Holder<'_>]) -> bool {
+pub(super) fn is_put_aside(state: &GroupState, holders: &[Holder<'_>]) -> bool {
     holders.iter().any(|holder| {
         voters_of(state).any(|voter| voter == holder.identity())
             && holder.states.iter().all(|slot| match slot {

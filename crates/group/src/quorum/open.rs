@@ -1,7 +1,9 @@
 //! Opening a group: find its disks, elect its state, see that nobody else has it, and claim it.
 //!
 //! Up to the claim nothing is written. The claim (the opener record on the voters) comes before
-//! the first new state, so that another host that looks in between finds the group open.
+//! the first new state, so that another host that looks in between finds the group open. Only
+//! where a disk was put back to an older image, the state that leaves it out comes first: the
+//! records of the opening before may be all that proves it, and the claim overwrites them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -138,26 +140,57 @@ impl Membership {
         force: bool,
     ) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
-        let mut unable = self.write_opener(&inner);
+        let quorum = if force { Quorum::Forced } else { Quorum::Half };
+        let proves_first = !set_back.is_empty();
+        let mut unable = Vec::new();
+        if !proves_first {
+            unable.extend(self.write_opener(&inner));
+        }
         unable.extend(self.hand_on_state(&mut inner, lacking));
+        if proves_first {
+            self.tell_of_unable(&mut missing, std::mem::take(&mut unable));
+            let next = self.without(&inner.state, &missing, set_back, cut_off);
+            self.publish(&mut inner, next, quorum)?;
+            unable.extend(self.write_opener(&inner));
+        }
+        self.tell_of_unable(&mut missing, unable);
+        let mut next = self.without(&inner.state, &missing, set_back, cut_off);
+        next.clean = false;
+        self.publish(&mut inner, next, quorum)?;
+        self.claim_new_voters(&mut inner)
+    }
+
+    /// Disks that could not be written are missing too.
+    fn tell_of_unable(
+        &self,
+        missing: &mut BTreeSet<DiskNumber>,
+        unable: Vec<(DiskNumber, String)>,
+    ) {
         for (number, why) in unable {
             let title = self.disk_title(number);
             let message = format!("disk {title} goes offline: it cannot be written: {why}");
             self.disk_event(EventKind::DiskOffline, number, message);
             missing.insert(number);
         }
-        let mut next = inner.state.clone();
-        set_offline(&mut next, &missing);
+    }
+
+    /// The state with the missing offline, and what they lost.
+    fn without(
+        &self,
+        state: &GroupState,
+        missing: &BTreeSet<DiskNumber>,
+        set_back: &BTreeSet<DiskNumber>,
+        cut_off: &[CutOff],
+    ) -> GroupState {
+        let mut next = state.clone();
+        set_offline(&mut next, missing);
         for disk in cut_off {
             disk.note(&mut next, self.au_size);
         }
         for number in set_back {
             set_back::note(&mut next, *number);
         }
-        next.clean = false;
-        let quorum = if force { Quorum::Forced } else { Quorum::Half };
-        self.publish(&mut inner, next, quorum)?;
-        self.claim_new_voters(&mut inner)
+        next
     }
 
     /// Writes the state that is relied on to disks that lack it; gives those that did not take it.

@@ -2,12 +2,13 @@
 //! not vote, and what they hold must not be trusted, though label and identity are right.
 //!
 //! # What proves it
-//! Let N be the newest state that is seen, and L the one that a majority of L's voters hold beside
-//! N, each of them in its other slot. A disk keeps the last relied-on state there while it takes
-//! the next one, so L was relied on. A disk that L and N name as serving, with no change of its
-//! standing in between, held L durably: a state is relied on when every disk that serves in it has
-//! taken it, and an opening hands the elected state on to those that a crash kept from it. So such
-//! a disk was put back where
+//! Let N be the newest state that is seen, and L the newest that a majority of L's voters hold and
+//! one of them holds beside N, in its other slot. A disk keeps the last relied-on state there while
+//! it takes the next one, so L was relied on. A disk that L and N name as serving, with no change of
+//! its standing in between, held L durably: a state is relied on when every disk that serves in it
+//! has taken it, and an opening hands the elected state on to those that a crash kept from it.
+//! Where a voter of N that holds L proves that nothing relied on N (see `election.rs`), what N says
+//! of a disk never counted, and L alone is asked. So such a disk was put back where
 //! - both of its slots are readable, and hold nothing as new as L; or
 //! - it votes in L and N, N is not clean, and its opener record says that the group is closed:
 //!   every voter was told of the opening before the first state of that opening was written; or
@@ -20,26 +21,38 @@
 //! The disk is as good as missing, in the election and in the group: it goes offline, and does not
 //! come back while this opening lasts, nor later where that was noted. The state that takes it
 //! offline says that it lost what it held, because a later opening sees no proof any more and has
-//! the disk's own word: where it comes back then, all that it holds is copied again. The others mount where they have a majority of N's voters; then nothing can have
-//! gone on without them. Half of the voters is no majority here either: two halves that were put
-//! back or left behind are refused as before.
+//! the disk's own word: where it comes back then, all that it holds is copied again. That state is
+//! published before the opening writes its own records, which would hide the heartbeats that prove
+//! it; a crash before it is relied on leaves the proof. The others mount where they have a majority
+//! of N's voters; then nothing can have gone on without them. Half of the voters is no majority here
+//! either: two halves that were put back or left behind are refused as before.
 
 use std::collections::BTreeMap;
 
 use spindle_base::DiskNumber;
 use spindle_format::{GroupState, Lost, OpenerRecord};
 
-use crate::quorum::election::Holder;
+use crate::quorum::election::{Holder, is_put_aside};
 use crate::quorum::look::SlotFound;
 
 /// In place of the epoch that a disk held: no state that it shows makes it good again.
 pub(super) const NEVER_AGAIN: u64 = u64::MAX;
 
+/// What the states that are seen prove.
+#[derive(Debug, Clone, Copy)]
+struct Proof<'a> {
+    /// N.
+    newest: &'a GroupState,
+    /// L.
+    relied_on: &'a GroupState,
+    /// The newest that may have been relied on: N, or L where nothing relied on N.
+    counts: &'a GroupState,
+}
+
 /// What the states and openers that are seen say of the past.
 #[derive(Debug, Default)]
 pub(super) struct Past<'a> {
-    /// N and L.
-    proof: Option<(&'a GroupState, &'a GroupState)>,
+    proof: Option<Proof<'a>>,
     /// The newest opener record of a disk that votes in both.
     opener: Option<&'a OpenerRecord>,
 }
@@ -59,7 +72,10 @@ impl<'a> Past<'a> {
 
     /// Whether the disk was put back to an older image.
     pub(super) fn is_set_back(&self, holder: &Holder<'a>) -> bool {
-        let Some((newest, relied_on)) = self.proof else {
+        let Some(Proof {
+            newest, relied_on, ..
+        }) = self.proof
+        else {
             return false;
         };
         if !self.held_both(holder.number, holder.uuid_start) {
@@ -86,23 +102,23 @@ impl<'a> Past<'a> {
 
     /// The epoch of a state that a disk which is not seen surely held.
     pub(super) fn held_epoch(&self, number: DiskNumber) -> u64 {
-        let Some((newest, relied_on)) = self.proof else {
+        let Some(proof) = self.proof else {
             return 0;
         };
-        match newest.disk(number) {
-            Some(disk) if self.held_both(number, disk.uuid_start) => relied_on.epoch,
+        match proof.counts.disk(number) {
+            Some(disk) if self.held_both(number, disk.uuid_start) => proof.relied_on.epoch,
             _ => 0,
         }
     }
 
     /// Whether the disk serves in both states, and in all between.
     fn held_both(&self, number: DiskNumber, uuid_start: [u8; 8]) -> bool {
-        self.proof.is_some_and(|(newest, relied_on)| {
-            [newest, relied_on].into_iter().all(|state| {
+        self.proof.is_some_and(|proof| {
+            [proof.counts, proof.relied_on].into_iter().all(|state| {
                 state.disk(number).is_some_and(|disk| {
                     disk.uuid_start == uuid_start
                         && disk.status.is_served()
-                        && disk.status_epoch <= relied_on.epoch
+                        && disk.status_epoch <= proof.relied_on.epoch
                 })
             })
         })
@@ -111,7 +127,7 @@ impl<'a> Past<'a> {
     fn votes_in_both(&self, holder: &Holder<'_>) -> bool {
         let votes = |state: &GroupState| state.disk(holder.number).is_some_and(|disk| disk.voter);
         self.held_both(holder.number, holder.uuid_start)
-            && (self.proof).is_some_and(|(newest, relied_on)| votes(newest) && votes(relied_on))
+            && (self.proof).is_some_and(|proof| votes(proof.counts) && votes(proof.relied_on))
     }
 }
 
@@ -133,32 +149,69 @@ const fn is_far_behind(opener: &OpenerRecord, newest: &OpenerRecord) -> bool {
                 && opener.heartbeats_count + 1 < newest.heartbeats_count))
 }
 
-/// N and L, where there is exactly one newest state and the holders of N agree on an L.
-fn proof<'a>(holders: &[Holder<'a>]) -> Option<(&'a GroupState, &'a GroupState)> {
+/// N and L, where there is exactly one newest state and the holders agree on an L.
+fn proof<'a>(holders: &[Holder<'a>]) -> Option<Proof<'a>> {
     let states =
         || (holders.iter()).flat_map(|holder| holder.states.iter().filter_map(SlotFound::state));
     let newest = states().max_by_key(|state| state.epoch)?;
     if states().any(|state| state.epoch == newest.epoch && state != newest) {
         return None;
     }
-    let mut support: BTreeMap<u64, (&GroupState, usize)> = BTreeMap::new();
+    let mut support: BTreeMap<u64, Support<'a>> = BTreeMap::new();
     for holder in holders {
-        let [Some(left), Some(right)] = holder.states.each_ref().map(SlotFound::state) else {
-            continue;
-        };
-        let older = match (left == newest, right == newest) {
-            (true, false) => right,
-            (false, true) => left,
-            _ => continue,
-        };
-        let votes = (older.disk(holder.number))
-            .is_some_and(|disk| disk.voter && disk.uuid_start == holder.uuid_start);
-        if votes {
-            let entry = support.entry(older.epoch).or_insert((older, 0));
-            entry.1 += usize::from(entry.0 == older);
+        let found = holder.states.each_ref().map(SlotFound::state);
+        for (state, other) in [(found[0], found[1]), (found[1], found[0])] {
+            let Some(state) = state.filter(|state| state.epoch < newest.epoch) else {
+                continue;
+            };
+            let votes = (state.disk(holder.number))
+                .is_some_and(|disk| disk.voter && disk.uuid_start == holder.uuid_start);
+            if votes {
+                let entry = (support.entry(state.epoch)).or_insert_with(|| Support::of(state));
+                if entry.state == state {
+                    entry.count += 1;
+                    entry.is_beside_newest |= other == Some(newest);
+                }
+            }
         }
     }
-    (support.into_values())
-        .find(|(state, count)| count * 2 > state.voters().count())
-        .map(|(relied_on, _)| (newest, relied_on))
+    let relied_on = (support.into_values().rev())
+        .find(|support| {
+            support.is_beside_newest && support.count * 2 > support.state.voters().count()
+        })?
+        .state;
+    // One that lacks L too was put back itself, or is not what it says: it proves nothing of N.
+    let with_relied_on: Vec<Holder<'a>> = (holders.iter())
+        .filter(|holder| {
+            let mut states = holder.states.iter().filter_map(SlotFound::state);
+            states.any(|state| state == relied_on)
+        })
+        .copied()
+        .collect();
+    let counts = match is_put_aside(newest, &with_relied_on) {
+        true => relied_on,
+        false => newest,
+    };
+    Some(Proof {
+        newest,
+        relied_on,
+        counts,
+    })
+}
+
+/// The voters of a state that hold it.
+struct Support<'a> {
+    state: &'a GroupState,
+    count: usize,
+    is_beside_newest: bool,
+}
+
+impl<'a> Support<'a> {
+    const fn of(state: &'a GroupState) -> Self {
+        Self {
+            state,
+            count: 0,
+            is_beside_newest: false,
+        }
+    }
 }

@@ -107,6 +107,34 @@ fn an_image_that_is_two_heartbeats_old_is_left_out() {
 }
 
 #[test]
+fn a_disk_given_away_by_its_heartbeats_is_left_out_wherever_the_opening_that_saw_it_ends() {
+    for (letters, slot) in [("abc", 1), ("aabb", 3), ("abcde", 4)] {
+        for request in 1.. {
+            let disks = make(letters, Redundancy::Normal);
+            let membership = open(&disks).unwrap();
+            membership.change_state(|_| {}).unwrap();
+            let older = image(&disks, slot);
+            membership.heartbeat(2001).unwrap();
+            membership.heartbeat(2002).unwrap();
+            drop(membership);
+            cut(&disks);
+            put_back(&disks, slot, &older);
+            disks.power_fails_after(request);
+            let has_ended = open(&disks).is_ok();
+            cut(&disks);
+            let membership = open(&disks).unwrap();
+            let what = format!("{letters}, request {request}");
+            assert!(!membership.is_online(DiskNumber(slot)), "{what}");
+            let lost = membership.state().disk(DiskNumber(slot)).unwrap().lost;
+            assert_eq!(lost, Lost::EVERYTHING, "{what}");
+            if has_ended {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_kill_between_the_two_states_of_a_first_feature_makes_no_new_voter_look_put_back() {
     for request in 1.. {
         let disks = make("abcd", Redundancy::Normal);
