@@ -13,6 +13,7 @@ use spindle_sync::{Mutex, RwLock};
 use crate::core::disks::Target;
 use crate::core::moving::Moving;
 use crate::core::range_lock::RangeLock;
+use crate::error::{GroupError, GroupErrorKind};
 
 /// How a new file's bytes are laid out; a template chose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -44,7 +45,7 @@ pub struct File {
     /// under the map's lock.
     pub(crate) set_back_count: AtomicU32,
     /// Marks went back and no sync has told it: what lies between a mark and the end of its
-    /// extent was perhaps answered, and is no zeros that anybody may be shown.
+    /// extent was perhaps answered, and is no zeros that anybody may be shown, nor put there.
     pub(crate) hides_a_loss: AtomicBool,
     /// The catalog has a row of an error that is owed, or was told by the newest sync.
     pub(crate) has_owed_row: AtomicBool,
@@ -116,6 +117,18 @@ impl File {
 
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    /// Why something is refused as long as no sync has told what the extent lost.
+    pub(crate) fn lost_and_untold(&self, index: u32, what_then: &str) -> GroupError {
+        GroupError::new(
+            GroupErrorKind::Io,
+            format!(
+                "extent {index} of file {} lost what a disk had not flushed when it went away: the \
+                 next sync of the file tells it, and {what_then} then",
+                self.id
+            ),
+        )
     }
 
     /// Remembers that a sync of this file must cover that write.

@@ -163,14 +163,7 @@ impl Core {
         .map_err(|TooFar| GroupError::too_far())?;
         match beyond {
             None => Ok(()),
-            Some(index) => Err(GroupError::new(
-                GroupErrorKind::Io,
-                format!(
-                    "extent {index} of file {} lost what a disk had not flushed when it went away: \
-                     the next sync of the file tells it, and zeros can be read then",
-                    file.id
-                ),
-            )),
+            Some(index) => Err(file.lost_and_untold(index, "zeros can be read")),
         }
     }
 

@@ -303,15 +303,19 @@ impl Core {
         payload: Payload<'_>,
         intent: &Intent,
     ) -> Result<(), GroupError> {
+        let set_back_count = {
+            let map = file.map.read();
+            if file.hides_a_loss.load(Ordering::Acquire) {
+                Self::check_gaps(file, &map, first, end)?;
+            }
+            file.set_back_count.load(Ordering::Acquire)
+        };
+        // After that look: what lies before this write in an extent that is new is a hole.
         if intent.allocates {
             self.allocate_blocks(file, first, end)?;
         }
-        let (plan, set_back_count) = {
-            let map = file.map.read();
-            let plan = plan::write(&map, &self.disks, first, end);
-            (plan, file.set_back_count.load(Ordering::Acquire))
-        };
-        let plan = plan.map_err(|TooFar| GroupError::too_far())?;
+        let plan = plan::write(&file.map.read(), &self.disks, first, end)
+            .map_err(|TooFar| GroupError::too_far())?;
         if let Some(index) = plan.without_copy {
             return Err(self.write_failed(
                 file,
@@ -336,6 +340,37 @@ impl Core {
             self.dirty.caught_up(file, (first, end), &lives);
         }
         self.move_marks(file, &plan, set_back_count, (first, end), &written)
+    }
+
+    /// Refuses to write behind the marks of a file that lost something and has not told it yet:
+    /// what lies between would be zeroed, and zeros there would look like an answer.
+    #[cold]
+    fn check_gaps(file: &File, map: &Map, first: u64, end: u64) -> Result<(), GroupError> {
+        let mut reached: SmallVec<[(u32, u64); 8]> = SmallVec::new();
+        let mut behind_a_gap = None;
+        plan::segments::<TooFar>(map, first, end, |segment| {
+            let Some(extent) = segment.extent else {
+                return Ok(());
+            };
+            let place = reached
+                .iter()
+                .position(|(index, _)| *index == segment.index)
+                .unwrap_or_else(|| {
+                    reached.push((segment.index, u64::from(extent.mark_blocks)));
+                    reached.len() - 1
+                });
+            let (_, from) = &mut reached[place];
+            if *from < segment.inside_blocks {
+                behind_a_gap = Some(segment.index);
+            }
+            *from = (*from).max(segment.inside_blocks + segment.blocks);
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        match behind_a_gap {
+            None => Ok(()),
+            Some(index) => Err(file.lost_and_untold(index, "it can be written behind that")),
+        }
     }
 
     /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed

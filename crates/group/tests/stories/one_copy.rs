@@ -426,3 +426,35 @@ fn a_write_on_its_way_to_a_disk_that_blinks_moves_no_mark_over_what_was_lost() {
         assert!(!found.contains(&0xa5), "seed {seed}: {answer:?}");
     }
 }
+
+#[test]
+fn a_write_behind_what_was_lost_puts_no_zeros_there_that_are_read_before_it_is_told() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, 8 << 20)).unwrap();
+        let extent = group.map(&file).pop().unwrap();
+        let hole = extent.offset_bytes + 256 * KIB;
+        group.punch(&file, hole, (8 << 20) - hole).unwrap();
+        group.sync().unwrap();
+        group.write(&file, hole, &pattern(1, 128 << 10)).unwrap();
+        let (disk, _) = extent.copies[0].unwrap();
+        blink(&scene, &group, DiskSlot(disk.0));
+        // As an appending program goes on.
+        let (behind, new) = (hole + 128 * KIB, pattern(2, 16 << 10));
+        let answer = group.write(&file, behind, &new);
+        let mut out = vec![0; 4096];
+        assert!(group.read(&file, hole, &mut out).is_err(), "seed {seed}");
+        assert_eq!(answer.unwrap_err().kind, GroupErrorKind::Io);
+        // Nothing is lost before it, nor where there was a hole.
+        group.write(&file, 0, &new).unwrap();
+        group.write(&file, hole, &new).unwrap();
+        group.write(&file, 32 * MIB + 64 * KIB, &new).unwrap();
+        tells_once(&group, &file);
+        group.write(&file, behind, &new).unwrap();
+        assert!(read(&group, &file, hole, 16 << 10) == new);
+        assert!(read(&group, &file, hole + 64 * KIB, 4096) == vec![0; 4096]);
+        assert!(read(&group, &file, behind, 16 << 10) == new);
+    }
+}
