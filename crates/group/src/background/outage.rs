@@ -16,6 +16,7 @@ use spindle_catalog::{Edit, Table};
 use spindle_format::DiskStatus;
 
 use crate::background::Group;
+use crate::core::disks::away_key;
 use crate::error::{GroupError, GroupErrorKind};
 
 /// The longest repair time of a disk that was being dropped when it went, in seconds.
@@ -45,10 +46,6 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    fn key(disk: DiskNumber) -> Vec<u8> {
-        format!("away.{}", disk.0).into_bytes()
-    }
-
     /// As a line of text, which a dump of the catalog shows as it is.
     fn encode(self) -> Vec<u8> {
         format!(
@@ -137,7 +134,7 @@ impl Group {
 
     /// Since when the disk is away, where that was noted.
     pub(crate) fn away(&self, disk: DiskNumber) -> Option<Away> {
-        let row = self.catalog.get(Table::Attribute, &Away::key(disk));
+        let row = self.catalog.get(Table::Attribute, &away_key(disk));
         Away::parse(&row.ok()??)
     }
 
@@ -179,7 +176,7 @@ impl Group {
                     by_hand: true,
                     ..away
                 };
-                edit.put(Table::Attribute, Away::key(*disk), away.encode());
+                edit.put(Table::Attribute, away_key(*disk), away.encode());
             }
         }
         let _change = self.change_inside();
@@ -190,7 +187,7 @@ impl Group {
     pub(crate) fn forget_away(&self, disk: DiskNumber) {
         self.away_clock.lock().counted_s.remove(&disk);
         let mut edit = Edit::default();
-        edit.delete(Table::Attribute, Away::key(disk));
+        edit.delete(Table::Attribute, away_key(disk));
         let _change = self.change_inside();
         self.catalog.apply(edit);
     }
@@ -215,7 +212,7 @@ impl Group {
                         held_epoch: self.membership.held_epoch(disk).unwrap_or(0),
                         by_hand: false,
                     };
-                    edit.put(Table::Attribute, Away::key(disk), away.encode());
+                    edit.put(Table::Attribute, away_key(disk), away.encode());
                 }
                 (true, Some(mut away)) => {
                     let counted_s = clock.counted_s.entry(disk).or_insert(away.counted_s);
@@ -224,13 +221,13 @@ impl Group {
                     if *counted_s >= away.counted_s + WRITE_BACK_S || held_epoch > away.held_epoch {
                         away.counted_s = *counted_s;
                         away.held_epoch = away.held_epoch.max(held_epoch);
-                        edit.put(Table::Attribute, Away::key(disk), away.encode());
+                        edit.put(Table::Attribute, away_key(disk), away.encode());
                     }
                 }
                 (false, Some(_)) => {
                     clock.counted_s.remove(&disk);
                     clock.told.remove(&disk);
-                    edit.delete(Table::Attribute, Away::key(disk));
+                    edit.delete(Table::Attribute, away_key(disk));
                 }
                 (false, None) => {}
             }

@@ -15,7 +15,7 @@
 //! wait to have it alone ([`Core::change_inside`]), else the three would wait in a circle.
 
 mod lost;
-mod owed;
+pub(in crate::core) mod owed;
 
 use spindle_sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};

@@ -179,6 +179,11 @@ pub(crate) fn disk_key(number: DiskNumber) -> Vec<u8> {
     number.0.to_be_bytes().to_vec()
 }
 
+/// The key of the attribute that says since when a disk is away.
+pub(crate) fn away_key(number: DiskNumber) -> Vec<u8> {
+    format!("away.{}", number.0).into_bytes()
+}
+
 impl DiskTable {
     /// A table of these disks.
     pub fn new(

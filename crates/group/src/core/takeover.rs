@@ -9,6 +9,8 @@
 //! journal cannot tell (more writes than it names, a write that failed on every copy), all dirty
 //! regions are, as after a power cut.
 
+mod unflushed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,7 +29,10 @@ use spindle_sync::Mutex;
 
 use crate::core::Core;
 use crate::core::disks::DiskTable;
+use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::quorum::Membership;
+use unflushed::Unflushed;
 
 /// What the journal calls the claim that this record is of: made of what no heartbeat changes.
 /// The host's name may be shorter on the disk, and the boot tells hosts apart.
@@ -50,6 +55,18 @@ pub(crate) fn claim_of(record: &OpenerRecord) -> Claim {
 fn fnv_1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// What is at hand of a group that is taken over, before it is open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) membership: &'a Membership,
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) disks: &'a DiskTable,
+    /// With the maps that the catalog has.
+    pub(crate) files: &'a BTreeMap<FileId, Arc<File>>,
+    pub(crate) space: &'a Space,
+    pub(crate) au_size: AuSize,
 }
 
 /// The journal of a group that a keeper holds the mount of.
@@ -81,37 +98,27 @@ impl Kept {
     }
 
     /// Makes durable what is left; the space keeps clear of it from then on.
-    pub(crate) fn replay(
-        &self,
-        catalog: &Catalog,
-        table: &DiskTable,
-        space: &Space,
-        au_size: AuSize,
-    ) -> Result<bool, GroupError> {
+    pub(crate) fn replay(&self, scene: &Scene<'_>) -> Result<bool, GroupError> {
         let recovered = self.recovered.lock();
-        let Some(recovered) = recovered.as_ref().filter(|found| !found.is_empty()) else {
+        let Some(recovered) = recovered.as_ref() else {
             return Ok(false);
         };
+        // The data below the marks first, as in every commit.
+        let mut unflushed = Unflushed::flush(scene, recovered)?;
         for edit in &recovered.edits {
-            catalog.apply(edit.clone());
+            scene.catalog.apply(edit.clone());
+        }
+        unflushed.find_gone(scene)?;
+        if recovered.is_empty() && unflushed.is_empty() {
+            return Ok(false);
         }
         for touch in &recovered.touches {
-            apply_touch(catalog, touch)?;
+            apply_touch(scene.catalog, touch)?;
         }
-        apply_extents(catalog, &recovered.extents, space, au_size)?;
-        let flushes = &table.flushes;
-        for disk in table.iter().filter(|disk| disk.is_online()) {
-            flushes.assume_written(disk.life());
-        }
-        // The data below the marks first, as in every commit.
-        if let Some((life, error)) = flushes.cover(table, &flushes.all_written(table)).first() {
-            return Err(GroupError::new(
-                GroupErrorKind::Io,
-                format!("disk {} cannot be flushed: {error}", life.disk),
-            ));
-        }
-        catalog.commit(Sequence(u64::MAX))?;
-        catalog.settle()?;
+        apply_extents(scene, &recovered.extents, &mut unflushed)?;
+        unflushed.owe(scene, recovered)?;
+        scene.catalog.commit(Sequence(u64::MAX))?;
+        scene.catalog.settle()?;
         Ok(true)
     }
 }
@@ -137,13 +144,18 @@ fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// Brings extents into the rows that hold them.
+/// Brings extents into the rows that hold them; what no flush covered stays beyond the marks.
 fn apply_extents(
-    catalog: &Catalog,
+    scene: &Scene<'_>,
     extents: &BTreeMap<(FileId, u32), RecoveredExtent>,
-    space: &Space,
-    au_size: AuSize,
+    unflushed: &mut Unflushed,
 ) -> Result<(), GroupError> {
+    let Scene {
+        catalog,
+        space,
+        au_size,
+        ..
+    } = *scene;
     let mut rows: BTreeMap<(FileId, u32), Vec<(u32, &RecoveredExtent)>> = BTreeMap::new();
     let per_row = u32::try_from(EXTENTS_PER_ROW).expect("it is 128");
     for ((file, index), extent) in extents {
@@ -178,7 +190,9 @@ fn apply_extents(
             map.load_row(number, &row, |_, _| Ok(())).map_err(told)?;
         }
         for (index, extent) in changed {
-            put_extent(&mut map, index, extent, space).map_err(told)?;
+            let durable_blocks = map.extent(index).map_or(0, |stored| stored.mark_blocks);
+            let mark_blocks = unflushed.mark_of(file, extent, durable_blocks);
+            put_extent(&mut map, index, extent, mark_blocks, space).map_err(told)?;
         }
         let mut edit = Edit::default();
         match map.encode_row(number) {
@@ -194,6 +208,7 @@ fn put_extent(
     map: &mut Map,
     index: u32,
     extent: &RecoveredExtent,
+    mark_blocks: u32,
     space: &Space,
 ) -> Result<(), String> {
     map.remove(index);
@@ -211,7 +226,7 @@ fn put_extent(
     let copies: Vec<ExtentCopy> = (extent.copies.iter())
         .map(|bits| ExtentCopy::from_bits(*bits))
         .collect();
-    map.put_back(index, &Extent::new(&copies, extent.mark_blocks));
+    map.put_back(index, &Extent::new(&copies, mark_blocks));
     for copy in copies.iter().filter(|copy| copy.is_present()) {
         // Most are marked already, because the catalog's rows name them; whether two extents
         // claim one run is seen when the rows are loaded.
@@ -263,7 +278,8 @@ impl Core {
     }
 
     /// From here on a kill of this process loses nothing that was answered, where a keeper holds
-    /// the journal. To be called once, when opening is over and before anybody is served.
+    /// the journal. To be called once, when opening is over and before anything is changed: until
+    /// then a kill leaves the journal to the next process, which brings it over what it finds.
     ///
     /// # Errors
     /// As [`Core::sync`].

@@ -22,7 +22,7 @@ use crate::core::dirty::DirtyRegions;
 use crate::core::disks::{DiskTable, NewDiskState, disk_key};
 use crate::core::event_log::EventLog;
 use crate::core::file::{File, Layout};
-use crate::core::takeover::{Kept, claim_of};
+use crate::core::takeover::{Kept, Scene, claim_of};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::group::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
 use crate::quorum::{MemberView, Membership, Opener};
@@ -90,19 +90,19 @@ impl Group {
         let au_size = membership.au_size();
         let disks = membership.disks();
         let table = disk_table(&membership, disks, &catalog, opener)?;
-        let load = || {
-            let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));
-            mark_catalog_runs(&membership, &space)?;
-            let files = load_files(&catalog, au_size)?;
-            load_maps(&catalog, &files, &space)?;
-            let bad_runs = BadRuns::load(&catalog, &space)?;
-            region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
-            Ok::<_, GroupError>((files, space, bad_runs))
-        };
+        let load = || load(&membership, &catalog, &table, &region);
         let (mut files, mut space, mut bad_runs) = load()?;
         let kept = journal.map(|journal| Kept::new(journal, claim_of(&membership.opener())));
+        let scene = Scene {
+            membership: &membership,
+            catalog: &catalog,
+            disks: &table,
+            files: &files,
+            space: &space,
+            au_size,
+        };
         if let Some(kept) = &kept
-            && kept.replay(&catalog, &table, &space, au_size)?
+            && kept.replay(&scene)?
         {
             // The maps are most of a large group's memory: not twice at a time.
             drop((files, space, bad_runs));
@@ -234,6 +234,23 @@ fn names(
     let record = DiskRecord::parse(&bytes)
         .map_err(|error| corrupt(format!("the record of disk {number}: {error}")))?;
     Ok((record.name, record.failure_group))
+}
+
+/// Every file with its map, and the space that is left.
+fn load(
+    membership: &Membership,
+    catalog: &Catalog,
+    table: &DiskTable,
+    region: &ReplicatedRegion,
+) -> Result<(Files, Arc<Space>, BadRuns), GroupError> {
+    let au_size = membership.au_size();
+    let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));
+    mark_catalog_runs(membership, &space)?;
+    let files = load_files(catalog, au_size)?;
+    load_maps(catalog, &files, &space)?;
+    let bad_runs = BadRuns::load(catalog, &space)?;
+    region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
+    Ok((files, space, bad_runs))
 }
 
 fn mark_catalog_runs(membership: &Membership, space: &Space) -> Result<(), GroupError> {

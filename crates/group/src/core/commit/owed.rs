@@ -6,11 +6,14 @@
 //! kept journal has from the moment on at which it is owed. Only who takes over reads it,
 //! from one that was killed or that handed over; any other opening takes it away.
 //!
+//! What a killed process had written and no flush covered, and its disk is gone or fails the flush
+//! of whoever takes over, is owed by the same rows; see `core/takeover/unflushed.rs`.
+//!
 //! The row goes with the sync after the one that told, because a daemon that is killed between the
 //! two may not have answered: the kernel asks the next one again, which tells once more.
 
 use spindle_base::FileId;
-use spindle_catalog::{Edit, Table};
+use spindle_catalog::{Catalog, Edit, Table};
 use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
@@ -39,6 +42,24 @@ fn parse(key: &[u8], value: &[u8]) -> Option<(FileId, bool, String)> {
     let id = std::str::from_utf8(key).ok()?.strip_prefix(KEY_START)?;
     let (hides, message) = std::str::from_utf8(value).ok()?.split_once(' ')?;
     Some((FileId(id.parse().ok()?), hides == "1", message.to_owned()))
+}
+
+/// The row by which the file owes its next sync the error, whoever takes over; `hides` as in
+/// [`Core::owe_for`], unless a row that is there does so already.
+pub(in crate::core) fn put(
+    catalog: &Catalog,
+    file: FileId,
+    message: &str,
+    hides: bool,
+) -> Result<(), GroupError> {
+    let key = key(file);
+    let before = catalog.get(Table::Attribute, &key)?;
+    let hid = before.and_then(|value| parse(&key, &value));
+    let hides = hides || hid.is_some_and(|(_, hides, _)| hides);
+    let mut edit = Edit::default();
+    edit.put(Table::Attribute, key, encode(hides, message));
+    catalog.apply(edit);
+    Ok(())
 }
 
 impl Core {
