@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::DiskSlot;
 use spindle_extent::map::{Extent, Map};
-use spindle_extent::plan::{self, TooFar};
+use spindle_extent::plan::{self, Staleness, TooFar};
 use spindle_format::{DiskStatus, Lost};
 
 use crate::background::Group;
 use crate::core::dirty::{REGION_BLOCKS, Ranges};
+use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::quorum::DiskLook;
@@ -208,7 +209,7 @@ impl Group {
         Ok(online)
     }
 
-    /// Notes as missed what the disk lost: all of it that has another copy, and of the rest what
+    /// Notes as missed what the disk lost: all of it that another copy has, and of the rest what
     /// is surely gone.
     fn note_lost(&self, disk: DiskNumber, lost: Lost) {
         let size_aus = self.membership.state().disk(disk).map(|disk| disk.size_aus);
@@ -216,15 +217,8 @@ impl Group {
             return;
         };
         let gone_from_bytes = start_au * self.membership.au_size().bytes();
-        let is_lost = |extent: &Extent| {
-            let is_alone = extent.present().count() == 1;
-            (extent.present()).any(|copy| {
-                let end_bytes = copy.start_bytes() + copy.length_bytes();
-                copy.disk() == disk && (!is_alone || end_bytes > gone_from_bytes)
-            })
-        };
         for file in self.all_files() {
-            let ranges = blocks_where(&file.map.read(), is_lost);
+            let ranges = self.lost_blocks(&file, disk, gone_from_bytes);
             if ranges.is_empty() {
                 continue;
             }
@@ -232,6 +226,28 @@ impl Group {
             let apply = &mut |edit| self.catalog.apply(edit);
             self.dirty.missed_by(&file, &ranges, &[disk], apply);
         }
+    }
+
+    /// The initialised blocks of the file that the disk lost: those that another copy has, and
+    /// those of extents that are surely gone. Where every other copy lacks them, what the disk
+    /// still shows is all there is.
+    fn lost_blocks(&self, file: &File, disk: DiskNumber, gone_from_bytes: u64) -> Ranges {
+        let map = file.map.read();
+        let mut stale = self.dirty.look(file);
+        blocks_where(&map, |extent, at, end| {
+            let own = extent.present().find(|copy| copy.disk() == disk);
+            let Some(own) = own else {
+                return (false, end);
+            };
+            if own.start_bytes() + own.length_bytes() > gone_from_bytes {
+                return (true, end);
+            }
+            let (stale_copies, until) = stale.stale_copies(extent, at, end);
+            let is_elsewhere = extent.copies().iter().enumerate().any(|(number, copy)| {
+                copy.is_present() && copy.disk() != disk && stale_copies >> number & 1 == 0
+            });
+            (is_elsewhere, until)
+        })
     }
 
     fn tell_of_return(&self, disk: DiskNumber) {
@@ -250,8 +266,9 @@ impl Group {
     }
 }
 
-/// The initialised blocks of a file in the extents that `wanted` picks.
-fn blocks_where(map: &Map, wanted: impl Fn(&Extent) -> bool) -> Ranges {
+/// The initialised blocks of a file that `wanted` picks: it is asked for blocks `[at, end)` of an
+/// extent, and answers up to where its answer holds.
+fn blocks_where(map: &Map, mut wanted: impl FnMut(&Extent, u64, u64) -> (bool, u64)) -> Ranges {
     let mut ranges = Ranges::new();
     let mut first = 0;
     // A region at a time, so that the holes of a large file cost little.
@@ -260,13 +277,16 @@ fn blocks_where(map: &Map, wanted: impl Fn(&Extent) -> bool) -> Ranges {
     {
         // The last region may end beyond what extents can reach.
         let _ = plan::segments::<TooFar>(map, first, first + REGION_BLOCKS, |segment| {
-            let blocks = segment.initialised_blocks();
-            if blocks > 0 && segment.extent.as_ref().is_some_and(&wanted) {
-                let (at, end) = (segment.at_block, segment.at_block + blocks);
+            let end = segment.at_block + segment.initialised_blocks();
+            let mut at = segment.at_block;
+            while let Some(extent) = segment.extent.as_ref().filter(|_| at < end) {
+                let (is_wanted, until) = wanted(extent, at, end);
                 match ranges.last_mut() {
-                    Some(last) if last.1 == at => last.1 = end,
-                    _ => ranges.push((at, end)),
+                    _ if !is_wanted => {}
+                    Some(last) if last.1 == at => last.1 = until,
+                    _ => ranges.push((at, until)),
                 }
+                at = until;
             }
             Ok(())
         });

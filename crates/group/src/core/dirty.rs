@@ -447,10 +447,16 @@ impl DirtyRegions {
         if !file.may_be_stale.load(Ordering::Acquire) || !self.is_resyncing() {
             return None;
         }
-        Some(StaleView {
+        Some(self.look(file))
+    }
+
+    /// What is stale of the file on any disk, be it here or away. As [`Self::view`], to be let go
+    /// soon.
+    pub fn look(&self, file: &File) -> StaleView<'_> {
+        StaleView {
             state: self.state.lock(),
             file: file.id,
-        })
+        }
     }
 
     /// Whether any of the file's blocks `[first, end)` is stale on the disk.

@@ -35,11 +35,12 @@ impl Group {
             self.replace_replica();
             self.move_replicas();
             self.note_away();
-            self.note_caught_up()?;
             self.membership.tell_of_answers();
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
             self.forget_empty_disks()?;
+            // At last: a flush that fails keeps nothing else from being done.
+            self.note_caught_up()?;
         }
         Ok(false)
     }

@@ -10,6 +10,7 @@ mod blinks;
 mod changes;
 mod conversion;
 mod crash;
+mod cut_off;
 mod estimate;
 mod events;
 mod faults;
