@@ -128,8 +128,8 @@ impl FileSystem {
         Self::open_kept(group, false)
     }
 
-    /// As [`FileSystem::open`]; with `inherits` the kernel has a mount that an earlier process
-    /// served. Files without a name stay then, until [`FileSystem::disinherit`] says that the
+    /// As [`FileSystem::open`], which begins the group's journal where a keeper holds one; with
+    /// `inherits` the kernel has a mount that an earlier process served. Files without a name stay then, until [`FileSystem::disinherit`] says that the
     /// kernel does not know them.
     ///
     /// # Errors
@@ -172,6 +172,9 @@ impl FileSystem {
             verifies: AtomicBool::new(true),
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
+        // Before anything is changed here: what an earlier process left in its journal would come
+        // back over it if this one were killed too.
+        core.group.begin_journal()?;
         core.remove_orphans()?;
         core.group.set_page_judge(Arc::new(PathJudge::new(&core)));
         Ok(Self { core })

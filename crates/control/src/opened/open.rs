@@ -219,7 +219,6 @@ impl Opened {
         let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
         // Who only looks writes nothing, be it to mend.
         file_system.set_verify(writable && settings.verifies);
-        file_system.group().begin_journal()?;
         let opened = Self {
             engine,
             identities: RwLock::new(

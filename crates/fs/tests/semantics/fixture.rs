@@ -150,7 +150,6 @@ impl Fixture {
                 true,
             )
             .unwrap();
-            fs.group().begin_journal().unwrap();
             *disks.left.lock().unwrap() = usize::MAX;
             sender.send(Some(fs)).unwrap();
         });
@@ -173,7 +172,6 @@ impl Fixture {
 
     pub fn open(&mut self, inherits: bool) {
         let fs = FileSystem::open_kept(self.open_group(), inherits).unwrap();
-        fs.group().begin_journal().unwrap();
         self.fs = Some(fs);
     }
 

@@ -151,6 +151,29 @@ fn openings_that_are_killed_one_after_another_at_every_request_lose_nothing_that
 }
 
 #[test]
+fn what_an_opening_removed_for_want_of_a_name_stays_removed_though_it_is_killed() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[7; 10_000]);
+    let id = fixture.find("file").id;
+    fixture.fs().group().sync().unwrap();
+    fixture
+        .fs()
+        .unlink(ROOT, name("file"), fixture.now())
+        .unwrap();
+    std::mem::forget(file);
+    fixture.die();
+    // The mount has gone too: nobody reaches the file any more.
+    fixture.open(false);
+    fixture.fs().group().sync().unwrap();
+    fixture.die();
+    fixture.open(false);
+    assert!(fixture.fs().group().file(id).is_none());
+    fixture.check();
+}
+
+#[test]
 fn what_somebody_else_changed_since_is_not_undone_by_what_a_killed_process_left() {
     let mut fixture = Fixture::plain();
     fixture.keep();

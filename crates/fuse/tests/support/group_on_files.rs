@@ -84,7 +84,6 @@ impl GroupOnFiles {
         };
         FileSystem::create(&group, owner, now).unwrap();
         let file_system = Arc::new(FileSystem::open(Arc::clone(&group)).unwrap());
-        group.begin_journal().unwrap();
         let ended = Arc::new(AtomicBool::new(false));
         let lazy_work = thread::spawn({
             let ended = Arc::clone(&ended);

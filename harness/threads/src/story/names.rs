@@ -178,13 +178,7 @@ impl Process {
         let opened = self
             .open_group(Some(Arc::clone(&self.journal)))
             .map_err(FsError::from)
-            .and_then(|group| FileSystem::open_kept(group, self.was_killed))
-            .and_then(|fs| {
-                fs.group()
-                    .begin_journal()
-                    .map(|()| fs)
-                    .map_err(FsError::from)
-            });
+            .and_then(|group| FileSystem::open_kept(group, self.was_killed));
         let fs = match opened {
             Ok(fs) => Arc::new(fs),
             Err(_) if !self.story.disks.is_powered() => return None,
