@@ -4,10 +4,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use redb::ReadableTable;
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::{Mutex, RwLock, level};
 
 use crate::commit::Committer;
 use crate::journal;
+use crate::levels::Committing;
 use crate::overlay::{Change, Overlay, Window};
 use crate::room::Room;
 use crate::store::{Reader, Store};
@@ -25,7 +26,7 @@ pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), CatalogError> + 'a;
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) overlay: RwLock<Overlay>,
-    pub(crate) committer: Mutex<Committer>,
+    pub(crate) committer: level::Mutex<Committer, Committing>,
     pub(crate) region: Arc<dyn Region>,
     pub(crate) room: Room,
     /// Held while the state that is read from is about to be replaced. Whoever holds it waits for
@@ -79,7 +80,7 @@ impl Catalog {
             renewing: Mutex::new(()),
             region: Arc::clone(&region),
             overlay: RwLock::new(overlay),
-            committer: Mutex::new(Committer::new(region, cache_bytes, store, generation)),
+            committer: level::Mutex::new(Committer::new(region, cache_bytes, store, generation)),
         })
     }
 

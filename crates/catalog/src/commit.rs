@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use crate::journal::Journal;
 use crate::kept::Place;
+use crate::levels::Committing;
 use crate::overlay::Layer;
 use crate::store::{Reader, Store};
 use spindle_sync::MutexGuard;
+use spindle_sync::level::{self, Holds, Unshown};
 
 use crate::{Catalog, CatalogError, KeptJournal, Region, Sequence};
 
@@ -112,7 +114,7 @@ impl Drop for Committer {
 #[derive(Debug)]
 pub struct BegunCommit<'a> {
     catalog: &'a Catalog,
-    committer: MutexGuard<'a, Committer>,
+    committer: level::MutexGuard<'a, Committer, Committing>,
 }
 
 /// A commit whose batch was taken: edits belong to the next one from here on. The group flushes
@@ -121,12 +123,16 @@ pub struct BegunCommit<'a> {
 #[derive(Debug)]
 pub struct TakenBatch<'a> {
     catalog: &'a Catalog,
-    committer: MutexGuard<'a, Committer>,
+    committer: level::MutexGuard<'a, Committer, Committing>,
     /// `None` once it was made durable or given back.
     batch: Option<Arc<Layer>>,
     last: Sequence,
     /// What the kept journal had when the batch was taken.
     noted: Option<(Arc<KeptJournal>, Place)>,
+}
+
+impl Holds for BegunCommit<'_> {
+    type Level = Committing;
 }
 
 impl<'a> BegunCommit<'a> {
@@ -193,7 +199,7 @@ impl Catalog {
             }
             overlay.begun_commits_count()
         };
-        let committer = self.committer.lock();
+        let committer = self.committer.lock(Unshown);
         let mut overlay = self.overlay.write();
         // The commit that did our work began after we came, so it sealed after we came.
         if overlay.committed() >= through || overlay.newest_good_commit() > begun_at_call {
@@ -298,7 +304,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError`] where the region cannot be written or read.
     pub fn measure(&self) -> Result<(), CatalogError> {
-        let mut committer = self.committer.lock();
+        let mut committer = self.committer.lock(Unshown);
         self.make_usable(&mut committer)?;
         let journaled = Arc::clone(self.overlay.read().journaled());
         self.write_region(&mut committer, &[&journaled])?;
@@ -314,7 +320,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError`] where the region cannot be written.
     pub fn settle(&self) -> Result<(), CatalogError> {
-        let mut committer = self.committer.lock();
+        let mut committer = self.committer.lock(Unshown);
         let journaled = Arc::clone(self.overlay.read().journaled());
         if journaled.is_empty() {
             return Ok(());
@@ -330,7 +336,7 @@ impl Catalog {
     /// [`CatalogError::Region`] where an earlier failure stands; the region is then as after a
     /// crash, with every commit in it.
     pub fn close(&self) -> Result<(), CatalogError> {
-        let mut committer = self.committer.lock();
+        let mut committer = self.committer.lock(Unshown);
         if std::mem::replace(&mut committer.closed, true) {
             return Ok(());
         }

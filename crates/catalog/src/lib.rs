@@ -18,6 +18,7 @@ mod edit;
 mod error;
 mod journal;
 mod kept;
+mod levels;
 #[cfg(test)]
 mod memory_region;
 mod overlay;
@@ -34,6 +35,7 @@ pub use kept::{
     Bracket, Claim, Connection, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch,
     TouchSlot, WriteUnderWay,
 };
+pub use levels::Committing;
 pub use region::Region;
 pub use room::{Rows, Wish};
 pub use spindle_base::Sequence;

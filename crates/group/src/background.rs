@@ -33,10 +33,11 @@ use spindle_catalog::{Catalog, Edit, Table};
 use spindle_device::{AlignedBuffer, DiskSlot};
 use spindle_extent::space::Run;
 use spindle_format::DiskStatus;
-use spindle_sync::Mutex;
+use spindle_sync::level::{DeepMutex, LeafMutex, Mutex};
 
 use crate::core::Core;
 use crate::error::GroupError;
+use crate::levels;
 
 use mover::Mover;
 use outage::AwayClock;
@@ -75,18 +76,18 @@ pub struct Group {
     pub(crate) core: Core,
     pub(crate) scrubs: Scrubs,
     /// Held while disks come back: one after the other.
-    pub(crate) returning: Mutex<()>,
-    pub(crate) resync: Mutex<Resync>,
-    pub(crate) returns: Mutex<Returns>,
-    pub(crate) away_clock: Mutex<AwayClock>,
-    pub(crate) lazy: Mutex<Lazy>,
+    pub(crate) returning: Mutex<(), levels::Returning>,
+    pub(crate) resync: DeepMutex<Resync, levels::Resync>,
+    pub(crate) returns: LeafMutex<Returns>,
+    pub(crate) away_clock: DeepMutex<AwayClock, levels::AwayClock>,
+    pub(crate) lazy: LeafMutex<Lazy>,
     /// One change of the disks at a time.
-    pub(crate) disk_changes: Mutex<()>,
+    pub(crate) disk_changes: Mutex<(), levels::DiskChanges>,
     pub(crate) background: Background,
     /// The redundancy that the group is to have when every copy is there, where it is another.
-    pub(crate) wanted_redundancy: Mutex<Option<Redundancy>>,
+    pub(crate) wanted_redundancy: LeafMutex<Option<Redundancy>>,
     /// Where disks were open that the group has forgotten.
-    pub(crate) free_slots: Mutex<Vec<DiskSlot>>,
+    pub(crate) free_slots: LeafMutex<Vec<DiskSlot>>,
 }
 
 impl std::ops::Deref for Group {
@@ -182,15 +183,15 @@ pub struct Background {
     scrub: ScrubPass,
     /// A pass that copies had something to do when last asked.
     is_copying: AtomicBool,
-    buffers: Mutex<Vec<AlignedBuffer>>,
+    buffers: LeafMutex<Vec<AlignedBuffer>>,
     /// Runs on targets that no map names yet.
-    underway: Mutex<Vec<Run>>,
+    underway: LeafMutex<Vec<Run>>,
     /// Why a disk that is empty cannot leave.
-    kept_for: Mutex<Option<String>>,
+    kept_for: LeafMutex<Option<String>>,
     /// Requests of this work, which are not the foreground's.
     own_count: AtomicU64,
     /// All requests and our own, when the foreground was last looked at.
-    seen: Mutex<(u64, u64)>,
+    seen: LeafMutex<(u64, u64)>,
 }
 
 impl Background {
@@ -218,11 +219,11 @@ impl Background {
             rebalance: Mover::new(Goal::Rebalance),
             scrub: ScrubPass::default(),
             is_copying: AtomicBool::new(false),
-            buffers: Mutex::default(),
-            underway: Mutex::default(),
-            kept_for: Mutex::default(),
+            buffers: LeafMutex::default(),
+            underway: LeafMutex::default(),
+            kept_for: LeafMutex::default(),
             own_count: AtomicU64::new(0),
-            seen: Mutex::default(),
+            seen: LeafMutex::default(),
         })
     }
 

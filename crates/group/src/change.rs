@@ -28,6 +28,7 @@ use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{Edit, Table};
 use spindle_device::DiskSlot;
 use spindle_format::DiskStatus;
+use spindle_sync::level::Unshown;
 
 use crate::background::Group;
 use crate::background::WISH_KEY;
@@ -67,7 +68,7 @@ impl Group {
     /// redundancy, with what is missing; [`GroupErrorKind::Io`] where a disk that joins cannot be
     /// written. Nothing has changed then.
     pub fn change_disks(&self, changes: &DiskChanges) -> Result<Vec<DiskNumber>, GroupError> {
-        let _one = self.disk_changes.lock();
+        let _one = self.disk_changes.lock(Unshown);
         self.check_fence()?;
         let judged = self.judge_changes(changes)?;
         self.end_shrinking(&judged)?;

@@ -10,6 +10,7 @@ pub(crate) mod disks;
 pub(crate) mod event_log;
 pub(crate) mod file;
 pub(crate) mod files;
+pub(crate) mod map_lock;
 pub(crate) mod moving;
 pub(crate) mod range_lock;
 pub(crate) mod room;
@@ -25,7 +26,7 @@ use spindle_catalog::{Catalog, Row, Table};
 use spindle_extent::capacity::DiskCapacity;
 use spindle_extent::placement::Placement;
 use spindle_extent::space::Space;
-use spindle_sync::{InsideLock, Mutex, RwLock};
+use spindle_sync::level::{InsideLock, LeafMutex, LeafRwLock, Mutex};
 
 use crate::core::bad_runs::BadRuns;
 use crate::core::dirty::DirtyRegions;
@@ -34,6 +35,7 @@ use crate::core::disks::{DiskTable, SlowDisks};
 use crate::core::event_log::EventLog;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
+use crate::levels;
 use crate::quorum::{Clock, FaultOutcome, Membership};
 use crate::region::ReplicatedRegion;
 use bad_places::BadPlaces;
@@ -54,22 +56,23 @@ pub struct Core {
     pub(crate) disks: DiskTable,
     pub(crate) space: Arc<Space>,
     pub(crate) dirty: DirtyRegions,
-    pub(crate) placement: RwLock<Arc<Placement>>,
-    pub(crate) files: RwLock<BTreeMap<FileId, Arc<File>>>,
-    /// Shared by changes, exclusive for a seal; see `core/commit.rs` for the order of locks.
-    pub(crate) change: InsideLock,
+    pub(crate) placement: LeafRwLock<Arc<Placement>>,
+    /// Its record is applied while it is put among them: above the catalog's own locks.
+    pub(crate) files: LeafRwLock<BTreeMap<FileId, Arc<File>>>,
+    /// Shared by changes, exclusive for a seal.
+    pub(crate) change: InsideLock<levels::Change, levels::Range>,
     /// Files whose maps have rows that the catalog lacks.
-    pub(crate) dirty_maps: Mutex<DirtyMaps>,
+    pub(crate) dirty_maps: LeafMutex<DirtyMaps>,
     /// Somebody was refused because the catalog is full.
     pub(crate) is_catalog_full: AtomicBool,
     /// What was applied then: as long as nothing else is, the answer stays.
     pub(crate) refused_at: AtomicU64,
-    /// Held while room is made in the catalog; taken before every other lock.
-    pub(crate) making_room: Mutex<()>,
+    /// Held while room is made in the catalog.
+    pub(crate) making_room: Mutex<(), levels::MakingRoom>,
     /// Something is pending that must not wait until its batch is old.
     pub(crate) commit_is_urgent: AtomicBool,
     /// Why the group had to stop.
-    pub(crate) fence: Mutex<Option<GroupError>>,
+    pub(crate) fence: LeafMutex<Option<GroupError>>,
     pub(crate) is_fenced: AtomicBool,
     pub(crate) event_log: EventLog,
     /// Places that no copy may lie at any more.
@@ -78,7 +81,7 @@ pub struct Core {
     pub(crate) bad_places: BadPlaces,
     /// How often disks had come or gone when it was last looked what of all files was lost.
     pub(crate) looked_for_lost_at: AtomicU64,
-    pub(crate) slow_disks: Mutex<SlowDisks>,
+    pub(crate) slow_disks: LeafMutex<SlowDisks>,
     /// Seconds since 1970 when last told.
     pub(crate) now_s: AtomicU64,
     /// The journal, where a keeper holds the mount.
@@ -125,7 +128,7 @@ impl Core {
     }
 
     /// Tells that something happened. Memory only, and never fails: the data path may call it,
-    /// and with any lock of `core/commit.rs` held.
+    /// and with any lock of [`levels`] held.
     pub fn event(&self, event: Event) {
         self.membership.event(event);
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use spindle_base::{DiskNumber, FileId};
 pub use spindle_format::Severity;
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 /// Events that wait to be taken at most. A storm beyond it is counted, not kept.
 const WAITING_MOST: usize = 4096;
@@ -232,9 +232,9 @@ impl std::fmt::Display for Event {
     }
 }
 
-/// Events that nobody has taken yet. A leaf in every order of locks.
+/// Events that nobody has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct EventQueue(Mutex<Waiting>);
+pub(crate) struct EventQueue(LeafMutex<Waiting>);
 
 impl FromIterator<Event> for EventQueue {
     fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {

@@ -2,7 +2,7 @@
 //!
 //! Where to begin: the crate `spindle-extent` (where bytes lie, and the plan of requests that
 //! follows), then here `core.rs` (what an open group is), `io/` (plans executed) and
-//! `core/commit.rs` (what becomes durable when, and the order of locks). Each folder is a floor
+//! `core/commit.rs` (what becomes durable when); `levels.rs` has the order of locks. Each folder is a floor
 //! that names and calls only what lies below it: `quorum`, `region`, `core`, `io`, `background`,
 //! `change`, `group`. `docs/architecture.md` has the whole on a page.
 
@@ -19,6 +19,7 @@ mod event;
 mod group;
 mod incarnation;
 mod io;
+mod levels;
 mod quorum;
 mod region;
 #[cfg(test)]

@@ -49,7 +49,7 @@ use spindle_device::{DiskSlot, Disks, Judge};
 use spindle_format::{
     DiskState, DiskStatus, GroupState, Label, LabelStatus, OpenerRecord, Replica,
 };
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 pub(crate) use changes::{Joining, Standings};
 pub(crate) use create::DISK_AUS_MIN;
@@ -65,6 +65,7 @@ use crate::by_number::ByNumber;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind, EventQueue};
 use crate::incarnation::Incarnation;
+use crate::levels;
 
 /// The disks of an open group. All methods may be called from many threads.
 #[derive(Debug)]
@@ -73,14 +74,14 @@ pub struct Membership {
     disks: Arc<Ownership>,
     uuid: Uuid,
     au_size: AuSize,
-    redundancy: RwLock<Redundancy>,
+    redundancy: LeafRwLock<Redundancy>,
     was_clean: bool,
     /// Where each member that was found is open.
-    slots: Arc<RwLock<Slots>>,
+    slots: Arc<LeafRwLock<Slots>>,
     /// Changed only by a published state.
     standings: StandingTable,
     hanging: Arc<Hanging>,
-    inner: Mutex<Inner>,
+    inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
 }
 
@@ -256,7 +257,7 @@ impl Membership {
 
     /// What the data path is told: what the state says of each disk that is here.
     fn set_standings(&self, state: &GroupState) {
-        let slots = self.slots.read();
+        let slots = self.slots.read().clone();
         for disk in &state.disks {
             self.standings
                 .by_disk

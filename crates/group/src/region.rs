@@ -49,9 +49,10 @@ use spindle_catalog::{CatalogError, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::space::Space;
 use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::event::EventKind;
+use crate::levels;
 use crate::quorum::Membership;
 use ahead::Ahead;
 use map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
@@ -82,13 +83,13 @@ impl RegionSpace for Space {
 #[derive(Debug)]
 pub struct ReplicatedRegion {
     membership: Arc<Membership>,
-    space: RwLock<Option<Arc<dyn RegionSpace>>>,
+    space: LeafRwLock<Option<Arc<dyn RegionSpace>>>,
     /// One at a time writes, repairs or grows. Readers take it only where a block looks wrong,
     /// to see whether it was merely in flight.
-    gate: Mutex<()>,
-    map: RwLock<Arc<Map>>,
+    gate: DeepMutex<(), levels::RegionGate>,
+    map: LeafRwLock<Arc<Map>>,
     /// While the group is being opened: much more of the region around what was asked for.
-    ahead: Mutex<Option<Ahead>>,
+    ahead: DeepMutex<Option<Ahead>, levels::ReadAhead>,
 }
 
 fn failed(operation: &'static str, detail: impl Into<String>) -> CatalogError {
@@ -128,10 +129,10 @@ impl ReplicatedRegion {
     fn over(membership: Arc<Membership>, map: Map) -> Self {
         Self {
             membership,
-            space: RwLock::new(None),
-            gate: Mutex::new(()),
-            map: RwLock::new(Arc::new(map)),
-            ahead: Mutex::new(None),
+            space: LeafRwLock::new(None),
+            gate: DeepMutex::new(()),
+            map: LeafRwLock::new(Arc::new(map)),
+            ahead: DeepMutex::new(None),
         }
     }
 
@@ -386,7 +387,8 @@ impl ReplicatedRegion {
     }
 
     fn release(&self, disk: DiskNumber, runs: &[AuRun]) {
-        if let Some(space) = self.space.read().clone() {
+        let space = self.space.read().clone();
+        if let Some(space) = space {
             for run in runs {
                 space.release_region_aus(disk, *run);
             }

@@ -6,6 +6,8 @@
 //! and a run that breaks a promise can be had again. Shuttle knows no memory order weaker than
 //! sequential consistency, and sees no lock inside a library: a lock of ours stands before those.
 //!
+//! [`level`] gives locks a place in an order.
+//!
 //! Not here: what is shared with another process (`std`'s atomics in mapped memory), and values
 //! that are made once and never change (`OnceLock`).
 
@@ -24,3 +26,4 @@ pub use inside::{InsideLock, InsideReadGuard, InsideWriteGuard};
 
 mod fault;
 mod inside;
+pub mod level;

@@ -3,6 +3,7 @@
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::sync::atomic;
 pub use std::thread;
+pub use std::thread_local;
 
 /// A point at which another thread may go on, beside those of locks and atomics; the simulated
 /// disks have one at each request. Nothing, in what ships.

@@ -6,6 +6,7 @@ use crate::Fault;
 
 pub use shuttle::sync::atomic;
 pub use shuttle::thread;
+pub use shuttle::thread_local;
 pub use shuttle_parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A point at which another thread may go on, beside those of locks and atomics.

@@ -36,7 +36,7 @@ const HOUSES: [House; 2] = [
             "change",
             "group",
         ],
-        ground: &["by_number", "error", "event", "incarnation"],
+        ground: &["by_number", "error", "event", "incarnation", "levels"],
         shared: &["Core", "Group"],
         values: &["group", "core"],
     },

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_format::{DiskStatus, ExtentCopy};
-use spindle_sync::Mutex;
+use spindle_sync::level::DeepMutex;
 
 use crate::background::Group;
 use crate::background::operations::{Meter, OperationState, OperationView, Pass};
@@ -22,6 +22,7 @@ use crate::background::relocation::{Refusal, Relocation, Step};
 use crate::background::{BackgroundPass, Ended, PassStep};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
+use crate::levels;
 
 /// Moves that are taken from the plan in one go.
 const MOVES_MOST: usize = 64;
@@ -66,7 +67,7 @@ struct State {
 #[derive(Debug)]
 pub struct Mover {
     goal: Goal,
-    state: Mutex<State>,
+    state: DeepMutex<State, levels::Moves>,
 }
 
 /// What a call has in hand.
@@ -85,7 +86,7 @@ impl Mover {
     pub const fn new(goal: Goal) -> Self {
         Self {
             goal,
-            state: Mutex::new(State {
+            state: DeepMutex::new(State {
                 run: None,
                 looked_at: None,
                 error: None,

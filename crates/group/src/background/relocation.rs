@@ -304,9 +304,9 @@ impl Group {
             return false;
         }
         {
-            let _change = self.change_inside();
+            let change = self.change_inside();
             let copy = ExtentCopy::new(run.disk, run.start_block, run.class);
-            let mut map = file.map.write();
+            let mut map = file.map.write(&change);
             let number = usize::from(moved.copy_number);
             // Another redundancy asks for no lock of the range.
             let held =

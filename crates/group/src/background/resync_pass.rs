@@ -1,7 +1,7 @@
 //! RESYNC as a pass of the background: the copying itself is in `resync.rs`.
 
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 use crate::background::Group;
 use crate::background::operations::{Meter, OperationState, OperationView, Pass};
@@ -12,7 +12,7 @@ use crate::error::GroupError;
 /// The pass; it remembers only how fast it is.
 #[derive(Debug, Default)]
 pub struct ResyncPass {
-    meter: Mutex<Meter>,
+    meter: LeafMutex<Meter>,
 }
 
 impl BackgroundPass for ResyncPass {

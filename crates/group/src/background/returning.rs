@@ -17,6 +17,7 @@ use spindle_device::DiskSlot;
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Staleness, TooFar};
 use spindle_format::{DiskStatus, Lost};
+use spindle_sync::level::Unshown;
 
 use crate::background::Group;
 use crate::core::dirty::{REGION_BLOCKS, Ranges};
@@ -161,13 +162,13 @@ impl Group {
 
     /// Says once why a disk that answers stays away.
     fn tell_why_away(&self, disk: DiskNumber, why: String) {
+        let title = self.disks.describe(disk);
+        let message = format!("{title} answers again and stays offline: {why}");
         let mut returns = self.returns.lock();
         let flaps = returns.of_disk.entry(disk).or_default();
         if flaps.told == why {
             return;
         }
-        let title = self.disks.describe(disk);
-        let message = format!("{title} answers again and stays offline: {why}");
         flaps.told = why;
         drop(returns);
         self.event(Event::new(EventKind::DiskPassedOver, message).disk(disk));
@@ -182,7 +183,7 @@ impl Group {
     /// back, or went on without the others; [`GroupErrorKind::Io`] where the group had to stop.
     pub fn return_disks(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {
         self.check_fence()?;
-        let _one = self.returning.lock();
+        let _one = self.returning.lock(Unshown);
         let held = |disk| self.away(disk).map(|away| away.held_epoch);
         let returning = self.membership.judge_return(slots, &held)?;
         self.notice_offline();

@@ -37,12 +37,13 @@ use std::sync::Arc;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_pages::PageFile;
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::background::Group;
 use crate::background::Power;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind, Severity};
+use crate::levels;
 use left_out::Missed;
 pub use left_out::{LeftOut, LeftOutReason};
 use record::{INTERVAL_KEY, LAST_KEY, RUN_KEY, Saved};
@@ -223,8 +224,8 @@ pub(crate) struct ScrubProgress {
 /// The scrubs of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubs {
-    judge: RwLock<Option<Arc<dyn PageJudge>>>,
-    state: Mutex<State>,
+    judge: LeafRwLock<Option<Arc<dyn PageJudge>>>,
+    state: DeepMutex<State, levels::Scrubs>,
 }
 
 #[derive(Debug, Default)]
@@ -251,8 +252,8 @@ impl Scrubs {
                 .unwrap_or(0))
         };
         Ok(Self {
-            judge: RwLock::default(),
-            state: Mutex::new(State {
+            judge: LeafRwLock::default(),
+            state: DeepMutex::new(State {
                 current: None,
                 last: None,
                 interrupted: saved,
@@ -534,7 +535,8 @@ impl Group {
             edit.delete(Table::Attribute, RUN_KEY.to_vec());
             self.apply(&change, edit);
         }
-        if let Some(judge) = self.scrubs.judge.read().as_ref() {
+        let judge = self.scrubs.judge.read().clone();
+        if let Some(judge) = judge {
             judge.rest();
         }
         let view = self.view_of(run, Some(how));

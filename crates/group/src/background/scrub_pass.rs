@@ -1,7 +1,7 @@
 //! SCRUB as a pass of the background: the looking itself is in `scrub.rs`. It has a power of its
 //! own, and waits while another pass copies: that the copies are there comes first.
 
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 use crate::background::Group;
 use crate::background::operations::{Meter, OperationState, OperationView, Pass};
@@ -13,7 +13,7 @@ use crate::error::GroupError;
 /// The pass; it remembers only how fast it is.
 #[derive(Debug, Default)]
 pub struct ScrubPass {
-    state: Mutex<State>,
+    state: LeafMutex<State>,
 }
 
 #[derive(Debug, Default)]

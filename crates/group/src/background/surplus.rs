@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
-use spindle_sync::Mutex;
+use spindle_sync::level::{LeafMutex, Mutex};
 
 use crate::background::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
@@ -24,6 +24,7 @@ use crate::background::power::Power;
 use crate::background::{BackgroundPass, PassStep};
 use crate::core::file::File;
 use crate::error::GroupError;
+use crate::levels;
 
 /// Extents that give their surplus back in one unit.
 const EXTENTS_MOST: u32 = 64;
@@ -31,15 +32,17 @@ const EXTENTS_MOST: u32 = 64;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct SurplusPass {
-    files: Mutex<BTreeSet<FileId>>,
+    files: LeafMutex<BTreeSet<FileId>>,
     /// Held by whoever works: the next extent of the first file.
-    turn: Mutex<u32>,
+    turn: Mutex<u32, levels::SurplusTurn>,
     done_bytes: AtomicU64,
 }
 
 impl SurplusPass {
     /// These files may have surplus copies.
     pub fn add(&self, files: impl Iterator<Item = FileId>) {
+        // Whoever gives them looks at their maps.
+        let files: Vec<FileId> = files.collect();
         self.files.lock().extend(files);
     }
 
@@ -144,8 +147,8 @@ impl Group {
 
     /// False where the file still has surplus copies.
     fn forget_surplus(&self, file: &File) -> bool {
-        let _change = self.change_inside();
-        let mut map = file.map.write();
+        let change = self.change_inside();
+        let mut map = file.map.write(&change);
         let is_over = map.forget_surplus();
         file.follow(&map);
         is_over
@@ -155,8 +158,8 @@ impl Group {
     fn give_surplus_back(&self, file: &Arc<File>, index: u32) -> u64 {
         let (first, end) = file.map.read().schedule().envelope(index);
         let _alone = file.range_lock.exclusive(first, end);
-        let _change = self.change_inside();
-        let mut map = file.map.write();
+        let change = self.change_inside();
+        let mut map = file.map.write(&change);
         let Some(extent) = map.extent(index).filter(|_| !file.is_removed()) else {
             return 0;
         };

@@ -7,6 +7,7 @@
 use spindle_base::DiskNumber;
 use spindle_catalog::{Edit, Table};
 use spindle_format::DiskStatus;
+use spindle_sync::level::Unshown;
 
 use crate::background::Group;
 use crate::change::refusal;
@@ -25,7 +26,7 @@ impl Group {
     /// # Errors
     /// [`GroupErrorKind::Io`] where a step cannot be made durable; the next call goes on.
     pub fn forget_empty_disks(&self) -> Result<Vec<DiskNumber>, GroupError> {
-        let _one = self.disk_changes.lock();
+        let _one = self.disk_changes.lock(Unshown);
         self.check_fence()?;
         self.finish_resizes()?;
         self.membership.bring_labels_up_to_date();

@@ -2,6 +2,7 @@
 
 use spindle_base::DiskNumber;
 use spindle_extent::plan::Serving;
+use spindle_sync::level::Unshown;
 
 use crate::background::Group;
 use crate::change::refusal;
@@ -17,7 +18,7 @@ impl Group {
     /// could not go on; [`GroupErrorKind::Invalid`] for a disk named twice or offline already;
     /// [`GroupErrorKind::NotFound`]. Nothing has changed then.
     pub fn offline_disks(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
-        let _one = self.disk_changes.lock();
+        let one = self.disk_changes.lock(Unshown);
         self.judge_offline(disks)?;
         // What is flushed now the disks do not lose: two rounds, because what is written lately is
         // kept in two generations.
@@ -26,7 +27,7 @@ impl Group {
         }
         {
             // Alone, so that no extent comes to lie only there between the look and the state.
-            let _alone = self.change.write();
+            let _alone = self.change.write(&one);
             self.refuse_last_copies(disks, "go offline")?;
             self.membership.offline_by_wish(disks)?;
         }

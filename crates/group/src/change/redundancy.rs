@@ -16,6 +16,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, FileId, Redundancy};
 use spindle_catalog::{Catalog, Edit, Table, file_key};
 use spindle_extent::capacity::{self, DiskCapacity};
 use spindle_format::FileRecord;
+use spindle_sync::level::Unshown;
 
 use crate::background::Group;
 use crate::core::file::File;
@@ -54,7 +55,7 @@ impl Group {
     /// [`GroupErrorKind::Invalid`] for copies in a group without redundancy. Nothing has changed
     /// then.
     pub fn convert_files(&self, files: &[(FileId, Redundancy)]) -> Result<u64, GroupError> {
-        let _one = self.disk_changes.lock();
+        let _one = self.disk_changes.lock(Unshown);
         self.check_fence()?;
         let changes = self.changed_files(files);
         if changes.is_empty() {
@@ -87,7 +88,7 @@ impl Group {
         redundancy: Redundancy,
         files: &[(FileId, Redundancy)],
     ) -> Result<u64, GroupError> {
-        let _one = self.disk_changes.lock();
+        let _one = self.disk_changes.lock(Unshown);
         self.check_fence()?;
         let mut changes = self.changed_files(files);
         if redundancy == Redundancy::External {
@@ -154,7 +155,7 @@ impl Group {
         {
             let change = self.change();
             for (file, redundancy) in changes {
-                let mut map = file.map.write();
+                let mut map = file.map.write(&change);
                 // A removal marks the file first and then waits for the map.
                 if file.is_removed() {
                     continue;

@@ -3,6 +3,7 @@
 
 use spindle_base::{DiskName, DiskNumber};
 use spindle_catalog::{Edit, Table};
+use spindle_sync::level::Unshown;
 
 use crate::background::Group;
 use crate::change::refusal;
@@ -17,7 +18,7 @@ impl Group {
     /// [`GroupErrorKind::Invalid`] for a name in use or a disk that is away,
     /// [`GroupErrorKind::NotFound`] for one that is not there; nothing has changed then.
     pub fn rename_disk(&self, disk: DiskNumber, name: &DiskName) -> Result<(), GroupError> {
-        let _one = self.disk_changes.lock();
+        let _one = self.disk_changes.lock(Unshown);
         self.check_fence()?;
         let known = self.known_disk(disk)?;
         let former = known.name();

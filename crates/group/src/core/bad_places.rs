@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_format::ExtentCopy;
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 use crate::core::file::File;
 use crate::incarnation::Life;
@@ -40,10 +40,10 @@ pub struct BadBlocks {
     pub source: ExtentCopy,
 }
 
-/// Places that wait to be moved. A leaf in every order of locks.
+/// Places that wait to be moved.
 #[derive(Debug, Default)]
 pub struct BadPlaces {
-    pub(crate) waiting: Mutex<Vec<BadPlace>>,
+    pub(crate) waiting: LeafMutex<Vec<BadPlace>>,
     /// Looked at by every read: most groups never see a bad place.
     pub(crate) any: AtomicBool,
 }

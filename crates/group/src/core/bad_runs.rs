@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use spindle_base::DiskNumber;
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_extent::space::{Run, Space};
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 /// The attribute row: 16 bytes for each run.
 const KEY: &[u8] = b"bad_runs";
@@ -19,7 +19,7 @@ const RUN_BYTES: usize = 16;
 /// The bad runs of a group.
 #[derive(Debug, Default)]
 pub struct BadRuns {
-    runs: Mutex<BTreeSet<Run>>,
+    runs: LeafMutex<BTreeSet<Run>>,
 }
 
 impl BadRuns {
@@ -41,7 +41,7 @@ impl BadRuns {
             .filter(|run| space.mark_used(*run).is_ok())
             .collect();
         Ok(Self {
-            runs: Mutex::new(runs),
+            runs: LeafMutex::new(runs),
         })
     }
 

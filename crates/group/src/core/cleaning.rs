@@ -1,6 +1,7 @@
 //! Records of dirty regions that are quiet are dropped. A crash leaves more of them to compare.
 
 use spindle_catalog::Edit;
+use spindle_sync::level::Unshown;
 
 use crate::core::Core;
 use crate::error::GroupError;
@@ -16,7 +17,7 @@ impl Core {
         self.flush_written()?;
         self.notice_offline();
         // Alone, so that nobody records a region between the decision and its edit.
-        let _alone = self.change.write();
+        let _alone = self.change.write(Unshown);
         let mut edit = Edit::default();
         let more = self.dirty.round(&mut edit);
         if !edit.is_empty() {

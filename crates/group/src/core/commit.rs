@@ -1,18 +1,6 @@
 //! Changes, commits, and what a sync waits for.
 //!
-//! Order of locks, the first taken first; nobody takes one that stands before one it holds:
-//! 0. held over whole commits: one change of the disks, one return, one search for room in the
-//!    catalog; then the catalog's committer;
-//! 1. a file's range lock (held over the I/O of a read or write);
-//! 2. the change lock: shared by whoever changes maps or rows, exclusive for a seal;
-//! 3. a file's map;
-//! 4. dirty regions;
-//! 5. leaves: free space, flush state, events, the catalog's overlay, the lists of this group.
-//!
-//! A commit takes 2, 3 and leaves, never 1; nobody begins a commit while holding any of these.
-//! Somebody who holds the change lock may wait for a range lock in one place only
-//! ([`Core::remove_file`]); so whoever holds a range lock takes the change lock past those who
-//! wait to have it alone ([`Core::change_inside`]), else the three would wait in a circle.
+//! Which locks are taken before which is said by types: see [`levels`].
 
 mod lost;
 pub(in crate::core) mod owed;
@@ -23,18 +11,23 @@ use std::cell::{Cell, RefCell};
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{
-    BegunCommit, Bracket, Edit, KeptJournal, RequestUnderWay, Sequence, Table, TakenBatch,
-    TouchSlot,
+    BegunCommit, Bracket, Committing, Edit, KeptJournal, RequestUnderWay, Sequence, Table,
+    TakenBatch, TouchSlot,
 };
-use spindle_extent::map::{Books, Map, RowChange};
-use spindle_sync::{Fault, InsideReadGuard, InsideWriteGuard, MutexGuard, is_put_back};
+use spindle_extent::map::{Books, RowChange};
+use spindle_sync::level::{
+    Holds, InsideReadGuard, InsideWriteGuard, MutexGuard, Unshown, assert_none_from,
+};
+use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::disks::{Fate, Flushes, Target};
 use crate::core::file::File;
+use crate::core::map_lock::MapWriteGuard;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
+use crate::levels;
 
 /// Beyond every edit: asks a commit for what its seal will add.
 const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
@@ -53,7 +46,11 @@ pub struct Change<'a> {
     used: Cell<bool>,
     /// It began while a panic was under way already, of somebody around it.
     began_in_panic: bool,
-    _shared: InsideReadGuard<'a>,
+    _shared: InsideReadGuard<'a, levels::Change>,
+}
+
+impl Holds for Change<'_> {
+    type Level = levels::Change;
 }
 
 /// What the journal counts only whole.
@@ -64,7 +61,7 @@ struct Operation<'a> {
     /// The request of the kernel that it fulfils.
     request: Option<RequestUnderWay<'a>>,
     settled: RefCell<SmallVec<[TouchSlot; 2]>>,
-    _alone: MutexGuard<'a, ()>,
+    _alone: MutexGuard<'a, (), levels::Operation>,
 }
 
 impl Operation<'_> {
@@ -116,7 +113,7 @@ struct Sealed<'a> {
     begun: BegunCommit<'a>,
     /// The outages whose edits the batch has.
     outages_count: u64,
-    _alone: InsideWriteGuard<'a>,
+    _alone: InsideWriteGuard<'a, levels::Change>,
 }
 
 /// A commit whose batch was taken: changes belong to the next one from here on.
@@ -164,9 +161,9 @@ impl Core {
     /// As [`Core::change`], for the operation that fulfils this request: where something is
     /// applied, its end is noted with the request.
     pub fn change_for<'a>(&'a self, request: Option<RequestUnderWay<'a>>) -> Change<'a> {
-        let shared = self.change.read();
+        let shared = self.change.read(Unshown);
         let operation = self.kept.as_ref().map(|kept| Operation {
-            _alone: kept.operation.lock(),
+            _alone: kept.operation.lock(&shared),
             bracket: kept.journal.bracket(),
             request,
             settled: RefCell::default(),
@@ -181,14 +178,14 @@ impl Core {
         }
     }
 
-    /// A change for whoever may hold a range lock; see the order of locks above.
+    /// A change for whoever may hold a range lock; see [`levels::RemovedRange`].
     pub(crate) fn change_inside(&self) -> Change<'_> {
         Change {
             core: self,
             operation: None,
             used: Cell::new(false),
             began_in_panic: std::thread::panicking(),
-            _shared: self.change.read_inside(),
+            _shared: self.change.read_inside(Unshown),
         }
     }
 
@@ -211,23 +208,22 @@ impl Core {
         self.catalog.apply(edit);
     }
 
-    /// The map of this file, which the caller holds locked, has other rows that the catalog
-    /// lacks.
-    pub(crate) fn note_dirty_map(&self, file: &File, map: &Map) {
+    /// The map of this file has other rows that the catalog lacks.
+    pub(crate) fn note_dirty_map(&self, file: &File, map: &MapWriteGuard<'_>) {
         self.dirty_maps.lock().note(file.id, map);
     }
 
     /// Closes the books: dirty rows of all maps become edits, and what was freed belongs to this
     /// batch.
     fn seal<'a>(&'a self, begun: BegunCommit<'a>) -> Sealed<'a> {
-        self.seal_ahead();
-        let alone = self.change.write();
+        self.seal_ahead(&begun);
+        let alone = self.change.write(&begun);
         // A file stays among them until its rows are in an edit: whoever finds none of them may
         // rely on what is applied.
         loop {
             let first = self.dirty_maps.lock().first();
             let Some(id) = first else { break };
-            self.seal_map(id, usize::MAX);
+            self.seal_map(&alone, id, usize::MAX);
         }
         self.space.seal(self.catalog.applied());
         Sealed {
@@ -240,7 +236,7 @@ impl Core {
     /// Where many maps have changed, most of their rows become edits a few at a time, with the
     /// writers going on between: they wait for a slice, not for all. What changes again after its
     /// slice is sealed again, in the same batch.
-    fn seal_ahead(&self) {
+    fn seal_ahead(&self, begun: &BegunCommit<'_>) {
         let changed = self.dirty_maps.lock().files();
         let rows_of = |id: &FileId| {
             let file = self.file(*id);
@@ -252,13 +248,13 @@ impl Core {
             return;
         }
         while !left.is_empty() {
-            let _alone = self.change.write();
+            let alone = self.change.write(begun);
             let mut room = SLICE_ROWS;
             while room > 0
                 && let Some((id, rows)) = left.last_mut()
             {
                 let taken = room.min((*rows).max(1));
-                self.seal_map(*id, taken);
+                self.seal_map(&alone, *id, taken);
                 room -= taken;
                 *rows -= taken.min(*rows);
                 if *rows == 0 {
@@ -269,8 +265,8 @@ impl Core {
     }
 
     /// The map stays locked until its rows have the number of their edit, so that a sync sees it
-    /// dirty or knows what to wait for. The caller has the change lock alone.
-    fn seal_map(&self, id: FileId, rows_most: usize) {
+    /// dirty or knows what to wait for.
+    fn seal_map(&self, alone: &InsideWriteGuard<'_, levels::Change>, id: FileId, rows_most: usize) {
         let Some(file) = self.file(id) else {
             self.dirty_maps.lock().forget(id);
             return;
@@ -284,13 +280,13 @@ impl Core {
             }
             self.catalog.apply_unnoted(edit)
         };
-        let mut map = file.map.write();
+        let mut map = file.map.write(alone);
         if is_put_back(Fault::SealLetsMapGo) {
             let rows = map.take_dirty_rows(committed, rows_most);
             if !rows.is_empty() {
                 drop(map);
                 let sealed = apply(rows);
-                map = file.map.write();
+                map = file.map.write(alone);
                 map.set_sealed(sealed);
             }
         } else {
@@ -299,8 +295,10 @@ impl Core {
         self.note_dirty_map(&file, &map);
     }
 
-    /// Makes the batch durable up to `through`. No lock of the list above may be held.
+    /// Makes the batch durable up to `through`.
     pub(crate) fn commit_through(&self, through: Sequence) -> Result<(), GroupError> {
+        // Also where nothing is left to be committed: with the next caller there may be.
+        assert_none_from::<Committing>();
         if self.catalog.committed() >= through {
             return Ok(());
         }
@@ -380,7 +378,8 @@ impl Core {
                     lives.contains(&target.life)
                         && flushes.fate(&self.disks, *target) != Fate::Flushed
                 };
-                if file.written.lock().iter().any(concerned) {
+                let targets = file.written.lock().clone();
+                if targets.iter().any(concerned) {
                     self.owe(&file, &reason);
                 }
             }
@@ -471,9 +470,13 @@ impl Core {
 
     /// The group stops here: nothing is acknowledged any more. Told once.
     pub(crate) fn stop_for(&self, error: &GroupError) {
-        let mut fence = self.fence.lock();
-        if fence.is_none() {
-            *fence = Some(error.clone());
+        let is_first = {
+            let mut fence = self.fence.lock();
+            let is_first = fence.is_none();
+            fence.get_or_insert_with(|| error.clone());
+            is_first
+        };
+        if is_first {
             self.event(Event::new(EventKind::GroupFenced, error.message.clone()));
         }
         self.is_fenced.store(true, Ordering::Release);

@@ -35,10 +35,11 @@ use spindle_catalog::{Edit, Sequence};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Staleness;
 use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
-use spindle_sync::{Mutex, MutexGuard};
+use spindle_sync::level::{DeepMutex, MutexGuard};
 
 use crate::core::file::File;
 use crate::incarnation::{Incarnation, Life};
+use crate::levels;
 use block_set::BlockSet;
 use region::Region;
 pub use region::RegionKey;
@@ -129,7 +130,7 @@ impl Drop for Returning<'_> {
 /// All dirty regions of a group.
 #[derive(Debug, Default)]
 pub struct DirtyRegions {
-    state: Mutex<State>,
+    state: DeepMutex<State, levels::Dirty>,
     /// A disk that is online may be stale somewhere: readers have to look.
     returned: AtomicBool,
     /// Nothing is recorded, so that what the record costs can be measured.
@@ -554,7 +555,7 @@ impl DirtyRegions {
 /// A look at what is stale of one file.
 #[derive(Debug)]
 pub struct StaleView<'a> {
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, State, levels::Dirty>,
     file: FileId,
 }
 

@@ -22,7 +22,8 @@ use spindle_extent::map::Extent;
 use spindle_extent::placement::{Candidate, Placement};
 use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
-use spindle_sync::{Fault, RwLock, is_put_back};
+use spindle_sync::level::LeafRwLock;
+use spindle_sync::{Fault, is_put_back};
 
 use crate::by_number::ByNumber;
 use crate::incarnation::{Incarnation, Life};
@@ -76,7 +77,7 @@ pub struct DiskState {
     /// Whether it may hold data: quorum disks do not.
     pub holds_data: bool,
     pub counters: Counters,
-    name: RwLock<DiskName>,
+    name: LeafRwLock<DiskName>,
     slot: AtomicU32,
     total_bytes: AtomicU64,
     /// It answers much slower than its peers: its copies are read last.
@@ -98,7 +99,7 @@ impl DiskState {
             group_index: new.group_index,
             holds_data: new.holds_data,
             counters: Counters::default(),
-            name: RwLock::new(new.name),
+            name: LeafRwLock::new(new.name),
             slot: AtomicU32::new(new.slot.map_or(NONE, |slot| u32::from(slot.0))),
             total_bytes: AtomicU64::new(new.total_bytes),
             is_slow: AtomicBool::new(false),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_format::{EventRecord, Severity};
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 use crate::core::Core;
 use crate::error::GroupError;
@@ -40,7 +40,7 @@ pub struct KeptEvent {
 
 /// What the log remembers in memory: which rows there are, and how fast events come.
 #[derive(Debug, Default)]
-pub(crate) struct EventLog(Mutex<State>);
+pub(crate) struct EventLog(LeafMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -92,7 +92,7 @@ impl EventLog {
             }
             Ok(())
         })?;
-        Ok(Self(Mutex::new(state)))
+        Ok(Self(LeafMutex::new(state)))
     }
 }
 

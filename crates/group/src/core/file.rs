@@ -8,12 +8,14 @@ use spindle_catalog::{KeptJournal, file_key};
 use spindle_extent::map::{ExtentJournal, Map};
 use spindle_extent::schedule::Schedule;
 use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{Holds, LeafMutex};
 
 use crate::core::disks::Target;
+use crate::core::map_lock::MapLock;
 use crate::core::moving::Moving;
 use crate::core::range_lock::RangeLock;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::levels;
 
 /// How a new file's bytes are laid out; a template chose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -35,12 +37,12 @@ pub struct File {
     /// Copies that an extent can have; more than wanted while surplus ones are given back.
     copies: AtomicU8,
     pub(crate) range_lock: RangeLock,
-    pub(crate) map: RwLock<Map>,
+    pub(crate) map: MapLock,
     /// Extents that are being copied elsewhere.
     pub(crate) moving: Moving,
     /// For each disk, in each of its incarnations, the newest write that no sync of this file has
     /// covered.
-    pub(crate) written: Mutex<SmallVec<[Target; 4]>>,
+    pub(crate) written: LeafMutex<SmallVec<[Target; 4]>>,
     /// How often marks of the map went back because a disk lost what lay below them; it changes
     /// under the map's lock.
     pub(crate) set_back_count: AtomicU32,
@@ -49,8 +51,9 @@ pub struct File {
     pub(crate) hides_a_loss: AtomicBool,
     /// The catalog has a row of an error that is owed, or was told by the newest sync.
     pub(crate) has_owed_row: AtomicBool,
-    /// A write that no copy took, until a sync has told it.
-    pub(crate) error: Mutex<Option<String>>,
+    /// A write that no copy took, until a sync has told it. Its row is applied under it: above the
+    /// catalog's own locks.
+    pub(crate) error: LeafMutex<Option<String>>,
     pub(crate) removed: AtomicBool,
     /// Some disk may lack a part of the file that the other copies have; see `dirty.rs`.
     pub(crate) may_be_stale: AtomicBool,
@@ -75,22 +78,26 @@ impl File {
             wanted_copies: AtomicU8::new(small(layout.redundancy.copies())),
             copies: AtomicU8::new(small(layout.redundancy.copies())),
             range_lock: RangeLock::default(),
-            map: RwLock::new(Map::new(schedule, layout.redundancy.copies())),
+            map: MapLock::new(Map::new(schedule, layout.redundancy.copies())),
             moving: Moving::default(),
-            written: Mutex::new(SmallVec::new()),
+            written: LeafMutex::new(SmallVec::new()),
             set_back_count: AtomicU32::new(0),
             hides_a_loss: AtomicBool::new(false),
             has_owed_row: AtomicBool::new(false),
-            error: Mutex::new(None),
+            error: LeafMutex::new(None),
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),
         }
     }
 
     /// Every change of its map from now on is in memory that outlives this process.
-    pub(crate) fn keep_map(&self, journal: &Arc<KeptJournal>) {
+    pub(crate) fn keep_map(
+        &self,
+        change: &impl Holds<Level = levels::Change>,
+        journal: &Arc<KeptJournal>,
+    ) {
         let journal = Arc::new(KeptExtents(Arc::clone(journal)));
-        self.map.write().set_journal(journal, self.id);
+        self.map.write(change).set_journal(journal, self.id);
     }
 
     /// Whether copies can differ at all. It can change while a range is not locked: whoever

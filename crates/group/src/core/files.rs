@@ -42,6 +42,9 @@ impl Core {
         layout: Layout,
     ) -> Result<Arc<File>, GroupError> {
         let file = Arc::new(File::new(id, layout, self.membership.au_size()));
+        if let Some(journal) = self.journal() {
+            file.keep_map(change, journal);
+        }
         let mut files = self.files.write();
         if files.contains_key(&id) {
             return Err(GroupError::new(
@@ -57,9 +60,6 @@ impl Core {
         let mut edit = Edit::default();
         edit.put(Table::File, file_key(id), record.encode());
         self.apply(change, edit);
-        if let Some(journal) = self.journal() {
-            file.keep_map(journal);
-        }
         files.insert(id, Arc::clone(&file));
         Ok(file)
     }
@@ -70,7 +70,7 @@ impl Core {
     /// # Errors
     /// [`GroupErrorKind::NotFound`] where it was removed before.
     pub fn remove_file(&self, change: &Change<'_>, file: &Arc<File>) -> Result<(), GroupError> {
-        let _held = file.range_lock.exclusive(0, u64::MAX);
+        let _held = file.range_lock.exclusive_in(change, 0, u64::MAX);
         if file.removed.swap(true, Ordering::AcqRel) {
             return Err(GroupError::new(
                 GroupErrorKind::NotFound,
@@ -79,7 +79,7 @@ impl Core {
         }
         change.note_used();
         file.moving.cancel_all();
-        let map = file.map.write();
+        let map = file.map.write(change);
         let mut edit = Edit::default();
         for row in map.stored_rows() {
             edit.delete(Table::Extent, file.numbered_key(row));

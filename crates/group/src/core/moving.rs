@@ -12,7 +12,7 @@
 use spindle_sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
 
-use spindle_sync::Mutex;
+use spindle_sync::level::LeafMutex;
 
 /// Ranges kept of one extent before neighbours are joined.
 const RANGES_MOST: usize = 256;
@@ -34,7 +34,7 @@ struct Records {
 #[derive(Debug, Default)]
 pub struct Moving {
     count: AtomicU32,
-    records: Mutex<Records>,
+    records: LeafMutex<Records>,
 }
 
 /// Says which record is whose: an extent may be removed and made anew under its number.

@@ -2,10 +2,13 @@
 //!
 //! Entries stand in the order of arrival, and one may go ahead when no earlier one conflicts
 //! with it; so nobody starves, and a lock that nobody contends costs one short mutex. A thread
-//! holds at most one range of a file at a time and takes it before any lock of the maps.
+//! holds one range at a time.
 
 use smallvec::SmallVec;
+use spindle_sync::level::{Held, Holds, Level};
 use spindle_sync::{Condvar, Mutex};
+
+use crate::levels;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -40,29 +43,64 @@ impl State {
 /// The locks of one file.
 #[derive(Debug, Default)]
 pub struct RangeLock {
+    /// Of the entries, held for a moment; the ranges are what has a level.
     state: Mutex<State>,
     released: Condvar,
 }
 
 /// A held range; dropping it gives it back.
 #[derive(Debug)]
-pub struct RangeGuard<'a> {
+pub struct RangeGuard<'a, L: Level = levels::Range> {
+    // In this order: it is given up before it counts as given up.
+    _entry: HeldEntry<'a>,
+    _held: Held<L>,
+}
+
+#[derive(Debug)]
+struct HeldEntry<'a> {
     lock: &'a RangeLock,
     ticket: u32,
 }
 
+impl<L: Level> Holds for RangeGuard<'_, L> {
+    type Level = L;
+}
+
 impl RangeLock {
     /// Waits for the blocks `[first, end)`, shared with other readers.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn shared(&self, first: u64, end: u64) -> RangeGuard<'_> {
-        self.take(false, first, end)
+        let held = Held::take();
+        self.take(held, false, first, end)
     }
 
     /// Waits for the blocks `[first, end)`, alone.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn exclusive(&self, first: u64, end: u64) -> RangeGuard<'_> {
-        self.take(true, first, end)
+        let held = Held::take();
+        self.take(held, true, first, end)
     }
 
-    fn take(&self, exclusive: bool, first: u64, end: u64) -> RangeGuard<'_> {
+    /// Waits for the blocks `[first, end)`, alone, with a change open; see
+    /// [`levels::RemovedRange`].
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn exclusive_in(
+        &self,
+        _change: &impl Holds<Level = levels::Change>,
+        first: u64,
+        end: u64,
+    ) -> RangeGuard<'_, levels::RemovedRange> {
+        let held = Held::take();
+        self.take(held, true, first, end)
+    }
+
+    fn take<L: Level>(
+        &self,
+        held: Held<L>,
+        exclusive: bool,
+        first: u64,
+        end: u64,
+    ) -> RangeGuard<'_, L> {
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket = ticket.wrapping_add(1);
@@ -78,11 +116,14 @@ impl RangeLock {
             self.released.wait(&mut state);
             state.waiting_count -= 1;
         }
-        RangeGuard { lock: self, ticket }
+        RangeGuard {
+            _entry: HeldEntry { lock: self, ticket },
+            _held: held,
+        }
     }
 }
 
-impl Drop for RangeGuard<'_> {
+impl Drop for HeldEntry<'_> {
     fn drop(&mut self) {
         let mut state = self.lock.state.lock();
         let place = state
@@ -107,8 +148,12 @@ mod tests {
     fn readers_share_and_disjoint_writers_do_not_wait() {
         let lock = RangeLock::default();
         let _one = lock.shared(0, 10);
-        let _two = lock.shared(5, 15);
-        let _three = lock.exclusive(15, 20);
+        std::thread::scope(|scope| {
+            let two = scope.spawn(|| drop(lock.shared(5, 15)));
+            two.join().unwrap();
+            let three = scope.spawn(|| drop(lock.exclusive(15, 20)));
+            three.join().unwrap();
+        });
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use spindle_catalog::{CatalogError, Region as _, Rows, Wish};
 use spindle_sync::atomic::Ordering;
+use spindle_sync::level::{Unshown, assert_none_from};
 
 use crate::core::Core;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::levels;
 
 /// Bytes of an extent in a row of a map at most.
 const EXTENT_BYTES: u64 = 32;
@@ -34,11 +36,12 @@ impl Core {
 
     /// As [`Core::make_room`], for an operation that adds so many bytes at once.
     fn make_room_for(&self, wish: Wish, bytes: u64) -> Result<(), GroupError> {
+        assert_none_from::<levels::MakingRoom>();
         if self.has_catalog_room(wish, bytes) {
             return Ok(());
         }
         // One does it for all who wait.
-        let _alone = self.making_room.lock();
+        let _alone = self.making_room.lock(Unshown);
         if self.has_catalog_room(wish, bytes) {
             return Ok(());
         }

@@ -25,12 +25,13 @@ use spindle_extent::space::{Run, Space};
 use spindle_format::{
     COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode, OpenerRecord,
 };
-use spindle_sync::Mutex;
+use spindle_sync::level::{LeafMutex, Mutex, Unshown};
 
 use crate::core::Core;
 use crate::core::disks::DiskTable;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::levels;
 use crate::quorum::Membership;
 use unflushed::Unflushed;
 
@@ -75,11 +76,11 @@ pub(crate) struct Kept {
     pub(crate) journal: Arc<KeptJournal>,
     /// One operation at a time writes records, so that none counts that followed from another
     /// which was cut off.
-    pub(crate) operation: Mutex<()>,
+    pub(crate) operation: Mutex<(), levels::Operation>,
     /// Requests that earlier processes had done.
-    pub(crate) done: Mutex<BTreeSet<u64>>,
+    pub(crate) done: LeafMutex<BTreeSet<u64>>,
     /// What was found, until [`Core::begin_journal`].
-    pub(crate) recovered: Mutex<Option<Recovered>>,
+    pub(crate) recovered: Mutex<Option<Recovered>, levels::Recovered>,
 }
 
 impl Kept {
@@ -92,14 +93,14 @@ impl Kept {
         Self {
             journal,
             operation: Mutex::new(()),
-            done: Mutex::new(done),
+            done: LeafMutex::new(done),
             recovered: Mutex::new(recovered),
         }
     }
 
     /// Makes durable what is left; the space keeps clear of it from then on.
     pub(crate) fn replay(&self, scene: &Scene<'_>) -> Result<bool, GroupError> {
-        let recovered = self.recovered.lock();
+        let recovered = self.recovered.lock(Unshown);
         let Some(recovered) = recovered.as_ref() else {
             return Ok(false);
         };
@@ -291,15 +292,18 @@ impl Core {
         self.commit_everything()?;
         kept.journal.take(&kept.done.lock());
         self.catalog.set_journal(Arc::clone(&kept.journal));
-        for file in self.all_files() {
-            file.keep_map(&kept.journal);
+        {
+            let change = self.change_inside();
+            for file in self.all_files() {
+                file.keep_map(&change, &kept.journal);
+            }
         }
         // What came in between.
         self.commit_everything()?;
         let claim = claim_of(&self.membership.opener());
         let doubtful = !self.dirty.doubtful().is_empty();
         kept.journal.begin(claim, doubtful);
-        *kept.recovered.lock() = None;
+        *kept.recovered.lock(Unshown) = None;
         Ok(())
     }
 

@@ -10,12 +10,14 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_catalog::{Edit, Table};
 use spindle_extent::map::Extent;
 use spindle_extent::space::{Run, Space};
+use spindle_sync::level::{InsideWriteGuard, Unshown};
 
 use crate::background::Group;
 use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::group::open::numbered_key;
+use crate::levels;
 
 /// Rows read in one go.
 const ROWS_MOST: usize = 4096;
@@ -49,7 +51,7 @@ impl Group {
     }
 
     fn examine(&self, repair: Option<&mut Edit>) -> Result<Vec<String>, GroupError> {
-        let _alone = self.change.write();
+        let alone = self.change.write(Unshown);
         let mut lines = Vec::new();
         let rebuilt = self.space.emptied();
         self.check_catalog_runs(&rebuilt, &mut lines);
@@ -93,7 +95,7 @@ impl Group {
                 ));
             }
         }
-        self.check_rows(&files, &mut lines, repair)?;
+        self.check_rows(&alone, &files, &mut lines, repair)?;
         Ok(lines)
     }
 
@@ -169,6 +171,7 @@ impl Group {
     /// Compares the newest rows of the catalog with the maps that are not dirty.
     fn check_rows(
         &self,
+        alone: &InsideWriteGuard<'_, levels::Change>,
         files: &[Arc<File>],
         lines: &mut Vec<String>,
         repair: Option<&mut Edit>,
@@ -245,7 +248,7 @@ impl Group {
         }
         for (id, number) in differing {
             if let Some(file) = by_id.get(&id) {
-                let mut map = file.map.write();
+                let mut map = file.map.write(alone);
                 map.mark_dirty_row(number);
                 self.note_dirty_map(file, &map);
             }

@@ -10,7 +10,7 @@ use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_extent::space::{Run, Space};
 use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, OpenerRecord};
-use spindle_sync::{InsideLock, Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, InsideLock, LeafMutex, LeafRwLock, Mutex};
 
 use crate::background::scrub::Scrubs;
 use crate::background::{Background, Group, Lazy};
@@ -120,27 +120,27 @@ impl Group {
         region.stop_reading_ahead();
         let looked_for_lost_at = AtomicU64::new(membership.turns_count());
         let core = Core {
-            placement: RwLock::new(Arc::new(table.placement(au_size))),
+            placement: LeafRwLock::new(Arc::new(table.placement(au_size))),
             membership,
             region,
             catalog,
             disks: table,
             space,
             dirty,
-            files: RwLock::new(files),
+            files: LeafRwLock::new(files),
             change: InsideLock::default(),
-            dirty_maps: Mutex::default(),
+            dirty_maps: LeafMutex::default(),
             is_catalog_full: AtomicBool::new(false),
             refused_at: AtomicU64::new(0),
             making_room: Mutex::default(),
             commit_is_urgent: AtomicBool::new(false),
-            fence: Mutex::new(None),
+            fence: LeafMutex::new(None),
             is_fenced: AtomicBool::new(false),
             event_log,
             bad_runs,
             bad_places: BadPlaces::default(),
             looked_for_lost_at,
-            slow_disks: Mutex::default(),
+            slow_disks: LeafMutex::default(),
             now_s: AtomicU64::new(opener.now_s),
             kept,
         };
@@ -148,14 +148,14 @@ impl Group {
             core,
             scrubs,
             returning: Mutex::default(),
-            resync: Mutex::default(),
-            returns: Mutex::default(),
-            away_clock: Mutex::default(),
+            resync: DeepMutex::default(),
+            returns: LeafMutex::default(),
+            away_clock: DeepMutex::default(),
             background,
-            wanted_redundancy: Mutex::new(wanted_redundancy),
-            lazy: Mutex::new(Lazy::default()),
+            wanted_redundancy: LeafMutex::new(wanted_redundancy),
+            lazy: LeafMutex::new(Lazy::default()),
             disk_changes: Mutex::default(),
-            free_slots: Mutex::default(),
+            free_slots: LeafMutex::default(),
         };
         group.bring_disk_records_up_to_date()?;
         group.recover()?;
@@ -283,7 +283,7 @@ fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
         };
         let file = File::new(id, layout, au_size);
         if record.rows_vary {
-            file.map.write().let_rows_vary();
+            file.map.load().let_rows_vary();
         }
         files.push((id, Arc::new(file)));
         Ok(())
@@ -321,7 +321,7 @@ fn load_maps(catalog: &Catalog, files: &Files, space: &Space) -> Result<(), Grou
         let row = ExtentRow::parse(value)
             .map_err(|error| CatalogError::Damaged(format!("file {id}, row {number}: {error}")))?;
         file.map
-            .write()
+            .load()
             .load_row(number, &row, |index, copy| {
                 marker
                     .mark_used(Run {

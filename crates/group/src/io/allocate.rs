@@ -46,8 +46,8 @@ impl Core {
         first: u64,
         end: u64,
     ) -> Result<(), GroupError> {
-        let _change = self.change_inside();
-        let mut map = file.map.write();
+        let change = self.change_inside();
+        let mut map = file.map.write(&change);
         let missing = missing_extents(&map, first, end)?;
         if missing.is_empty() {
             return Ok(());

@@ -15,6 +15,7 @@ use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
+use spindle_sync::level::assert_none_from;
 
 use crate::core::Core;
 use crate::core::bad_places::BadPlace;
@@ -22,6 +23,7 @@ use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::io::bytes_of;
+use crate::levels;
 
 /// The most that is copied by one request.
 const PIECE_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
@@ -102,8 +104,9 @@ impl Core {
         self.bad_places.any.store(true, Ordering::Release);
     }
 
-    /// Moves the copies whose places could not be mended. The caller holds no lock.
+    /// Moves the copies whose places could not be mended.
     pub(crate) fn move_bad_places(&self) -> Result<(), GroupError> {
+        assert_none_from::<levels::Range>();
         if !self.bad_places.any.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -249,8 +252,8 @@ impl Core {
     fn settle_move(&self, place: &BadPlace, number: usize, moved: ExtentCopy) {
         let file = &place.file;
         {
-            let _change = self.change_inside();
-            let mut map = file.map.write();
+            let change = self.change_inside();
+            let mut map = file.map.write(&change);
             map.set_copy(place.index, number, moved);
             self.note_dirty_map(file, &map);
             drop(map);

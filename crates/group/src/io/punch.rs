@@ -202,8 +202,8 @@ impl Core {
         if plan.removed.is_empty() && plan.marks.is_empty() {
             return;
         }
-        let _change = self.change_inside();
-        let mut map = file.map.write();
+        let change = self.change_inside();
+        let mut map = file.map.write(&change);
         for index in &plan.removed {
             file.moving.cancel(*index);
             if let Some(extent) = map.remove(*index) {

@@ -5,6 +5,7 @@
 //! by block. A crash in here leaves the region's record, and the next opening compares again.
 
 use spindle_sync::atomic::Ordering;
+use spindle_sync::level::Unshown;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -30,7 +31,7 @@ impl Core {
         let Some(kept) = &self.kept else {
             return Ok(false);
         };
-        let guard = kept.recovered.lock();
+        let guard = kept.recovered.lock(Unshown);
         let Some(recovered) = guard.as_ref() else {
             return Ok(false);
         };

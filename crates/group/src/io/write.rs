@@ -520,8 +520,8 @@ impl Core {
                 || (!written.lives().all(|life| self.disks.is_current(life))
                     && is_lost(&file.map.read()))
         } else {
-            let _change = self.change_inside();
-            let mut map = file.map.write();
+            let change = self.change_inside();
+            let mut map = file.map.write(&change);
             // Under the map's lock: whoever notes an outage sets marks back under it, and the
             // outage is later than this look or seen by it.
             let is_lost = is_lost(&map);

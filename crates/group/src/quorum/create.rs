@@ -14,7 +14,7 @@ use spindle_format::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, Features, GroupState, LABEL_BYTES,
     LABEL_PLACES, Label, LabelStatus, Lost, OpenerRecord, Replica, STATE_PLACES,
 };
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventQueue;
@@ -88,18 +88,18 @@ impl Membership {
         let slots: Slots = (new.disks.iter().zip(&state.disks))
             .map(|(disk, entry)| (entry.number, disk.slot))
             .collect();
-        let slots = Arc::new(RwLock::new(slots));
+        let slots = Arc::new(LeafRwLock::new(slots));
         let membership = Self {
             uuid: new.uuid,
             au_size: new.au_size,
-            redundancy: RwLock::new(new.redundancy),
+            redundancy: LeafRwLock::new(new.redundancy),
             was_clean: true,
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
             events: EventQueue::default(),
             disks: Arc::new(Ownership::new(disks, slots)),
-            inner: Mutex::new(Inner {
+            inner: DeepMutex::new(Inner {
                 epoch_tried: 0,
                 members,
                 opener: OpenerRecord {

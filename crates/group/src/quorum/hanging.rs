@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, Disks, Judge, Request};
 use spindle_format::{DiskStatus, GroupState};
-use spindle_sync::Mutex;
 use spindle_sync::atomic::{AtomicBool, Ordering};
+use spindle_sync::level::LeafMutex;
 
 use crate::event::EventKind;
 use crate::quorum::Membership;
@@ -26,7 +26,7 @@ use crate::quorum::Membership;
 /// Decides for the engine; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Hanging {
-    watch: Mutex<Watch>,
+    watch: LeafMutex<Watch>,
     /// No disk's data is anywhere else.
     is_external: AtomicBool,
     /// A disk was given up and is not offline yet, or is waited for and that was not told.

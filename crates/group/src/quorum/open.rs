@@ -11,7 +11,7 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
@@ -98,17 +98,17 @@ impl Membership {
         let slots: Slots = (members.iter())
             .map(|(number, (look, _))| (*number, look.slot))
             .collect();
-        let slots = Arc::new(RwLock::new(slots));
+        let slots = Arc::new(LeafRwLock::new(slots));
         let membership = Self {
             uuid: found.uuid,
             au_size: state.au_size,
-            redundancy: RwLock::new(state.redundancy),
+            redundancy: LeafRwLock::new(state.redundancy),
             was_clean: state.clean,
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
             events: events.into_iter().collect(),
-            inner: Mutex::new(Inner {
+            inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
                 members: (members.iter())
                     .map(|(number, (look, label))| (*number, member(look, label, state)))

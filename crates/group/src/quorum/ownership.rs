@@ -15,7 +15,7 @@
 //! reading and the arrival of a request at the disk, which only the disk itself can close.
 
 use spindle_sync::atomic::{AtomicU64, Ordering};
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, LeafRwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -26,6 +26,7 @@ use spindle_device::{
 use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, Origin, identities};
 
 use crate::error::{GroupError, GroupErrorKind};
+use crate::levels;
 use crate::quorum::refused;
 
 /// Who opens the group, written to its disks so that another host can tell.
@@ -82,14 +83,14 @@ struct Own {
 pub(super) struct Ownership {
     disks: Arc<dyn Disks>,
     /// The group's disks: those of others may be fenced for all we know.
-    slots: Arc<RwLock<Slots>>,
+    slots: Arc<LeafRwLock<Slots>>,
     clock: OnceLock<Clock>,
     /// `None` before the group is claimed and when it is closed.
-    own: RwLock<Option<Own>>,
+    own: LeafRwLock<Option<Own>>,
     /// When the record was last found to be ours, and how long the machine had been suspended.
     read_ms: AtomicU64,
     suspended_ms: AtomicU64,
-    reading: Mutex<()>,
+    reading: DeepMutex<(), levels::OwnerRecord>,
     lost: OnceLock<GroupError>,
 }
 
@@ -110,15 +111,15 @@ enum Reading {
 }
 
 impl Ownership {
-    pub(super) fn new(disks: Arc<dyn Disks>, slots: Arc<RwLock<Slots>>) -> Self {
+    pub(super) fn new(disks: Arc<dyn Disks>, slots: Arc<LeafRwLock<Slots>>) -> Self {
         Self {
             disks,
             slots,
             clock: OnceLock::new(),
-            own: RwLock::new(None),
+            own: LeafRwLock::new(None),
             read_ms: AtomicU64::new(0),
             suspended_ms: AtomicU64::new(0),
-            reading: Mutex::new(()),
+            reading: DeepMutex::new(()),
             lost: OnceLock::new(),
         }
     }

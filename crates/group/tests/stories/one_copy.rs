@@ -322,7 +322,8 @@ impl Hooked {
             }
         };
         if let Some((_, hook)) = hook {
-            hook();
+            // Of another thread: this one holds what a request is sent under.
+            std::thread::spawn(hook).join().unwrap();
         }
     }
 }

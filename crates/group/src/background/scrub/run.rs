@@ -4,7 +4,7 @@ use spindle_sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
 use spindle_base::{DiskNumber, FileId};
-use spindle_sync::Mutex;
+use spindle_sync::level::{DeepMutex, LeafMutex};
 
 use crate::background::scrub::cursor::Cursor;
 use crate::background::scrub::left_out::{Again, LeftOut, LeftOuts, Missed};
@@ -14,6 +14,7 @@ use crate::background::scrub::{
     FINDINGS_MOST, Finding, FindingKind, Known, STRETCH_BYTES_PER_POWER, SUSPECT_MS, ScrubProgress,
     ScrubScope, ScrubState, ScrubView, ScrubWish,
 };
+use crate::levels;
 
 /// How often the position is saved.
 const SAVE_MS: u64 = 5000;
@@ -51,19 +52,19 @@ struct Found {
 pub struct Run {
     wish: ScrubWish,
     power: AtomicU16,
-    pub cursor: Mutex<Cursor>,
-    pub structures: Mutex<structures::Cursor>,
-    suspects: Mutex<Suspects>,
-    known: Mutex<BTreeMap<FileId, Known>>,
-    found: Mutex<Found>,
-    left_outs: Mutex<LeftOuts>,
+    pub cursor: DeepMutex<Cursor, levels::ScrubCursor>,
+    pub structures: LeafMutex<structures::Cursor>,
+    suspects: DeepMutex<Suspects, levels::ScrubSuspects>,
+    known: LeafMutex<BTreeMap<FileId, Known>>,
+    found: LeafMutex<Found>,
+    left_outs: LeafMutex<LeftOuts>,
     /// Of the files of which something was left out.
-    titles: Mutex<BTreeMap<FileId, String>>,
+    titles: LeafMutex<BTreeMap<FileId, String>>,
     pub done_bytes: AtomicU64,
     pub read_bytes: AtomicU64,
     pub judged_pages_count: AtomicU64,
     total_bytes: u64,
-    saved_ms: Mutex<Option<u64>>,
+    saved_ms: LeafMutex<Option<u64>>,
 }
 
 impl Run {
@@ -71,22 +72,22 @@ impl Run {
         let total_bytes = total_bytes(&saved.wish.scope).max(saved.done_bytes);
         Self {
             power: AtomicU16::new(saved.wish.power),
-            cursor: Mutex::new(Cursor::at(saved.next)),
-            structures: Mutex::new(structures::Cursor::of(&saved.wish.scope)),
-            suspects: Mutex::default(),
-            known: Mutex::default(),
-            found: Mutex::new(Found {
+            cursor: DeepMutex::new(Cursor::at(saved.next)),
+            structures: LeafMutex::new(structures::Cursor::of(&saved.wish.scope)),
+            suspects: DeepMutex::default(),
+            known: LeafMutex::default(),
+            found: LeafMutex::new(Found {
                 findings: Vec::new(),
                 count: saved.findings_count,
                 repaired_count: saved.repaired_count,
             }),
-            titles: Mutex::default(),
-            left_outs: Mutex::new(LeftOuts::of(saved.left_out, saved.left_out_beyond_bytes)),
+            titles: LeafMutex::default(),
+            left_outs: LeafMutex::new(LeftOuts::of(saved.left_out, saved.left_out_beyond_bytes)),
             done_bytes: AtomicU64::new(saved.done_bytes),
             read_bytes: AtomicU64::new(saved.read_bytes),
             judged_pages_count: AtomicU64::new(0),
             total_bytes,
-            saved_ms: Mutex::new(None),
+            saved_ms: LeafMutex::new(None),
             wish: saved.wish,
         }
     }
@@ -198,8 +199,13 @@ impl Run {
     /// Notes what a stretch could not look at.
     pub fn leave_out(&self, missed: &[Missed], now_ms: u64) {
         for file in missed.iter().map(|one| one.file) {
-            if let Some(known) = self.known.lock().get(&file) {
-                self.titles.lock().insert(file, known.title.clone());
+            let title = self
+                .known
+                .lock()
+                .get(&file)
+                .map(|known| known.title.clone());
+            if let Some(title) = title {
+                self.titles.lock().insert(file, title);
             }
         }
         if !missed.is_empty() {
@@ -267,7 +273,10 @@ impl Run {
         let all = suspects.waiting.iter().chain(&suspects.looked_at);
         let least = all.map(|one| (one.file, one.first_block)).min();
         let next = self.cursor.lock().reached();
-        let found = self.found.lock();
+        let (findings_count, repaired_count) = {
+            let found = self.found.lock();
+            (found.count, found.repaired_count)
+        };
         let left_outs = self.left_outs.lock();
         Saved {
             wish: ScrubWish {
@@ -277,8 +286,8 @@ impl Run {
             next: least.map_or(next, |least| least.min(next)),
             done_bytes: self.done_bytes.load(Ordering::Relaxed),
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
-            findings_count: found.count,
-            repaired_count: found.repaired_count,
+            findings_count,
+            repaired_count,
             left_out: left_outs.all(),
             left_out_beyond_bytes: left_outs.beyond_bytes(),
         }

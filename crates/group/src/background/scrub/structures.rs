@@ -39,6 +39,7 @@ impl Cursor {
 impl Group {
     /// Looks at one part; `None` where all are given out.
     pub(crate) fn scrub_structures(&self, run: &Run) -> Result<Option<ScrubStep>, GroupError> {
+        let parts_count = self.region.parts_count();
         let part = {
             let mut cursor = run.structures.lock();
             if cursor.at_end {
@@ -46,7 +47,7 @@ impl Group {
             }
             let part = cursor.next;
             cursor.next += 1;
-            cursor.at_end = part >= self.region.parts_count();
+            cursor.at_end = part >= parts_count;
             cursor.in_flight_count += 1;
             part
         };

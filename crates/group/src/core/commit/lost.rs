@@ -18,6 +18,7 @@ use spindle_format::ExtentCopy;
 use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
+use crate::core::commit::Change;
 use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::{DiskState, Fate, Target};
 use crate::core::file::File;
@@ -157,14 +158,14 @@ impl Core {
         }
         self.disks.flushes.wake();
         self.rebuild_placement();
-        let _change = self.change_inside();
+        let change = self.change_inside();
         let is_stale = |file: FileId| {
             if let Some(file) = self.file(file) {
                 file.may_be_stale.store(true, Ordering::Release);
             }
         };
         for life in gone {
-            self.note_lost_alone(life);
+            self.note_lost_alone(&change, life);
             let apply = &mut |edit| self.catalog.apply(edit);
             self.dirty.went_offline(life, &is_stale, apply);
             if let Some(disk) = self.disks.get(life.disk) {
@@ -174,16 +175,16 @@ impl Core {
     }
 
     /// Of files with extents that have no copy but on a disk which went away with unflushed writes
-    /// of theirs: they owe the error, and the marks go back. The caller has a change open. Noted
-    /// twice it does no more.
-    fn note_lost_alone(&self, gone: Life) {
+    /// of theirs: they owe the error, and the marks go back. Noted twice it does no more.
+    fn note_lost_alone(&self, change: &Change<'_>, gone: Life) {
         let lost_there = |target: &Target| {
             target.life.disk == gone.disk
                 && target.life.incarnation < gone.incarnation
                 && self.disks.flushes.fate(&self.disks, *target) == Fate::Lost
         };
         for file in self.all_files() {
-            if !file.written.lock().iter().any(lost_there) {
+            let targets = file.written.lock().clone();
+            if !targets.iter().any(lost_there) {
                 continue;
             }
             let message = format!(
@@ -192,7 +193,7 @@ impl Core {
                 self.disks.describe(gone.disk),
                 file.id
             );
-            let mut map = file.map.write();
+            let mut map = file.map.write(change);
             // Its rows are gone, and its number may be another file's soon.
             if file.is_removed() {
                 continue;

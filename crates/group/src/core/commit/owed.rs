@@ -15,6 +15,7 @@
 use spindle_base::FileId;
 use spindle_catalog::{Catalog, Edit, Table};
 use spindle_sync::atomic::Ordering;
+use spindle_sync::level::Unshown;
 
 use crate::core::Core;
 use crate::core::file::File;
@@ -114,8 +115,9 @@ impl Core {
     pub(crate) fn take_up_owed(&self) -> Result<(), GroupError> {
         // From one that was killed, or from one that closed the group to hand it over: programs on
         // the mount outlive both. Any other opening since would have taken the rows away.
-        let takes_over = (self.kept.as_ref())
-            .is_some_and(|kept| kept.recovered.lock().is_some() || kept.journal.was_closed());
+        let takes_over = (self.kept.as_ref()).is_some_and(|kept| {
+            kept.recovered.lock(Unshown).is_some() || kept.journal.was_closed()
+        });
         let mut from = KEY_START.as_bytes().to_vec();
         loop {
             let rows = (self.catalog).range(Table::Attribute, &from, KEYS_END, ROWS_MOST)?;

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use spindle_base::DiskNumber;
 use spindle_device::{DeviceError, DiskSlot, Request, Work};
 use spindle_sync::atomic::{AtomicU64, Ordering};
-use spindle_sync::{Condvar, Fault, Mutex, is_put_back};
+use spindle_sync::level::LeafMutex;
+use spindle_sync::{Condvar, Fault, is_put_back};
 
 use crate::by_number::ByNumber;
 use crate::core::disks::DiskTable;
@@ -36,7 +37,7 @@ struct DiskFlush {
 pub struct Flushes {
     written: ByNumber<AtomicU64>,
     /// Of every incarnation in which somebody asked for a flush: there are few.
-    state: Mutex<BTreeMap<Life, DiskFlush>>,
+    state: LeafMutex<BTreeMap<Life, DiskFlush>>,
     done: Condvar,
 }
 
@@ -154,7 +155,7 @@ impl Flushes {
                 drop(state);
                 self.run(table, &claimed);
             } else if must_wait {
-                self.done.wait(&mut state);
+                state.wait(&self.done);
             } else {
                 return failed;
             }

@@ -1,6 +1,7 @@
 //! Workers that share a scrub.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,15 @@ fn a_scrub_does_not_end_before_what_its_last_stretch_left_out_is_noted() {
     let run = group.scrubs.state.lock().current.clone().unwrap();
     thread::scope(|scope| {
         // Whoever notes what was left out waits for this.
-        let held = run.titles.lock();
+        let (begin, begun_to_hold) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let titles = &run.titles;
+        scope.spawn(move || {
+            let _held = titles.lock();
+            begin.send(()).unwrap();
+            let _ = ended.recv();
+        });
+        begun_to_hold.recv().unwrap();
         let worker = scope.spawn(|| group.scrub_unit(1));
         let begun = Instant::now();
         while run.done_bytes.load(Ordering::Relaxed) == 0 {
@@ -40,7 +49,7 @@ fn a_scrub_does_not_end_before_what_its_last_stretch_left_out_is_noted() {
         // The other worker finds nothing left.
         assert_eq!(group.scrub_unit(1).unwrap(), ScrubStep::Idle);
         assert_ne!(state(), ScrubState::Done);
-        drop(held);
+        drop(end);
         worker.join().unwrap().unwrap();
     });
     assert_ne!(state(), ScrubState::Done);
