@@ -225,7 +225,38 @@ fn an_answer_of_another_version_that_cannot_be_read_is_told_with_both_versions()
         }
     });
     let own = env!("CARGO_PKG_VERSION");
-    let words = ["98.7.6", own, "spindle upgrade data"];
+    // It is the newer one that serves: to hand the group to this one would be the wrong way round.
+    let words = ["98.7.6", own, "by the program of version 98.7.6"];
     place.refuse(["group", "show", "data"], 3, &words);
     answering.join().unwrap();
+}
+
+#[test]
+fn a_change_whose_answer_is_lost_is_not_told_as_refused() {
+    let lost: [(&str, &str); 2] = [
+        ("", "whether the change was made is not known"),
+        (
+            "HTTP/1.1 200 OK\r\nspindle-version: 98.7.6\r\ncontent-length: 15\r\n\r\n{\"title\": true}",
+            "what was asked for was done",
+        ),
+    ];
+    for (answer, told) in lost {
+        let place = Place::new();
+        let run = place.path("run");
+        std::fs::create_dir_all(&run).unwrap();
+        std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
+        let listener = UnixListener::bind(run.join("data.sock")).unwrap();
+        let answering = std::thread::spawn(move || {
+            // One connection asks whether somebody is there, the next one asks.
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = [0; 4096];
+                if stream.read(&mut asked).unwrap() > 0 {
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            }
+        });
+        place.refuse(["rebalance", "data"], 3, &[told]);
+        answering.join().unwrap();
+    }
 }

@@ -101,12 +101,12 @@ impl FileSystem {
         offset_bytes: u64,
         read: &[u8],
     ) -> Option<PageFile> {
+        let size_bytes = || node.state.lock().inode.size_bytes;
         let looked = *node.pages.looked.read();
-        let size_bytes = node.state.lock().inode.size_bytes;
         let is_due = match looked {
             Looked::Pages(pages) => return Some(pages),
             Looked::Never => true,
-            Looked::Other { size_bytes: then } => size_bytes >= GROWTH * then.max(1),
+            Looked::Other { size_bytes: then } => size_bytes() >= GROWTH * then.max(1),
         };
         if !is_due && offset_bytes > 0 {
             return None;
@@ -117,7 +117,9 @@ impl FileSystem {
         let looked = if has_name || (offset_bytes == 0 && is_database(read)) {
             self.look(node, file)
         } else if is_due {
-            Looked::Other { size_bytes }
+            Looked::Other {
+                size_bytes: size_bytes(),
+            }
         } else {
             return None;
         };

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 
-use crate::api::call::{Call, Pace, Written};
+use crate::api::call::{Call, Effect, Pace, Written};
 use crate::api::calls::{
     Alive, FileUsage, ListFiles, MakeDirectory, MakeSymlink, MapFile, ReadFile, StatFile,
     SyncFiles, WriteFile,
@@ -136,32 +136,36 @@ impl Client {
         most: Duration,
     ) -> ControlResult<C::Answer> {
         let answer = async {
-            let response = self.send(C::SHAPE.method, path, body).await?;
+            let response = self
+                .send(C::SHAPE.method, C::SHAPE.effect, path, body)
+                .await?;
             let other = version::other(response.headers());
             let bytes = response
                 .into_body()
                 .collect()
                 .await
-                .map_err(|error| self.broken(error))?
+                .map_err(|error| self.broken(error, C::SHAPE.effect))?
                 .to_bytes();
             serde_json::from_slice(&bytes).map_err(|error| {
                 if let Some(daemon) = other {
-                    return version::unknown_answer(&self.group_name, &daemon, &error.to_string());
+                    let why = format!("{error}{}", done(C::SHAPE.effect));
+                    return version::unknown_answer(&self.group_name, &daemon, &why);
                 }
                 ControlError::new(
                     ControlErrorKind::Corrupt,
                     format!(
-                        "the process that serves {} answered {path} with something else than this version understands",
-                        self.group_name
+                        "the process that serves {} answered {path} with something else than this version understands{}",
+                        self.group_name,
+                        done(C::SHAPE.effect)
                     ),
                 )
                 .because(error)
             })
         };
         self.runtime.block_on(async {
-            match tokio::time::timeout(most, self.while_alive(answer)).await {
+            match tokio::time::timeout(most, self.while_alive(C::SHAPE.effect, answer)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(self.silent(most)),
+                Err(_) => Err(self.silent(most, C::SHAPE.effect)),
             }
         })
     }
@@ -169,15 +173,21 @@ impl Client {
     /// Waits for `answer` as long as the process shows that it lives.
     async fn while_alive<T>(
         &self,
+        effect: Effect,
         answer: impl Future<Output = ControlResult<T>>,
     ) -> ControlResult<T> {
         let silent = async {
             loop {
                 tokio::time::sleep(ALIVE_INTERVAL).await;
                 // A process of an earlier version knows no such question, and so answers as well.
-                let asked = self.send(Alive::SHAPE.method, Alive::SHAPE.path, empty());
+                let asked = self.send(
+                    Alive::SHAPE.method,
+                    Effect::Looks,
+                    Alive::SHAPE.path,
+                    empty(),
+                );
                 if tokio::time::timeout(ANSWER_MOST, asked).await.is_err() {
-                    return self.silent(ALIVE_INTERVAL + ANSWER_MOST);
+                    return self.silent(ALIVE_INTERVAL + ANSWER_MOST, effect);
                 }
             }
         };
@@ -188,15 +198,16 @@ impl Client {
     }
 
     /// What is told where no answer came.
-    fn silent(&self, after: Duration) -> ControlError {
+    fn silent(&self, after: Duration, effect: Effect) -> ControlError {
         ControlError::new(
             ControlErrorKind::Silent,
             format!(
-                "no answer within {} s from process {}, which serves {}: it hangs or waits for a disk; see its log in {}",
+                "no answer within {} s from process {}, which serves {}: it hangs or waits for a disk; see its log in {}{}",
                 after.as_secs(),
                 self.process_id,
                 self.group_name,
-                self.socket.with_extension("log").display()
+                self.socket.with_extension("log").display(),
+                unknown(effect)
             ),
         )
     }
@@ -204,12 +215,13 @@ impl Client {
     async fn send(
         &self,
         method: Method,
+        effect: Effect,
         path: &str,
         body: RequestBody,
     ) -> ControlResult<Response<Incoming>> {
         let connecting = tokio::net::UnixStream::connect(&self.socket);
         let stream = connecting.await.map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => self.silent(Duration::ZERO),
+            std::io::ErrorKind::WouldBlock => self.silent(Duration::ZERO, Effect::Looks),
             // Not "no such file": what was asked for is not what is missing.
             std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
                 ControlError::new(
@@ -223,7 +235,7 @@ impl Client {
         self.trust.check_peer(&stream, &self.socket)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.broken(error))?;
+            .map_err(|error| self.broken(error, Effect::Looks))?;
         tokio::spawn(async move {
             // What goes wrong on the connection is told by the request that needed it.
             let _ = connection.await;
@@ -241,7 +253,7 @@ impl Client {
         let response = sender
             .send_request(request)
             .await
-            .map_err(|error| self.broken(error))?;
+            .map_err(|error| self.broken(error, effect))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -251,7 +263,7 @@ impl Client {
             .into_body()
             .collect()
             .await
-            .map_err(|error| self.broken(error))?
+            .map_err(|error| self.broken(error, effect))?
             .to_bytes();
         Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
             if let Some(told) = ControlError::as_told(&bytes) {
@@ -270,16 +282,35 @@ impl Client {
         }))
     }
 
-    fn broken(&self, error: hyper::Error) -> ControlError {
+    fn broken(&self, error: hyper::Error, effect: Effect) -> ControlError {
         ControlError::new(
             ControlErrorKind::Io,
             format!(
-                "the process that serves {} broke the connection off ({error}); see its log in {}",
+                "the process that serves {} broke the connection off ({error}); see its log in {}{}",
                 self.group_name,
-                self.socket.with_extension("log").display()
+                self.socket.with_extension("log").display(),
+                unknown(effect)
             ),
         )
         .because(error)
+    }
+}
+
+/// What is added where a request went out and no whole answer came.
+const fn unknown(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Looks => "",
+        Effect::Changes => {
+            "; whether the change was made is not known: look before you ask for it again"
+        }
+    }
+}
+
+/// What is added where an answer says that all went well, and what it says cannot be read.
+const fn done(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Looks => "",
+        Effect::Changes => "; what was asked for was done",
     }
 }
 
@@ -308,12 +339,15 @@ impl Files for Client {
     fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64> {
         self.runtime.block_on(async {
             let call = ReadFile { path: path.into() }.write()?;
-            let asked = self.send(ReadFile::SHAPE.method, &call.path, empty());
-            let response = self.while_alive(asked).await?;
+            let asked = self.send(ReadFile::SHAPE.method, Effect::Looks, &call.path, empty());
+            let response = self.while_alive(Effect::Looks, asked).await?;
             let mut body = response.into_body();
             let mut total = 0;
-            while let Some(frame) = self.while_alive(async { Ok(body.frame().await) }).await? {
-                let frame = frame.map_err(|error| self.broken(error))?;
+            while let Some(frame) = self
+                .while_alive(Effect::Looks, async { Ok(body.frame().await) })
+                .await?
+            {
+                let frame = frame.map_err(|error| self.broken(error, Effect::Looks))?;
                 let Ok(data) = frame.into_data() else {
                     continue;
                 };

@@ -45,10 +45,38 @@ pub(super) fn unknown_answer(group: &str, daemon: &str, why: &str) -> ControlErr
 }
 
 fn misunderstood(group: &str, daemon: &str, command: &str, what: &str) -> ControlError {
+    let advice = if is_newer(daemon, command) {
+        format!("give the command by the program of version {daemon}")
+    } else {
+        format!("`spindle upgrade {group}`, given by the newer program, hands the group to it")
+    };
     ControlError::new(
         ControlErrorKind::Version,
         format!(
-            "the process that serves {group} is of version {daemon}, the command of version {command}, and the process {what}: use one version for both; `spindle upgrade {group}`, given by the newer program, hands the group to it"
+            "the process that serves {group} is of version {daemon}, the command of version {command}, and the process {what}: use one version for both; {advice}"
         ),
     )
+}
+
+/// Whether the one version is surely the newer one: by its numbers, the first of them first.
+fn is_newer(one: &str, other: &str) -> bool {
+    let numbers = |version: &str| -> Option<Vec<u64>> {
+        let words = version.split(['-', '+']).next()?.split('.');
+        words.map(|word| word.parse().ok()).collect()
+    };
+    matches!((numbers(one), numbers(other)), (Some(one), Some(other)) if one > other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_newer;
+
+    #[test]
+    fn the_newer_version_is_told_by_numbers_not_by_letters() {
+        assert!(is_newer("0.10.0", "0.9.3"));
+        assert!(is_newer("1.0.0", "0.9.3+a"));
+        for (one, other) in [("0.9.3", "0.10.0"), ("0.1.0", "0.1.0"), ("x", "0.1.0")] {
+            assert!(!is_newer(one, other), "{one} {other}");
+        }
+    }
 }
