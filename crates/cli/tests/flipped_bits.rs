@@ -80,12 +80,14 @@ fn a_damaged_block_of_the_catalog_is_repaired_from_another_replica() {
 }
 
 #[test]
-fn both_labels_damaged_is_a_missing_disk() {
+fn every_label_damaged_is_a_missing_disk() {
     let place = Place::new();
     place.create_group();
     let disk = place.disk("a");
     flip(&disk, 70);
     flip(&disk, (512 << 10) + 70);
+    assert_eq!(place.ask(["disk", "scan"])["disks"][0]["status"], "member");
+    flip(&disk, std::fs::metadata(&disk).unwrap().len() - 4096 + 70);
     let scan = place.ask(["disk", "scan"]);
     assert_eq!(scan["disks"][0]["status"], "unusable");
     place.refuse(

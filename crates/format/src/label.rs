@@ -1,8 +1,10 @@
-//! The disk label: which disk of which group this is. It is written twice on each disk.
+//! The disk label: which disk of which group this is. It is written twice in AU 0 of each disk, and
+//! a third time behind the last AU, where there is room: disks that joined before this copy was
+//! thought of may have none.
 //!
 //! Everything but zeros lies in the first 512 bytes, so that a torn write leaves the old label
-//! or the new one, where the device writes its sectors whole; where it does not, the other copy
-//! stands. The two copies are never written in one batch.
+//! or the new one, where the device writes its sectors whole; where it does not, another copy
+//! stands. No two copies are written in one batch.
 
 use serde::Serialize;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
@@ -10,7 +12,7 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Re
 use crate::error::{FormatError, FormatErrorKind, Structure};
 use crate::field::Reader;
 use crate::header::Header;
-use crate::place::LABEL_BYTES;
+use crate::place::{LABEL_BYTES, LABEL_PLACES, end_label_place, usable_aus};
 use crate::record::{redundancy_code, redundancy_of};
 
 /// What a label begins with.
@@ -21,6 +23,8 @@ pub const LABEL_VERSION: u32 = 1;
 pub const LABEL_FEATURES_KNOWN: u32 = 0;
 /// Where the features are in a label.
 const FEATURES_OFFSET: usize = 168;
+/// The copies that a disk has at most.
+pub const LABEL_COPIES: usize = 3;
 /// Bytes of a label that are not reserved.
 pub const LABEL_USED_BYTES: usize = 192;
 
@@ -164,6 +168,29 @@ impl ParsedLabel {
 }
 
 impl Label {
+    /// Where its copies lie, of which no two are written in one batch, on a disk of which the group
+    /// has `size_aus`; the third only where no AU reaches.
+    #[must_use]
+    pub fn places(&self, size_aus: u32) -> [Option<u64>; LABEL_COPIES] {
+        let [first, second] = LABEL_PLACES;
+        let end = end_label_place(self.size_bytes);
+        let used_bytes = u64::from(size_aus) * self.au_size.bytes();
+        [
+            Some(first),
+            Some(second),
+            (end >= used_bytes).then_some(end),
+        ]
+    }
+
+    /// Whether a disk of the size that it says may have `size_aus`: with the last block left to the
+    /// label, or, as disks did that joined earlier, without.
+    #[must_use]
+    pub fn fits(&self, size_aus: u32) -> bool {
+        let size_aus = u64::from(size_aus);
+        usable_aus(self.size_bytes, self.au_size) == size_aus
+            || self.size_bytes / self.au_size.bytes() == size_aus
+    }
+
     /// The bytes of the label for `place`.
     #[must_use]
     pub fn encode(&self, place: u64) -> Vec<u8> {

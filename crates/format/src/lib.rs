@@ -54,15 +54,15 @@ pub use journal::{
     JOURNAL_VERSION, JournalChange, JournalRecord, encode_journal_record,
 };
 pub use label::{
-    DiskTruncated, LABEL_FEATURES_KNOWN, LABEL_MAGIC, LABEL_USED_BYTES, LABEL_VERSION, Label,
-    LabelStatus, ParsedLabel,
+    DiskTruncated, LABEL_COPIES, LABEL_FEATURES_KNOWN, LABEL_MAGIC, LABEL_USED_BYTES,
+    LABEL_VERSION, Label, LabelStatus, ParsedLabel,
 };
 pub use opener::{
     HOST_FIELD_BYTES, OPENER_MAGIC, OPENER_USED_BYTES, OPENER_VERSION, OpenerRecord, Origin,
 };
 pub use place::{
     FIRST_DATA_AU, JOURNAL_BYTES, JOURNAL_PLACE, LABEL_BYTES, LABEL_PLACES, OPENER_BYTES,
-    OPENER_PLACE, STATE_PLACES, STATE_SLOT_BYTES,
+    OPENER_PLACE, STATE_PLACES, STATE_SLOT_BYTES, end_label_place, usable_aus,
 };
 pub use record::{
     DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION, DiskRecord, FILE_RECORD_BYTES,

@@ -1,9 +1,26 @@
-//! Where the fixed structures lie on every disk: all in AU 0, which is never allocated.
+//! Where the fixed structures lie on every disk: in AU 0, which is never allocated, and a third copy
+//! of the label behind the last AU.
+
+use spindle_base::AuSize;
 
 /// Bytes of a label.
 pub const LABEL_BYTES: usize = 4096;
 /// The two places of a disk's label: far enough apart that no single torn write reaches both.
 pub const LABEL_PLACES: [u64; 2] = [0, 512 << 10];
+/// The place of the label's third copy: the last whole block of a disk of `size_bytes`. What
+/// overwrites the beginning of a disk (another file system, a `dd`) leaves it.
+#[must_use]
+pub const fn end_label_place(size_bytes: u64) -> u64 {
+    let label_bytes = LABEL_BYTES as u64;
+    (size_bytes / label_bytes).saturating_sub(1) * label_bytes
+}
+
+/// The AUs of a disk of `size_bytes` that joins a group: its last block is the label's.
+#[must_use]
+pub const fn usable_aus(size_bytes: u64, au_size: AuSize) -> u64 {
+    end_label_place(size_bytes) / au_size.bytes()
+}
+
 /// Bytes of the opener record.
 pub const OPENER_BYTES: usize = 4096;
 /// The place of the opener record.

@@ -52,7 +52,7 @@ use spindle_format::{
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 pub(crate) use changes::{Joining, Standings};
-pub(crate) use create::DISK_AUS_MIN;
+pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
 use hanging::Hanging;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use spindle_base::Uuid;
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, PlainDisks, Request, Work};
 use spindle_format::{
-    DiskEnds, FormatError, GroupState, Label, LabelStatus, OpenerRecord, SIGNATURE_END_BYTES,
-    SIGNATURE_START_BYTES, Signature, foreign_signatures,
+    DiskEnds, FormatError, GroupState, LABEL_PLACES, Label, LabelStatus, OpenerRecord,
+    SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, Signature, foreign_signatures,
 };
 use spindle_group::{DiskLook, LabelFound};
 
@@ -165,6 +165,13 @@ impl Probe {
         }
     }
 
+    /// Where its label's copy of this number stands or should stand.
+    #[must_use]
+    pub fn label_place(&self, copy: usize) -> Option<u64> {
+        let end = self.look.as_ref()?.end_label_place;
+        LABEL_PLACES.get(copy).copied().or(end)
+    }
+
     /// Whether it is a member that is smaller than its label says.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
@@ -236,15 +243,15 @@ impl Probe {
                 }
                 _ => "nothing".to_owned(),
             },
-            LabelFound::Damaged(why) => format!("both labels are damaged: {why}"),
+            LabelFound::Damaged(why) => format!("its labels are damaged: {why}"),
             LabelFound::Newer { why, .. } => format!("a disk of a newer program: {why}"),
             LabelFound::Truncated { label } => format!(
                 "cut off: its label says {} bytes, it has {}",
                 label.size_bytes, look.size_bytes
             ),
-            LabelFound::Good { repairs, .. } if !repairs.is_empty() => {
-                "one of its two labels is damaged; opening the group repairs it".to_owned()
-            }
+            LabelFound::Good { repairs, .. } if let [(place, why), ..] = &repairs[..] => format!(
+                "its label at byte {place} is damaged ({why}); opening the group repairs it"
+            ),
             LabelFound::Good { label, .. } if self.member().is_some() => {
                 format!(
                     "disk {} of {}",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use spindle_catalog::Table;
 use spindle_device::{Disks, OpenDisk, PlainDisks};
 use spindle_format::{
-    FormatError, FormatErrorKind, LABEL_BYTES, LABEL_PLACES, OPENER_BYTES, OPENER_PLACE,
+    FormatError, FormatErrorKind, LABEL_BYTES, LABEL_COPIES, OPENER_BYTES, OPENER_PLACE,
     OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES, STATE_SLOT_BYTES,
 };
 
@@ -58,7 +58,7 @@ pub(crate) fn dump_disk(probe: &Probe) -> ControlResult<DiskDump> {
     let slot = disks.attach(OpenDisk::open_read_only(&probe.path)?);
     let read = |place: u64, length_bytes: usize| read_at(&disks, slot, place, length_bytes);
     let mut labels = Vec::new();
-    for place in LABEL_PLACES {
+    for place in (0..LABEL_COPIES).filter_map(|copy| probe.label_place(copy)) {
         let parsed = ParsedLabel::parse(&read(place, LABEL_BYTES)?, place);
         labels.push(structure(place, parsed.as_ref().map(ParsedLabel::contents)));
     }

@@ -1,7 +1,7 @@
 //! Changes to the labels of disks whose group need not be possible to open.
 
 use spindle_device::{DiskSlot, Request, Work};
-use spindle_format::{LABEL_PLACES, LabelStatus};
+use spindle_format::{LABEL_COPIES, LabelStatus};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::discovery::FoundGroup;
@@ -42,15 +42,15 @@ pub(crate) fn refuse_if_open_elsewhere(found: &FoundGroup<'_>) -> ControlResult<
     }
 }
 
-/// Marks disks as former members: one copy of each label, flushed, then the other, so that a
+/// Marks disks as former members: one copy of each label, flushed, then the next, so that a
 /// crash between leaves a label that can be read.
 ///
 /// # Errors
 /// Where a disk refuses; the disks before it are former members then.
 pub(crate) fn make_former(engine: &Engine, slots: &[(DiskSlot, &Probe)]) -> ControlResult<()> {
-    for place in LABEL_PLACES {
+    for copy in 0..LABEL_COPIES {
         for (slot, probe) in slots {
-            let Some(label) = probe.label() else {
+            let (Some(label), Some(place)) = (probe.label(), probe.label_place(copy)) else {
                 continue;
             };
             let mut former = label.clone();

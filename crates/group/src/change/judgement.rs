@@ -7,15 +7,14 @@ use std::sync::Arc;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy};
 use spindle_extent::capacity;
 use spindle_extent::space::Space;
-use spindle_format::DiskStatus;
+use spindle_format::{DiskStatus, usable_aus};
 
 use crate::background::Group;
 use crate::change::{DiskChanges, refusal};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::quorum::NewDisk;
-use crate::quorum::{DISK_AUS_MIN, Joining};
+use crate::quorum::{DISK_AUS_MIN, Joining, NewDisk, disk_bytes_min};
 
 /// A change that can be made.
 #[derive(Debug, Default)]
@@ -221,7 +220,7 @@ impl Group {
         let au_size = self.membership.au_size();
         let disks = self.membership.disks();
         let size_bytes = disks.size_bytes(disk.slot);
-        let aus = u32::try_from(size_bytes / au_size.bytes()).ok();
+        let aus = u32::try_from(usable_aus(size_bytes, au_size)).ok();
         aus.filter(|aus| u64::from(*aus) >= DISK_AUS_MIN)
             .ok_or_else(|| {
                 refusal(
@@ -230,7 +229,7 @@ impl Group {
                         "{} has {size_bytes} bytes; a disk of a group with AUs of {au_size} has \
                          at least {} and fewer than 2^32 AUs",
                         disks.path(disk.slot),
-                        DISK_AUS_MIN * au_size.bytes()
+                        disk_bytes_min(au_size)
                     ),
                 )
             })
@@ -289,19 +288,26 @@ impl Group {
                 disks.path(slot)
             ));
         }
-        let aus = u32::try_from(size_bytes / au_size.bytes()).unwrap_or(u32::MAX);
+        let before = (self.membership.state().disk(number)).map_or(0, |disk| disk.size_aus);
+        let whole_aus = size_bytes / au_size.bytes();
+        let aus = if whole_aus == u64::from(before) {
+            // It joined before the label had a copy behind the last AU, and keeps that AU.
+            whole_aus
+        } else {
+            usable_aus(size_bytes, au_size)
+        };
+        let aus = u32::try_from(aus).unwrap_or(u32::MAX);
         if u64::from(aus) < DISK_AUS_MIN {
             return Err(refusal(
                 GroupErrorKind::NotEnough,
                 format!(
                     "disk {name} cannot have {size_bytes} bytes: a disk of a group with AUs of \
                      {au_size} has at least {}",
-                    DISK_AUS_MIN * au_size.bytes()
+                    disk_bytes_min(au_size)
                 ),
             ));
         }
         self.refuse_catalog_behind(number, &name, aus)?;
-        let before = (self.membership.state().disk(number)).map_or(aus, |disk| disk.size_aus);
         judged.sizes_aus.push((number, aus));
         judged.sizes_before_aus.push(before);
         Ok(())

@@ -30,6 +30,8 @@ struct Failure<'a> {
     /// The disks of the extent's copies when that was asked.
     lives: &'a [Life],
     error: &'a DeviceError,
+    /// That the disk did not answer this request was noted, for another segment of it.
+    is_noted: bool,
 }
 
 /// What another copy gave.
@@ -65,6 +67,7 @@ impl Core {
             }
             .map_err(|refusal: ReadRefusal| self.read_refused(file, refusal))?;
             let bad_disk = self.disks.disk_of(piece.from.slot).map(|disk| disk.number);
+            let mut is_noted = false;
             for segment in segments {
                 let blocks = segment.initialised_blocks();
                 let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
@@ -83,8 +86,10 @@ impl Core {
                         stale,
                         lives: &lives,
                         error: &piece.error,
+                        is_noted,
                     };
                     self.recover_segment(file, &part, &extent, memory, &failure)?;
+                    is_noted = true;
                     part.inside_blocks += part.blocks;
                     part.at_block = until;
                 }
@@ -111,6 +116,7 @@ impl Core {
             bad_disk,
             error,
             lives,
+            is_noted,
             ..
         } = *failure;
         let inside_bytes = segment.inside_blocks * BLOCK_SIZE_BYTES;
@@ -147,7 +153,9 @@ impl Core {
         };
         for (copy, error) in bad {
             if is_unanswered(&error) {
-                self.note_unanswered(copy.disk(), &error)?;
+                if !(is_noted && Some(copy.disk()) == bad_disk) {
+                    self.note_unanswered(copy.disk(), &error)?;
+                }
                 continue;
             }
             let index = segment.index;

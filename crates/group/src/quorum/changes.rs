@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    DISKS_MAX, DiskState, DiskStatus, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    Lost, STATE_PLACES,
+    DISKS_MAX, DiskState, DiskStatus, GroupState, LABEL_BYTES, LABEL_COPIES, LABEL_PLACES, Label,
+    LabelStatus, Lost, STATE_PLACES, end_label_place,
 };
 
 use crate::error::{GroupError, GroupErrorKind};
@@ -92,15 +92,21 @@ impl Membership {
             let writes = (joining.iter()).map(|disk| (disk.disk.slot, place, &zeros[..]));
             self.write_to_slots(writes)?;
         }
+        self.write_to_slots((joining.iter()).map(|disk| {
+            let place = end_label_place(self.disks.size_bytes(disk.disk.slot));
+            (disk.disk.slot, place, &zeros[..])
+        }))?;
         let inner = self.inner.lock();
-        for place in LABEL_PLACES {
-            let pages: Vec<(DiskSlot, AlignedBuffer)> = (joining.iter())
-                .map(|disk| {
+        for copy in 0..LABEL_COPIES {
+            let pages: Vec<(DiskSlot, u64, AlignedBuffer)> = (joining.iter())
+                .filter_map(|disk| {
                     let label = self.first_label(&inner, disk);
-                    (disk.disk.slot, whole_blocks(&label.encode(place)))
+                    let place = label.places(disk.size_aus)[copy]?;
+                    Some((disk.disk.slot, place, whole_blocks(&label.encode(place))))
                 })
                 .collect();
-            self.write_to_slots(pages.iter().map(|(slot, page)| (*slot, place, &page[..])))?;
+            let writes = (pages.iter()).map(|(slot, place, page)| (*slot, *place, &page[..]));
+            self.write_to_slots(writes)?;
         }
         Ok(())
     }
@@ -108,8 +114,9 @@ impl Membership {
     /// Takes the labels of disks away again that did not join, as far as they can be written.
     pub(crate) fn unlabel(&self, joining: &[Joining]) {
         let zeros = AlignedBuffer::zeroed(LABEL_BYTES);
-        for place in LABEL_PLACES {
-            for disk in joining {
+        for disk in joining {
+            let end = end_label_place(self.disks.size_bytes(disk.disk.slot));
+            for place in LABEL_PLACES.into_iter().chain([end]) {
                 // A label that stays says no more than that its disk is passed over.
                 let _ = self.write_to_slots([(disk.disk.slot, place, &zeros[..])].into_iter());
             }

@@ -12,7 +12,8 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Re
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, Features, GroupState, LABEL_BYTES,
-    LABEL_PLACES, Label, LabelStatus, Lost, OpenerRecord, Replica, STATE_PLACES,
+    LABEL_PLACES, Label, LabelStatus, Lost, OpenerRecord, Replica, STATE_PLACES, end_label_place,
+    usable_aus,
 };
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
@@ -157,12 +158,17 @@ impl Membership {
         }
     }
 
-    /// Zeroes both labels and both states of every disk.
+    /// Zeroes every label and both states of every disk.
     fn wipe(&self) -> Result<(), GroupError> {
         let zeros = AlignedBuffer::zeroed(LABEL_BYTES);
-        for place in LABEL_PLACES.into_iter().chain(STATE_PLACES) {
-            let numbers: Vec<DiskNumber> = self.slots.read().keys().copied().collect();
-            let writes = (numbers.into_iter()).map(|number| (number, place, &zeros[..]));
+        let slots: Vec<(DiskNumber, DiskSlot)> = (self.slots.read().iter())
+            .map(|(number, slot)| (*number, *slot))
+            .collect();
+        let fixed = (LABEL_PLACES.into_iter().chain(STATE_PLACES)).map(Some);
+        for place in fixed.chain([None]) {
+            let end = |slot| end_label_place(self.disks.size_bytes(slot));
+            let writes = (slots.iter())
+                .map(|(number, slot)| (*number, place.unwrap_or_else(|| end(*slot)), &zeros[..]));
             if let Some((number, why)) = self.write_durably(writes).into_iter().next() {
                 return Err(refused(
                     GroupErrorKind::Io,
@@ -172,6 +178,11 @@ impl Membership {
         }
         Ok(())
     }
+}
+
+/// The size of the smallest disk of a group with such AUs: the label's last copy lies behind them.
+pub(crate) const fn disk_bytes_min(au_size: AuSize) -> u64 {
+    DISK_AUS_MIN * au_size.bytes() + LABEL_BYTES as u64
 }
 
 fn check_names(new: &NewGroup) -> Result<(), GroupError> {
@@ -224,7 +235,7 @@ fn check_failure_groups(new: &NewGroup) -> Result<(), GroupError> {
 fn check_sizes(disks: &dyn Disks, new: &NewGroup) -> Result<(), GroupError> {
     for disk in &new.disks {
         let size_bytes = disks.size_bytes(disk.slot);
-        let aus = size_bytes / new.au_size.bytes();
+        let aus = usable_aus(size_bytes, new.au_size);
         if aus < DISK_AUS_MIN || u32::try_from(aus).is_err() {
             return Err(refused(
                 GroupErrorKind::NotEnough,
@@ -233,7 +244,7 @@ fn check_sizes(disks: &dyn Disks, new: &NewGroup) -> Result<(), GroupError> {
                      {} and fewer than 2^32 AUs",
                     disks.path(disk.slot),
                     new.au_size,
-                    DISK_AUS_MIN * new.au_size.bytes()
+                    disk_bytes_min(new.au_size)
                 ),
             ));
         }
@@ -261,7 +272,7 @@ fn disk_number(index: usize) -> DiskNumber {
 }
 
 fn size_aus(disks: &dyn Disks, slot: DiskSlot, new: &NewGroup) -> u32 {
-    let aus = disks.size_bytes(slot) / new.au_size.bytes();
+    let aus = usable_aus(disks.size_bytes(slot), new.au_size);
     u32::try_from(aus).expect("the sizes were checked")
 }
 

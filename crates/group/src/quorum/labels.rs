@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use spindle_base::{DiskName, DiskNumber};
-use spindle_device::AlignedBuffer;
-use spindle_format::{GroupState, LABEL_PLACES, Label};
+use spindle_device::{AlignedBuffer, Disks};
+use spindle_format::{GroupState, LABEL_BYTES, LABEL_COPIES, Label, usable_aus};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
@@ -25,23 +25,29 @@ impl Membership {
         wanted: impl Fn(DiskNumber) -> bool,
         change: impl Fn(&mut Label),
     ) -> Result<(), GroupError> {
-        let mut labels: Vec<(DiskNumber, Label)> = Vec::new();
+        let mut labels: Vec<(DiskNumber, Label, [Option<u64>; LABEL_COPIES])> = Vec::new();
         for (number, member) in &mut inner.members {
             if wanted(*number) {
                 change(&mut member.label);
                 member.label.sequence += 1;
-                labels.push((*number, member.label.clone()));
+                // Of a disk that the state knows no more nothing is in use behind AU 0.
+                let size_aus = inner.state.disk(*number).map_or(1, |disk| disk.size_aus);
+                let places = member.label.places(size_aus);
+                labels.push((*number, member.label.clone(), places));
             }
         }
         let mut failed = Vec::new();
-        for place in LABEL_PLACES {
-            let pages: Vec<(DiskNumber, AlignedBuffer)> = (labels.iter())
-                .map(|(number, label)| (*number, whole_blocks(&label.encode(place))))
+        for copy in 0..LABEL_COPIES {
+            let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (labels.iter())
+                .filter_map(|(number, label, places)| {
+                    let place = places[copy]?;
+                    Some((*number, place, whole_blocks(&label.encode(place))))
+                })
                 .collect();
-            let writes = (pages.iter()).map(|(number, page)| (*number, place, &page[..]));
+            let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
             failed.extend(self.write_durably(writes));
         }
-        for (number, _) in labels {
+        for (number, _, _) in labels {
             if let Some(member) = inner.members.get_mut(&number) {
                 member.label_is_late = failed.iter().any(|(other, _)| *other == number);
             }
@@ -105,12 +111,21 @@ impl Membership {
     fn label_by(&self, state: &GroupState, label: &Label) -> Label {
         let mut wanted = label.clone();
         wanted.group_name = state.group_name.clone();
-        let au_bytes = self.au_size.bytes();
-        if let Some(disk) = state.disk(label.number)
-            && label.size_bytes / au_bytes != u64::from(disk.size_aus)
-        {
+        let Some(disk) = state.disk(label.number) else {
+            return wanted;
+        };
+        let found_bytes = (self.slot(label.number)).map_or(0, |slot| self.disks.size_bytes(slot));
+        if usable_aus(found_bytes, self.au_size) == u64::from(disk.size_aus) {
+            wanted.size_bytes = found_bytes;
+        } else if !label.fits(disk.size_aus) {
             // A label that says more would refuse a disk that was cut to what the state says.
-            wanted.size_bytes = u64::from(disk.size_aus) * au_bytes;
+            let used_bytes = u64::from(disk.size_aus) * self.au_size.bytes();
+            let with_copy_bytes = used_bytes + LABEL_BYTES as u64;
+            wanted.size_bytes = if with_copy_bytes <= found_bytes {
+                with_copy_bytes
+            } else {
+                used_bytes
+            };
         }
         wanted
     }
@@ -168,15 +183,15 @@ impl Membership {
             let LabelFound::Good { repairs, .. } = &look.label else {
                 continue;
             };
-            for (copy, why) in repairs {
+            for (place, why) in repairs {
                 if !self.is_online(*number) {
                     continue;
                 }
-                let place = LABEL_PLACES[*copy];
+                let place = *place;
                 let page = whole_blocks(&label.encode(place));
                 let failed = self.write_durably(std::iter::once((*number, place, &page[..])));
                 let what = match failed.first() {
-                    None => "was written again from the other copy".to_owned(),
+                    None => "was written again from another copy".to_owned(),
                     Some((_, failure)) => format!("could not be repaired: {failure}"),
                 };
                 let title = self.disk_title(*number);

@@ -1,11 +1,12 @@
 //! Looking at disks: what their labels, openers and group states say. Looking never writes.
 
-use spindle_base::{DiskNumber, GroupName, Uuid};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES,
-    STATE_SLOT_BYTES, identities,
+    DiskEnds, FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_MAGIC, LABEL_PLACES,
+    Label, LabelStatus, OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel,
+    SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, STATE_PLACES, STATE_SLOT_BYTES, end_label_place,
+    foreign_signatures, identities,
 };
 
 /// Disks whose structures are read in one batch.
@@ -36,12 +37,15 @@ impl SlotFound {
     }
 }
 
-/// What a disk's two labels say together.
+/// What the copies of a disk's label say together. The one at the end of the disk counts beside
+/// another one of the same disk; alone only where nobody seems to have begun something else on the
+/// disk: what was overwritten with zeros, or was damaged, is taken back, and what bears another
+/// format, or bytes that are nobody's, is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelFound {
-    /// No label of ours in either place.
+    /// No label of ours in any place.
     None,
-    /// Neither copy is good, and at least one was a label or cannot be read.
+    /// No copy is good, or only the one at the end of a disk that holds something else by now.
     Damaged(String),
     /// A copy is whole and was written by a newer program.
     Newer {
@@ -52,10 +56,10 @@ pub enum LabelFound {
     },
     /// A good label, and which of its copies need to be written again.
     Good {
-        /// The newer of the two copies.
+        /// The newest of the copies.
         label: Box<Label>,
-        /// The copies that are damaged or older: their indices in [`LABEL_PLACES`], and why.
-        repairs: Vec<(usize, String)>,
+        /// The places of the copies that are damaged or older, and why.
+        repairs: Vec<(u64, String)>,
     },
     /// A good label of a disk that was larger: an image that was cut off.
     Truncated {
@@ -75,6 +79,11 @@ pub struct DiskLook {
     pub size_bytes: u64,
     /// What its labels say.
     pub label: LabelFound,
+    /// Where the label's copy at the end of the disk stands, or should stand.
+    pub end_label_place: Option<u64>,
+    /// Whether nothing but that copy is left of what told of the disk: its beginning was
+    /// overwritten, and what of its data with it is not known. What cannot be read is not.
+    pub is_overwritten: bool,
     /// Who has, or last had, its group open; `None` where the record is blank or damaged.
     pub opener: Option<OpenerRecord>,
     /// Why the opener record cannot be understood, where it is whole and a newer program's.
@@ -133,25 +142,40 @@ pub fn look(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
 /// A state of few disks lies in the first bytes of its slot; only a longer one is read whole.
 const STATE_HEAD_BYTES: usize = 8192;
 
-const PIECES: [(u64, usize); 5] = [
-    (LABEL_PLACES[0], LABEL_BYTES),
-    (LABEL_PLACES[1], LABEL_BYTES),
-    (OPENER_PLACE, OPENER_BYTES),
-    (STATE_PLACES[0], STATE_HEAD_BYTES),
-    (STATE_PLACES[1], STATE_HEAD_BYTES),
-];
+const PIECES: usize = 6;
+/// Of the pieces, in the order of their places; the last one is the label at the end.
+const OPENER_PIECE: usize = 2;
+const STATE_PIECES: [usize; 2] = [3, 4];
+const END_PIECE: usize = 5;
+
+fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
+    [
+        (LABEL_PLACES[0], LABEL_BYTES),
+        (LABEL_PLACES[1], LABEL_BYTES),
+        (OPENER_PLACE, OPENER_BYTES),
+        (STATE_PLACES[0], STATE_HEAD_BYTES),
+        (STATE_PLACES[1], STATE_HEAD_BYTES),
+        (end_label_place(size_bytes), LABEL_BYTES),
+    ]
+}
 
 fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
-    let mut buffers: Vec<AlignedBuffer> = (slots.iter())
-        .flat_map(|_| PIECES.map(|(_, length)| AlignedBuffer::zeroed(length)))
+    // As they are now: a disk may have been cut off since it was opened.
+    let sizes_bytes: Vec<u64> = (slots.iter())
+        .map(|slot| (disks.measure(*slot)).unwrap_or_else(|_| disks.size_bytes(*slot)))
+        .collect();
+    let places: Vec<(u64, usize)> = (sizes_bytes.iter())
+        .flat_map(|size_bytes| pieces(*size_bytes))
+        .collect();
+    let mut buffers: Vec<AlignedBuffer> = (places.iter())
+        .map(|(_, length)| AlignedBuffer::zeroed(*length))
         .collect();
     let mut batch: Vec<Request<'_>> = buffers
         .iter_mut()
         .enumerate()
         .map(|(index, buffer)| {
-            let slot = slots[index / PIECES.len()];
-            let (place, _) = PIECES[index % PIECES.len()];
-            Request::new(slot, place, Work::Read(buffer))
+            let slot = slots[index / PIECES];
+            Request::new(slot, places[index].0, Work::Read(buffer))
         })
         .collect();
     disks.run(&mut batch);
@@ -161,12 +185,12 @@ fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
         .collect();
     (slots.iter().enumerate())
         .map(|(index, &slot)| {
-            let range = index * PIECES.len()..(index + 1) * PIECES.len();
+            let range = index * PIECES..(index + 1) * PIECES;
             let pieces = Pieces {
                 buffers: &buffers[range.clone()],
                 failures: &failures[range],
             };
-            judge(disks, slot, &pieces)
+            judge(disks, slot, sizes_bytes[index], &pieces)
         })
         .collect()
 }
@@ -186,24 +210,26 @@ impl Pieces<'_> {
     }
 }
 
-fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
-    // As it is now: a disk may have been cut off since it was opened.
-    let size_bytes = (disks.measure(slot)).unwrap_or_else(|_| disks.size_bytes(slot));
-    let label = judge_labels(size_bytes, pieces);
+fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>) -> DiskLook {
     let mut found = DiskLook {
         slot,
         path: disks.path(slot),
         size_bytes,
-        label,
+        label: judge_front_labels(size_bytes, pieces),
+        end_label_place: None,
+        is_overwritten: false,
         opener: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
+    if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
+        judge_end_label_alone(&mut found, disks, pieces);
+    }
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
     else {
         return found;
     };
-    if let Ok(bytes) = pieces.bytes(2)
+    if let Ok(bytes) = pieces.bytes(OPENER_PIECE)
         && identities(bytes) == Some((group, disk))
     {
         match OpenerRecord::parse(bytes, OPENER_PLACE) {
@@ -214,19 +240,131 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, pieces: &Pieces<'_>) -> DiskLook {
     }
     found.states = [0, 1].map(|index| {
         let place = STATE_PLACES[index];
-        match pieces.bytes(3 + index) {
+        match pieces.bytes(STATE_PIECES[index]) {
             Ok(head) if is_longer(head, place) => {
                 let mut whole = AlignedBuffer::zeroed(STATE_SLOT_BYTES);
-                let mut batch = [Request::new(slot, place, Work::Read(&mut whole))];
-                disks.run(&mut batch);
-                let [request] = batch;
-                let answer = request.result.map_err(|error| error.to_string());
+                let answer = read(disks, slot, place, &mut whole);
                 judge_state(answer.map(|()| &whole[..]), place, group, disk)
             }
             head => judge_state(head, place, group, disk),
         }
     });
+    found.is_overwritten = found.newest_state().is_none()
+        && pieces.failures.iter().all(Option::is_none)
+        && (LABEL_PLACES.into_iter()).all(|place| has_repair(&found.label, place));
+    judge_end_label(&mut found, disks, pieces);
     found
+}
+
+/// Whether the copy of a good label that stands there has to be written again.
+fn has_repair(label: &LabelFound, place: u64) -> bool {
+    match label {
+        LabelFound::Good { repairs, .. } => repairs.iter().any(|(other, _)| *other == place),
+        _ => false,
+    }
+}
+
+fn read(
+    disks: &dyn Disks,
+    slot: DiskSlot,
+    place: u64,
+    buffer: &mut AlignedBuffer,
+) -> Result<(), String> {
+    let mut batch = [Request::new(slot, place, Work::Read(buffer))];
+    disks.run(&mut batch);
+    let [request] = batch;
+    request.result.map_err(|error| error.to_string())
+}
+
+/// Whether the copy at the end is as the others, where the disk has one.
+fn judge_end_label(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
+    let LabelFound::Good { label, .. } = &found.label else {
+        return;
+    };
+    let size_aus = (found.newest_state())
+        .and_then(|state| state.disk(label.number))
+        .map(|disk| disk.size_aus);
+    let Some(place) = size_aus.and_then(|size_aus| label.places(size_aus)[2]) else {
+        return;
+    };
+    let copy = if place == end_label_place(found.size_bytes) {
+        parse_label(pieces.bytes(END_PIECE), place)
+    } else {
+        // The disk was made larger than the group knows.
+        let mut bytes = AlignedBuffer::zeroed(LABEL_BYTES);
+        let answer = read(disks, found.slot, place, &mut bytes);
+        parse_label(answer.map(|()| &bytes[..]), place)
+    };
+    found.end_label_place = Some(place);
+    if let LabelFound::Good { label, repairs } = &mut found.label {
+        match copy {
+            Ok(copy) if copy.contents() == &**label => {}
+            Ok(_) => repairs.push((place, OLDER.to_owned())),
+            Err((why, _)) => repairs.push((place, why)),
+        }
+    }
+}
+
+/// What the copy at the end says of a disk that has no other one. Where those cannot be read they
+/// may be there.
+fn judge_end_label_alone(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
+    let place = end_label_place(found.size_bytes);
+    let [first, second] = [0, 1].map(|piece| pieces.bytes(piece));
+    let (Ok(first), Ok(second)) = (first, second) else {
+        return;
+    };
+    let Ok(copy) = parse_label(pieces.bytes(END_PIECE), place) else {
+        return;
+    };
+    let label = copy.contents().clone();
+    let is_it = label.status == LabelStatus::Member && end_label_place(label.size_bytes) == place;
+    if !is_it {
+        return;
+    }
+    let title = format!(
+        "the label at its end says that it is disk {} of group {}",
+        label.disk_name, label.group_name
+    );
+    let other = something_else(disks, found.slot, found.size_bytes, [first, second]);
+    found.label = match other {
+        Some(what) => LabelFound::Damaged(format!("it holds {what} by now, but {title}")),
+        None => {
+            found.end_label_place = Some(place);
+            let why = format!("its beginning was overwritten; {title}");
+            LabelFound::Good {
+                label: Box::new(label),
+                repairs: LABEL_PLACES.map(|place| (place, why.clone())).to_vec(),
+            }
+        }
+    };
+}
+
+/// What stands where our structures were, if it is neither zeros nor damage.
+fn something_else(
+    disks: &dyn Disks,
+    slot: DiskSlot,
+    size_bytes: u64,
+    front: [&[u8]; 2],
+) -> Option<String> {
+    let is_ours =
+        |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0) || bytes.starts_with(LABEL_MAGIC);
+    if !front.into_iter().all(is_ours) {
+        return Some("other data".to_owned());
+    }
+    let mut start = AlignedBuffer::zeroed(SIGNATURE_START_BYTES);
+    let end_bytes = SIGNATURE_END_BYTES as u64;
+    let end_place = size_bytes.saturating_sub(end_bytes) / BLOCK_SIZE_BYTES * BLOCK_SIZE_BYTES;
+    let mut end = AlignedBuffer::zeroed(SIGNATURE_END_BYTES);
+    // What cannot be read shows nothing.
+    let _ = read(disks, slot, 0, &mut start);
+    let _ = read(disks, slot, end_place, &mut end);
+    let foreign = foreign_signatures(DiskEnds {
+        size_bytes: end_place + end_bytes,
+        start: &start,
+        end: &end,
+    });
+    let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Whether the state goes on behind its head.
@@ -238,17 +376,22 @@ fn is_longer(head: &[u8], place: u64) -> bool {
 /// A copy of the label: the label, or why there is none and whether that may be damage.
 type LabelCopy = Result<ParsedLabel, (String, bool)>;
 
-fn judge_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
+const OLDER: &str = "it is older than another copy";
+
+fn parse_label(bytes: Result<&[u8], String>, place: u64) -> LabelCopy {
+    let bytes = bytes.map_err(|failure| (failure, true))?;
+    ParsedLabel::parse(bytes, place).map_err(|error| {
+        let foreign = error.kind == FormatErrorKind::Magic;
+        (error.to_string(), !foreign)
+    })
+}
+
+fn judge_front_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
     if let Some((group_uuid, why)) = newer_label(pieces) {
         return LabelFound::Newer { group_uuid, why };
     }
-    let copies: [LabelCopy; 2] = [0, 1].map(|index| {
-        let bytes = pieces.bytes(index).map_err(|failure| (failure, true))?;
-        ParsedLabel::parse(bytes, LABEL_PLACES[index]).map_err(|error| {
-            let foreign = error.kind == FormatErrorKind::Magic;
-            (error.to_string(), !foreign)
-        })
-    });
+    let copies: [LabelCopy; 2] =
+        [0, 1].map(|index| parse_label(pieces.bytes(index), LABEL_PLACES[index]));
     let newest = (copies.iter())
         .filter_map(|copy| copy.as_ref().ok())
         .max_by_key(|copy| copy.contents().sequence);
@@ -260,11 +403,11 @@ fn judge_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
             .find(|(_, damaged)| *damaged && whole);
         return damage.map_or(LabelFound::None, |(why, _)| LabelFound::Damaged(why));
     };
-    let repairs = (copies.iter().enumerate())
-        .filter_map(|(index, copy)| match copy {
+    let repairs = (copies.iter().zip(LABEL_PLACES))
+        .filter_map(|(copy, place)| match copy {
             Ok(copy) if copy.contents() == newest.contents() => None,
-            Ok(_) => Some((index, "it is older than the other copy".to_owned())),
-            Err((why, _)) => Some((index, why.clone())),
+            Ok(_) => Some((place, OLDER.to_owned())),
+            Err((why, _)) => Some((place, why.clone())),
         })
         .collect();
     match newest.clone().check(size_bytes) {

@@ -162,7 +162,7 @@ fn a_smaller_disk_costs_what_lies_behind_its_end_and_a_balanced_group_nothing() 
     work(&group);
     let estimate = told(&scene, &group, &PlannedChange::Rebalance);
     let changes = DiskChanges {
-        resize: vec![(DiskNumber(1), 24 * MIB)],
+        resize: vec![(DiskNumber(1), 25 * MIB)],
         ..DiskChanges::default()
     };
     assert!(estimate.moved_bytes < MIB, "{estimate:?}");

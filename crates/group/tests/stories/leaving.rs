@@ -171,7 +171,8 @@ fn a_smaller_size_whose_label_cannot_be_written_holds_and_the_label_follows() {
     events(&group);
     group.resize_disk(DiskNumber(1), 40 * MIB).unwrap();
     work(&group, 100_000);
-    assert_eq!(labelled_bytes(&scene, 1), 40 * MIB);
+    // Whoever asks for 40 MiB has 39 AUs of a MiB, and the label behind them.
+    assert_eq!(labelled_bytes(&scene, 1), 39 * MIB + 4096);
     let told = events(&group);
     let count = |wanted| told.iter().filter(|(kind, _)| *kind == wanted).count();
     assert_eq!(count(EventKind::LabelLate), 1, "{told:?}");

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
-use spindle_group::{EventKind, File, Group, ReadTotals, RepairTime};
+use spindle_group::{Event, EventKind, File, Group, GroupErrorKind, ReadTotals, RepairTime};
 
 use crate::scene::{
-    EXTERNAL, FINE, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+    EXTERNAL, FINE, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read,
+    resync, write_file,
 };
 
 const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
@@ -396,6 +397,105 @@ fn the_time_that_a_group_was_closed_does_not_count() {
     let left = group.repair_time_left(disk).unwrap();
     assert!((240..=400).contains(&left), "{left}");
     group.close().unwrap();
+}
+
+/// As `dd if=/dev/zero of=DISK bs=1M count=8` does to a member of a group that nobody has open.
+fn overwrite_beginning(scene: &Scene, slot: u16) {
+    (scene.disks).overwrite(DiskSlot(slot), 0, &vec![0; 8 << 20]);
+}
+
+#[test]
+fn a_disk_whose_beginning_was_overwritten_is_known_by_its_end_and_not_trusted() {
+    for closed in [true, false] {
+        let scene = Scene::new(9, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+        let group = scene.open();
+        let data = write_file(&group, 1, 30);
+        if closed {
+            group.close().unwrap();
+        } else {
+            drop(group);
+            scene.crash();
+        }
+        overwrite_beginning(&scene, 1);
+        let group = scene.open();
+        let told = group.take_events();
+        let named = |event: &Event| {
+            let words = "disk 1 of group DATA, and its beginning was overwritten";
+            event.kind == EventKind::DiskPassedOver && event.message.contains(words)
+        };
+        assert!(told.iter().any(named), "{told:?}");
+        assert_eq!(group.view().disks[1].mode, "offline");
+        // It comes back at the latest opening that knows what it lost, and is given all of it.
+        group.close().unwrap();
+        let group = scene.open();
+        assert_eq!(group.return_disks(&[DiskSlot(1)]).unwrap(), [DiskNumber(1)]);
+        resync(&group);
+        let file = group.file(FileId(1)).unwrap();
+        for _ in 0..4 {
+            assert!(read(&group, &file, 0, data.len()) == data);
+        }
+        assert_copies_equal(&scene, &group, &file, "back");
+        assert_sound(&group);
+    }
+}
+
+#[test]
+fn of_two_disks_the_other_one_is_opened_by_force_when_one_was_overwritten() {
+    let scene = Scene::mirrored(13);
+    let group = scene.open();
+    let data = write_file(&group, 1, 10);
+    group.close().unwrap();
+    overwrite_beginning(&scene, 1);
+    let error = scene.try_open().unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::NoMajority, "{error}");
+    let group = scene.open_by_force();
+    let file = group.file(FileId(1)).unwrap();
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_sound(&group);
+}
+
+#[test]
+fn a_disk_that_was_overwritten_while_it_was_away_is_not_taken_back() {
+    let scene = Scene::new(14, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let data = write_file(&group, 1, 10);
+    group.close().unwrap();
+    scene.disks.vanish(DiskSlot(1));
+    let group = scene.open();
+    scene.disks.bring_back(DiskSlot(1));
+    overwrite_beginning(&scene, 1);
+    let error = group.return_disks(&[DiskSlot(1)]).unwrap_err();
+    assert!(
+        error.message.contains("was overwritten at its beginning"),
+        "{error}"
+    );
+    let file = group.file(FileId(1)).unwrap();
+    for _ in 0..4 {
+        assert!(read(&group, &file, 0, data.len()) == data);
+    }
+}
+
+#[test]
+fn one_read_of_many_extents_that_is_left_unanswered_counts_once() {
+    let mut blinked_count = 0;
+    for seed in 0..12 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let group = scene.open();
+        let story = Story::new(&group, 10, 8 << 20);
+        for slot in 0..4 {
+            let gone = DeviceErrorKind::Gone;
+            let data = 1 << 20..32 << 20;
+            (scene.disks).fail(DiskSlot(slot), FaultyOperation::Read, data, 1, gone);
+        }
+        for _ in 0..6 {
+            story.assert_reads(&group, "blinking");
+        }
+        let events = group.take_events();
+        let blinked = |event: &Event| event.kind == EventKind::DiskBlinked;
+        blinked_count += events.iter().filter(|event| blinked(event)).count();
+        assert_eq!(group.view().offline_disks_count, 0, "{seed}: {events:?}");
+    }
+    assert!(blinked_count > 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, SimulatedDisks};
-use spindle_format::{DiskStatus, LABEL_PLACES, Origin, STATE_PLACES};
+use spindle_format::{DiskStatus, LABEL_PLACES, Origin, STATE_PLACES, end_label_place};
 
 use super::{
     DISK_BYTES, create, forced, make, name, new_group, online, open, open_as, open_of, opener,
@@ -116,27 +116,71 @@ fn a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone() {
         assert!(
             events[0]
                 .message
-                .contains("written again from the other copy"),
+                .contains("written again from another copy"),
             "{events:?}"
         );
     }
 }
 
 #[test]
-fn a_disk_with_both_labels_damaged_counts_as_missing() {
+fn a_disk_with_every_label_damaged_counts_as_missing() {
     let disks = make("abc", Redundancy::Normal);
-    for place in LABEL_PLACES {
+    for place in LABEL_PLACES
+        .into_iter()
+        .chain([end_label_place(DISK_BYTES)])
+    {
         disks.flip_bits(DiskSlot(2), place + 32..place + 192, 1);
     }
     let membership = open(&disks).unwrap();
     assert_eq!(online(&membership), [0, 1]);
     let events = membership.take_events();
     assert!(
-        events[0]
-            .message
-            .contains("neither copy of its label is good"),
+        events[0].message.contains("no copy of its label counts"),
         "{events:?}"
     );
+}
+
+#[test]
+fn the_label_at_the_end_stands_in_for_those_that_were_damaged() {
+    let disks = make("abc", Redundancy::Normal);
+    let whole = LABEL_PLACES.map(|place| disks.bytes(DiskSlot(2), place, 4096));
+    for place in LABEL_PLACES {
+        disks.flip_bits(DiskSlot(2), place + 32..place + 192, 1);
+    }
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
+    let again = LABEL_PLACES.map(|place| disks.durable_bytes(DiskSlot(2), place, 4096));
+    assert_eq!(again, whole);
+    // And the other way round.
+    let end = end_label_place(DISK_BYTES);
+    let whole = disks.bytes(DiskSlot(1), end, 4096);
+    disks.overwrite(DiskSlot(1), end, &[0; 4096]);
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
+    assert_eq!(disks.durable_bytes(DiskSlot(1), end, 4096), whole);
+}
+
+#[test]
+fn a_disk_that_holds_something_else_by_now_is_left_alone_whatever_its_end_says() {
+    let foreign: [(u64, &[u8]); 3] = [
+        (0, &[0x5a; 8192]),
+        // Of btrfs; nothing of it stands where labels do.
+        ((64 << 10) + 64, b"_BHRfS_M"),
+        (512 << 10, &[1; 4096]),
+    ];
+    for (at, bytes) in foreign {
+        let disks = make("abc", Redundancy::Normal);
+        disks.overwrite(DiskSlot(2), 0, &vec![0; 1 << 20]);
+        let mut block = disks.bytes(DiskSlot(2), at / 4096 * 4096, 8192);
+        let within = usize::try_from(at % 4096).unwrap();
+        block[within..within + bytes.len()].copy_from_slice(bytes);
+        disks.overwrite(DiskSlot(2), at / 4096 * 4096, &block);
+        let before = disks.bytes(DiskSlot(2), 0, 1 << 20);
+        let membership = open(&disks).unwrap();
+        assert_eq!(online(&membership), [0, 1]);
+        let events = membership.take_events();
+        let named = "the label at its end says that it is disk DATA_0002 of group";
+        assert!(events[0].message.contains(named), "{events:?}");
+        assert_eq!(disks.bytes(DiskSlot(2), 0, 1 << 20), before);
+    }
 }
 
 #[test]
