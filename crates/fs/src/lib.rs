@@ -29,6 +29,7 @@ mod directory;
 mod error;
 mod extended;
 mod handle;
+mod levels;
 mod link;
 mod node;
 mod node_table;

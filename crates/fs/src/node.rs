@@ -12,12 +12,13 @@ use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{File, Group, Touch, TouchSlot};
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepMutex, DeepRwLock};
 
 use crate::activity::Activity;
 use crate::attribute::Attributes;
 use crate::directory::Listing;
 use crate::error::{FsError, FsResult, corrupt};
+use crate::levels;
 use crate::verify::PageWatch;
 
 /// Where a node was last found: the directory, and the name in it.
@@ -124,10 +125,10 @@ pub(crate) struct Node {
     pub(crate) kind: InodeKind,
     /// The bytes of a regular file.
     pub(crate) file: Option<Arc<File>>,
-    pub(crate) content: RwLock<()>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) content: DeepRwLock<(), levels::Content>,
+    pub(crate) state: DeepMutex<State, levels::NodeState>,
     /// A directory's entries in the order of their cookies, while somebody reads them.
-    pub(crate) listing: Mutex<Option<Listing>>,
+    pub(crate) listing: DeepMutex<Option<Listing>, levels::Listing>,
     /// What it was asked for.
     pub(crate) activity: Activity,
     /// What its pages are, where it is a database's.
@@ -173,8 +174,8 @@ impl Node {
             id,
             kind: inode.kind,
             file,
-            content: RwLock::new(()),
-            state: Mutex::new(State {
+            content: DeepRwLock::new(()),
+            state: DeepMutex::new(State {
                 inode,
                 kernel_count: 0,
                 handles_count: 0,
@@ -190,7 +191,7 @@ impl Node {
                 written_version: 0,
                 durable_version: 0,
             }),
-            listing: Mutex::new(None),
+            listing: DeepMutex::new(None),
             activity: Activity::default(),
             pages: PageWatch::default(),
             used: AtomicBool::new(true),

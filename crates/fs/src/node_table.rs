@@ -8,9 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use spindle_base::FileId;
-use spindle_sync::Mutex;
+use spindle_sync::level::DeepMutex;
 
 use crate::error::FsResult;
+use crate::levels;
 use crate::node::Node;
 
 const SHARDS_COUNT: usize = 64;
@@ -28,7 +29,7 @@ struct Shard {
 /// The table.
 #[derive(Debug)]
 pub(crate) struct NodeTable {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<DeepMutex<Shard, levels::Shard>>,
     nodes_per_shard: usize,
 }
 
@@ -36,12 +37,12 @@ impl NodeTable {
     /// A table that tries to hold at most `nodes_count` nodes; pinned ones stay beyond it.
     pub(crate) fn new(nodes_count: usize) -> Self {
         Self {
-            shards: (0..SHARDS_COUNT).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS_COUNT).map(|_| DeepMutex::default()).collect(),
             nodes_per_shard: nodes_count.div_ceil(SHARDS_COUNT),
         }
     }
 
-    fn shard(&self, id: FileId) -> &Mutex<Shard> {
+    fn shard(&self, id: FileId) -> &DeepMutex<Shard, levels::Shard> {
         let shards_count = self.shards.len() as u64;
         let index = usize::try_from(id.0 % shards_count).expect("below the number of shards");
         &self.shards[index]

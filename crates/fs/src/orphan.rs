@@ -1,5 +1,6 @@
 //! Files without a name: removed when nobody can reach them, or at the next opening.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spindle_base::FileId;
@@ -83,11 +84,13 @@ impl Core {
 
     /// Files without a name stay where the kernel may know them from an earlier process.
     fn keep_orphans(&self) -> FsResult<()> {
-        let mut doubtful = self.doubtful_orphans.lock();
+        let mut found = BTreeSet::new();
         each_row(&self.group, Table::Orphan, &mut |key, _| {
-            doubtful.insert(split_key(key)?.0);
+            found.insert(split_key(key)?.0);
             Ok(())
-        })
+        })?;
+        self.doubtful_orphans.lock().extend(found);
+        Ok(())
     }
 
     /// Removes what a crash left without a name. A file that cannot be removed stays, with a

@@ -12,8 +12,9 @@ use spindle_catalog::Table;
 use spindle_format::InodeKind;
 use spindle_group::{File, Known, PageJudge};
 use spindle_pages::{HEAD_BYTES, PageFile, is_candidate, is_database};
-use spindle_sync::Mutex;
+use spindle_sync::level::DeepMutex;
 
+use crate::levels;
 use crate::row::{each_row, parse_name, split_key};
 use crate::system::{Core, FileSystem};
 
@@ -29,14 +30,14 @@ type Place = (FileId, Box<[u8]>);
 #[derive(Debug)]
 pub(crate) struct PathJudge {
     core: Weak<Core>,
-    index: Mutex<Option<BTreeMap<FileId, Place>>>,
+    index: DeepMutex<Option<BTreeMap<FileId, Place>>, levels::NameIndex>,
 }
 
 impl PathJudge {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         Self {
             core: Arc::downgrade(core),
-            index: Mutex::default(),
+            index: DeepMutex::default(),
         }
     }
 

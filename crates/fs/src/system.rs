@@ -9,10 +9,11 @@ use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout, RequestUnderWay};
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spindle_sync::{Mutex, RwLock};
+use spindle_sync::level::{DeepRwLock, LeafMutex, LeafRwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
 use crate::error::{FsError, FsResult, corrupt};
+use crate::levels;
 use crate::node::{Node, State};
 use crate::node_table::NodeTable;
 use crate::page_judge::PathJudge;
@@ -61,24 +62,25 @@ pub(crate) struct Core {
     pub(crate) nodes: NodeTable,
     /// Held shared to look names up, alone to change them. All of an operation's checks and its
     /// change lie under it, so that what was checked still holds.
-    pub(crate) names: RwLock<()>,
-    ids: Mutex<Ids>,
+    pub(crate) names: DeepRwLock<(), levels::Names>,
+    /// The row of a reservation is applied under it: above the catalog's own locks.
+    ids: LeafMutex<Ids>,
     /// Nodes whose rows lag behind, in the order of their ids.
-    dirty: Mutex<BTreeMap<FileId, Arc<Node>>>,
+    dirty: LeafMutex<BTreeMap<FileId, Arc<Node>>>,
     /// Directories with a listing in memory and its length, the latest last.
-    pub(crate) listed: Mutex<VecDeque<(FileId, usize)>>,
-    pub(crate) templates: RwLock<Arc<Vec<Template>>>,
+    pub(crate) listed: LeafMutex<VecDeque<(FileId, usize)>>,
+    pub(crate) templates: LeafRwLock<Arc<Vec<Template>>>,
     /// What people have said of the redundancy of files and directories.
-    pub(crate) marks: RwLock<Arc<Marks>>,
+    pub(crate) marks: LeafRwLock<Arc<Marks>>,
     /// When dirty nodes were last written, on the clock of `FileSystem::step`.
-    pub(crate) aged_ms: Mutex<Option<u64>>,
+    pub(crate) aged_ms: LeafMutex<Option<u64>>,
     /// Counts what is done, so that `FileSystem::step` sees when nothing is.
     pub(crate) changes_count: AtomicU64,
-    pub(crate) quiet: Mutex<Quiet>,
+    pub(crate) quiet: LeafMutex<Quiet>,
     /// The mount is older than this process: the kernel knows nodes that it was told of before.
     pub(crate) inherits: bool,
     /// Files without a name of which only the kernel knows whether they are in use.
-    pub(crate) doubtful_orphans: Mutex<BTreeSet<FileId>>,
+    pub(crate) doubtful_orphans: LeafMutex<BTreeSet<FileId>>,
     /// Whether reads verify the pages of databases.
     pub(crate) verifies: AtomicBool,
 }
@@ -155,20 +157,20 @@ impl FileSystem {
         let core = Arc::new(Core {
             group,
             nodes: NodeTable::new(NODES_COUNT),
-            names: RwLock::new(()),
-            ids: Mutex::new(Ids {
+            names: DeepRwLock::new(()),
+            ids: LeafMutex::new(Ids {
                 next,
                 reserved_until: next,
             }),
-            dirty: Mutex::default(),
-            listed: Mutex::default(),
-            templates: RwLock::new(Arc::new(templates)),
-            marks: RwLock::new(Arc::new(marks)),
-            aged_ms: Mutex::new(None),
+            dirty: LeafMutex::default(),
+            listed: LeafMutex::default(),
+            templates: LeafRwLock::new(Arc::new(templates)),
+            marks: LeafRwLock::new(Arc::new(marks)),
+            aged_ms: LeafMutex::new(None),
             changes_count: AtomicU64::new(0),
-            quiet: Mutex::default(),
+            quiet: LeafMutex::default(),
             inherits,
-            doubtful_orphans: Mutex::default(),
+            doubtful_orphans: LeafMutex::default(),
             verifies: AtomicBool::new(true),
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
@@ -279,7 +281,7 @@ impl Core {
         ids.reserved_until = ids.next;
     }
 
-    /// Begins an operation. No lock of a node's state may be held.
+    /// Begins an operation.
     pub(crate) fn begin(&self) -> Operation<'_> {
         self.begin_for(None)
     }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use spindle_group::File;
 use spindle_pages::{PageFile, is_candidate, is_database};
-use spindle_sync::RwLock;
 use spindle_sync::atomic::{AtomicU32, Ordering};
+use spindle_sync::level::LeafRwLock;
 
 use crate::data::bytes;
 use crate::node::Node;
@@ -29,7 +29,7 @@ const GROWTH: u64 = 4;
 /// What is known of the pages of a node's file.
 #[derive(Debug, Default)]
 pub(crate) struct PageWatch {
-    looked: RwLock<Looked>,
+    looked: LeafRwLock<Looked>,
     doubts_count: AtomicU32,
 }
 

@@ -60,3 +60,39 @@ spindle_sync::levels! {
     /// whatever a request is sent under.
     OwnerRecord = 96, "the reading of the owner record";
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::scene::{NORMAL, Scene, create};
+
+    #[test]
+    #[should_panic(expected = "while holding a range of a file")]
+    fn no_commit_is_begun_with_a_range_held_not_even_one_with_nothing_to_do() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.sync().unwrap();
+        let _held = file.range_lock.shared(0, 1);
+        let _ = group.commit_everything();
+    }
+
+    #[test]
+    #[should_panic(expected = "while holding a range of a file")]
+    fn whoever_holds_a_range_does_not_stand_behind_a_seal_that_waits() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        let _held = file.range_lock.shared(0, 1);
+        drop(group.change());
+    }
+
+    #[test]
+    #[should_panic(expected = "while holding a file's map")]
+    fn no_change_is_opened_with_a_map_held() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        let _map = file.map.read();
+        drop(group.change_inside());
+    }
+}

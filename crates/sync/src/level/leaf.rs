@@ -60,6 +60,11 @@ impl<T, L: Level> DeepRwLock<T, L> {
     pub fn write(&self) -> WriteGuard<'_, T, L> {
         self.0.write_checked()
     }
+
+    /// Has it alone where that needs no wait.
+    pub fn try_write(&self) -> Option<WriteGuard<'_, T, L>> {
+        self.0.try_write()
+    }
 }
 
 impl<T: Default, L: Level> Default for DeepMutex<T, L> {
