@@ -137,9 +137,11 @@ impl Core {
         Arc::clone(&self.placement.read())
     }
 
+    /// Follows the disks. One at a time: what one saw must not take the place of what another saw
+    /// later.
     pub(crate) fn rebuild_placement(&self) {
-        let placement = self.disks.placement(self.membership.au_size());
-        *self.placement.write() = Arc::new(placement);
+        let mut placement = self.placement.write();
+        *placement = Arc::new(self.disks.placement(self.membership.au_size()));
     }
 
     /// Disks that are offline now.

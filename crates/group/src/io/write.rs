@@ -323,6 +323,12 @@ impl Core {
             ));
         }
         let (written, failed) = self.run_writes(file, &plan, payload);
+        let unannounced: SmallVec<[DiskNumber; 2]> = (plan.missed.iter().copied())
+            .filter(|disk| !intent.missed.contains(disk))
+            .collect();
+        if !unannounced.is_empty() {
+            self.note_missed(file, (first, end), &unannounced, intent);
+        }
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
@@ -371,6 +377,17 @@ impl Core {
             None => Ok(()),
             Some(index) => Err(file.lost_and_untold(index, "it can be written behind that")),
         }
+    }
+
+    /// These disks went away since the write was announced, or have the space that it was given
+    /// just now: the outage may have been noted before there was anything that they could miss.
+    #[cold]
+    fn note_missed(&self, file: &File, range: (u64, u64), disks: &[DiskNumber], intent: &Intent) {
+        let mut ranges = intent.gaps.clone();
+        ranges.push(range);
+        let _change = self.change_inside();
+        let apply = &mut |edit| self.catalog.apply(edit);
+        self.dirty.missed_by(file, &ranges, disks, apply);
     }
 
     /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed

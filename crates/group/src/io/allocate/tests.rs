@@ -2,7 +2,8 @@
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::io::allocate::SpaceSearch;
-use crate::scene::{MIB, NORMAL, Scene, create};
+use crate::scene::{MIB, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use spindle_device::DiskSlot;
 
 #[test]
 fn a_request_is_refused_only_where_nothing_was_left_to_be_found() {
@@ -47,4 +48,29 @@ fn what_a_seal_adds_is_counted_by_rows_and_not_by_files() {
     assert_eq!(group.dirty_maps.lock().rows().count, 1);
     let few_bytes = group.dirty_maps.lock().rows().bytes;
     assert!(few_bytes < 100, "one extent takes {few_bytes} bytes");
+}
+
+#[test]
+fn a_write_to_space_on_a_disk_that_has_gone_is_copied_to_it_when_it_is_back() {
+    let scene = Scene::mirrored(3);
+    let group = scene.open();
+    let before = group.placement();
+    scene.disks.vanish(DiskSlot(1));
+    group
+        .write(&create(&group, 9, NORMAL), 0, b"noticed")
+        .unwrap();
+    group.sync().unwrap();
+    assert_eq!(group.view().disks[1].mode, "offline");
+    let file = create(&group, 10, NORMAL);
+    // Somebody has put the disks of a moment ago in the place of those of now.
+    *group.placement.write() = before;
+    let data = pattern(10, 65_536);
+    group.write(&file, 0, &data).unwrap();
+    group.sync_file(&file, true).unwrap();
+    assert_eq!(group.map(&file)[0].copies.iter().flatten().count(), 2);
+    scene.disks.bring_back(DiskSlot(1));
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "back again");
+    assert_eq!(read(&group, &file, 0, data.len()), data);
 }
