@@ -295,7 +295,11 @@ impl SimulatedDisks {
 
     /// Lets a disk that hung answer again; what was given up reaches it now.
     pub fn release(&self, slot: DiskSlot) {
-        self.with_disk(slot, SimulatedDisk::release);
+        {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            state.disks[usize::from(slot.0)].release(&mut state.random);
+        }
         self.changed.notify_all();
     }
 
@@ -305,39 +309,62 @@ impl SimulatedDisks {
         self.with_disk(slot, |disk| disk.late.len())
     }
 
-    /// Waits for a disk that keeps silent, until it answers or is given up.
-    #[cold]
-    fn wait_for(&self, request: &mut Request<'_>) {
-        let started = Instant::now();
-        let mut state = self.state.lock();
+    /// As [`Disks::run`], but waits for nobody: the places of the requests that a disk keeps silent
+    /// about, which are to be asked about again ([`SimulatedDisks::ask_again`]).
+    pub fn begin(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        self.state.lock().run(batch)
+    }
+
+    /// Looks again after a request that a disk kept silent about, and gives the disk up where whoever
+    /// waits has no time left and the judge allows it; whether the request is answered now.
+    pub fn ask_again(&self, request: &mut Request<'_>, is_overdue: bool) -> bool {
         let position = usize::from(request.slot.0);
-        // Somebody else may have given the disk up meanwhile; this request is out as well.
-        while state.powered
-            && (state.disks[position].fenced || state.disks[position].keeps_silent(request))
-        {
-            let is_overdue = started.elapsed() >= state.deadline;
-            if !request.is_patient && (is_overdue || state.disks[position].fenced) {
-                drop(state);
-                let is_given_up = self.may_give_up(request.slot);
-                state = self.state.lock();
-                let is_released = {
-                    let disk = &state.disks[position];
-                    !disk.fenced && !disk.keeps_silent(request)
-                };
-                if is_given_up && !is_released {
-                    state.give_up(request);
-                    drop(state);
-                    self.changed.notify_all();
-                    return;
-                }
+        let waits = |state: &State| {
+            // Somebody else may have given the disk up meanwhile; this request is out as well.
+            let disk = &state.disks[position];
+            state.powered && (disk.fenced || disk.keeps_silent(request))
+        };
+        let mut state = self.state.lock();
+        if waits(&state) {
+            if request.is_patient || !(is_overdue || state.disks[position].fenced) {
+                return false;
             }
-            self.changed.wait_for(&mut state, LOOK_INTERVAL);
+            drop(state);
+            let is_given_up = self.may_give_up(request.slot);
+            state = self.state.lock();
+            if waits(&state) {
+                if is_given_up {
+                    state.give_up(request);
+                    self.changed.notify_all();
+                }
+                return is_given_up;
+            }
         }
         if state.powered {
             state.count_unsynced();
             state.serve(request);
         } else {
             request.fail(&path_of(position), DeviceErrorKind::PowerLost, None);
+        }
+        true
+    }
+
+    /// Lets one of the writes that were given up reach the disk, which keeps silent as before; false
+    /// where there is none.
+    pub fn let_land(&self, slot: DiskSlot) -> bool {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.disks[usize::from(slot.0)].land_one(&mut state.random)
+    }
+
+    /// Waits for a disk that keeps silent, until it answers or is given up.
+    #[cold]
+    fn wait_for(&self, request: &mut Request<'_>) {
+        let started = Instant::now();
+        let deadline = self.state.lock().deadline;
+        while !self.ask_again(request, started.elapsed() >= deadline) {
+            let mut state = self.state.lock();
+            self.changed.wait_for(&mut state, LOOK_INTERVAL);
         }
     }
 

@@ -23,6 +23,8 @@ pub enum Fault {
     ScrubSkipsStretch,
     /// A request of the kernel's counts as done before it is carried out.
     RequestDoneEarly,
+    /// A disk that keeps silent is waited for by whoever asked it, and by all who wait for those.
+    SilentDiskWaitedFor,
 }
 
 impl Fault {
@@ -35,6 +37,7 @@ impl Fault {
         Self::LostCountsAsFlushed,
         Self::ScrubSkipsStretch,
         Self::RequestDoneEarly,
+        Self::SilentDiskWaitedFor,
     ];
 
     /// What a person calls it.
@@ -48,6 +51,7 @@ impl Fault {
             Self::LostCountsAsFlushed => "lost-counts-as-flushed",
             Self::ScrubSkipsStretch => "scrub-skips-stretch",
             Self::RequestDoneEarly => "request-done-early",
+            Self::SilentDiskWaitedFor => "silent-disk-waited-for",
         }
     }
 }

@@ -2,13 +2,21 @@
 //!
 //! A batch's requests are served one by one in an order that the seed draws, with a point before
 //! each; so a power cut, a disk that goes and another thread's write come between any two of them.
+//! Whoever asked a disk that keeps silent waits in the simulator's time, for as long as the engine
+//! does: until the disk answers, or its time is up and the judge lets the disk be given up.
 
 use std::sync::{Arc, Mutex};
 
 use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work};
 
+use crate::clock::Clock;
 use crate::history::History;
 use crate::watch::Watch;
+
+/// How long a disk may keep silent, as `io_deadline_s` of a daemon says.
+pub const IO_DEADLINE_MS: u64 = 10_000;
+/// How long whoever must wait on looks away.
+const LOOK_INTERVAL_MS: u64 = 1_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -16,6 +24,7 @@ pub struct PointDisks {
     inner: Arc<SimulatedDisks>,
     history: Arc<History>,
     watch: Arc<Watch>,
+    clock: Arc<Clock>,
     /// Never held over a point.
     random: Mutex<SeededRandom>,
 }
@@ -27,14 +36,71 @@ impl PointDisks {
         inner: Arc<SimulatedDisks>,
         history: Arc<History>,
         watch: Arc<Watch>,
+        clock: Arc<Clock>,
         seed: u64,
     ) -> Self {
         Self {
             inner,
             history,
             watch,
+            clock,
             random: Mutex::new(SeededRandom::new(!seed)),
         }
+    }
+}
+
+impl PointDisks {
+    #[cold]
+    fn wait_for(&self, batch: &mut [Request<'_>], mut silent: Vec<usize>) {
+        let deadline_ms = self.clock.now_ms() + IO_DEADLINE_MS;
+        loop {
+            let now_ms = self.clock.now_ms();
+            let before_count = silent.len();
+            silent.retain(|index| {
+                let request = &mut batch[*index];
+                let is_answered = self.inner.ask_again(request, now_ms >= deadline_ms);
+                if is_answered {
+                    self.note(request);
+                }
+                !is_answered
+            });
+            if silent.len() < before_count {
+                // A disk that was given up is waited for by nobody.
+                self.clock.wake();
+            }
+            if silent.is_empty() {
+                return;
+            }
+            let until_ms = if now_ms < deadline_ms {
+                deadline_ms
+            } else {
+                now_ms + LOOK_INTERVAL_MS
+            };
+            self.clock.wait_until(until_ms);
+        }
+    }
+
+    fn note(&self, request: &Request<'_>) {
+        if !matches!(request.work, Work::Flush) {
+            // Disks have the numbers of their slots here.
+            let (disk, at) = (request.slot.0, request.offset_bytes);
+            self.watch.note(disk, at, request.length_bytes() as u64);
+        }
+        self.history.note(|| {
+            let what = match request.work {
+                Work::Read(_) | Work::ReadPart(_) => "read",
+                Work::Write(_) | Work::WritePart(_) => "write",
+                Work::WriteDurable(_) => "durable write",
+                Work::Flush => "flush",
+            };
+            let length = request.length_bytes();
+            let (slot, at) = (request.slot.0, request.offset_bytes);
+            let answer = match &request.result {
+                Ok(()) => String::new(),
+                Err(error) => format!(": {:?}", error.kind),
+            };
+            format!("    {what} of {length} at {at} of slot {slot}{answer}")
+        });
     }
 }
 
@@ -45,31 +111,17 @@ impl Disks for PointDisks {
             .lock()
             .expect("never poisoned")
             .shuffle(&mut order);
+        let mut silent = Vec::new();
         for index in order {
             spindle_sync::point();
-            self.inner.run(&mut batch[index..=index]);
-            let request = &batch[index];
-            if !matches!(request.work, Work::Flush) {
-                // Disks have the numbers of their slots here.
-                let (disk, at) = (request.slot.0, request.offset_bytes);
-                self.watch.note(disk, at, request.length_bytes() as u64);
+            if self.inner.begin(&mut batch[index..=index]).is_empty() {
+                self.note(&batch[index]);
+            } else {
+                silent.push(index);
             }
-            self.history.note(|| {
-                let what = match request.work {
-                    Work::Read(_) | Work::ReadPart(_) => "read",
-                    Work::Write(_) | Work::WritePart(_) => "write",
-                    Work::WriteDurable(_) => "durable write",
-                    Work::Flush => "flush",
-                };
-                let length = request.length_bytes();
-                let (slot, at) = (request.slot.0, request.offset_bytes);
-                let answer = if request.result.is_ok() {
-                    ""
-                } else {
-                    ": failed"
-                };
-                format!("    {what} of {length} at {at} of slot {slot}{answer}")
-            });
+        }
+        if !silent.is_empty() {
+            self.wait_for(batch, silent);
         }
         // The answer is on its way.
         spindle_sync::point();

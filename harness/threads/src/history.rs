@@ -20,6 +20,9 @@ pub const SECTOR_BYTES: usize = 512;
 /// What is written at once at least.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// Where a write of zeros ends that cuts the file off.
+pub const CUT_END_BLOCK: u64 = u64::MAX - 1;
+
 /// A moment between two events.
 pub type Tick = u64;
 
@@ -167,7 +170,9 @@ impl History {
         let mut told = self.told();
         if told.is_traced {
             let killed = if is_forked { "(killed) " } else { "" };
-            let line = format!("{now:5} {killed}{}", line());
+            let thread = format!("{:?}", spindle_sync::thread::current().id());
+            let thread: String = thread.chars().filter(char::is_ascii_digit).collect();
+            let line = format!("{now:5} {thread:>3} {killed}{}", line());
             told.trace.push(line);
         }
     }
@@ -318,6 +323,37 @@ impl History {
 
     /// Judges what is there after the end of all threads.
     pub fn judge_end(&self, file: FileId, first_block: u64, bytes: &[u8], was_cut: bool) {
+        self.judge_sectors(file, sectors(file, first_block, bytes), was_cut);
+    }
+
+    /// As [`History::judge_end`], of everything outside of these blocks: nobody holds it, so it reads
+    /// as zeros.
+    pub fn judge_holes(&self, file: FileId, held: &[(u64, u64)], was_cut: bool) {
+        let mut used = Vec::new();
+        for write in &self.state().files[&file].writes {
+            // Where a cut goes on for ever, and where there were zeros from the first, are zeros.
+            if write.end_block < CUT_END_BLOCK {
+                let end = usize::try_from(write.end_block).expect("files are small");
+                used.resize(used.len().max(end), false);
+                used[usize::try_from(write.first_block).expect("small")..end].fill(true);
+            }
+        }
+        for (first, end) in held {
+            let place =
+                |block: &u64| usize::try_from(*block).map_or(used.len(), |it| it.min(used.len()));
+            let (first, end) = (place(first), place(end));
+            used[first..end].fill(false);
+        }
+        let holes = (0..).zip(used).filter(|(_, is_hole)| *is_hole);
+        self.judge_sectors(file, holes.map(|(block, _)| (block, 0, Some(0))), was_cut);
+    }
+
+    fn judge_sectors(
+        &self,
+        file: FileId,
+        found: impl Iterator<Item = (u64, usize, Option<u32>)>,
+        was_cut: bool,
+    ) {
         let end = self.tick();
         let mut wrong = None;
         {
@@ -331,7 +367,7 @@ impl History {
                     write.done.is_some()
                 }
             };
-            for (block, sector, found) in sectors(file, first_block, bytes) {
+            for (block, sector, found) in found {
                 // A sector that the cut met may be torn inside of its block, never in itself.
                 let may_be = |seen: &Write| history.is_newest(seen, block, &is_settled);
                 if !history.shows(block, found, may_be) {

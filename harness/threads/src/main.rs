@@ -4,6 +4,7 @@
 //! sync, commit, lose disks and copy, and each lock, atomic and disk request is a point at which
 //! another of them may go on or the power may fail. A seed and a commit repeat a run.
 
+mod clock;
 mod disks;
 mod history;
 mod scheduler;
@@ -20,13 +21,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
+use clock::Clock;
 use history::History;
 use scheduler::SeededScheduler;
 use spindle_sync::Fault;
+use story::Plot;
 
 const USAGE: &str = "\
 usage: spindle-threads --seed N            one run, told at length
        spindle-threads --seeds A..B [--threads T] [--seconds S] [--keep-going]
+                       [--every N]: only each N-th seed, which all have the same plot where N is 8
        spindle-threads --put-back NAME|all --seeds A..B [--threads T]
                        makes a mistake that was once in the code, and has to find it
 ";
@@ -43,6 +47,7 @@ struct Request {
     last: u64,
     threads: usize,
     seconds: Option<u64>,
+    every: u64,
     keep_going: bool,
     put_back: Vec<Fault>,
 }
@@ -64,6 +69,7 @@ fn request() -> Result<Request> {
         last: 1,
         threads: 1,
         seconds: None,
+        every: 1,
         keep_going: false,
         put_back: Vec::new(),
     };
@@ -89,6 +95,7 @@ fn request() -> Result<Request> {
             "--seconds" => {
                 request.seconds = Some(value()?.parse().context("seconds are a number")?);
             }
+            "--every" => request.every = value()?.parse().context("every is a number")?,
             "--put-back" => request.put_back = faults(&value()?)?,
             "--keep-going" => request.keep_going = true,
             other => bail!("what is {other}?"),
@@ -147,13 +154,15 @@ fn simulate(seed: u64, traced: bool) -> Option<Broken> {
         .ungraceful_shutdown_config
         .immediately_return_on_panic = true;
     let told = Arc::clone(&history);
+    let clock = Arc::new(Clock::new(Plot::of(seed).has_time()));
     // A thread of its own: an execution that ends in a panic leaves its scheduler's state behind.
     let outcome = std::thread::Builder::new()
         .name("seed".to_owned())
         .spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                let runner = Runner::new(SeededScheduler::new(seed), config);
-                runner.run(move || story::run(seed, &told));
+                let scheduler = SeededScheduler::new(seed, Arc::clone(&clock));
+                let runner = Runner::new(scheduler, config);
+                runner.run(move || story::run(seed, &told, &clock));
             }));
             outcome.err().map(|_| PANIC.with_borrow(String::clone))
         })
@@ -261,7 +270,7 @@ fn run_one(seed: u64) -> bool {
 
 fn work(request: &Request, shared: &Shared, place: &Mutex<Option<(u64, Instant)>>, begun: Instant) {
     while !shared.stop.load(Ordering::Relaxed) {
-        let seed = shared.next.fetch_add(1, Ordering::Relaxed);
+        let seed = shared.next.fetch_add(request.every, Ordering::Relaxed);
         let out_of_time =
             (request.seconds).is_some_and(|seconds| begun.elapsed().as_secs() >= seconds);
         if seed > request.last || out_of_time {

@@ -6,16 +6,22 @@
 //! does not schedule or whose disk is slow.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spindle_device::SeededRandom;
 
+use crate::clock::Clock;
 use crate::story::Plot;
+
+/// One in so many points at which everybody is held up who could go on lets time pass.
+const PASSES_OVER_HELD: u64 = 16;
 
 /// Draws one execution.
 #[derive(Debug)]
 pub struct SeededScheduler {
     seed: u64,
+    clock: Arc<Clock>,
     random: SeededRandom,
     has_begun: bool,
     /// Of 1,024 points, how many leave the current thread at work.
@@ -29,19 +35,20 @@ pub struct SeededScheduler {
 }
 
 impl SeededScheduler {
-    /// For one execution.
+    /// For one execution, by this clock.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, clock: Arc<Clock>) -> Self {
         let mut random = SeededRandom::new(seed ^ 0x5eed_0000_7a5c_u64);
         let stay = [0, 512, 900, 1000, 1015][random.index(5)];
         let hold = match Plot::of(seed) {
             // Two long halts at the right places are what it takes.
             Plot::Cuts => [64, 256][random.index(2)],
-            Plot::Everything | Plot::Moves => [0, 4, 16, 64][random.index(4)],
+            Plot::Everything | Plot::Moves | Plot::Hangs => [0, 4, 16, 64][random.index(4)],
         };
         let hold_points_most = [200, 2_000, 20_000][random.index(3)];
         Self {
             seed,
+            clock,
             random,
             has_begun: false,
             stay,
@@ -50,6 +57,36 @@ impl SeededScheduler {
             points: 0,
             held_until: BTreeMap::new(),
         }
+    }
+}
+
+impl SeededScheduler {
+    fn is_free(&self, task: TaskId) -> bool {
+        let until = self.held_until.get(&usize::from(task));
+        until.is_none_or(|until| *until <= self.points)
+    }
+
+    /// Those that wait for no time, which passes where there are none, and at times where all of them
+    /// are held up.
+    fn awake(&mut self, runnable: &[&Task], current: Option<TaskId>) -> Vec<TaskId> {
+        let all = || runnable.iter().map(|task| task.id());
+        if !self.clock.is_simulated() {
+            return all().collect();
+        }
+        if let Some(id) = current {
+            self.clock.came_to_point(id);
+        }
+        let clock = Arc::clone(&self.clock);
+        let awake = || -> Vec<TaskId> { all().filter(|id| !clock.is_waiting(*id)).collect() };
+        let found = awake();
+        let is_somebody_held = !found.is_empty();
+        if found.iter().any(|id| self.is_free(*id))
+            || (is_somebody_held && self.random.below(PASSES_OVER_HELD) > 0)
+        {
+            return found;
+        }
+        clock.pass(is_somebody_held);
+        awake()
     }
 }
 
@@ -68,39 +105,33 @@ impl Scheduler for SeededScheduler {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        if runnable.len() == 1 {
-            return Some(runnable[0].id());
+        let mut awake = self.awake(runnable, current);
+        if let [only] = awake[..] {
+            return Some(only);
         }
         self.points += 1;
         let now = self.points;
-        let current = current.filter(|id| runnable.iter().any(|task| task.id() == *id));
+        let current = current.filter(|id| awake.contains(id));
         if let Some(id) = current
             && self.random.below(4096) < self.hold
         {
             let until = now + 1 + self.random.below(self.hold_points_most);
             self.held_until.insert(usize::from(id), until);
         }
-        let held_until = &self.held_until;
-        let is_free = |id: TaskId| {
-            held_until
-                .get(&usize::from(id))
-                .is_none_or(|until| *until <= now)
-        };
         if let Some(id) = current
             && !is_yielding
-            && is_free(id)
+            && self.is_free(id)
             && self.random.below(1024) < self.stay
         {
             return Some(id);
         }
-        let mut free: Vec<TaskId> = runnable.iter().map(|task| task.id()).collect();
-        if free.iter().any(|id| is_free(*id)) {
-            free.retain(|id| is_free(*id));
+        if awake.iter().any(|id| self.is_free(*id)) {
+            awake.retain(|id| self.is_free(*id));
         }
-        if is_yielding && free.len() > 1 {
-            free.retain(|id| Some(*id) != current);
+        if is_yielding && awake.len() > 1 {
+            awake.retain(|id| Some(*id) != current);
         }
-        Some(free[self.random.index(free.len())])
+        Some(awake[self.random.index(awake.len())])
     }
 
     fn next_u64(&mut self) -> u64 {

@@ -7,20 +7,22 @@
 //! lose what its disk lost, and has to say so at the next sync.
 
 mod ending;
+mod hanging;
 mod names;
 mod scene;
 mod scrubbing;
 mod work;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spindle_base::FileId;
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_group::{Group, GroupError};
 use spindle_sync::thread;
 
-use crate::disks::PointDisks;
+use crate::clock::Clock;
+use crate::disks::{IO_DEADLINE_MS, PointDisks};
 use crate::history::History;
 use crate::watch::Watch;
 
@@ -32,6 +34,8 @@ pub enum Plot {
     Moves,
     /// A disk goes in the midst of syncs, and soon after it the power.
     Cuts,
+    /// Disks keep silent: the only runs in which time passes by itself.
+    Hangs,
 }
 
 impl Plot {
@@ -40,8 +44,14 @@ impl Plot {
         match seed % 8 {
             2 | 6 => Self::Moves,
             0 | 4 => Self::Cuts,
+            5 => Self::Hangs,
             _ => Self::Everything,
         }
+    }
+
+    /// Whether time passes by itself.
+    pub const fn has_time(self) -> bool {
+        matches!(self, Self::Hangs)
     }
 }
 
@@ -54,7 +64,13 @@ pub struct Story {
     pub history: Arc<History>,
     pub watch: Arc<Watch>,
     pub files: Vec<Subject>,
-    now_ms: AtomicU64,
+    pub clock: Arc<Clock>,
+    /// Files that came while the threads ran, and are durable.
+    newcomers: Mutex<Vec<Subject>>,
+    /// Disks that the group had forgotten when they were taken away for good.
+    gone: Arc<Mutex<Vec<DiskSlot>>>,
+    /// A disk was to be dropped: a failure group may have but one vote.
+    is_smaller: AtomicBool,
     next_version: AtomicU64,
     /// The threads with an end of their own have ended: the others may.
     is_over: AtomicBool,
@@ -72,12 +88,18 @@ const ROUNDS_MOST: u64 = 400;
 
 impl Story {
     /// Over these disks.
-    fn new(seed: u64, disks: Arc<SimulatedDisks>, history: Arc<History>) -> Self {
+    fn new(
+        seed: u64,
+        disks: Arc<SimulatedDisks>,
+        history: Arc<History>,
+        clock: Arc<Clock>,
+    ) -> Self {
         let watch = Arc::new(Watch::default());
         let access = PointDisks::new(
             Arc::clone(&disks),
             Arc::clone(&history),
             Arc::clone(&watch),
+            Arc::clone(&clock),
             seed,
         );
         Self {
@@ -88,7 +110,10 @@ impl Story {
             history,
             watch,
             files: Vec::new(),
-            now_ms: AtomicU64::new(1_000_000),
+            clock,
+            newcomers: Mutex::default(),
+            gone: Arc::default(),
+            is_smaller: AtomicBool::new(false),
             next_version: AtomicU64::new(1),
             is_over: AtomicBool::new(false),
         }
@@ -104,7 +129,7 @@ impl Story {
     }
 
     fn later_ms(&self, by_ms: u64) -> u64 {
-        self.now_ms.fetch_add(by_ms, Ordering::Relaxed) + by_ms
+        self.clock.later_ms(by_ms)
     }
 
     /// Whether an answer of a request that must not fail means anything.
@@ -119,18 +144,37 @@ impl Story {
         }
     }
 
+    /// Whoever has a mirror waits for no disk longer than for one that keeps silent.
+    fn in_time<T>(&self, what: &str, operation: impl FnOnce() -> T) -> T {
+        let begun_ms = self.clock.waited_ms();
+        let answer = operation();
+        let took_ms = self.clock.waited_ms() - begun_ms;
+        if self.clock.is_simulated() && took_ms > IO_DEADLINE_MS {
+            self.history
+                .violate(format!("{what} was answered after {took_ms} ms"));
+        }
+        answer
+    }
+
+    fn newcomers(&self) -> MutexGuard<'_, Vec<Subject>> {
+        self.newcomers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn goes_on(&self) -> bool {
         self.disks.is_powered() && self.history.is_clean()
     }
 }
 
 /// Runs the story of a seed within an execution of the scheduler.
-pub fn run(seed: u64, history: &Arc<History>) {
+pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
     if seed % 4 == 3 {
-        return names::run(seed, history);
+        return names::run(seed, history, clock);
     }
     let mut random = SeededRandom::new(seed);
-    let mut story = Story::new(seed, scene::disks(seed), Arc::clone(history));
+    let (history, clock) = (Arc::clone(history), Arc::clone(clock));
+    let mut story = Story::new(seed, scene::disks(seed), history, clock);
     scene::create(&story.access);
     let opened = scene::open(&story.access, &story.disks, 1);
     let group = Arc::new(opened.expect("a new group can be opened"));
@@ -150,7 +194,10 @@ impl Story {
             history: Arc::clone(&self.history),
             watch: Arc::clone(&self.watch),
             files: self.files.clone(),
-            now_ms: AtomicU64::new(self.now_ms.load(Ordering::Relaxed)),
+            clock: Arc::clone(&self.clock),
+            newcomers: Mutex::default(),
+            gone: Arc::clone(&self.gone),
+            is_smaller: AtomicBool::new(false),
             next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
             is_over: AtomicBool::new(false),
         });
@@ -170,7 +217,7 @@ impl Story {
         };
         let writers_count = match story.plot {
             Plot::Moves => 1,
-            Plot::Everything | Plot::Cuts => 2 + random.below(2),
+            Plot::Everything | Plot::Cuts | Plot::Hangs => 2 + random.below(2),
         };
         for writer in 0..writers_count {
             bounded.push(start(1 + writer, Story::write_and_read));
@@ -178,6 +225,13 @@ impl Story {
         match story.plot {
             Plot::Moves => bounded.push(start(10, Story::blink_where_copies_come)),
             Plot::Cuts => bounded.push(start(10, Story::lose_a_disk_and_the_power)),
+            Plot::Hangs => {
+                bounded.push(start(10, Story::hang_disks));
+                bounded.push(start(14, Story::come_new));
+                if random.chance(1, 3) {
+                    bounded.push(start(11, Story::change_disks));
+                }
+            }
             Plot::Everything => {
                 if random.chance(2, 3) {
                     bounded.push(start(10, Story::lose_and_return_disks));
@@ -187,7 +241,8 @@ impl Story {
                 }
             }
         }
-        if story.plot != Plot::Cuts && random.chance(1, 3) {
+        let may_break = matches!(story.plot, Plot::Everything | Plot::Moves);
+        if may_break && random.chance(1, 3) {
             bounded.push(start(12, Story::break_places));
         }
         if random.chance(1, 3) {
@@ -205,18 +260,27 @@ impl Story {
         for thread in endless {
             let _ = thread.join();
         }
-        self.now_ms
-            .store(story.now_ms.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.files.append(&mut story.newcomers());
+        let is_smaller = story.is_smaller.load(Ordering::Relaxed);
+        self.is_smaller.store(is_smaller, Ordering::Relaxed);
         let was_cut = !story.disks.is_powered();
         story.disks.power_stays();
+        for slot in story.fallible() {
+            story.disks.release(slot);
+        }
         was_cut
     }
 
-    /// Every disk of the second failure group, as a slot.
+    fn gone(&self) -> MutexGuard<'_, Vec<DiskSlot>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every disk of the second failure group, as a slot, those left out that are away for good.
     fn fallible(&self) -> Vec<DiskSlot> {
+        let gone = self.gone();
         (0..u16::try_from(self.disks.disk_count()).expect("few"))
             .map(DiskSlot)
-            .filter(|slot| scene::failure_group(*slot) == 1)
+            .filter(|slot| scene::failure_group(*slot) == 1 && !gone.contains(slot))
             .collect()
     }
 }

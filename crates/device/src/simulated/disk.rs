@@ -242,13 +242,24 @@ impl SimulatedDisk {
         hangs.any(|hang| hang.operation.meets(&hang.range, operation, &range))
     }
 
-    /// What hung goes on: writes that were given up reach the disk now.
-    pub(super) fn release(&mut self) {
+    /// What hung goes on: writes that were given up reach the disk now, in any order.
+    pub(super) fn release(&mut self, random: &mut SeededRandom) {
         self.hangs.clear();
         self.fenced = false;
-        for late in std::mem::take(&mut self.late) {
-            self.write(late.offset_bytes, &late.bytes);
+        while self.land_one(random) {}
+    }
+
+    /// Any of the writes that were given up reaches the disk, where there is one.
+    pub(super) fn land_one(&mut self, random: &mut SeededRandom) -> bool {
+        if self.late.is_empty() {
+            return false;
         }
+        let late = match self.late.len() {
+            1 => self.late.remove(0),
+            several => self.late.swap_remove(random.index(several)),
+        };
+        self.write(late.offset_bytes, &late.bytes);
+        true
     }
 
     /// The first set fault that this work meets; it is used up by one request.

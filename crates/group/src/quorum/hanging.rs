@@ -19,6 +19,7 @@ use spindle_device::{DiskSlot, Disks, Judge, Request};
 use spindle_format::{DiskStatus, GroupState};
 use spindle_sync::atomic::{AtomicBool, Ordering};
 use spindle_sync::level::LeafMutex;
+use spindle_sync::{Fault, is_put_back};
 
 use crate::event::EventKind;
 use crate::quorum::Membership;
@@ -105,7 +106,7 @@ impl Judge for Hanging {
         {
             return true;
         }
-        let may = watch.can_do_without(disk);
+        let may = watch.can_do_without(disk) && !is_put_back(Fault::SilentDiskWaitedFor);
         if may {
             watch.given_up.insert(disk);
         } else {

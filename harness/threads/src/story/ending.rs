@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
-use spindle_group::{Group, Power};
+use spindle_group::{Group, GroupErrorKind, Power};
 
 use super::{Story, Subject, scene};
 use crate::history::{BLOCK_BYTES, shown};
@@ -39,7 +39,18 @@ impl Story {
         }
         self.history
             .note(|| format!("opening again; {away:?} were away"));
-        let group = match scene::open(&self.access, &self.disks, 2) {
+        let mut opened = scene::open(&self.access, &self.disks, 2);
+        if let Err(error) = &opened
+            && error.kind == GroupErrorKind::NoMajority
+            && self.is_smaller.load(Ordering::Relaxed)
+            && !away.is_empty()
+        {
+            // With one vote for each failure group neither half goes on without the other.
+            self.history.note(|| format!("refused: {error}"));
+            away.iter().for_each(|slot| self.disks.bring_back(*slot));
+            opened = scene::open(&self.access, &self.disks, 3);
+        }
+        let group = match opened {
             Ok(group) => group,
             Err(error) => {
                 self.history
@@ -63,7 +74,17 @@ impl Story {
                 self.history.violate(format!("file {id} is gone"));
                 continue;
             };
-            for extent in group.map(&file) {
+            let extents = group.map(&file);
+            let of_bytes = |bytes: u64| bytes / BLOCK_BYTES as u64;
+            let held: Vec<(u64, u64)> = (extents.iter())
+                .map(|extent| {
+                    let end_bytes = extent.offset_bytes + extent.length_bytes;
+                    (of_bytes(extent.offset_bytes), of_bytes(end_bytes))
+                })
+                .collect();
+            self.history.judge_holes(*id, &held, was_cut);
+            for extent in extents {
+                self.history.note(|| format!("{id}: {extent:?}"));
                 let mut bytes = vec![0xee; usize::try_from(extent.length_bytes).expect("small")];
                 match group.read(&file, extent.offset_bytes, &mut bytes) {
                     Ok(()) => self.history.judge_end(
@@ -84,7 +105,8 @@ impl Story {
 
     pub(super) fn bring_to_rest(&self, group: &Group) -> bool {
         let away: Vec<DiskSlot> = (group.view().disks.iter())
-            .filter(|disk| disk.mode == "offline")
+            // One that was given up does not come back.
+            .filter(|disk| disk.mode == "offline" && disk.state != "absent")
             .map(|disk| DiskSlot(disk.number.0))
             .collect();
         for slot in away {
@@ -104,7 +126,7 @@ impl Story {
             }
             let mut units = 0;
             while self.history.is_clean() {
-                let now_ms = self.now_ms.fetch_add(1, Ordering::Relaxed);
+                let now_ms = self.later_ms(1);
                 match self.judge("background work", group.work(now_ms)) {
                     Some(worked) if worked.did_something => units += 1,
                     _ => break,

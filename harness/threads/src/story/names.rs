@@ -28,6 +28,7 @@ use spindle_group::{Group, KeptJournal, Opener, RequestUnderWay};
 use spindle_sync::thread;
 
 use super::{Story, scene};
+use crate::clock::Clock;
 use crate::history::History;
 use owner::Owner;
 
@@ -79,9 +80,10 @@ fn new_journal() -> Arc<KeptJournal> {
 }
 
 /// Runs the story of a seed within an execution of the scheduler.
-pub fn run(seed: u64, history: &Arc<History>) {
+pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
     let mut random = SeededRandom::new(seed);
-    let story = Story::new(seed, scene::disks(seed), Arc::clone(history));
+    let (history, clock) = (Arc::clone(history), Arc::clone(clock));
+    let story = Story::new(seed, scene::disks(seed), history, clock);
     scene::create(&story.access);
     let mut process = Process {
         story,
@@ -336,12 +338,9 @@ impl Process {
                 )
             }
         };
-        let next = Story::new(seed, disks, history);
-        let carry = |from: &std::sync::atomic::AtomicU64, to: &std::sync::atomic::AtomicU64| {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        carry(&story.now_ms, &next.now_ms);
-        carry(&story.next_version, &next.next_version);
+        let next = Story::new(seed, disks, history, Arc::clone(&story.clock));
+        let version = story.next_version.load(Ordering::Relaxed);
+        next.next_version.store(version, Ordering::Relaxed);
         let clock_s = match random.below(4) {
             0 => clock_s,
             1 => clock_s - 100,

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use spindle_base::DiskNumber;
 use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::{File, Group, Power};
 
 use super::{Plot, ROUNDS_MOST, Story, Subject, scene};
-use crate::history::{BLOCK_BYTES, fill};
+use crate::history::{BLOCK_BYTES, CUT_END_BLOCK, fill};
 
 /// The blocks of each file that are used.
 const FILE_BLOCKS: u64 = 48;
@@ -46,11 +47,15 @@ impl Story {
             let which = match self.plot {
                 // Mostly writes and syncs.
                 Plot::Cuts => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
-                Plot::Everything | Plot::Moves => random.below(10),
+                Plot::Everything | Plot::Moves | Plot::Hangs => random.below(10),
             };
             match which {
                 0..=4 => self.write_once(group, subject, &file, &mut random),
-                5 => self.punch_once(group, subject, &file, &mut random),
+                5 => match random.below(6) {
+                    0 => self.cut_once(group, subject, &file, &mut random),
+                    1 => self.reserve_once(group, subject, &file, &mut random),
+                    _ => self.punch_once(group, subject, &file, &mut random),
+                },
                 6..=7 => self.sync_once(group, subject, &file, &mut random),
                 8 => self.sync_all(group),
                 _ => self.read_once(group, subject, &file, &mut random),
@@ -94,15 +99,49 @@ impl Story {
         let mut data = vec![0; bytes_of(end - first)];
         fill(&mut data, subject.id, first, version);
         let place = self.history.begin_write(subject.id, (first, end), version);
-        let answer = group.write(file, bytes_of(first) as u64, &data);
+        let answer = self.in_time("a write", || {
+            group.write(file, bytes_of(first) as u64, &data)
+        });
         self.end_write(subject, place, "a write", answer);
     }
 
     fn punch_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
         let (first, end) = place(random);
         let place = self.history.begin_write(subject.id, (first, end), 0);
-        let answer = group.punch(file, bytes_of(first) as u64, bytes_of(end - first) as u64);
+        let answer = self.in_time("a punch", || {
+            group.punch(file, bytes_of(first) as u64, bytes_of(end - first) as u64)
+        });
         self.end_write(subject, place, "a punch", answer);
+    }
+
+    /// Cuts the file off; whoever writes beyond makes it grow again.
+    fn cut_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
+        let (first, _) = place(random);
+        let blocks = (first, CUT_END_BLOCK);
+        let place = self.history.begin_write(subject.id, blocks, 0);
+        let answer = self.in_time("a truncation", || {
+            group.truncate(file, bytes_of(first) as u64)
+        });
+        self.end_write(subject, place, "a truncation", answer);
+    }
+
+    /// Gives blocks space; what they read as stays.
+    fn reserve_once(
+        &self,
+        group: &Group,
+        subject: Subject,
+        file: &File,
+        random: &mut SeededRandom,
+    ) {
+        let (first, end) = place(random);
+        self.history
+            .note(|| format!("space for {} {:?}", subject.id, (first, end)));
+        let answer = self.in_time("an allocation", || {
+            group.allocate(file, bytes_of(first) as u64, bytes_of(end - first) as u64)
+        });
+        if subject.is_mirrored {
+            self.judge("an allocation", answer);
+        }
     }
 
     fn end_write(
@@ -120,7 +159,8 @@ impl Story {
 
     fn sync_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
         let begun = self.history.tick();
-        let answer = group.sync_file(file, random.chance(1, 2));
+        let metadata = random.chance(1, 2);
+        let answer = self.in_time("a sync", || group.sync_file(file, metadata));
         self.history.end_sync(subject.id, begun, answer.is_ok());
         if subject.is_mirrored {
             self.judge("a sync", answer);
@@ -129,7 +169,7 @@ impl Story {
 
     fn sync_all(&self, group: &Group) {
         let begun = self.history.tick();
-        let answer = group.sync();
+        let answer = self.in_time("a sync of the group", || group.sync());
         for subject in &self.files {
             self.history.end_sync(subject.id, begun, answer.is_ok());
         }
@@ -139,11 +179,19 @@ impl Story {
         }
     }
 
-    fn read_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
+    pub(super) fn read_once(
+        &self,
+        group: &Group,
+        subject: Subject,
+        file: &File,
+        random: &mut SeededRandom,
+    ) {
         let (first, end) = place(random);
         let mut out = vec![0xee; bytes_of(end - first)];
         let begun = self.history.tick();
-        let answer = group.read(file, bytes_of(first) as u64, &mut out);
+        let answer = self.in_time("a read", || {
+            group.read(file, bytes_of(first) as u64, &mut out)
+        });
         if answer.is_ok() {
             self.history.judge_read(subject.id, first, &out, begun);
         } else if subject.is_mirrored {
@@ -159,8 +207,12 @@ impl Story {
                 return;
             }
             let now_ms = self.later_ms(1 + random.below(4000));
-            let answer = group.step(now_ms);
+            let answer = self.in_time("a step", || group.step(now_ms));
             self.judge("a step", answer);
+            if self.clock.is_simulated() {
+                let answer = self.in_time("a heartbeat", || group.heartbeat(now_ms / 1000));
+                self.judge("a heartbeat", answer);
+            }
             group.take_events();
             spindle_sync::point();
         }
@@ -170,15 +222,21 @@ impl Story {
     pub fn work(&self, group: &Group, of: u64) {
         let mut random = self.random(of);
         self.watch.scrubs();
+        let mut longest_ms = 20;
         for _ in 0..ROUNDS_MOST {
             if self.is_over.load(Ordering::Relaxed) || !self.goes_on() {
                 return;
             }
-            let now_ms = self.later_ms(1 + random.below(20));
-            let answer = group.work(now_ms);
+            let now_ms = self.later_ms(1 + random.below(longest_ms));
+            let answer = self.in_time("background work", || group.work(now_ms));
             let did_something = self
                 .judge("background work", answer)
                 .is_some_and(|worked| worked.did_something);
+            longest_ms = match self.clock.is_simulated() {
+                // As a worker waits that found nothing to do.
+                true if !did_something => 2000,
+                _ => 20,
+            };
             let pause_points = match self.plot {
                 Plot::Moves if random.chance(1, 6) => random.below(300),
                 _ => u64::from(!did_something),
@@ -274,7 +332,7 @@ impl Story {
     }
 
     /// Only a disk that was noticed to be away may come back: it lost what was on its way to it.
-    fn ask_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
+    pub(super) fn ask_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
         for _ in 0..20 {
             self.sync_all(group);
             let now_s = self.later_ms(2000) / 1000;
@@ -297,7 +355,7 @@ impl Story {
                 return true;
             }
             if round > 20 {
-                let now_s = self.now_ms.load(Ordering::Relaxed) / 1000;
+                let now_s = self.clock.now_ms() / 1000;
                 self.judge("a heartbeat", group.heartbeat(now_s));
                 self.sync_all(group);
             }
@@ -306,13 +364,13 @@ impl Story {
         true
     }
 
-    fn is_offline(group: &Group, slot: DiskSlot) -> bool {
+    pub(super) fn is_offline(group: &Group, slot: DiskSlot) -> bool {
         (group.view().disks.iter())
             .find(|disk| disk.number.0 == slot.0)
             .is_none_or(|disk| disk.mode == "offline")
     }
 
-    fn bring_online(&self, group: &Group, slot: DiskSlot) -> bool {
+    pub(super) fn bring_online(&self, group: &Group, slot: DiskSlot) -> bool {
         for _ in 0..200 {
             if !self.goes_on() {
                 return false;
@@ -344,25 +402,90 @@ impl Story {
         true
     }
 
-    /// A disk joins or leaves, so that copies move.
+    /// A disk joins or is dropped, or copies are to be spread anew.
     pub fn change_disks(&self, group: &Group, of: u64) {
         let mut random = self.random(of);
-        for _ in 0..1 + random.below(2) {
+        let mut leaving = None;
+        for _ in 0..1 + random.below(3) {
             for _ in 0..random.below(40) {
                 spindle_sync::point();
             }
             if !self.goes_on() {
                 return;
             }
-            if random.chance(2, 3) && self.disks.disk_count() < 8 {
-                let slot = self.disks.attach(scene::DISK_BYTES);
-                self.history.note(|| format!("slot {} joins", slot.0));
-                // It may be refused beside another change; then nothing has changed.
-                let answer = group.add_disks(&[scene::new_disk(slot)]);
-                self.history.note(|| format!("{answer:?}"));
+            match random.below(6) {
+                0..=2 if self.disks.disk_count() < 8 => {
+                    let slot = self.disks.attach(scene::DISK_BYTES);
+                    self.history.note(|| format!("slot {} joins", slot.0));
+                    // It may be refused beside another change; then nothing has changed.
+                    let answer = group.add_disks(&[scene::new_disk(slot)]);
+                    self.history.note(|| format!("{answer:?}"));
+                    if answer.is_err() {
+                        // The next one would not have the number of its slot.
+                        break;
+                    }
+                }
+                3..=4 if leaving.is_none() => leaving = self.drop_a_disk(group, &mut random),
+                _ => {
+                    let answer = group.set_power(Power::MAX).and_then(|()| group.rebalance());
+                    self.history.note(|| format!("rebalance: {answer:?}"));
+                }
+            }
+        }
+        if let Some(slot) = leaving {
+            self.see_off(group, slot, &mut random);
+        }
+    }
+
+    /// Asks for a disk to be dropped, whether it is here or away; one that is given up with force
+    /// has gone at once for all but the copies of what it held. Where that is refused nothing has
+    /// changed.
+    fn drop_a_disk(&self, group: &Group, random: &mut SeededRandom) -> Option<DiskSlot> {
+        let members: Vec<DiskSlot> = (group.view().disks.iter())
+            .map(|disk| DiskSlot(disk.number.0))
+            .collect();
+        let slot = members[random.index(members.len())];
+        let force = random.chance(1, 4);
+        // Asked before the line is told: it has points.
+        let away = if Self::is_offline(group, slot) {
+            ", which is away"
+        } else {
+            ""
+        };
+        self.history
+            .note(|| format!("slot {}{away} is to be dropped", slot.0));
+        self.is_smaller.store(true, Ordering::Relaxed);
+        let answer = group
+            .set_power(Power::MAX)
+            .and_then(|()| group.drop_disks(&[DiskNumber(slot.0)], force));
+        self.history.note(|| format!("{answer:?}"));
+        answer.ok().map(|()| slot)
+    }
+
+    /// What the group has forgotten nobody needs: it is taken away for good, if the others move
+    /// what it held while this waits for it. Or it is kept after all.
+    fn see_off(&self, group: &Group, slot: DiskSlot, random: &mut SeededRandom) {
+        let keeps_after = random.chance(1, 4).then(|| random.below(200));
+        for round in 0..1500 {
+            if !self.goes_on() {
+                return;
+            }
+            if keeps_after == Some(round) {
+                let answer = group.undrop_disks(&[DiskNumber(slot.0)]);
+                self.history
+                    .note(|| format!("slot {} is kept: {answer:?}", slot.0));
+            }
+            if group.disk_of_uuid(scene::new_disk(slot).uuid).is_none() {
+                self.history
+                    .note(|| format!("slot {} is forgotten, and goes", slot.0));
+                self.gone().push(slot);
+                self.disks.vanish(slot);
+                return;
+            }
+            if self.clock.is_simulated() {
+                self.clock.sleep(50);
             } else {
-                let answer = group.set_power(Power::MAX).and_then(|()| group.rebalance());
-                self.history.note(|| format!("rebalance: {answer:?}"));
+                spindle_sync::point();
             }
         }
     }

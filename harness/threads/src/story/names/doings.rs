@@ -4,11 +4,11 @@ use std::ffi::OsString;
 
 use spindle_base::FileId;
 use spindle_device::SeededRandom;
-use spindle_fs::{Asked, FileSystem, FsResult, Kind, RenameMode};
+use spindle_fs::{Asked, AttributeChange, FileSystem, FsResult, Kind, RenameMode};
 
 use super::owner::{Change, Entry, Owner, Place};
 use super::{FILE_BLOCKS, Process, USER, locked};
-use crate::history::{BLOCK_BYTES, fill};
+use crate::history::{BLOCK_BYTES, CUT_END_BLOCK, fill};
 
 impl Process {
     /// A thread that owns names.
@@ -18,10 +18,11 @@ impl Process {
             if !self.story.goes_on() {
                 return;
             }
-            match random.below(12) {
+            match random.below(13) {
                 0..=6 => self.change_names(fs, owner, &mut random),
                 7..=8 => self.write(fs, owner, &mut random),
                 9 => self.sync_file(fs, owner, &mut random),
+                10 => self.resize(fs, owner, &mut random),
                 _ => self.sync_all(fs),
             }
         }
@@ -126,6 +127,36 @@ impl Process {
         let at = first * BLOCK_BYTES as u64;
         let answer = fs.write(&handle, at, &data, false, self.time());
         let ok = self.answered("a write", answer).is_some();
+        self.history().end_write(id, place, ok);
+    }
+
+    /// Cuts a file off, lets it grow by zeros, or gives it space behind its end.
+    fn resize(&self, fs: &FileSystem, owner: usize, random: &mut SeededRandom) {
+        let Some(id) = self.draw_file(owner, random) else {
+            return;
+        };
+        let first = random.below(FILE_BLOCKS);
+        let at = first * BLOCK_BYTES as u64;
+        if random.chance(1, 4) {
+            let Some(handle) = self.answered("an open", fs.open_file(id)) else {
+                return;
+            };
+            self.history()
+                .note(|| format!("space for {id} from {first}"));
+            let blocks = (1 + random.below(3)) * BLOCK_BYTES as u64;
+            self.answered(
+                "an allocation",
+                fs.allocate(&handle, at, blocks, 0, self.time()),
+            );
+            return;
+        }
+        let change = AttributeChange {
+            size_bytes: Some(at),
+            ..AttributeChange::default()
+        };
+        let place = self.history().begin_write(id, (first, CUT_END_BLOCK), 0);
+        let answer = fs.set_attributes(id, &change, self.time());
+        let ok = self.answered("a truncation", answer).is_some();
         self.history().end_write(id, place, ok);
     }
 
