@@ -1,7 +1,8 @@
 //! A file's extent map in memory: an array indexed by extent number, in rows of 128.
 //!
-//! An extent takes 8 bytes for each copy and 8 for its mark, in one allocation per row, so that
-//! a million extents at normal redundancy take 24 MB and a sparse file takes what it holds.
+//! An extent takes 8 bytes for each copy, in one allocation per row, so that a million extents at
+//! normal redundancy take 16 MB and a sparse file takes what it holds. Most extents are filled
+//! whole; a row in which one is not has 4 bytes more for each, from its first write to its seal.
 //!
 //! Invariants: an extent is a hole in all of its copies or in none; its mark (blocks from its
 //! start that hold data) is at most its length; a row that differs from the catalog's is named
@@ -81,8 +82,10 @@ pub type RowChange = (u32, Option<Vec<u8>>);
 
 #[derive(Debug, Default, Clone)]
 struct Row {
-    /// For each extent its mark, then its copies.
+    /// For each extent its copies.
     words: Vec<u64>,
+    /// For each extent its mark; empty where every extent that is no hole is filled whole.
+    marks: Vec<u32>,
     /// Whether the catalog may have a row under this number.
     stored: bool,
 }
@@ -146,14 +149,53 @@ impl Map {
         let Some((journal, id)) = &self.journal else {
             return;
         };
-        let stride = self.copies + 1;
-        let at = (index % ROW) as usize * stride;
+        let at = (index % ROW) as usize * self.copies;
         let row = &self.rows[(index / ROW) as usize].words;
-        let (mark_blocks, copies) = match &row[at..at + stride] {
-            [_, 0, ..] | [] => (0, &[][..]),
-            [mark, copies @ ..] => (u32::try_from(*mark).expect("a mark has 32 bits"), copies),
+        let (mark_blocks, copies) = match &row[at..at + self.copies] {
+            [0, ..] | [] => (0, &[][..]),
+            copies => (self.mark_blocks(index), copies),
         };
         journal.note(*id, index, mark_blocks, copies);
+    }
+
+    /// The mark of an extent that is filled whole.
+    fn whole_blocks(&self, index: u32) -> u32 {
+        u32::try_from(self.schedule.length_blocks(index)).expect("an extent has below 2^18 blocks")
+    }
+
+    /// The mark of an extent that is no hole.
+    fn mark_blocks(&self, index: u32) -> u32 {
+        let marks = &self.rows[(index / ROW) as usize].marks;
+        match marks.get((index % ROW) as usize) {
+            Some(mark) => *mark,
+            None => self.whole_blocks(index),
+        }
+    }
+
+    fn put_mark(&mut self, index: u32, mark_blocks: u32) {
+        let (number, at) = (index / ROW, (index % ROW) as usize);
+        if self.rows[number as usize].marks.is_empty() {
+            if mark_blocks == self.whole_blocks(index) {
+                return;
+            }
+            let extents = self.rows[number as usize].words.len() / self.copies;
+            let marks = (number * ROW..).take(extents);
+            let marks = marks.map(|index| self.whole_blocks(index)).collect();
+            self.rows[number as usize].marks = marks;
+        }
+        self.rows[number as usize].marks[at] = mark_blocks;
+    }
+
+    /// Marks that say nothing of a row take no memory.
+    fn forget_whole_marks(&mut self, number: u32) {
+        let row = &self.rows[number as usize];
+        let extents = (number * ROW..).zip(row.words.chunks_exact(self.copies));
+        let is_whole = extents
+            .zip(&row.marks)
+            .all(|((index, words), mark)| words[0] == 0 || *mark == self.whole_blocks(index));
+        if is_whole {
+            self.rows[number as usize].marks = Vec::new();
+        }
     }
 
     /// The arithmetic that the map is indexed by.
@@ -198,7 +240,7 @@ impl Map {
         let Some(last) = self.rows.last() else {
             return 0;
         };
-        let extents = last.words.len() / (self.copies + 1);
+        let extents = last.words.len() / self.copies;
         u32::try_from((self.rows.len() - 1) * EXTENTS_PER_ROW + extents)
             .expect("extent numbers have 32 bits")
     }
@@ -207,24 +249,20 @@ impl Map {
     #[must_use]
     pub fn extent(&self, index: u32) -> Option<Extent> {
         let words = &self.rows.get((index / ROW) as usize)?.words;
-        let stride = self.copies + 1;
-        let at = (index % ROW) as usize * stride;
-        let extent = words.get(at..at + stride)?;
-        if extent[1] == 0 {
+        let at = (index % ROW) as usize * self.copies;
+        let extent = words.get(at..at + self.copies)?;
+        if extent[0] == 0 {
             return None;
         }
         let mut copies = [ExtentCopy::HOLE; COPIES_MAX];
-        for (copy, word) in copies.iter_mut().zip(&extent[1..]) {
+        for (copy, word) in copies.iter_mut().zip(extent) {
             *copy = ExtentCopy::from_bits(*word);
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "at most three; a mark has 32 bits"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "at most three")]
         Some(Extent {
             copies,
             count: self.copies as u8,
-            mark_blocks: extent[0] as u32,
+            mark_blocks: self.mark_blocks(index),
         })
     }
 
@@ -233,9 +271,9 @@ impl Map {
         if self.rows.len() <= row {
             self.rows.resize_with(row + 1, Row::default);
         }
-        let stride = self.copies + 1;
+        let stride = self.copies;
         let at = (index % ROW) as usize * stride;
-        let words = &mut self.rows[row].words;
+        let Row { words, marks, .. } = &mut self.rows[row];
         if words.len() < at + stride {
             // Small files stay small; a row that goes on is given its whole length soon.
             let room = (at + stride)
@@ -243,6 +281,10 @@ impl Map {
                 .min(EXTENTS_PER_ROW * stride);
             words.reserve_exact(room - words.len());
             words.resize(at + stride, 0);
+            if !marks.is_empty() {
+                marks.reserve_exact((room / stride).saturating_sub(marks.len()));
+                marks.resize((at + stride) / stride, 0);
+            }
         }
         &mut words[at..at + stride]
     }
@@ -258,12 +300,12 @@ impl Map {
         let length_blocks = self.schedule.length_blocks(index);
         assert!(u64::from(extent.mark_blocks) <= length_blocks);
         let words = self.words_mut(index);
-        assert!(words[1] == 0, "an extent is put only where a hole was");
-        words[0] = u64::from(extent.mark_blocks);
-        words[1..].fill(ExtentCopy::MISSING.to_bits());
-        for (word, copy) in words[1..].iter_mut().zip(extent.copies()) {
+        assert!(words[0] == 0, "an extent is put only where a hole was");
+        words.fill(ExtentCopy::MISSING.to_bits());
+        for (word, copy) in words.iter_mut().zip(extent.copies()) {
             *word = copy.to_bits();
         }
+        self.put_mark(index, extent.mark_blocks);
         self.allocated_blocks += length_blocks;
         self.extents_count += 1;
         self.sealed_marks.insert(index, 0);
@@ -273,10 +315,9 @@ impl Map {
     /// Moves the mark of an extent, forward or back.
     pub fn set_mark(&mut self, index: u32, mark_blocks: u32) {
         assert!(u64::from(mark_blocks) <= self.schedule.length_blocks(index));
-        let words = self.words_mut(index);
-        assert!(words[1] != 0, "a hole has no mark");
-        let before = u32::try_from(words[0]).expect("a mark has 32 bits");
-        words[0] = u64::from(mark_blocks);
+        assert!(self.words_mut(index)[0] != 0, "a hole has no mark");
+        let before = self.mark_blocks(index);
+        self.put_mark(index, mark_blocks);
         self.sealed_marks.entry(index).or_insert(before);
         self.note(index);
     }
@@ -286,8 +327,8 @@ impl Map {
         assert!(number < self.copies, "an extent has so many copies only");
         assert!(!copy.is_hole(), "an extent is a hole in all copies or none");
         let words = self.words_mut(index);
-        assert!(words[1] != 0, "a hole has no copies");
-        words[1 + number] = copy.to_bits();
+        assert!(words[0] != 0, "a hole has no copies");
+        words[number] = copy.to_bits();
         self.note(index);
     }
 
@@ -448,6 +489,7 @@ impl Map {
         let mut rows = Vec::with_capacity(numbers.len());
         for number in &numbers {
             let bytes = self.encode_row(*number);
+            self.forget_whole_marks(*number);
             let row = &mut self.rows[*number as usize];
             if bytes.is_none() {
                 row.words = Vec::new();
@@ -525,21 +567,18 @@ impl Map {
         let words = &self.rows.get(number as usize)?.words;
         let mut entries: SmallVec<[ExtentCopy; EXTENTS_PER_ROW * 2]> = SmallVec::new();
         let mut marks: SmallVec<[InitialisedMark; 16]> = SmallVec::new();
-        for (index, words) in (0_u32..).zip(words.chunks_exact(self.copies + 1)) {
-            let lacking = if words[1] == 0 {
+        for (at, words) in (0_u8..).zip(words.chunks_exact(self.copies)) {
+            let lacking = if words[0] == 0 {
                 ExtentCopy::HOLE
             } else {
                 ExtentCopy::MISSING
             };
-            let of_extent = words[1..].iter().map(|word| ExtentCopy::from_bits(*word));
+            let of_extent = words.iter().map(|word| ExtentCopy::from_bits(*word));
             entries.extend(of_extent.chain(std::iter::repeat(lacking)).take(copies));
-            let full = self.schedule.length_blocks(number * ROW + index);
-            if words[1] != 0 && words[0] < full {
-                #[expect(clippy::cast_possible_truncation, reason = "below 128; below 2^18")]
-                marks.push(InitialisedMark {
-                    index: index as u8,
-                    blocks: words[0] as u32,
-                });
+            let index = number * ROW + u32::from(at);
+            let blocks = self.mark_blocks(index);
+            if words[0] != 0 && blocks < self.whole_blocks(index) {
+                marks.push(InitialisedMark { index: at, blocks });
             }
         }
         encode_extent_row(copies, &entries, &marks)
@@ -572,7 +611,7 @@ impl Map {
         if surplus {
             self.set_stride(row.copies());
         }
-        let stride = self.copies + 1;
+        let stride = self.copies;
         if self.rows.len() <= number as usize {
             self.rows.resize_with(number as usize + 1, Row::default);
         }
@@ -582,13 +621,13 @@ impl Map {
             for at in 0..self.copies.max(row.copies()) {
                 let copy = if at < row.copies() {
                     entries.next().unwrap_or(ExtentCopy::HOLE)
-                } else if words[1] == 0 {
+                } else if words[0] == 0 {
                     ExtentCopy::HOLE
                 } else {
                     ExtentCopy::MISSING
                 };
                 if at < self.copies {
-                    words[1 + at] = copy.to_bits();
+                    words[at] = copy.to_bits();
                 }
                 if !copy.is_present() {
                     continue;
@@ -602,19 +641,19 @@ impl Map {
                 }
                 visit(index, copy)?;
             }
-            if words[1] != 0 {
-                words[0] = self.schedule.length_blocks(index);
-                self.allocated_blocks += words[0];
+            if words[0] != 0 {
+                self.allocated_blocks += self.schedule.length_blocks(index);
                 self.extents_count += 1;
             }
         }
-        for mark in row.marks() {
-            words[usize::from(mark.index) * stride] = u64::from(mark.blocks);
-        }
         self.rows[number as usize] = Row {
             words,
+            marks: Vec::new(),
             stored: true,
         };
+        for mark in row.marks() {
+            self.put_mark(first + u32::from(mark.index), mark.blocks);
+        }
         Ok(())
     }
 
@@ -626,7 +665,7 @@ impl Map {
             + self
                 .rows
                 .iter()
-                .map(|row| row.words.capacity() * 8)
+                .map(|row| row.words.capacity() * 8 + row.marks.capacity() * 4)
                 .sum::<usize>()
     }
 }

@@ -103,6 +103,98 @@ fn a_sparse_map_takes_memory_for_what_it_holds_only() {
 }
 
 #[test]
+fn an_extent_that_is_filled_whole_takes_eight_bytes_a_copy() {
+    let mut map = Map::new(schedule(), 2);
+    let extents = 10_000_u32;
+    let whole = |index| u32::try_from(schedule().length_blocks(index)).unwrap();
+    for index in 0..extents {
+        map.insert(index, &extent(index, 0));
+    }
+    assert!(map.memory_bytes() < 21 * extents as usize);
+    for index in 0..extents {
+        map.set_mark(index, whole(index));
+    }
+    let rows = seal(&mut map, 1);
+    assert!(map.memory_bytes() < 17 * extents as usize);
+    let mut loaded = Map::new(schedule(), 2);
+    for (number, bytes) in &rows {
+        let bytes = bytes.as_ref().unwrap();
+        let row = ExtentRow::parse(bytes).unwrap();
+        loaded.load_row(*number, &row, |_, _| Ok(())).unwrap();
+    }
+    assert!(loaded.memory_bytes() < 17 * extents as usize);
+    map.set_mark(77, 1);
+    assert_eq!(map.extent(77).unwrap().mark_blocks, 1);
+    assert_eq!(map.extent(78).unwrap().mark_blocks, whole(78));
+}
+
+#[test]
+fn marks_are_what_was_put_whatever_was_sealed_loaded_or_widened_between() {
+    use std::collections::BTreeMap;
+    let mut state = 7_u64;
+    let mut draw = |below: u32| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        u32::try_from((state >> 33) % u64::from(below)).unwrap()
+    };
+    for round in 0..200_u64 {
+        let mut map = Map::new(schedule(), 2);
+        map.let_rows_vary();
+        let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut stored: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        for step in 0..120 {
+            let index = draw(300);
+            let whole = u32::try_from(schedule().length_blocks(index)).unwrap();
+            let mark = [0, 1, whole / 2, whole, whole, whole][draw(6) as usize];
+            match draw(12) {
+                0..=5 if !model.contains_key(&index) => {
+                    map.put_back(index, &extent(index, mark));
+                    model.insert(index, mark);
+                }
+                0..=7 if model.contains_key(&index) => {
+                    map.set_mark(index, mark);
+                    model.insert(index, mark);
+                }
+                8 => {
+                    map.remove(index);
+                    model.remove(&index);
+                }
+                9 => map.set_wanted(2 + draw(2) as usize),
+                _ => {
+                    for (number, bytes) in seal(&mut map, step + 1) {
+                        match bytes {
+                            Some(bytes) => stored.insert(number, bytes),
+                            None => stored.remove(&number),
+                        };
+                    }
+                }
+            }
+            if draw(30) == 0 {
+                for (number, bytes) in seal(&mut map, step + 1) {
+                    match bytes {
+                        Some(bytes) => stored.insert(number, bytes),
+                        None => stored.remove(&number),
+                    };
+                }
+                let copies = map.copies();
+                map = Map::new(schedule(), copies);
+                map.let_rows_vary();
+                for (number, bytes) in &stored {
+                    let row = ExtentRow::parse(bytes).unwrap();
+                    map.load_row(*number, &row, |_, _| Ok(())).unwrap();
+                }
+            }
+            let mut found = BTreeMap::new();
+            map.for_each(0, u32::MAX, |index, extent| {
+                found.insert(index, extent.mark_blocks);
+            });
+            assert_eq!(found, model, "round {round}, step {step}");
+        }
+    }
+}
+
+#[test]
 fn a_row_of_another_layout_is_refused() {
     let mut map = Map::new(schedule(), 2);
     map.insert(5, &extent(5, 0));

@@ -34,12 +34,9 @@ impl Map {
         };
         let of_extent = |words: &[u64]| {
             let there = |word: &u64| *word != 0 && *word != missing;
-            words[1..]
-                .iter()
-                .rposition(there)
-                .map_or(1, |last| last + 1)
+            words.iter().rposition(there).map_or(1, |last| last + 1)
         };
-        let needed = row.words.chunks_exact(self.copies + 1).map(of_extent);
+        let needed = row.words.chunks_exact(self.copies).map(of_extent);
         needed.max().unwrap_or(1)
     }
 
@@ -76,9 +73,9 @@ impl Map {
         assert!(copies.len() <= self.copies, "an extent has so many entries");
         assert!(copies.iter().any(|copy| copy.is_present()));
         let words = self.words_mut(index);
-        assert!(words[1] != 0, "a hole has no copies");
-        words[1..].fill(ExtentCopy::MISSING.to_bits());
-        for (word, copy) in words[1..].iter_mut().zip(copies) {
+        assert!(words[0] != 0, "a hole has no copies");
+        words.fill(ExtentCopy::MISSING.to_bits());
+        for (word, copy) in words.iter_mut().zip(copies) {
             *word = copy.to_bits();
         }
         self.note(index);
@@ -90,9 +87,9 @@ impl Map {
         if !self.has_surplus() {
             return true;
         }
-        let (stride, wanted) = (self.copies + 1, self.wanted);
+        let (stride, wanted) = (self.copies, self.wanted);
         let is_there = |word: &u64| ExtentCopy::from_bits(*word).is_present();
-        let has_surplus = |words: &[u64]| words[1 + wanted..].iter().any(is_there);
+        let has_surplus = |words: &[u64]| words[wanted..].iter().any(is_there);
         let mut rows = self.rows.iter();
         if rows.any(|row| row.words.chunks_exact(stride).any(has_surplus)) {
             return false;
@@ -103,18 +100,18 @@ impl Map {
 
     /// Gives every extent so many entries.
     pub(super) fn set_stride(&mut self, copies: usize) {
-        let before = self.copies + 1;
+        let before = self.copies;
         for row in &mut self.rows {
-            let mut words = Vec::with_capacity(row.words.len() / before * (copies + 1));
+            let mut words = Vec::with_capacity(row.words.len() / before * copies);
             for extent in row.words.chunks_exact(before) {
-                let added = if extent[1] == 0 {
+                let added = if extent[0] == 0 {
                     ExtentCopy::HOLE
                 } else {
                     ExtentCopy::MISSING
                 };
-                let kept = extent.len().min(copies + 1);
+                let kept = extent.len().min(copies);
                 words.extend_from_slice(&extent[..kept]);
-                words.resize(words.len() + copies + 1 - kept, added.to_bits());
+                words.resize(words.len() + copies - kept, added.to_bits());
             }
             row.words = words;
         }
