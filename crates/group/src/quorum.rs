@@ -81,6 +81,8 @@ pub struct Membership {
     /// Changed only by a published state.
     standings: StandingTable,
     hanging: Arc<Hanging>,
+    /// Batches of labels, records and states that began to be written.
+    structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
 }

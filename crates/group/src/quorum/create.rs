@@ -15,6 +15,7 @@ use spindle_format::{
     LABEL_PLACES, Label, LabelStatus, Lost, OpenerRecord, Replica, STATE_PLACES, end_label_place,
     usable_aus,
 };
+use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
@@ -98,6 +99,7 @@ impl Membership {
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
+            structure_writes_count: AtomicU64::new(0),
             events: EventQueue::default(),
             disks: Arc::new(Ownership::new(disks, slots)),
             inner: DeepMutex::new(Inner {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, GroupName};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
+use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
@@ -107,6 +108,7 @@ impl Membership {
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
+            structure_writes_count: AtomicU64::new(0),
             events: events.into_iter().collect(),
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),

@@ -15,6 +15,7 @@ use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_format::{
     DiskStatus, Feature, GroupState, Lost, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
 };
+use spindle_sync::atomic::Ordering;
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
@@ -199,6 +200,7 @@ impl Membership {
         &self,
         writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
     ) -> Vec<(DiskNumber, String)> {
+        self.structure_writes_count.fetch_add(1, Ordering::AcqRel);
         let (numbers, mut batch): (Vec<DiskNumber>, Vec<Request<'_>>) = writes
             .map(|(number, place, bytes)| {
                 let slot = self.slot(number).expect("members that were found are open");

@@ -8,6 +8,7 @@ mod ownership;
 mod returns;
 mod set_back;
 mod starts;
+mod verify;
 mod vigil;
 
 use std::sync::Arc;

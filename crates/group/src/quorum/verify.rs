@@ -7,17 +7,24 @@
 //! again. A structure that somebody else wrote there whole (another group, a newer program, a
 //! newer owner) is not damage and is left: the heartbeat tells of owners.
 //!
-//! Looking takes no lock; what looks wrong is looked at again while nobody writes. A crash leaves
-//! a structure as it was or as it should be.
+//! Looking takes no lock, and counts where nobody wrote a structure meanwhile. Before anything is
+//! written the voters are asked who has the group: what looks damaged to an owner that slept may be
+//! what a newer one is just writing. A crash leaves a structure as it was or as it should be.
 
 use std::collections::BTreeMap;
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DiskSlot};
 use spindle_format::{Label, STATE_PLACES};
+use spindle_sync::atomic::Ordering;
+use spindle_sync::level::MutexGuard;
 
+use crate::levels;
 use crate::quorum::look::{DiskLook, LabelFound, SlotFound, look};
 use crate::quorum::{Inner, Membership, whole_blocks};
+
+/// How often the structures are looked at until nobody writes meanwhile.
+const LOOKS_MOST: usize = 8;
 
 /// A structure of a disk that was not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,37 +53,55 @@ impl Membership {
     /// Looks at the structures of every disk that serves, and writes again what is damaged where
     /// `repair` says so.
     pub(crate) fn verify_structures(&self, repair: bool) -> Vec<StructureFault> {
-        let is_sound = {
-            let numbers: Vec<DiskNumber> = self.inner.lock().members.keys().copied().collect();
-            let looks = self.looks(numbers);
-            // Whoever writes at this moment makes it look wrong; that is told apart below.
-            let inner = self.inner.lock();
-            inner.broken.is_some() || self.faults(&inner, &looks).is_empty()
-        };
-        if is_sound {
-            return Vec::new();
-        }
-        let mut inner = self.inner.lock();
-        if inner.broken.is_some() {
-            return Vec::new();
-        }
-        let numbers: Vec<DiskNumber> = inner.members.keys().copied().collect();
-        let mut faults = self.faults(&inner, &self.looks(numbers.clone()));
-        if repair {
-            self.write_again(&mut inner, &mut faults);
-            // A disk without a label showed nothing of its other structures.
-            let mut more = self.faults(&inner, &self.looks(numbers));
-            more.retain(|fault| fault.outcome == FaultOutcome::Repairable);
-            let known = |fault: &StructureFault| {
-                faults
-                    .iter()
-                    .any(|other| (other.disk, other.what) == (fault.disk, fault.what))
+        let mut faults: Vec<StructureFault> = Vec::new();
+        // Twice: a disk without a label shows nothing of its other structures.
+        for _ in 0..2 {
+            let Some((mut inner, mut found)) = self.look_while_nobody_writes(repair) else {
+                break;
             };
-            more.retain(|fault| !known(fault));
-            self.write_again(&mut inner, &mut more);
-            faults.extend(more);
+            let is_known = |fault: &StructureFault| {
+                (faults.iter()).any(|other| (other.disk, other.what) == (fault.disk, fault.what))
+            };
+            found.retain(|fault| !is_known(fault));
+            if !repair || found.is_empty() {
+                faults.extend(found);
+                break;
+            }
+            self.write_again(&mut inner, &mut found);
+            faults.extend(found);
         }
         faults
+    }
+
+    /// What is wrong, and the lock under which it stays so; `None` where the group had to stop, or
+    /// there was no moment at which nobody wrote: the next round looks again.
+    fn look_while_nobody_writes(
+        &self,
+        to_write: bool,
+    ) -> Option<(
+        MutexGuard<'_, Inner, levels::Membership>,
+        Vec<StructureFault>,
+    )> {
+        for _ in 0..LOOKS_MOST {
+            let (numbers, before) = {
+                let inner = self.inner.lock();
+                let numbers: Vec<DiskNumber> = inner.members.keys().copied().collect();
+                (numbers, self.structure_writes_count.load(Ordering::Acquire))
+            };
+            let looks = self.looks(numbers);
+            let is_sound = self.faults(&self.inner.lock(), &looks).is_empty();
+            if to_write && !is_sound {
+                self.disks.look();
+            }
+            let mut inner = self.inner.lock();
+            self.refuse_stopped(&mut inner).ok()?;
+            let faults = self.faults(&inner, &looks);
+            let has_written = self.structure_writes_count.load(Ordering::Acquire) != before;
+            if faults.is_empty() || !has_written {
+                return Some((inner, faults));
+            }
+        }
+        None
     }
 
     fn looks(&self, numbers: Vec<DiskNumber>) -> BTreeMap<DiskNumber, DiskLook> {

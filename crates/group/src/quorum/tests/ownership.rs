@@ -62,7 +62,7 @@ fn data(disks: &SimulatedDisks) -> u8 {
 }
 
 /// Another host takes the group by force.
-fn take(disks: &Arc<SimulatedDisks>) -> Membership {
+pub(super) fn take(disks: &Arc<SimulatedDisks>) -> Membership {
     let other = Opener {
         host: "beta".to_owned(),
         boot: Uuid([0xb2; 16]),

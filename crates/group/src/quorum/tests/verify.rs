@@ -1,0 +1,99 @@
+//! Structures of an open group that are looked at and mended.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use spindle_base::Redundancy;
+use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SimulatedDisks};
+use spindle_format::LABEL_PLACES;
+
+use super::ownership::take;
+use super::{make, name, open, opener};
+use crate::quorum::{FaultOutcome, Membership};
+
+const NOISE: [u8; 4096] = [0x55; 4096];
+
+fn damage_a_label(disks: &SimulatedDisks) {
+    disks.overwrite(DiskSlot(1), LABEL_PLACES[0], &NOISE);
+}
+
+/// Simulated disks that ask something of the group whenever a label is read.
+#[derive(Debug)]
+struct Asking {
+    disks: Arc<SimulatedDisks>,
+    group: Mutex<Weak<Membership>>,
+    answers_count: AtomicUsize,
+}
+
+impl Disks for Asking {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        let reads_label = (batch.iter()).any(|request| {
+            request.work.operation() == Operation::Read && request.offset_bytes == LABEL_PLACES[0]
+        });
+        if let Some(group) = self.group.lock().unwrap().upgrade().filter(|_| reads_label) {
+            let (sender, answer) = channel();
+            std::thread::spawn(move || sender.send(group.epoch()));
+            answer
+                .recv_timeout(Duration::from_secs(5))
+                .expect("it is answered while the label is read");
+            self.answers_count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.disks.run(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.disks.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.disks.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.disks.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.disks.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.disks.set_judge(judge);
+    }
+}
+
+#[test]
+fn who_looks_at_structures_keeps_nobody_waiting() {
+    let disks = make("abc", Redundancy::Normal);
+    let asking = Arc::new(Asking {
+        disks: Arc::clone(&disks),
+        group: Mutex::default(),
+        answers_count: AtomicUsize::new(0),
+    });
+    let slots = [0, 1, 2].map(DiskSlot);
+    let access: Arc<dyn Disks> = asking.clone();
+    let membership =
+        Membership::open(access, &slots, &name("data"), &opener(), &|_| false).unwrap();
+    let membership = Arc::new(membership);
+    damage_a_label(&disks);
+    *asking.group.lock().unwrap() = Arc::downgrade(&membership);
+    let faults = membership.verify_structures(true);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0].outcome, FaultOutcome::Repaired);
+    assert!(asking.answers_count.load(Ordering::Relaxed) > 0);
+    assert!(membership.verify_structures(true).is_empty());
+}
+
+#[test]
+fn an_owner_that_lost_the_group_while_it_slept_writes_no_structure_again() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let _other = take(&disks);
+    damage_a_label(&disks);
+    let writes_count = disks.counts().writes;
+    assert!(membership.verify_structures(true).is_empty());
+    assert_eq!(disks.counts().writes, writes_count);
+    assert!(membership.check().is_err());
+}
