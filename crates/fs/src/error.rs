@@ -54,8 +54,5 @@ pub type FsResult<T> = Result<T, FsError>;
 
 /// Rows that contradict each other or cannot be read: bytes from disk, so never a panic.
 pub(crate) fn corrupt(message: String) -> FsError {
-    FsError::Group(GroupError {
-        kind: GroupErrorKind::Corrupt,
-        message,
-    })
+    FsError::Group(GroupError::new(GroupErrorKind::Corrupt, message))
 }

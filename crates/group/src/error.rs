@@ -1,16 +1,33 @@
-//! Errors of a group: a small kind for code, a sentence for people.
+//! Errors of a group: a small kind for code, a sentence for people, and what it came of.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 
 use spindle_base::ErrorClass;
 use spindle_catalog::CatalogError;
 
-/// A small kind, the context in the text, and whose fault it is.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
+/// A small kind, the context in the text, whose fault it is, and the error below that it came of.
+#[derive(Debug, Clone)]
 pub struct GroupError {
     /// What went wrong, for code.
     pub kind: GroupErrorKind,
-    /// What happened, to what, and what to do, for a person.
+    /// What happened, to what, and what to do, for a person. What the source says is in it, so
+    /// that it can be told by itself.
     pub message: String,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for GroupError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
 }
 
 /// What went wrong in a group.
@@ -52,11 +69,27 @@ impl GroupErrorKind {
 }
 
 impl GroupError {
-    pub(crate) fn new(kind: GroupErrorKind, message: impl Into<String>) -> Self {
+    /// A failure of that kind.
+    #[must_use]
+    pub fn new(kind: GroupErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
+            source: None,
         }
+    }
+
+    /// The error of a disk, of the catalog or of bytes that it came of.
+    #[must_use]
+    pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What it came of, to be kept.
+    #[must_use]
+    pub fn shared_source(&self) -> Option<Arc<dyn Error + Send + Sync>> {
+        self.source.clone()
     }
 
     pub(crate) fn no_space() -> Self {
@@ -81,6 +114,6 @@ impl From<CatalogError> for GroupError {
             CatalogError::Damaged(_) => GroupErrorKind::Corrupt,
             CatalogError::Full => GroupErrorKind::NoSpace,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, error.to_string()).because(error)
     }
 }

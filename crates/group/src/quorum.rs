@@ -164,7 +164,7 @@ impl MemberView {
 }
 
 fn refused(kind: GroupErrorKind, message: String) -> GroupError {
-    GroupError { kind, message }
+    GroupError::new(kind, message)
 }
 
 impl Membership {

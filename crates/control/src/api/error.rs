@@ -334,9 +334,22 @@ impl From<GroupError> for ControlError {
             GroupErrorKind::NoMajority => ControlErrorKind::NoMajority,
             GroupErrorKind::Invalid => ControlErrorKind::Invalid,
         };
+        // Its words have those of its source in them, as a rule at their end.
+        let source = error.shared_source();
+        let words = source.as_ref().and_then(|source| {
+            let words = error.message.strip_suffix(&format!(": {source}"))?;
+            Some(words.to_owned())
+        });
+        let told = match words {
+            Some(words) => Self {
+                source,
+                ..Self::new(kind, words)
+            },
+            None => Self::new(kind, error.message.clone()).because(error.clone()),
+        };
         Self {
             class: error.kind.class(),
-            ..Self::new(kind, error.to_string()).because(error)
+            ..told
         }
     }
 }
@@ -370,6 +383,7 @@ mod tests {
     use std::error::Error;
 
     use super::{ControlError, ControlErrorKind, ErrorReport};
+    use spindle_group::{GroupError, GroupErrorKind};
 
     fn missing() -> ControlError {
         let error = std::io::Error::from_raw_os_error(2);
@@ -391,6 +405,36 @@ mod tests {
         let about = error.about("data_0001");
         assert_eq!(about.message(), format!("data_0001: {line}"));
         assert_eq!(about.causes().len(), 2);
+    }
+
+    #[test]
+    fn what_a_group_says_and_what_that_came_of_are_told_once() {
+        let below = || std::io::Error::from_raw_os_error(5);
+        let kind = GroupErrorKind::Io;
+        for (said, words) in [
+            (
+                format!("the label cannot be written: {}", below()),
+                "the label cannot be written",
+            ),
+            (format!("{} while it was written", below()), ""),
+            (below().to_string(), ""),
+        ] {
+            let group = GroupError::new(kind, said.clone()).because(below());
+            let error = ControlError::from(group);
+            assert_eq!(error.message(), said);
+            assert_eq!(error.class, spindle_base::ErrorClass::Environment);
+            if !words.is_empty() {
+                assert_eq!(error.to_string(), words);
+                assert_eq!(error.causes(), [below().to_string()]);
+            }
+            let mut source = error.source();
+            let mut came_of = None;
+            while let Some(cause) = source {
+                came_of = cause.downcast_ref::<std::io::Error>().or(came_of);
+                source = cause.source();
+            }
+            assert_eq!(came_of.unwrap().raw_os_error(), Some(5));
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Group {
         let bytes = (self.catalog.get(Table::Disk, &disk_key(disk))?)
             .ok_or_else(|| corrupt(format!("the catalog has no record of disk {disk}")))?;
         DiskRecord::parse(&bytes)
-            .map_err(|error| corrupt(format!("the record of disk {disk}: {error}")))
+            .map_err(|error| corrupt(format!("the record of disk {disk}: {error}")).because(error))
     }
 
     /// Adds to `edit` that the disk is to have that size.

@@ -367,7 +367,8 @@ impl Core {
         if failed.is_empty() {
             return Ok(());
         }
-        let reason = failed[0].1.to_string();
+        let error = failed[0].1.clone();
+        let reason = error.to_string();
         let lives: Vec<Life> = failed.into_iter().map(|(life, _)| life).collect();
         let disks: Vec<DiskNumber> = lives.iter().map(|life| life.disk).collect();
         if self.membership.redundancy() == Redundancy::External {
@@ -386,7 +387,7 @@ impl Core {
             for life in lives {
                 flushes.told(life);
             }
-            return Err(GroupError::new(GroupErrorKind::Io, reason));
+            return Err(GroupError::new(GroupErrorKind::Io, reason).because(error));
         }
         self.take_offline(&disks, &reason)
     }

@@ -133,8 +133,8 @@ fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {
     let Some(bytes) = catalog.get(Table::Inode, &file_key(touch.id))? else {
         return Ok(());
     };
-    let mut inode =
-        Inode::parse(&bytes).map_err(|error| damaged(format!("inode {}: {error}", touch.id)))?;
+    let mut inode = Inode::parse(&bytes)
+        .map_err(|error| damaged(format!("inode {}: {error}", touch.id)).because(error))?;
     inode.size_bytes = touch.size_bytes;
     inode.accessed = touch.accessed;
     inode.modified = touch.modified;
@@ -168,8 +168,8 @@ fn apply_extents(
         let Some(bytes) = catalog.get(Table::File, &file_key(file))? else {
             continue;
         };
-        let record =
-            FileRecord::parse(&bytes).map_err(|error| damaged(format!("file {file}: {error}")))?;
+        let record = FileRecord::parse(&bytes)
+            .map_err(|error| damaged(format!("file {file}: {error}")).because(error))?;
         let schedule = Schedule::new(record.striping, au_size);
         let mut map = Map::new(schedule, record.redundancy.copies());
         if record.rows_vary {
@@ -187,7 +187,8 @@ fn apply_extents(
         let stored = catalog.get(Table::Extent, &key)?;
         let told = |what: String| damaged(format!("file {file}, row {number}: {what}"));
         if let Some(bytes) = &stored {
-            let row = ExtentRow::parse(bytes).map_err(|error| told(error.to_string()))?;
+            let row =
+                ExtentRow::parse(bytes).map_err(|error| told(error.to_string()).because(error))?;
             map.load_row(number, &row, |_, _| Ok(())).map_err(told)?;
         }
         for (index, extent) in changed {

@@ -232,7 +232,7 @@ fn names(
         .get(Table::Disk, &disk_key(number))?
         .ok_or_else(|| corrupt(format!("the catalog has no record of disk {number}")))?;
     let record = DiskRecord::parse(&bytes)
-        .map_err(|error| corrupt(format!("the record of disk {number}: {error}")))?;
+        .map_err(|error| corrupt(format!("the record of disk {number}: {error}")).because(error))?;
     Ok((record.name, record.failure_group))
 }
 

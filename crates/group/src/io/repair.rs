@@ -139,7 +139,8 @@ impl Core {
                         "extent {} of file {} cannot be read from any copy: {error}",
                         segment.index, file.id
                     ),
-                ));
+                )
+                .because(error.clone()));
             };
             let at = copy.start_bytes() + inside_bytes;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];

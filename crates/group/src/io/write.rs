@@ -486,7 +486,7 @@ impl Core {
                 ),
             );
             self.take_removed_offline(failed)?;
-            return Err(error);
+            return Err(error.because(reason.clone()));
         }
         self.take_offline(&gone, &reason.to_string())?;
         let _change = self.change_inside();

@@ -175,7 +175,8 @@ impl Membership {
                 return Err(refused(
                     GroupErrorKind::Io,
                     format!("disk {} cannot be written: {why}", self.disk_title(number)),
-                ));
+                )
+                .because(why));
             }
         }
         Ok(())

@@ -60,7 +60,8 @@ impl Membership {
                     "the label of disk {} cannot be written: {why}",
                     self.disk_title(*number)
                 ),
-            )),
+            )
+            .because(why.clone())),
         }
     }
 

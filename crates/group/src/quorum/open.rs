@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{DiskNumber, GroupName};
-use spindle_device::{AlignedBuffer, DiskSlot, Disks};
+use spindle_device::{AlignedBuffer, DeviceError, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
@@ -166,7 +166,7 @@ impl Membership {
     fn tell_of_unable(
         &self,
         missing: &mut BTreeSet<DiskNumber>,
-        unable: Vec<(DiskNumber, String)>,
+        unable: Vec<(DiskNumber, DeviceError)>,
     ) {
         for (number, why) in unable {
             let title = self.disk_title(number);
@@ -200,7 +200,7 @@ impl Membership {
         &self,
         inner: &mut Inner,
         lacking: &[DiskNumber],
-    ) -> Vec<(DiskNumber, String)> {
+    ) -> Vec<(DiskNumber, DeviceError)> {
         let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (inner.members.iter())
             .filter(|(number, _)| lacking.contains(number) && self.serves(&inner.state, **number))
             .map(|(number, member)| {
@@ -314,7 +314,8 @@ fn check_versions(found: &GroupFound<'_>, looks: &[DiskLook]) -> Result<(), Grou
             "group {} is in use by a newer program: on {} {why}; open it with that program              (--force does not help, since going on from what is older would destroy the group)",
             found.name, look.path
         ),
-    ))
+    )
+    .because(why))
 }
 
 /// No identity twice.

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
-use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
 use spindle_format::{
     DiskStatus, Feature, GroupState, Lost, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
 };
@@ -104,7 +104,7 @@ impl Membership {
     pub(super) fn leave_out(
         &self,
         next: &mut GroupState,
-        failed: Vec<(DiskNumber, String)>,
+        failed: Vec<(DiskNumber, DeviceError)>,
         what: &str,
     ) {
         for (number, why) in &failed {
@@ -162,7 +162,7 @@ impl Membership {
     }
 
     /// Writes the state to every disk that serves; gives those that did not take it.
-    fn write_state(&self, inner: &Inner, next: &GroupState) -> Vec<(DiskNumber, String)> {
+    fn write_state(&self, inner: &Inner, next: &GroupState) -> Vec<(DiskNumber, DeviceError)> {
         let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (inner.members.iter())
             .filter(|(number, _)| self.serves(next, **number))
             .map(|(number, member)| {
@@ -176,7 +176,7 @@ impl Membership {
     }
 
     /// Writes the opener record to every voter that serves; gives those that did not take it.
-    pub(super) fn write_opener(&self, inner: &Inner) -> Vec<(DiskNumber, String)> {
+    pub(super) fn write_opener(&self, inner: &Inner) -> Vec<(DiskNumber, DeviceError)> {
         let pages: Vec<(DiskNumber, AlignedBuffer)> = (inner.state.voters())
             .filter_map(|number| {
                 let member = inner.members.get(&number)?;
@@ -199,7 +199,7 @@ impl Membership {
     pub(super) fn write_durably<'a>(
         &self,
         writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
-    ) -> Vec<(DiskNumber, String)> {
+    ) -> Vec<(DiskNumber, DeviceError)> {
         self.structure_writes_count.fetch_add(1, Ordering::AcqRel);
         let (numbers, mut batch): (Vec<DiskNumber>, Vec<Request<'_>>) = writes
             .map(|(number, place, bytes)| {
@@ -209,7 +209,7 @@ impl Membership {
             .unzip();
         self.run(&mut batch);
         (numbers.into_iter().zip(batch))
-            .filter_map(|(number, request)| Some((number, request.result.err()?.to_string())))
+            .filter_map(|(number, request)| Some((number, request.result.err()?)))
             .collect()
     }
 }

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use spindle_base::DiskNumber;
-use spindle_device::{AlignedBuffer, DiskSlot};
+use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
 use spindle_format::{Label, STATE_PLACES};
 use spindle_sync::atomic::Ordering;
 use spindle_sync::level::MutexGuard;
@@ -214,10 +214,10 @@ impl Membership {
     }
 }
 
-fn first_failure(failed: Vec<(DiskNumber, String)>) -> Result<(), String> {
+fn first_failure(failed: Vec<(DiskNumber, DeviceError)>) -> Result<(), String> {
     match failed.into_iter().next() {
         None => Ok(()),
-        Some((_, why)) => Err(why),
+        Some((_, why)) => Err(why.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Failing, vanishing and lying disks under a running group.
 
 use spindle_base::{FileId, Redundancy};
-use spindle_device::DiskSlot;
+use spindle_device::{DeviceError, DiskSlot};
 use spindle_group::{EventKind, GroupErrorKind};
 
 use crate::scene::{EXTERNAL, MIB, NORMAL, Scene, assert_sound, create, pattern, read};
@@ -271,4 +271,28 @@ fn without_redundancy_a_sync_after_a_failed_flush_flushes_again() {
         assert!(read(&group, &file, 0, 20_000) == data, "seed {seed}");
         group.close().unwrap();
     }
+}
+
+#[test]
+fn an_error_that_came_of_a_disk_has_that_of_the_disk_below_it() {
+    let scene = Scene::new(5, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 4096)).unwrap();
+    group.sync().unwrap();
+    scene.disks.fail_writes(DiskSlot(0), 0..64 * MIB, 1);
+    let error = group.write(&file, 0, &pattern(2, 4096)).unwrap_err();
+    let below = std::error::Error::source(&error).unwrap();
+    let below = below.downcast_ref::<DeviceError>().unwrap();
+    assert_eq!((below.operation, below.length_bytes), ("write", 4096));
+    assert!(error.message.ends_with(&format!(": {below}")), "{error}");
+    // The flush of a sync too.
+    group.write(&file, 0, &pattern(2, 4096)).unwrap();
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    let error = group.sync_file(&file, false).unwrap_err();
+    let below = std::error::Error::source(&error).unwrap();
+    assert_eq!(
+        below.downcast_ref::<DeviceError>().unwrap().operation,
+        "flush"
+    );
 }

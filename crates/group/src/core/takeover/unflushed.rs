@@ -67,7 +67,8 @@ impl Unflushed {
             Some((life, error)) => Err(GroupError::new(
                 GroupErrorKind::Io,
                 format!("disk {} cannot be flushed: {error}", life.disk),
-            )),
+            )
+            .because(error.clone())),
         }
     }
 
