@@ -36,7 +36,7 @@ use crate::core::event_log::EventLog;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::levels;
-use crate::quorum::{Clock, FaultOutcome, Membership};
+use crate::quorum::{Apart, Clock, FaultOutcome, Membership};
 use crate::region::ReplicatedRegion;
 use bad_places::BadPlaces;
 use takeover::Kept;
@@ -233,9 +233,10 @@ impl Core {
         }
     }
 
-    /// From now on an owner that slept reads the owner record again before it does anything.
-    pub fn watch_clock(&self, clock: Clock) {
-        self.membership.watch_clock(clock);
+    /// From now on an owner that slept reads the owner record again before it does anything, each
+    /// voter's `apart`.
+    pub fn watch_clock(&self, clock: Clock, apart: Apart) {
+        self.membership.watch_clock(clock, apart);
     }
 
     /// Stops the group where the membership could not go on.

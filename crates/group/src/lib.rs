@@ -40,8 +40,8 @@ pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
 pub use group::{DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
-    Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, NewDisk, NewGroup,
-    Opener, SlotFound, groups, look,
+    Apart, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, NewDisk,
+    NewGroup, Opener, SlotFound, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{Connection, KeptJournal, RequestUnderWay, Touch, TouchSlot, Wish};

@@ -56,7 +56,7 @@ pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
 use hanging::Hanging;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
-pub use ownership::{Clock, Moment, Opener};
+pub use ownership::{Apart, Clock, Moment, Opener};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
 pub(crate) use verify::{FaultOutcome, StructureFault};
@@ -342,9 +342,10 @@ impl Membership {
     }
 
     /// From now on the owner record is read again before anything goes to a disk, and before an
-    /// answer counts, where the process or the machine seems to have slept.
-    pub(crate) fn watch_clock(&self, clock: Clock) {
-        self.disks.watch_clock(clock);
+    /// answer counts, where the process or the machine seems to have slept. It is read `apart`, so
+    /// that a voter that hangs keeps nobody waiting.
+    pub(crate) fn watch_clock(&self, clock: Clock, apart: Apart) {
+        self.disks.watch_clock(clock, apart);
     }
 
     /// Refuses where the group had to stop or somebody else has it.
@@ -474,9 +475,15 @@ impl Membership {
     /// [`GroupErrorKind::Busy`] where another host has taken the group by force: nothing may be
     /// written any more.
     pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
-        let mut inner = self.inner.lock();
+        // Without the lock, for which everybody waits who asks for a disk's standing.
         self.disks.look();
+        let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
+        if self.disks.has_silent_voter() {
+            // One that misses two heartbeats looks put back to an older image; whoever waits for
+            // it here would keep everything else from being done.
+            return Ok(());
+        }
         inner.opener.heartbeats_count += 1;
         inner.opener.heartbeat_s = now_s;
         self.claim_new_voters(&mut inner)

@@ -1,6 +1,7 @@
 //! What a scheduler decides on.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use crate::Fault;
 
@@ -37,6 +38,18 @@ pub struct Condvar {
     changed: shuttle::sync::Condvar,
 }
 
+/// How a wait with a time ended.
+#[derive(Debug)]
+pub struct Waited;
+
+impl Waited {
+    /// Whether the time ran out.
+    #[must_use]
+    pub const fn timed_out(&self) -> bool {
+        false
+    }
+}
+
 impl Condvar {
     /// One that nobody waits for.
     #[must_use]
@@ -58,6 +71,12 @@ impl Condvar {
             }
             drop(notified);
         });
+    }
+
+    /// As [`Self::wait`]: simulated time stands still and never runs out.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _time: Duration) -> Waited {
+        self.wait(guard);
+        Waited
     }
 
     /// Wakes one who waits. (All are woken, and find out for themselves: a caller must bear that.)

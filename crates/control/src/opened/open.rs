@@ -214,7 +214,7 @@ impl Opened {
             kept.map(|kept| kept.journal),
         )?;
         if writable {
-            group.watch_clock(Box::new(moment));
+            group.watch_clock(Box::new(moment), Box::new(apart));
         }
         let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
         // Who only looks writes nothing, be it to mend.
@@ -534,4 +534,10 @@ fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
         format!("the group {group} seems to be open already{by}"),
     )
     .because(error)
+}
+
+/// Does something on a thread of its own, however long it takes.
+fn apart(work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("owner-record".to_owned());
+    thread.spawn(work).map(drop)
 }

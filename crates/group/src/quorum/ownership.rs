@@ -7,6 +7,12 @@
 //! machine was suspended since: it is read again first, by whoever comes first. Heartbeats read it
 //! too, so that nobody else has to as long as they come in time.
 //!
+//! A voter that hangs holds nobody up who waits for another disk: each voter is asked on a thread of
+//! its own, which the caller brings with the clock, and when at least half of them have answered,
+//! the others have a moment left. At least half of the voters must take every state of a new owner who was
+//! not forced, so that it is known to one of those; who forces it with fewer has been told what
+//! that risks. Where fewer than half answer, they are waited for.
+//!
 //! A reservation conflict says the same: another host has fenced this one off. It is no fault of
 //! the disk.
 //!
@@ -14,10 +20,12 @@
 //! [`DeviceErrorKind::Fenced`], without going anywhere. What remains is the time between the
 //! reading and the arrival of a request at the disk, which only the disk itself can close.
 
+use spindle_sync::Condvar;
 use spindle_sync::atomic::{AtomicU64, Ordering};
-use spindle_sync::level::{DeepMutex, LeafRwLock};
-use std::collections::BTreeMap;
+use spindle_sync::level::{DeepMutex, LeafMutex, LeafRwLock};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use spindle_base::{DiskNumber, FailureGroupName, GroupName, Uuid};
 use spindle_device::{
@@ -56,6 +64,9 @@ const TRUSTED_MS: u64 = 2500;
 /// other.
 const DRIFT_MS: u64 = 100;
 
+/// How long the next voter has to answer when at least half of them have.
+const MOMENT: Duration = Duration::from_millis(500);
+
 /// Where each member that was found is open.
 pub(super) type Slots = BTreeMap<DiskNumber, DiskSlot>;
 
@@ -71,6 +82,15 @@ pub struct Moment {
 /// Reads the two clocks.
 pub type Clock = Box<dyn Fn() -> Moment + Send + Sync>;
 
+/// Does something on a thread of its own, however long it takes.
+pub type Apart = Box<dyn Fn(Box<dyn FnOnce() + Send>) -> std::io::Result<()> + Send + Sync>;
+
+/// What an owner that may sleep is watched with.
+struct Watch {
+    clock: Clock,
+    apart: Apart,
+}
+
 /// What this process wrote last of itself, and where.
 #[derive(Debug, Clone)]
 struct Own {
@@ -84,13 +104,15 @@ pub(super) struct Ownership {
     disks: Arc<dyn Disks>,
     /// The group's disks: those of others may be fenced for all we know.
     slots: Arc<LeafRwLock<Slots>>,
-    clock: OnceLock<Clock>,
+    watch: OnceLock<Watch>,
     /// `None` before the group is claimed and when it is closed.
     own: LeafRwLock<Option<Own>>,
     /// When the record was last found to be ours, and how long the machine had been suspended.
     read_ms: AtomicU64,
     suspended_ms: AtomicU64,
     reading: DeepMutex<(), levels::OwnerRecord>,
+    /// Voters that were asked and have not answered yet.
+    silent: Arc<LeafMutex<BTreeSet<DiskSlot>>>,
     lost: OnceLock<GroupError>,
 }
 
@@ -115,18 +137,19 @@ impl Ownership {
         Self {
             disks,
             slots,
-            clock: OnceLock::new(),
+            watch: OnceLock::new(),
             own: LeafRwLock::new(None),
             read_ms: AtomicU64::new(0),
             suspended_ms: AtomicU64::new(0),
             reading: DeepMutex::new(()),
+            silent: Arc::default(),
             lost: OnceLock::new(),
         }
     }
 
-    pub(super) fn watch_clock(&self, clock: Clock) {
+    pub(super) fn watch_clock(&self, clock: Clock, apart: Apart) {
         // A second clock would be no better than the first.
-        let _ = self.clock.set(clock);
+        let _ = self.watch.set(Watch { clock, apart });
         self.look();
     }
 
@@ -153,6 +176,11 @@ impl Ownership {
     pub(super) fn look(&self) {
         let _one = self.reading.lock();
         self.read();
+    }
+
+    /// Whether a voter was asked and has not answered yet.
+    pub(super) fn has_silent_voter(&self) -> bool {
+        !self.silent.lock().is_empty()
     }
 
     fn lose(&self, why: &str) {
@@ -182,10 +210,10 @@ impl Ownership {
     }
 
     fn is_trusted(&self) -> bool {
-        let Some(clock) = self.clock.get() else {
+        let Some(watch) = self.watch.get() else {
             return true;
         };
-        let now = clock();
+        let now = (watch.clock)();
         let suspended_ms = now.booted_ms.saturating_sub(now.awake_ms);
         let is_recent = now
             .booted_ms
@@ -197,7 +225,7 @@ impl Ownership {
     /// Reads the records; false where not one can be read. The caller holds `reading`.
     fn read(&self) -> bool {
         // Before the reading: what comes to pass while it is under way is not known by it.
-        let begun = self.clock.get().map(|clock| clock());
+        let begun = self.watch.get().map(|watch| (watch.clock)());
         let Some(own) = self.own.read().clone() else {
             return true;
         };
@@ -216,6 +244,24 @@ impl Ownership {
     }
 
     fn read_records(&self, own: &Own) -> Reading {
+        let silent_count = {
+            let silent = self.silent.lock();
+            own.voters
+                .iter()
+                .filter(|slot| silent.contains(slot))
+                .count()
+        };
+        match self.watch.get() {
+            Some(watch) if is_half(own.voters.len() - silent_count, own) => {
+                self.read_apart(own, watch)
+            }
+            // Without a clock nobody but heartbeats reads, and nobody waits for them.
+            _ => self.read_at_once(own),
+        }
+    }
+
+    /// Reads the record of every voter, however long one of them takes.
+    fn read_at_once(&self, own: &Own) -> Reading {
         let mut pages: Vec<AlignedBuffer> = (own.voters.iter())
             .map(|_| AlignedBuffer::zeroed(OPENER_BYTES))
             .collect();
@@ -227,18 +273,108 @@ impl Ownership {
             batch.into_iter().map(|request| request.result).collect();
         let mut reading = Reading::Unreadable;
         for (page, result) in pages.iter().zip(results) {
-            match result {
-                Ok(()) => match other_owner(page, &own.record) {
-                    Some(other) => return Reading::Lost(other),
-                    None => reading = Reading::Ours,
-                },
-                Err(error) if error.kind == DeviceErrorKind::Fenced => {
-                    return Reading::Lost(fenced_off(&error));
-                }
-                Err(_) => {}
+            match judge(page, result, own) {
+                Reading::Unreadable => {}
+                Reading::Ours => reading = Reading::Ours,
+                lost @ Reading::Lost(_) => return lost,
             }
         }
         reading
+    }
+
+    /// Reads the records of voters that owe no answer yet, each on a thread of its own.
+    fn read_apart(&self, own: &Own, watch: &Watch) -> Reading {
+        let answers = Arc::new(Answers::default());
+        for slot in own.voters.iter().copied() {
+            if !self.silent.lock().insert(slot) {
+                continue;
+            }
+            answers.inbox.lock().asked_count += 1;
+            let disks = Arc::clone(&self.disks);
+            let silent = Arc::clone(&self.silent);
+            let answers = Arc::clone(&answers);
+            let ask = move || {
+                let mut page = AlignedBuffer::zeroed(OPENER_BYTES);
+                let mut batch = [Request::new(slot, OPENER_PLACE, Work::Read(&mut page))];
+                disks.run(&mut batch);
+                let [Request { result, .. }] = batch;
+                // Before the answer: whoever has it may close the disks.
+                drop(disks);
+                silent.lock().remove(&slot);
+                // Where nobody waits for it any more, the next reading asks again.
+                answers.inbox.lock().came.push((page, result));
+                answers.changed.notify_all();
+            };
+            if let Err(error) = (watch.apart)(Box::new(ask)) {
+                tracing::warn!(%error, "no thread to read an owner record on");
+                self.silent.lock().remove(&slot);
+                return self.read_at_once(own);
+            }
+        }
+        let mut reading = Reading::Unreadable;
+        let mut ours_count = 0;
+        while let Some((page, result)) = answers.next(is_half(ours_count, own)) {
+            match judge(&page, result, own) {
+                Reading::Unreadable => {}
+                Reading::Ours => {
+                    reading = Reading::Ours;
+                    ours_count += 1;
+                }
+                lost @ Reading::Lost(_) => return lost,
+            }
+        }
+        reading
+    }
+}
+
+/// What one voter's disk answered.
+type Answer = (AlignedBuffer, Result<(), DeviceError>);
+
+/// The answers of voters that are asked apart.
+#[derive(Default)]
+struct Answers {
+    inbox: LeafMutex<Inbox>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// How many have still to be taken.
+    asked_count: usize,
+    came: Vec<Answer>,
+}
+
+impl Answers {
+    /// The next one; `None` where all were taken, or where others suffice and none comes soon.
+    fn next(&self, others_suffice: bool) -> Option<Answer> {
+        let mut inbox = self.inbox.lock();
+        while inbox.came.is_empty() && inbox.asked_count > 0 {
+            if !others_suffice {
+                inbox.wait(&self.changed);
+            } else if inbox.wait_for(&self.changed, MOMENT) {
+                return None;
+            }
+        }
+        let answer = inbox.came.pop()?;
+        inbox.asked_count -= 1;
+        Some(answer)
+    }
+}
+
+/// Whether so many are at least half of the voters.
+const fn is_half(count: usize, own: &Own) -> bool {
+    count * 2 >= own.voters.len()
+}
+
+/// What one voter's record says.
+fn judge(page: &[u8], result: Result<(), DeviceError>, own: &Own) -> Reading {
+    match result {
+        Ok(()) => match other_owner(page, &own.record) {
+            Some(other) => Reading::Lost(other),
+            None => Reading::Ours,
+        },
+        Err(error) if error.kind == DeviceErrorKind::Fenced => Reading::Lost(fenced_off(&error)),
+        Err(_) => Reading::Unreadable,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use super::{Held, Holds, Level, Shown};
 use crate::Condvar;
@@ -66,6 +67,11 @@ impl<T, L: Level> MutexGuard<'_, T, L> {
     /// whoever notifies must need none of that.
     pub fn wait(&mut self, condition: &Condvar) {
         condition.wait(&mut self.guard);
+    }
+
+    /// As [`Self::wait`], for so long at most; whether the time ran out.
+    pub fn wait_for(&mut self, condition: &Condvar, time: Duration) -> bool {
+        condition.wait_for(&mut self.guard, time).timed_out()
     }
 }
 

@@ -7,7 +7,7 @@ use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_device::{
     DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SimulatedDisks, Work,
 };
-use spindle_format::{DiskStatus, OPENER_PLACE};
+use spindle_format::{DiskStatus, OPENER_PLACE, OpenerRecord};
 
 use super::{DISK_BYTES, forced, make, open, open_as};
 use crate::quorum::{Membership, Moment};
@@ -28,14 +28,19 @@ impl Clocks {
     fn watched(membership: &Membership) -> Arc<Self> {
         let clocks = Arc::new(Self::default());
         let read = Arc::clone(&clocks);
-        membership.watch_clock(Box::new(move || {
+        let clock = move || {
             let moment = Moment {
                 awake_ms: read.awake_ms.load(Ordering::Relaxed),
                 booted_ms: read.booted_ms.load(Ordering::Relaxed),
             };
             read.pass(read.jump_ms.swap(0, Ordering::Relaxed));
             moment
-        }));
+        };
+        let apart = |work| {
+            std::thread::spawn(work);
+            Ok(())
+        };
+        membership.watch_clock(Box::new(clock), Box::new(apart));
         clocks
     }
 
@@ -163,4 +168,78 @@ fn a_reservation_conflict_stops_the_group_and_takes_no_disk_offline() {
     assert_eq!(membership.status(DiskNumber(1)), Some(DiskStatus::Online));
     assert!(write(&membership, 3).is_err());
     assert_eq!(disks.counts().writes, writes, "nothing went to any disk");
+}
+
+/// What it answers while a disk hangs.
+fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(what()));
+    let longest = std::time::Duration::from_secs(10);
+    answer
+        .recv_timeout(longest)
+        .expect("it does not wait for the disk that hangs")
+}
+
+#[test]
+fn a_voter_that_hangs_and_cannot_be_given_up_keeps_nobody_from_the_other_disks() {
+    let disks = make("aaa", Redundancy::External);
+    disks.set_deadline(std::time::Duration::from_millis(100));
+    let membership = Arc::new(open(&disks).unwrap());
+    let clocks = Clocks::watched(&membership);
+    disks.hang(DiskSlot(0), FaultyOperation::Read, 0..DISK_BYTES);
+    disks.hang(DiskSlot(0), FaultyOperation::Write, 0..DISK_BYTES);
+    for now_s in 3_000..3_004 {
+        clocks.pass(60_000);
+        let group = Arc::clone(&membership);
+        in_time(move || write(&group, 3)).unwrap();
+        let group = Arc::clone(&membership);
+        in_time(move || group.heartbeat(now_s)).unwrap();
+        let group = Arc::clone(&membership);
+        in_time(move || group.members());
+    }
+    assert_eq!(membership.status(DiskNumber(0)), Some(DiskStatus::Online));
+    // Who has taken the group is seen on the voters that answer.
+    let record = disks.bytes(DiskSlot(1), OPENER_PLACE, 4096);
+    disks.overwrite(DiskSlot(1), OPENER_PLACE, &taken(&record));
+    clocks.pass(60_000);
+    let group = Arc::clone(&membership);
+    let answer = in_time(move || write(&group, 4));
+    assert_eq!(answer, Err(DeviceErrorKind::Fenced));
+}
+
+/// The record as another host's, which took the group after it.
+fn taken(record: &[u8]) -> Vec<u8> {
+    let ours = OpenerRecord::parse(record, OPENER_PLACE).unwrap();
+    let theirs = OpenerRecord {
+        sequence: ours.sequence + 1,
+        host: "beta".to_owned(),
+        boot: Uuid([0xb2; 16]),
+        ..ours
+    };
+    theirs.encode(OPENER_PLACE).to_vec()
+}
+
+#[test]
+fn a_voter_that_hung_hears_of_every_heartbeat_again_when_it_answers() {
+    let disks = make("aaa", Redundancy::External);
+    let membership = Arc::new(open(&disks).unwrap());
+    let clocks = Clocks::watched(&membership);
+    disks.hang(DiskSlot(0), FaultyOperation::Read, 0..DISK_BYTES);
+    for now_s in 3_000..3_004 {
+        clocks.pass(60_000);
+        let group = Arc::clone(&membership);
+        in_time(move || group.heartbeat(now_s)).unwrap();
+    }
+    assert_eq!(membership.opener().heartbeats_count, 0);
+    disks.release(DiskSlot(0));
+    while membership.opener().heartbeats_count == 0 {
+        membership.heartbeat(3_010).unwrap();
+    }
+    let records = [0, 1, 2].map(|slot| {
+        let bytes = disks.bytes(DiskSlot(slot), OPENER_PLACE, 4096);
+        OpenerRecord::parse(&bytes, OPENER_PLACE)
+            .unwrap()
+            .heartbeat_s
+    });
+    assert_eq!(records, [3_010; 3]);
 }
