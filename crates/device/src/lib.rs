@@ -50,7 +50,7 @@ pub use recorder::{
 };
 pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Operation, Request, Work};
 pub use shared_memory::SharedMemory;
-pub use simulated::{FaultyOperation, SimulatedCounts, SimulatedDisks};
+pub use simulated::{DiskImage, FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
 pub use uring::{DEADLINE_DEFAULT, UringDisks};
 

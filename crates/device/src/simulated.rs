@@ -37,7 +37,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use disk::FaultyOperation;
 use disk::{Fault, Hang, LateWrite, SimulatedDisk};
-use pages::{PAGE_BYTES, index_of};
+use pages::{PAGE_BYTES, PageMap, index_of};
 
 use crate::random::SeededRandom;
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
@@ -74,6 +74,10 @@ struct State {
     /// Reused from batch to batch: each disk's unsynced writes when the batch began.
     unsynced_before: Vec<usize>,
 }
+
+/// What a disk held at some moment.
+#[derive(Debug, Clone)]
+pub struct DiskImage(PageMap);
 
 /// What the disks have been asked since they were made, requests after a power cut left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -141,6 +145,38 @@ impl SimulatedDisks {
         );
         let mut state = self.state.lock();
         state.disks[usize::from(slot.0)].resize(size_bytes);
+    }
+
+    /// What a read of the disk would see at this moment, for [`SimulatedDisks::put_back`]. Pages are
+    /// shared until written.
+    #[must_use]
+    pub fn image(&self, slot: DiskSlot) -> DiskImage {
+        self.with_disk(slot, |disk| DiskImage(disk.image()))
+    }
+
+    /// The disk holds again, durably, what it held then.
+    pub fn put_back(&self, slot: DiskSlot, image: &DiskImage) {
+        self.with_disk(slot, |disk| disk.put_back(image.0.clone()));
+    }
+
+    /// Cuts the disk off: what lay behind that is zeros when it is made larger again.
+    ///
+    /// # Panics
+    /// Where the size is no multiple of 4,096.
+    pub fn cut(&self, slot: DiskSlot, size_bytes: u64) {
+        self.resize(slot, size_bytes);
+        self.with_disk(slot, SimulatedDisk::forget_behind_end);
+    }
+
+    /// A request that nobody waits for any more, because its process has ended: none, all or some of
+    /// its sectors have reached the disk.
+    pub fn write_in_part(&self, slot: DiskSlot, offset_bytes: u64, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let disk = &mut state.disks[usize::from(slot.0)];
+        if !disk.vanished && !bytes.is_empty() {
+            disk.write_in_part(offset_bytes, bytes, &mut state.random);
+        }
     }
 
     /// A copy of all disks with all that is unsynced and every fault set, which goes its own way

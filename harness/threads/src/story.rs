@@ -11,13 +11,14 @@ mod hanging;
 mod names;
 mod scene;
 mod scrubbing;
+mod spoiling;
 mod work;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spindle_base::FileId;
-use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
+use spindle_device::{DiskImage, DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_group::{Group, GroupError};
 use spindle_sync::thread;
 
@@ -69,6 +70,8 @@ pub struct Story {
     newcomers: Mutex<Vec<Subject>>,
     /// Disks that the group had forgotten when they were taken away for good.
     gone: Arc<Mutex<Vec<DiskSlot>>>,
+    /// What one of the disks held at some moment while the threads ran.
+    image: Arc<Mutex<Option<(DiskSlot, DiskImage)>>>,
     /// A disk was to be dropped: a failure group may have but one vote.
     is_smaller: AtomicBool,
     next_version: AtomicU64,
@@ -113,6 +116,7 @@ impl Story {
             clock,
             newcomers: Mutex::default(),
             gone: Arc::default(),
+            image: Arc::default(),
             is_smaller: AtomicBool::new(false),
             next_version: AtomicU64::new(1),
             is_over: AtomicBool::new(false),
@@ -197,6 +201,7 @@ impl Story {
             clock: Arc::clone(&self.clock),
             newcomers: Mutex::default(),
             gone: Arc::clone(&self.gone),
+            image: Arc::clone(&self.image),
             is_smaller: AtomicBool::new(false),
             next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
             is_over: AtomicBool::new(false),
@@ -247,6 +252,9 @@ impl Story {
         }
         if random.chance(1, 3) {
             bounded.push(start(13, Story::scrub));
+        }
+        if random.chance(1, 4) {
+            bounded.push(start(15, Story::take_image));
         }
         endless.push(start(20, Story::step));
         endless.push(start(21, Story::work));

@@ -111,6 +111,30 @@ impl SimulatedDisk {
         self.pages.reach(size_bytes);
     }
 
+    pub(super) fn image(&self) -> PageMap {
+        self.pages.clone()
+    }
+
+    pub(super) fn put_back(&mut self, image: PageMap) {
+        self.pages = image;
+        self.pages.reach(self.largest_bytes);
+        self.unsynced.clear();
+        self.durable_before.clear();
+    }
+
+    pub(super) fn forget_behind_end(&mut self) {
+        let end_page = self.size_bytes / PAGE_BYTES as u64;
+        self.pages.forget_from(end_page);
+        self.durable_before.retain(|page, _| *page < end_page);
+        for write in &mut self.unsynced {
+            for (page, bytes) in (write.first_page..).zip(&mut write.pages) {
+                if page >= end_page {
+                    *bytes = None;
+                }
+            }
+        }
+    }
+
     pub(super) fn read(&self, offset_bytes: u64, memory: &mut [u8]) {
         self.pages.read(offset_bytes / PAGE_BYTES as u64, memory);
     }

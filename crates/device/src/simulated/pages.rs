@@ -39,6 +39,21 @@ impl PageMap {
         }
     }
 
+    /// Zeros from that page on.
+    pub(super) fn forget_from(&mut self, first_page: u64) {
+        let first = index_of(first_page);
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            let start = number * GROUP_PAGES;
+            if start >= first {
+                *group = None;
+            } else if let Some(pages) = group
+                && first < start + GROUP_PAGES
+            {
+                pages[first - start..].fill(None);
+            }
+        }
+    }
+
     pub(super) fn get(&self, page: u64) -> &Page {
         let page = index_of(page);
         match &self.groups[page / GROUP_PAGES] {

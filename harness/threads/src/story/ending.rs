@@ -21,8 +21,11 @@ impl Story {
             // What broke a promise is in no state to be asked more.
             return;
         }
+        let mut random = self.random(99);
+        let mut spoilt = None;
         if !was_cut {
             self.judge_files(&group, false);
+            spoilt = self.draw_spoilt(&group, &mut random);
             self.disks.crash();
         }
         drop(group);
@@ -31,7 +34,7 @@ impl Story {
         let away: Vec<DiskSlot> = (self.fallible().into_iter())
             .filter(|slot| self.disks.is_vanished(*slot))
             .collect();
-        let mut random = self.random(99);
+        self.spoil(spoilt, &mut random);
         if random.chance(1, 2) {
             for slot in &away {
                 self.disks.bring_back(*slot);
@@ -61,6 +64,11 @@ impl Story {
         self.judge_files(&group, true);
         for slot in away {
             self.disks.bring_back(slot);
+        }
+        if let Some(spoilt) = spoilt
+            && !self.mend_spoilt(&group, spoilt)
+        {
+            return;
         }
         if self.bring_to_rest(&group) {
             self.judge_copies(&group);
