@@ -25,15 +25,18 @@ pub(crate) struct Judged {
     pub(crate) sizes_aus: Vec<(DiskNumber, u32)>,
     /// The same disks' sizes before.
     pub(crate) sizes_before_aus: Vec<u32>,
+    /// The sizes of the same disks as they were asked for.
+    asked_bytes: Vec<u64>,
     au_bytes: u64,
 }
 
 impl Judged {
-    /// Disks that do not get smaller, with their sizes in bytes.
+    /// Disks that do not get smaller, with the sizes that their labels are to say.
     pub(crate) fn grown(&self) -> impl Iterator<Item = (DiskNumber, u64)> {
         (self.sizes_aus.iter().zip(&self.sizes_before_aus))
-            .filter(|((_, after), before)| after >= before)
-            .map(|((disk, after), _)| (*disk, u64::from(*after) * self.au_bytes))
+            .zip(&self.asked_bytes)
+            .filter(|(((_, after), before), _)| after >= before)
+            .map(|(((disk, _), _), asked_bytes)| (*disk, *asked_bytes))
     }
 
     /// Disks that are on their way out from now on.
@@ -310,6 +313,7 @@ impl Group {
         self.refuse_catalog_behind(number, &name, aus)?;
         judged.sizes_aus.push((number, aus));
         judged.sizes_before_aus.push(before);
+        judged.asked_bytes.push(size_bytes);
         Ok(())
     }
 

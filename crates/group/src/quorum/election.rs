@@ -44,8 +44,6 @@ pub(super) struct Holder<'a> {
     pub(super) states: &'a [SlotFound; 2],
     /// Who had the group open, as the disk knows it.
     pub(super) opener: Option<&'a OpenerRecord>,
-    /// Nothing is left of what it held; see `DiskLook`.
-    pub(super) is_overwritten: bool,
 }
 
 impl Holder<'_> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use spindle_base::{DiskName, DiskNumber};
 use spindle_device::{AlignedBuffer, Disks};
-use spindle_format::{GroupState, LABEL_BYTES, LABEL_COPIES, Label, usable_aus};
+use spindle_format::{GroupState, LABEL_BYTES, LABEL_COPIES, LABEL_PLACES, Label};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
@@ -18,7 +18,8 @@ use crate::quorum::{Inner, Membership, refused, whole_blocks};
 
 impl Membership {
     /// Writes the labels of the disks that `wanted` picks, one copy after the other, so that at
-    /// any moment one of them is whole. All are tried; the first failure is the answer.
+    /// any moment one of them is whole. All are tried; the first failure of those in AU 0 is the
+    /// answer. The copy at the end is one more: where it cannot be written it is tried again.
     pub(super) fn write_labels(
         &self,
         inner: &mut Inner,
@@ -37,6 +38,7 @@ impl Membership {
             }
         }
         let mut failed = Vec::new();
+        let mut failed_at_end = Vec::new();
         for copy in 0..LABEL_COPIES {
             let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (labels.iter())
                 .filter_map(|(number, label, places)| {
@@ -45,11 +47,17 @@ impl Membership {
                 })
                 .collect();
             let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
-            failed.extend(self.write_durably(writes));
+            let unable = self.write_durably(writes);
+            if copy < LABEL_PLACES.len() {
+                failed.extend(unable);
+            } else {
+                failed_at_end = unable;
+            }
         }
         for (number, _, _) in labels {
             if let Some(member) = inner.members.get_mut(&number) {
-                member.label_is_late = failed.iter().any(|(other, _)| *other == number);
+                let mut unable = failed.iter().chain(&failed_at_end);
+                member.label_is_late = unable.any(|(other, _)| *other == number);
             }
         }
         match failed.first() {
@@ -92,7 +100,7 @@ impl Membership {
             );
             let title = self.disk_title(number);
             match answer {
-                Ok(()) if was_late => {
+                Ok(()) if was_late && !inner.members[&number].label_is_late => {
                     let message = format!("disk {title}: its label was written after all");
                     self.disk_event(EventKind::LabelRepaired, number, message);
                 }
@@ -115,14 +123,15 @@ impl Membership {
         let Some(disk) = state.disk(label.number) else {
             return wanted;
         };
-        let found_bytes = (self.slot(label.number)).map_or(0, |slot| self.disks.size_bytes(slot));
-        if usable_aus(found_bytes, self.au_size) == u64::from(disk.size_aus) {
-            wanted.size_bytes = found_bytes;
-        } else if !label.fits(disk.size_aus) {
+        if !label.fits(disk.size_aus) {
             // A label that says more would refuse a disk that was cut to what the state says.
+            let found = self
+                .slot(label.number)
+                .map(|slot| self.disks.size_bytes(slot));
             let used_bytes = u64::from(disk.size_aus) * self.au_size.bytes();
             let with_copy_bytes = used_bytes + LABEL_BYTES as u64;
-            wanted.size_bytes = if with_copy_bytes <= found_bytes {
+            let has_room = found.is_some_and(|found_bytes| with_copy_bytes <= found_bytes);
+            wanted.size_bytes = if has_room {
                 with_copy_bytes
             } else {
                 used_bytes

@@ -1,12 +1,11 @@
 //! Looking at disks: what their labels, openers and group states say. Looking never writes.
 
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, GroupName, Uuid};
+use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    DiskEnds, FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_MAGIC, LABEL_PLACES,
-    Label, LabelStatus, OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel,
-    SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, STATE_PLACES, STATE_SLOT_BYTES, end_label_place,
-    foreign_signatures, identities,
+    FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
+    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES,
+    STATE_SLOT_BYTES, end_label_place, identities,
 };
 
 /// Disks whose structures are read in one batch.
@@ -38,14 +37,13 @@ impl SlotFound {
 }
 
 /// What the copies of a disk's label say together. The one at the end of the disk counts beside
-/// another one of the same disk; alone only where nobody seems to have begun something else on the
-/// disk: what was overwritten with zeros, or was damaged, is taken back, and what bears another
-/// format, or bytes that are nobody's, is not.
+/// another one, or a group state, of the same disk. Alone it only names the disk: whatever else its
+/// beginning held was overwritten too, and it may be somebody else's by now, or a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelFound {
     /// No label of ours in any place.
     None,
-    /// No copy is good, or only the one at the end of a disk that holds something else by now.
+    /// No copy is good, or only the one at the end of a disk whose beginning was overwritten.
     Damaged(String),
     /// A copy is whole and was written by a newer program.
     Newer {
@@ -81,9 +79,6 @@ pub struct DiskLook {
     pub label: LabelFound,
     /// Where the label's copy at the end of the disk stands, or should stand.
     pub end_label_place: Option<u64>,
-    /// Whether nothing but that copy is left of what told of the disk: its beginning was
-    /// overwritten, and what of its data with it is not known. What cannot be read is not.
-    pub is_overwritten: bool,
     /// Who has, or last had, its group open; `None` where the record is blank or damaged.
     pub opener: Option<OpenerRecord>,
     /// Why the opener record cannot be understood, where it is whole and a newer program's.
@@ -217,13 +212,15 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
         size_bytes,
         label: judge_front_labels(size_bytes, pieces),
         end_label_place: None,
-        is_overwritten: false,
         opener: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
-    if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
-        judge_end_label_alone(&mut found, disks, pieces);
+    let has_no_other = matches!(found.label, LabelFound::None | LabelFound::Damaged(_));
+    let alone = has_no_other.then(|| end_label_alone(size_bytes, pieces));
+    if let Some(label) = alone.flatten() {
+        let states = states(disks, slot, pieces, label.group_uuid, label.disk_uuid);
+        found.label = label_of_end_alone(label, &states);
     }
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
     else {
@@ -238,7 +235,20 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
             Err(_) => {}
         }
     }
-    found.states = [0, 1].map(|index| {
+    found.states = states(disks, slot, pieces, group, disk);
+    judge_end_label(&mut found, disks, pieces);
+    found
+}
+
+/// What stands in the two slots of the group state of such a disk.
+fn states(
+    disks: &dyn Disks,
+    slot: DiskSlot,
+    pieces: &Pieces<'_>,
+    group: Uuid,
+    disk: Uuid,
+) -> [SlotFound; 2] {
+    [0, 1].map(|index| {
         let place = STATE_PLACES[index];
         match pieces.bytes(STATE_PIECES[index]) {
             Ok(head) if is_longer(head, place) => {
@@ -248,20 +258,7 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
             }
             head => judge_state(head, place, group, disk),
         }
-    });
-    found.is_overwritten = found.newest_state().is_none()
-        && pieces.failures.iter().all(Option::is_none)
-        && (LABEL_PLACES.into_iter()).all(|place| has_repair(&found.label, place));
-    judge_end_label(&mut found, disks, pieces);
-    found
-}
-
-/// Whether the copy of a good label that stands there has to be written again.
-fn has_repair(label: &LabelFound, place: u64) -> bool {
-    match label {
-        LabelFound::Good { repairs, .. } => repairs.iter().any(|(other, _)| *other == place),
-        _ => false,
-    }
+    })
 }
 
 fn read(
@@ -305,66 +302,27 @@ fn judge_end_label(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>)
     }
 }
 
-/// What the copy at the end says of a disk that has no other one. Where those cannot be read they
-/// may be there.
-fn judge_end_label_alone(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
-    let place = end_label_place(found.size_bytes);
-    let [first, second] = [0, 1].map(|piece| pieces.bytes(piece));
-    let (Ok(first), Ok(second)) = (first, second) else {
-        return;
-    };
-    let Ok(copy) = parse_label(pieces.bytes(END_PIECE), place) else {
-        return;
-    };
-    let label = copy.contents().clone();
+/// The label of a member at the end of the disk, which ends where it says.
+fn end_label_alone(size_bytes: u64, pieces: &Pieces<'_>) -> Option<Label> {
+    let place = end_label_place(size_bytes);
+    let copy = parse_label(pieces.bytes(END_PIECE), place).ok()?;
+    let label = copy.contents();
     let is_it = label.status == LabelStatus::Member && end_label_place(label.size_bytes) == place;
-    if !is_it {
-        return;
-    }
-    let title = format!(
-        "the label at its end says that it is disk {} of group {}",
-        label.disk_name, label.group_name
-    );
-    let other = something_else(disks, found.slot, found.size_bytes, [first, second]);
-    found.label = match other {
-        Some(what) => LabelFound::Damaged(format!("it holds {what} by now, but {title}")),
-        None => {
-            found.end_label_place = Some(place);
-            let why = format!("its beginning was overwritten; {title}");
-            LabelFound::Good {
-                label: Box::new(label),
-                repairs: LABEL_PLACES.map(|place| (place, why.clone())).to_vec(),
-            }
-        }
-    };
+    is_it.then(|| label.clone())
 }
 
-/// What stands where our structures were, if it is neither zeros nor damage.
-fn something_else(
-    disks: &dyn Disks,
-    slot: DiskSlot,
-    size_bytes: u64,
-    front: [&[u8]; 2],
-) -> Option<String> {
-    let is_ours =
-        |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0) || bytes.starts_with(LABEL_MAGIC);
-    if !front.into_iter().all(is_ours) {
-        return Some("other data".to_owned());
+fn label_of_end_alone(label: Label, states: &[SlotFound; 2]) -> LabelFound {
+    let why = format!(
+        "no copy at its beginning is good; the one at its end says that it is disk {} of group {}",
+        label.disk_name, label.group_name
+    );
+    if states.iter().all(|slot| slot.state().is_none()) {
+        return LabelFound::Damaged(why);
     }
-    let mut start = AlignedBuffer::zeroed(SIGNATURE_START_BYTES);
-    let end_bytes = SIGNATURE_END_BYTES as u64;
-    let end_place = size_bytes.saturating_sub(end_bytes) / BLOCK_SIZE_BYTES * BLOCK_SIZE_BYTES;
-    let mut end = AlignedBuffer::zeroed(SIGNATURE_END_BYTES);
-    // What cannot be read shows nothing.
-    let _ = read(disks, slot, 0, &mut start);
-    let _ = read(disks, slot, end_place, &mut end);
-    let foreign = foreign_signatures(DiskEnds {
-        size_bytes: end_place + end_bytes,
-        start: &start,
-        end: &end,
-    });
-    let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
-    (!names.is_empty()).then(|| names.join(", "))
+    LabelFound::Good {
+        label: Box::new(label),
+        repairs: LABEL_PLACES.map(|place| (place, why.clone())).to_vec(),
+    }
 }
 
 /// Whether the state goes on behind its head.

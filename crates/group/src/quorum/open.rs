@@ -66,8 +66,8 @@ impl Membership {
         check_members(found)?;
         let holders = holders_of(found);
         let past = Past::of(&holders);
-        let (set_back, holders): (Vec<Holder<'_>>, Vec<Holder<'_>>) = (holders.into_iter())
-            .partition(|holder| holder.is_overwritten || past.is_set_back(holder));
+        let (set_back, holders): (Vec<Holder<'_>>, Vec<Holder<'_>>) =
+            (holders.into_iter()).partition(|holder| past.is_set_back(holder));
         let set_back: BTreeSet<DiskNumber> = set_back.iter().map(|holder| holder.number).collect();
         let state = elect_of(found, &holders, &set_back, opener.force)?;
         let mut events = damaged_labels(&looks);
@@ -347,7 +347,6 @@ fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
                 uuid_start: uuid_start(look.member()?.disk_uuid),
                 states: &look.states,
                 opener: look.opener.as_ref(),
-                is_overwritten: look.is_overwritten,
             })
         })
         .collect()
@@ -393,7 +392,7 @@ fn elect_of<'a>(
             .map(|(_, look)| look.path.as_str())
             .collect();
         if !paths.is_empty() {
-            message.push_str("; put back to an older image or overwritten, and not counted: ");
+            message.push_str("; put back to an older image, and not counted: ");
             message.push_str(&paths.join(", "));
         }
         refused(GroupErrorKind::NoMajority, message)
@@ -429,17 +428,12 @@ fn known_members<'a>(
         };
         match state.disk(*number) {
             Some(entry) if is_same_disk(entry, label) && set_back.contains(number) => {
-                let what = match look.newest_state() {
-                    _ if look.is_overwritten => "its beginning was overwritten".to_owned(),
-                    newest => format!(
-                        "was put back to an older image, of epoch {}",
-                        newest.map_or(0, |state| state.epoch)
-                    ),
-                };
                 let message = format!(
-                    "{} is passed over: it is disk {number} of group {}, and {what}; drop it with \
-                     --force and add it as a new disk",
-                    look.path, found.name
+                    "{} is passed over: it is disk {number} of group {} and was put back to an \
+                     older image, of epoch {}; drop it with --force and add it as a new disk",
+                    look.path,
+                    found.name,
+                    look.newest_state().map_or(0, |state| state.epoch)
                 );
                 events.push(Event::new(EventKind::DiskPassedOver, message).disk(*number));
             }

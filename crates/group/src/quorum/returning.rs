@@ -18,7 +18,7 @@
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
-use spindle_format::{DiskState, DiskStatus, GroupState, Label, LabelStatus, Lost};
+use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::create::is_same_disk;
@@ -122,7 +122,6 @@ impl Membership {
                 ));
             }
         }
-        refuse_overwritten(look, entry)?;
         let held = held_epoch(number).max(inner.held_epoch(number));
         let Some(newest) = look.newest_state() else {
             let is_blank = |slot: &SlotFound| matches!(slot, SlotFound::Blank);
@@ -260,15 +259,4 @@ impl Inner {
         let member = self.members.get(&number).map(|member| member.held_epoch);
         member.or_else(|| self.away_held.get(&number).copied())
     }
-}
-
-/// Nothing says what of its data a disk lost whose beginning was overwritten, unless the state does.
-fn refuse_overwritten(look: &DiskLook, entry: &DiskState) -> Result<(), String> {
-    if !look.is_overwritten || entry.lost == Lost::EVERYTHING {
-        return Ok(());
-    }
-    Err(format!(
-        "was overwritten at its beginning; drop disk {} with --force and add it as a new disk",
-        entry.number
-    ))
 }

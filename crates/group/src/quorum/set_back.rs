@@ -15,9 +15,6 @@
 //! - it votes in L and N, and its opener record is two heartbeats or more behind another voter's:
 //!   a heartbeat that a voter cannot take takes the voter offline before the next one.
 //!
-//! A disk of which nothing but the label at its end is left is treated as if it were put back, with
-//! or without a proof.
-//!
 //! What is newer than that cannot be told: an image of the same moment is as good as the disk.
 //!
 //! # What follows

@@ -57,7 +57,6 @@ fn elected(disks: &[(u16, [SlotFound; 2])], force: bool) -> Result<GroupState, N
             uuid_start: [0; 8],
             states,
             opener: None,
-            is_overwritten: false,
         })
         .collect();
     elect(&holders, force).cloned()

@@ -159,31 +159,6 @@ fn the_label_at_the_end_stands_in_for_those_that_were_damaged() {
 }
 
 #[test]
-fn a_disk_that_holds_something_else_by_now_is_left_alone_whatever_its_end_says() {
-    let foreign: [(u64, &[u8]); 3] = [
-        (0, &[0x5a; 8192]),
-        // Of btrfs; nothing of it stands where labels do.
-        ((64 << 10) + 64, b"_BHRfS_M"),
-        (512 << 10, &[1; 4096]),
-    ];
-    for (at, bytes) in foreign {
-        let disks = make("abc", Redundancy::Normal);
-        disks.overwrite(DiskSlot(2), 0, &vec![0; 1 << 20]);
-        let mut block = disks.bytes(DiskSlot(2), at / 4096 * 4096, 8192);
-        let within = usize::try_from(at % 4096).unwrap();
-        block[within..within + bytes.len()].copy_from_slice(bytes);
-        disks.overwrite(DiskSlot(2), at / 4096 * 4096, &block);
-        let before = disks.bytes(DiskSlot(2), 0, 1 << 20);
-        let membership = open(&disks).unwrap();
-        assert_eq!(online(&membership), [0, 1]);
-        let events = membership.take_events();
-        let named = "the label at its end says that it is disk DATA_0002 of group";
-        assert!(events[0].message.contains(named), "{events:?}");
-        assert_eq!(disks.bytes(DiskSlot(2), 0, 1 << 20), before);
-    }
-}
-
-#[test]
 fn a_copied_image_is_refused_and_both_paths_are_named() {
     let disks = make("ab", Redundancy::Normal);
     let copy = disks.attach(DISK_BYTES);
