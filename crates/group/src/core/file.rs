@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{AuSize, FileId, Redundancy, Striping};
-use spindle_catalog::{KeptJournal, file_key};
+use spindle_catalog::{CatalogError, KeptJournal, file_key};
 use spindle_extent::map::{ExtentJournal, Map};
 use spindle_extent::schedule::Schedule;
 use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -157,4 +157,16 @@ impl File {
 
 fn small(copies: usize) -> u8 {
     u8::try_from(copies).expect("at most three copies")
+}
+
+/// File id and row or region number of a key.
+pub(crate) fn numbered_key(key: &[u8]) -> Result<(FileId, u32), CatalogError> {
+    let bytes: [u8; 12] = key
+        .try_into()
+        .map_err(|_| CatalogError::Damaged(format!("a key of 12 bytes has {} bytes", key.len())))?;
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+    Ok((
+        FileId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        u32::from_be_bytes([i, j, k, l]),
+    ))
 }

@@ -193,7 +193,8 @@ fn apply_extents(
         }
         for (index, extent) in changed {
             let durable_blocks = map.extent(index).map_or(0, |stored| stored.mark_blocks);
-            let mark_blocks = unflushed.mark_of(file, extent, durable_blocks);
+            let blocks = schedule.envelope(index);
+            let mark_blocks = unflushed.mark_of(file, blocks, extent, durable_blocks);
             put_extent(&mut map, index, extent, mark_blocks, space).map_err(told)?;
         }
         let mut edit = Edit::default();

@@ -14,9 +14,8 @@ use spindle_sync::level::{InsideWriteGuard, Unshown};
 
 use crate::background::Group;
 use crate::core::disks::DiskState;
-use crate::core::file::File;
+use crate::core::file::{File, numbered_key};
 use crate::error::GroupError;
-use crate::group::open::numbered_key;
 use crate::levels;
 
 /// Rows read in one go.

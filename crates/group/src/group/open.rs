@@ -21,7 +21,7 @@ use crate::core::bad_runs::BadRuns;
 use crate::core::dirty::DirtyRegions;
 use crate::core::disks::{DiskTable, NewDiskState, disk_key};
 use crate::core::event_log::EventLog;
-use crate::core::file::{File, Layout};
+use crate::core::file::{File, Layout, numbered_key};
 use crate::core::takeover::{Kept, Scene, claim_of};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::group::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
@@ -289,18 +289,6 @@ fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
         Ok(())
     })?;
     Ok(files.into_iter().collect())
-}
-
-/// File id and row or region number of a key.
-pub(crate) fn numbered_key(key: &[u8]) -> Result<(FileId, u32), CatalogError> {
-    let bytes: [u8; 12] = key
-        .try_into()
-        .map_err(|_| CatalogError::Damaged(format!("a key of 12 bytes has {} bytes", key.len())))?;
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
-    Ok((
-        FileId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
-        u32::from_be_bytes([i, j, k, l]),
-    ))
 }
 
 /// One pass over all rows, nothing allocated but the rows' own memory: this is the time of a

@@ -516,6 +516,43 @@ fn what_a_killed_daemon_had_not_flushed_is_told_where_its_disk_is_gone_at_the_ta
 }
 
 #[test]
+fn a_copy_that_is_stale_is_no_other_copy_at_a_takeover() {
+    let scene = Scene::new(14, Redundancy::Normal, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    // One that has no replica of the catalog, so that nobody else asks it for a flush.
+    let slot = DiskSlot(3);
+    let mut pair = None;
+    for id in 10..40 {
+        let file = create(&group, id, NORMAL);
+        group.write(&file, 8 * MIB, &pattern(1, 64 << 10)).unwrap();
+        let copies = group.map(&file)[0].copies.clone();
+        let disks: Vec<DiskNumber> = copies.iter().flatten().map(|(disk, _)| *disk).collect();
+        let other = disks.iter().find(|disk| disk.0 != slot.0);
+        if disks.contains(&DiskNumber(slot.0)) && pair.is_none() {
+            pair = Some((id, *other.unwrap()));
+        }
+    }
+    let (id, other) = pair.unwrap();
+    let file = group.file(FileId(id)).unwrap();
+    group.sync().unwrap();
+    group.offline_disks(&[other]).unwrap();
+    group.write(&file, 8 * MIB, &pattern(2, 64 << 10)).unwrap();
+    group.sync().unwrap();
+    for now_ms in [0, 6_000] {
+        while group.step(now_ms).unwrap() {}
+    }
+    group.return_disks(&[DiskSlot(other.0)]).unwrap();
+    // Of the same region, in space that is there; nobody has copied what the other disk missed.
+    group.write(&file, 8 * MIB, &pattern(3, 4096)).unwrap();
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(slot, 1);
+    let group = open_kept(&scene, &journal);
+    assert_eq!(group.view().disks[3].mode, "offline");
+    tells_once(&group, &group.file(FileId(id)).unwrap());
+}
+
+#[test]
 fn what_a_killed_daemon_had_not_flushed_shows_nothing_of_an_earlier_file() {
     for seed in 1..9 {
         let scene = Scene::new(seed, Redundancy::Normal, FOUR);

@@ -3,8 +3,9 @@
 //!
 //! The machine lives, and so do the disks' caches: one flush covers what the killed process wrote.
 //! A disk that is gone, or fails that flush, has lost what only the killed process could name. So
-//! every file with an extent that has its only copy there owes its next sync an error, whether it
-//! had written lately or not. What grew since the last commit stays beyond the marks there: behind
+//! every file with an extent that has the only copy there that counts owes its next sync an error,
+//! whether it had written lately or not. A copy counts on a disk that is online and that no durable
+//! row names as stale in the extent's regions. What grew since the last commit stays beyond the marks there: behind
 //! them may lie what an earlier file left.
 //!
 //! A disk counts as gone where it is offline and no row says since when: such a row is written some
@@ -15,11 +16,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_catalog::{Recovered, RecoveredExtent, Sequence, Table};
-use spindle_format::{DiskStatus, ExtentCopy};
+use spindle_catalog::{CatalogError, Recovered, RecoveredExtent, Sequence, Table};
+use spindle_format::{DirtyRecord, DiskStatus, ExtentCopy};
 
 use crate::core::commit::owed;
+use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::away_key;
+use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::incarnation::Life;
@@ -33,6 +36,43 @@ pub(super) struct Unflushed {
     doubtful: BTreeSet<DiskNumber>,
     /// Files of which marks stayed behind what was written.
     hides: BTreeSet<FileId>,
+    /// What the other disks have, once one did not take the flush.
+    others: Option<Others>,
+}
+
+/// Which copies count beside those that may be lost.
+#[derive(Debug)]
+struct Others {
+    online: BTreeSet<DiskNumber>,
+    /// By file, region and disk, as the catalog has it durably.
+    stale: BTreeSet<(FileId, u64, DiskNumber)>,
+}
+
+impl Others {
+    fn look(scene: &Scene<'_>) -> Result<Self, GroupError> {
+        let mut stale = BTreeSet::new();
+        scene.catalog.scan(Table::DirtyRegion, &mut |key, value| {
+            let (file, region) = numbered_key(key)?;
+            let record = DirtyRecord::parse(value).map_err(|error| {
+                CatalogError::Damaged(format!("file {file}, dirty region {region}: {error}"))
+            })?;
+            let disks = record.stale.iter().map(|stale| stale.disk);
+            stale.extend(disks.map(|disk| (file, u64::from(region), disk)));
+            Ok(())
+        })?;
+        let online = scene.disks.iter().filter(|disk| disk.is_online());
+        Ok(Self {
+            online: online.map(|disk| disk.number).collect(),
+            stale,
+        })
+    }
+
+    /// Whether the disk has the blocks `[first, end)` of the file, for all that is known.
+    fn count(&self, disk: DiskNumber, file: FileId, (first, end): (u64, u64)) -> bool {
+        let mut regions = first / REGION_BLOCKS..end.div_ceil(REGION_BLOCKS);
+        self.online.contains(&disk)
+            && !regions.any(|region| self.stale.contains(&(file, region, disk)))
+    }
 }
 
 impl Unflushed {
@@ -56,6 +96,7 @@ impl Unflushed {
             return Ok(unflushed);
         }
         unflushed.doubtful = numbers.into_iter().collect();
+        unflushed.others = Some(Others::look(scene)?);
         // Durable before the disk is asked again, which may forget then that it had failed.
         unflushed.owe(scene, recovered)?;
         scene.catalog.commit(Sequence(u64::MAX))?;
@@ -84,6 +125,9 @@ impl Unflushed {
                 self.gone.insert(number);
             }
         }
+        if !self.is_empty() {
+            self.others = Some(Others::look(scene)?);
+        }
         Ok(())
     }
 
@@ -91,22 +135,37 @@ impl Unflushed {
         self.gone.is_empty() && self.doubtful.is_empty()
     }
 
-    /// The disk that has the only copy, where it did not take the flush.
-    fn only_on(&self, copies: impl Iterator<Item = ExtentCopy>) -> Option<DiskNumber> {
-        let mut present = copies.filter(|copy| copy.is_present());
-        let only = present.next()?.disk();
-        let is_lost = self.gone.contains(&only) || self.doubtful.contains(&only);
-        (is_lost && present.next().is_none()).then_some(only)
+    /// The disk that has the only copy of the file's `blocks` that counts, where it did not take the
+    /// flush.
+    fn only_on(
+        &self,
+        file: FileId,
+        blocks: (u64, u64),
+        copies: impl Iterator<Item = ExtentCopy>,
+    ) -> Option<DiskNumber> {
+        let others = self.others.as_ref()?;
+        let mut only = None;
+        for copy in copies.filter(|copy| copy.is_present()) {
+            let disk = copy.disk();
+            if self.gone.contains(&disk) || self.doubtful.contains(&disk) {
+                only = only.or(Some(disk));
+            } else if others.count(disk, file, blocks) {
+                return None;
+            }
+        }
+        only
     }
 
     /// The mark of an extent that the journal has, of which `durable_blocks` are durable.
     pub(super) fn mark_of(
         &mut self,
         file: FileId,
+        blocks: (u64, u64),
         extent: &RecoveredExtent,
         durable_blocks: u32,
     ) -> u32 {
-        let is_gone = (self.only_on(copies_of(extent))).is_some_and(|on| self.gone.contains(&on));
+        let only = self.only_on(file, blocks, copies_of(extent));
+        let is_gone = only.is_some_and(|on| self.gone.contains(&on));
         if !is_gone || extent.mark_blocks <= durable_blocks {
             return extent.mark_blocks;
         }
@@ -121,14 +180,19 @@ impl Unflushed {
         }
         let mut owing: BTreeMap<FileId, DiskNumber> = BTreeMap::new();
         for (id, file) in scene.files {
-            file.map.read().for_each(0, u32::MAX, |_, extent| {
-                if let Some(disk) = self.only_on(extent.present()) {
+            let map = file.map.read();
+            map.for_each(0, u32::MAX, |index, extent| {
+                let blocks = map.schedule().envelope(index);
+                if let Some(disk) = self.only_on(*id, blocks, extent.present()) {
                     owing.insert(*id, disk);
                 }
             });
         }
-        for ((id, _), extent) in &recovered.extents {
-            if let Some(disk) = self.only_on(copies_of(extent)) {
+        for ((id, index), extent) in &recovered.extents {
+            // Of a file that the catalog does not have yet nothing is stale anywhere.
+            let blocks = (scene.files.get(id))
+                .map_or((0, 0), |file| file.map.read().schedule().envelope(*index));
+            if let Some(disk) = self.only_on(*id, blocks, copies_of(extent)) {
                 owing.insert(*id, disk);
             }
         }
