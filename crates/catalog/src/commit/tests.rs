@@ -25,6 +25,7 @@ fn new_catalog() -> (Arc<MemoryRegion>, Catalog) {
 fn callers_that_wait_for_a_running_commit_share_the_next_one() {
     let (region, catalog) = new_catalog();
     let callers = 8;
+    let taken = Barrier::new(callers + 1);
     let begun = Barrier::new(callers + 1);
     let commits_count = AtomicU64::new(0);
     let first = catalog.apply(put(b"first", b"1"));
@@ -32,6 +33,7 @@ fn callers_that_wait_for_a_running_commit_share_the_next_one() {
         scope.spawn(|| {
             let batch = catalog.begin_commit(first).unwrap().take_batch();
             commits_count.fetch_add(1, Ordering::Relaxed);
+            taken.wait();
             // Held open until every other caller is on its way into commit, also where the
             // machine has much else to do.
             begun.wait();
@@ -40,8 +42,11 @@ fn callers_that_wait_for_a_running_commit_share_the_next_one() {
         });
         for caller in 0..callers {
             let (catalog, begun, commits_count) = (&catalog, &begun, &commits_count);
+            let taken = &taken;
             scope.spawn(move || {
                 let key = caller.to_be_bytes();
+                // What is applied before belongs to the first commit.
+                taken.wait();
                 let through = catalog.apply(put(&key, b"2"));
                 begun.wait();
                 if let Some(commit) = catalog.begin_commit(through) {

@@ -462,7 +462,13 @@ impl Run {
         for event in self.group().take_events() {
             match event.kind {
                 EventKind::DiskDropped => self.coverage.disks_dropped += 1,
-                EventKind::RebalanceEnded => self.coverage.rebalances += 1,
+                EventKind::RebalanceStarted => self.planned_bytes = bytes_of(&event.message),
+                EventKind::RebalanceEnded => {
+                    self.coverage.rebalances += 1;
+                    let moved_bytes = bytes_of(&event.message);
+                    self.made_detours |= moved_bytes > self.planned_bytes;
+                    self.left_moves_out |= moved_bytes < self.planned_bytes;
+                }
                 EventKind::RestoreEnded => self.coverage.restores += 1,
                 EventKind::ResyncEnded => self.coverage.resyncs += 1,
                 EventKind::ScrubEnded => self.coverage.scrubs += 1,
@@ -477,6 +483,12 @@ impl Run {
             }
         }
     }
+}
+
+/// The bytes that an event of a rebalance tells.
+fn bytes_of(message: &str) -> u64 {
+    let mut numbers = message.split(' ').filter_map(|word| word.parse().ok());
+    numbers.next_back().unwrap_or(0)
 }
 
 fn refused_power(error: &GroupError) -> Stop {
