@@ -9,10 +9,10 @@
 //!
 //! | found | done | test |
 //! |---|---|---|
-//! | one copy of a label damaged or older | used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
+//! | a copy of a label damaged or older | another is used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
 //! | a whole label, opener or state of a version or feature that is not known | refused, with force too; nothing is written | `what_a_newer_program_wrote_is_refused_and_stays_as_it_is` |
 //! | a label or state damaged while the group is open | written again from memory | `what_is_overwritten_on_a_disk_of_an_open_group_is_written_again` |
-//! | both copies damaged | the disk is passed over, an event | `a_disk_with_both_labels_damaged_counts_as_missing` |
+//! | every copy damaged, or none left but the one at the end of the disk | the disk is passed over, an event | `a_disk_with_every_label_damaged_counts_as_missing` |
 //! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
 //! | a disk smaller than its label says | it goes offline, having lost what it held, see `cut_off.rs`; refused, the path named, where the redundancy does not bear that | `a_disk_that_is_cut_off_at_an_opening_goes_offline_and_lost_what_it_held`, `a_truncated_image_is_refused_by_name` |
 //! | a disk that the group state does not know | passed over, an event | `a_disk_that_the_group_does_not_know_is_passed_over` |

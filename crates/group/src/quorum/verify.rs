@@ -185,7 +185,8 @@ impl Membership {
             let answer = match fault.what {
                 "label" => self
                     .write_labels(inner, |number| number == fault.disk, |_| {})
-                    .map_err(|error| error.message),
+                    .map_err(|error| error.message)
+                    .and_then(|()| end_is_written(inner, fault.disk)),
                 "opener record" => first_failure(self.write_opener(inner)),
                 _ => self.write_held_state(inner, fault.disk),
             };
@@ -211,6 +212,16 @@ impl Membership {
         let bytes = inner.state.encode(place, member.label.disk_uuid);
         let page: AlignedBuffer = whole_blocks(&bytes);
         first_failure(self.write_durably(std::iter::once((number, place, &page[..]))))
+    }
+}
+
+/// Writing labels refuses nothing for the copy at the end alone; it is no repair without it.
+fn end_is_written(inner: &Inner, number: DiskNumber) -> Result<(), String> {
+    match inner.members.get(&number) {
+        Some(member) if member.label_is_late => {
+            Err("the copy at the end of the disk cannot be written".to_owned())
+        }
+        _ => Ok(()),
     }
 }
 

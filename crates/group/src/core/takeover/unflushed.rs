@@ -3,10 +3,10 @@
 //!
 //! The machine lives, and so do the disks' caches: one flush covers what the killed process wrote.
 //! A disk that is gone, or fails that flush, has lost what only the killed process could name. So
-//! every file with an extent that has the only copy there that counts owes its next sync an error,
-//! whether it had written lately or not. A copy counts on a disk that is online and that no durable
-//! row names as stale in the extent's regions. What grew since the last commit stays beyond the marks there: behind
-//! them may lie what an earlier file left.
+//! every file of which an extent has no copy elsewhere that counts owes its next sync an error,
+//! whether it had been written lately or not. A copy counts on a disk that is online and that no
+//! durable row names as stale in the extent's regions. What grew since the last commit stays beyond
+//! the marks there: behind them may lie what an earlier file left.
 //!
 //! A disk counts as gone where it is offline and no row says since when: such a row is written some
 //! seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is

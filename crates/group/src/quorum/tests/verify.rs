@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use spindle_base::Redundancy;
 use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SimulatedDisks};
-use spindle_format::LABEL_PLACES;
+use spindle_format::{LABEL_PLACES, end_label_place};
 
 use super::ownership::take;
-use super::{make, name, open, opener};
+use super::{DISK_BYTES, make, name, open, opener};
 use crate::quorum::{FaultOutcome, Membership};
 
 const NOISE: [u8; 4096] = [0x55; 4096];
@@ -96,4 +96,22 @@ fn an_owner_that_lost_the_group_while_it_slept_writes_no_structure_again() {
     assert!(membership.verify_structures(true).is_empty());
     assert_eq!(disks.counts().writes, writes_count);
     assert!(membership.check().is_err());
+}
+
+#[test]
+fn a_copy_at_the_end_that_cannot_be_written_is_not_told_as_repaired() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let end = end_label_place(DISK_BYTES);
+    disks.overwrite(DiskSlot(1), end, &NOISE);
+    disks.fail_writes(DiskSlot(1), end..end + 4096, 1);
+    let faults = membership.verify_structures(true);
+    let outcomes: Vec<&FaultOutcome> = faults.iter().map(|fault| &fault.outcome).collect();
+    assert!(
+        matches!(outcomes[..], [FaultOutcome::Failed(_)]),
+        "{faults:?}"
+    );
+    // What a failed write left there may be all of it.
+    membership.verify_structures(true);
+    assert!(membership.verify_structures(true).is_empty());
 }
