@@ -206,24 +206,31 @@ fn what_a_newer_command_asks_for_is_told_with_both_versions_and_what_to_do() {
     assert!(place.ask(["group", "show", "data"]).is_object());
 }
 
-#[test]
-fn an_answer_of_another_version_that_cannot_be_read_is_told_with_both_versions() {
-    let place = Place::new();
-    std::fs::create_dir_all(place.path("run")).unwrap();
+/// Listens where the process that serves `data` would: one connection asks whether somebody is
+/// there, the next one asks something and gets this answer.
+fn answer_as_the_daemon(place: &Place, answer: &'static str) -> std::thread::JoinHandle<()> {
     let run = place.path("run");
+    std::fs::create_dir_all(&run).unwrap();
     std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
     let listener = UnixListener::bind(run.join("data.sock")).unwrap();
-    let answering = std::thread::spawn(move || {
-        // One connection asks whether somebody is there, the next one asks.
+    std::thread::spawn(move || {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             let mut asked = [0; 4096];
             if stream.read(&mut asked).unwrap() > 0 {
-                let answer = "HTTP/1.1 200 OK\r\nspindle-version: 98.7.6\r\ncontent-length: 15\r\n\r\n{\"title\": true}";
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         }
-    });
+    })
+}
+
+#[test]
+fn an_answer_of_another_version_that_cannot_be_read_is_told_with_both_versions() {
+    let place = Place::new();
+    let answering = answer_as_the_daemon(
+        &place,
+        "HTTP/1.1 200 OK\r\nspindle-version: 98.7.6\r\ncontent-length: 15\r\n\r\n{\"title\": true}",
+    );
     let own = env!("CARGO_PKG_VERSION");
     // It is the newer one that serves: to hand the group to this one would be the wrong way round.
     let words = ["98.7.6", own, "by the program of version 98.7.6"];
@@ -233,7 +240,7 @@ fn an_answer_of_another_version_that_cannot_be_read_is_told_with_both_versions()
 
 #[test]
 fn a_change_whose_answer_is_lost_is_not_told_as_refused() {
-    let lost: [(&str, &str); 2] = [
+    let lost: [(&'static str, &str); 2] = [
         ("", "whether the change was made is not known"),
         (
             "HTTP/1.1 200 OK\r\nspindle-version: 98.7.6\r\ncontent-length: 15\r\n\r\n{\"title\": true}",
@@ -242,20 +249,7 @@ fn a_change_whose_answer_is_lost_is_not_told_as_refused() {
     ];
     for (answer, told) in lost {
         let place = Place::new();
-        let run = place.path("run");
-        std::fs::create_dir_all(&run).unwrap();
-        std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
-        let listener = UnixListener::bind(run.join("data.sock")).unwrap();
-        let answering = std::thread::spawn(move || {
-            // One connection asks whether somebody is there, the next one asks.
-            for _ in 0..2 {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut asked = [0; 4096];
-                if stream.read(&mut asked).unwrap() > 0 {
-                    stream.write_all(answer.as_bytes()).unwrap();
-                }
-            }
-        });
+        let answering = answer_as_the_daemon(&place, answer);
         place.refuse(["rebalance", "data"], 3, &[told]);
         answering.join().unwrap();
     }
