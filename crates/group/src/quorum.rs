@@ -479,13 +479,19 @@ impl Membership {
         self.disks.look();
         let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
-        if self.disks.has_silent_voter() {
-            // One that misses two heartbeats looks put back to an older image; whoever waits for
-            // it here would keep everything else from being done.
-            return Ok(());
+        inner.opener.heartbeat_s = now_s;
+        let is_silent = |number| (self.slot(number)).is_some_and(|slot| self.disks.is_silent(slot));
+        if inner.state.voters().any(is_silent) {
+            // Those that answer show that this process lives. The count stays: one that misses two
+            // that count looks put back to an older image, and whoever waits for it here would keep
+            // everything else from being done. One that fails goes offline at the next that counts.
+            let failed = self.write_opener_to(&inner, |number| !is_silent(number));
+            for (number, why) in failed {
+                tracing::debug!(disk = number.0, %why, "a voter does not take a heartbeat");
+            }
+            return self.refuse_stopped(&mut inner);
         }
         inner.opener.heartbeats_count += 1;
-        inner.opener.heartbeat_s = now_s;
         self.claim_new_voters(&mut inner)
     }
 

@@ -496,10 +496,14 @@ fn first_record(
     }
 }
 
+/// Voters that kept silent have an older heartbeat than the others, and the same count.
 fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
     (found.members.iter())
         .filter_map(|(_, look)| look.opener.as_ref())
-        .max_by_key(|record| record.sequence)
+        .max_by_key(|record| {
+            let beat = (record.heartbeats_count, record.heartbeat_s);
+            (record.sequence, beat)
+        })
 }
 
 /// Refuses a group that somebody else has, or seems to have.

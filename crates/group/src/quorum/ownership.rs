@@ -8,10 +8,16 @@
 //! too, so that nobody else has to as long as they come in time.
 //!
 //! A voter that hangs holds nobody up who waits for another disk: each voter is asked on a thread of
-//! its own, which the caller brings with the clock, and when at least half of them have answered,
-//! the others have a moment left. At least half of the voters must take every state of a new owner who was
-//! not forced, so that it is known to one of those; who forces it with fewer has been told what
-//! that risks. Where fewer than half answer, they are waited for.
+//! its own, which the caller brings with the clock. The group counts as ours where at least half of
+//! the voters say so; when they have, the others have a moment left. As long as they have not, every
+//! voter that owes an answer is waited for, whoever asked it, and is asked again when it gives that
+//! one, which may be older than the question. A voter that fails says nothing: where no silent one is
+//! left and fewer than half have said that the group is ours, it is not known to be. At least half of
+//! the voters must take every state of a new owner who was not forced, so that it is known to one of
+//! those; who forces it with fewer has been told what that risks.
+//!
+//! An answer that somebody else has the group counts whenever it comes, also when nobody waits for it
+//! any more.
 //!
 //! A reservation conflict says the same: another host has fenced this one off. It is no fault of
 //! the disk.
@@ -23,7 +29,7 @@
 use spindle_sync::Condvar;
 use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::level::{DeepMutex, LeafMutex, LeafRwLock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -99,21 +105,27 @@ struct Own {
     voters: Vec<DiskSlot>,
 }
 
+/// What this process holds of the group. Shared with the threads that wait for a voter, which may
+/// outlive who asked.
+#[derive(Default)]
+struct Tenure {
+    /// `None` before the group is claimed and when it is closed.
+    own: LeafRwLock<Option<Own>>,
+    lost: OnceLock<GroupError>,
+}
+
 /// The disks, as long as the group is this process's.
 pub(super) struct Ownership {
     disks: Arc<dyn Disks>,
     /// The group's disks: those of others may be fenced for all we know.
     slots: Arc<LeafRwLock<Slots>>,
     watch: OnceLock<Watch>,
-    /// `None` before the group is claimed and when it is closed.
-    own: LeafRwLock<Option<Own>>,
+    tenure: Arc<Tenure>,
     /// When the record was last found to be ours, and how long the machine had been suspended.
     read_ms: AtomicU64,
     suspended_ms: AtomicU64,
     reading: DeepMutex<(), levels::OwnerRecord>,
-    /// Voters that were asked and have not answered yet.
-    silent: Arc<LeafMutex<BTreeSet<DiskSlot>>>,
-    lost: OnceLock<GroupError>,
+    inquiry: Arc<Inquiry>,
 }
 
 impl std::fmt::Debug for Ownership {
@@ -122,14 +134,46 @@ impl std::fmt::Debug for Ownership {
     }
 }
 
-/// What a reading of the owner records came to.
+/// What a voter's owner record, or all of them together, came to.
 enum Reading {
     /// Nobody else has written there.
     Ours,
-    /// Not one can be read.
+    /// It cannot be read; of all together, fewer than half can.
     Unreadable,
     /// Somebody else has the group.
     Lost(String),
+}
+
+impl Tenure {
+    fn lose(&self, why: &str) {
+        let group = self.own.read().as_ref().map(|own| own.group.to_string());
+        let group = group.unwrap_or_default();
+        let message = format!("group {group} stops: {why}");
+        // The first reason is the one to tell.
+        let _ = self.lost.set(refused(GroupErrorKind::Busy, message));
+    }
+
+    /// What one voter's record says; the group is lost where that is another's.
+    fn judge(&self, page: &[u8], result: Result<(), DeviceError>) -> Reading {
+        // Whoever has the group when it is closed is no usurper.
+        let Some(own) = self.own.read().clone() else {
+            return Reading::Ours;
+        };
+        let reading = match result {
+            Ok(()) => match other_owner(page, &own.record) {
+                Some(other) => Reading::Lost(other),
+                None => Reading::Ours,
+            },
+            Err(error) if error.kind == DeviceErrorKind::Fenced => {
+                Reading::Lost(fenced_off(&error))
+            }
+            Err(_) => Reading::Unreadable,
+        };
+        if let Reading::Lost(why) = &reading {
+            self.lose(why);
+        }
+        reading
+    }
 }
 
 impl Ownership {
@@ -138,12 +182,11 @@ impl Ownership {
             disks,
             slots,
             watch: OnceLock::new(),
-            own: LeafRwLock::new(None),
+            tenure: Arc::default(),
             read_ms: AtomicU64::new(0),
             suspended_ms: AtomicU64::new(0),
             reading: DeepMutex::new(()),
-            silent: Arc::default(),
-            lost: OnceLock::new(),
+            inquiry: Arc::default(),
         }
     }
 
@@ -155,7 +198,7 @@ impl Ownership {
 
     /// What the voters' owner records say by now.
     pub(super) fn own(&self, group: &GroupName, record: &OpenerRecord, voters: Vec<DiskSlot>) {
-        *self.own.write() = Some(Own {
+        *self.tenure.own.write() = Some(Own {
             group: group.clone(),
             record: record.clone(),
             voters,
@@ -164,12 +207,12 @@ impl Ownership {
 
     /// The group is closed: whoever has it next is no usurper.
     pub(super) fn end(&self) {
-        *self.own.write() = None;
+        *self.tenure.own.write() = None;
     }
 
     /// Why the group is not this process's any more.
     pub(super) fn lost(&self) -> Option<GroupError> {
-        self.lost.get().cloned()
+        self.tenure.lost.get().cloned()
     }
 
     /// Reads the owner record, whenever it was read last.
@@ -178,22 +221,14 @@ impl Ownership {
         self.read();
     }
 
-    /// Whether a voter was asked and has not answered yet.
-    pub(super) fn has_silent_voter(&self) -> bool {
-        !self.silent.lock().is_empty()
-    }
-
-    fn lose(&self, why: &str) {
-        let group = self.own.read().as_ref().map(|own| own.group.to_string());
-        let group = group.unwrap_or_default();
-        let message = format!("group {group} stops: {why}");
-        // The first reason is the one to tell.
-        let _ = self.lost.set(refused(GroupErrorKind::Busy, message));
+    /// Whether the voter was asked and has not answered yet.
+    pub(super) fn is_silent(&self, slot: DiskSlot) -> bool {
+        self.inquiry.board.lock().silent.contains_key(&slot)
     }
 
     /// Whether a request may go out, or its answer count; the kind of the failure where not.
     fn permits(&self) -> Result<(), DeviceErrorKind> {
-        if self.lost.get().is_some() {
+        if self.tenure.lost.get().is_some() {
             return Err(DeviceErrorKind::Fenced);
         }
         if self.is_trusted() {
@@ -202,7 +237,7 @@ impl Ownership {
         let _one = self.reading.lock();
         // Whoever was first has read it for all.
         let readable = self.is_trusted() || self.read();
-        match self.lost.get() {
+        match self.tenure.lost.get() {
             Some(_) => Err(DeviceErrorKind::Fenced),
             None if readable => Ok(()),
             None => Err(DeviceErrorKind::Gone),
@@ -219,19 +254,24 @@ impl Ownership {
             .booted_ms
             .saturating_sub(self.read_ms.load(Ordering::Acquire));
         let slept_ms = suspended_ms.saturating_sub(self.suspended_ms.load(Ordering::Acquire));
-        (is_recent <= TRUSTED_MS && slept_ms <= DRIFT_MS) || self.own.read().is_none()
+        (is_recent <= TRUSTED_MS && slept_ms <= DRIFT_MS) || self.tenure.own.read().is_none()
     }
 
-    /// Reads the records; false where not one can be read. The caller holds `reading`.
+    /// Reads the records; false where fewer than half can be read. The caller holds `reading`.
     fn read(&self) -> bool {
         // Before the reading: what comes to pass while it is under way is not known by it.
         let begun = self.watch.get().map(|watch| (watch.clock)());
-        let Some(own) = self.own.read().clone() else {
+        let Some(own) = self.tenure.own.read().clone() else {
             return true;
         };
-        match self.read_records(&own) {
+        let reading = match self.watch.get() {
+            Some(watch) => self.read_apart(&own, watch),
+            // Without a clock nobody but heartbeats reads, and nobody waits for them.
+            None => self.read_at_once(&own),
+        };
+        match reading {
             Reading::Unreadable => return false,
-            Reading::Lost(why) => self.lose(&why),
+            Reading::Lost(_) => {}
             Reading::Ours => {
                 if let Some(now) = begun {
                     let suspended_ms = now.booted_ms.saturating_sub(now.awake_ms);
@@ -241,23 +281,6 @@ impl Ownership {
             }
         }
         true
-    }
-
-    fn read_records(&self, own: &Own) -> Reading {
-        let silent_count = {
-            let silent = self.silent.lock();
-            own.voters
-                .iter()
-                .filter(|slot| silent.contains(slot))
-                .count()
-        };
-        match self.watch.get() {
-            Some(watch) if is_half(own.voters.len() - silent_count, own) => {
-                self.read_apart(own, watch)
-            }
-            // Without a clock nobody but heartbeats reads, and nobody waits for them.
-            _ => self.read_at_once(own),
-        }
     }
 
     /// Reads the record of every voter, however long one of them takes.
@@ -271,110 +294,149 @@ impl Ownership {
         self.disks.run(&mut batch);
         let results: Vec<Result<(), DeviceError>> =
             batch.into_iter().map(|request| request.result).collect();
-        let mut reading = Reading::Unreadable;
+        let mut ours_count = 0;
         for (page, result) in pages.iter().zip(results) {
-            match judge(page, result, own) {
+            match self.tenure.judge(page, result) {
                 Reading::Unreadable => {}
-                Reading::Ours => reading = Reading::Ours,
+                Reading::Ours => ours_count += 1,
                 lost @ Reading::Lost(_) => return lost,
             }
         }
-        reading
+        own.reading(ours_count)
     }
 
-    /// Reads the records of voters that owe no answer yet, each on a thread of its own.
+    /// Reads the record of every voter, each on a thread of its own, until enough have answered.
     fn read_apart(&self, own: &Own, watch: &Watch) -> Reading {
-        let answers = Arc::new(Answers::default());
+        let reading = self.inquiry.begin();
         for slot in own.voters.iter().copied() {
-            if !self.silent.lock().insert(slot) {
-                continue;
-            }
-            answers.inbox.lock().asked_count += 1;
-            let disks = Arc::clone(&self.disks);
-            let silent = Arc::clone(&self.silent);
-            let answers = Arc::clone(&answers);
-            let ask = move || {
-                let mut page = AlignedBuffer::zeroed(OPENER_BYTES);
-                let mut batch = [Request::new(slot, OPENER_PLACE, Work::Read(&mut page))];
-                disks.run(&mut batch);
-                let [Request { result, .. }] = batch;
-                // Before the answer: whoever has it may close the disks.
-                drop(disks);
-                silent.lock().remove(&slot);
-                // Where nobody waits for it any more, the next reading asks again.
-                answers.inbox.lock().came.push((page, result));
-                answers.changed.notify_all();
-            };
-            if let Err(error) = (watch.apart)(Box::new(ask)) {
+            if !self.is_silent(slot)
+                && let Err(error) = self.ask(slot, reading, watch)
+            {
                 tracing::warn!(%error, "no thread to read an owner record on");
-                self.silent.lock().remove(&slot);
                 return self.read_at_once(own);
             }
         }
-        let mut reading = Reading::Unreadable;
         let mut ours_count = 0;
-        while let Some((page, result)) = answers.next(is_half(ours_count, own)) {
-            match judge(&page, result, own) {
-                Reading::Unreadable => {}
-                Reading::Ours => {
-                    reading = Reading::Ours;
-                    ours_count += 1;
-                }
+        while let Some(answer) = self.inquiry.next(own, reading, own.is_half(ours_count)) {
+            match answer.said {
                 lost @ Reading::Lost(_) => return lost,
+                Reading::Ours if answer.asked_by == reading => ours_count += 1,
+                Reading::Unreadable if answer.asked_by == reading => {}
+                // It may have been read before this reading began.
+                Reading::Ours | Reading::Unreadable => {
+                    if own.voters.contains(&answer.slot)
+                        && let Err(error) = self.ask(answer.slot, reading, watch)
+                    {
+                        tracing::warn!(%error, "no thread to read an owner record on");
+                        return self.read_at_once(own);
+                    }
+                }
             }
         }
-        reading
+        own.reading(ours_count)
+    }
+
+    /// Asks a voter that owes no answer, on a thread of its own.
+    fn ask(&self, slot: DiskSlot, reading: u64, watch: &Watch) -> std::io::Result<()> {
+        self.inquiry.board.lock().silent.insert(slot, reading);
+        let disks = Arc::clone(&self.disks);
+        let tenure = Arc::clone(&self.tenure);
+        let inquiry = Arc::clone(&self.inquiry);
+        let ask = move || {
+            let mut page = AlignedBuffer::zeroed(OPENER_BYTES);
+            let mut batch = [Request::new(slot, OPENER_PLACE, Work::Read(&mut page))];
+            disks.run(&mut batch);
+            let [Request { result, .. }] = batch;
+            // Before the answer: whoever has it may close the disks.
+            drop(disks);
+            // Here, where it comes: nobody may wait for it any more.
+            let said = tenure.judge(&page, result);
+            let mut board = inquiry.board.lock();
+            board.silent.remove(&slot);
+            board.came.push(Answer {
+                slot,
+                asked_by: reading,
+                said,
+            });
+            drop(board);
+            inquiry.changed.notify_all();
+        };
+        (watch.apart)(Box::new(ask)).inspect_err(|_| {
+            self.inquiry.board.lock().silent.remove(&slot);
+        })
     }
 }
 
-/// What one voter's disk answered.
-type Answer = (AlignedBuffer, Result<(), DeviceError>);
-
-/// The answers of voters that are asked apart.
+/// What the voters were asked, and what they answered.
 #[derive(Default)]
-struct Answers {
-    inbox: LeafMutex<Inbox>,
+struct Inquiry {
+    board: LeafMutex<Board>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Inbox {
-    /// How many have still to be taken.
-    asked_count: usize,
+struct Board {
+    /// The number of the last reading.
+    reading: u64,
+    /// Voters that owe an answer, and which reading asked them.
+    silent: BTreeMap<DiskSlot, u64>,
+    /// What no reading has taken yet.
     came: Vec<Answer>,
 }
 
-impl Answers {
-    /// The next one; `None` where all were taken, or where others suffice and none comes soon.
-    fn next(&self, others_suffice: bool) -> Option<Answer> {
-        let mut inbox = self.inbox.lock();
-        while inbox.came.is_empty() && inbox.asked_count > 0 {
+/// What one voter's disk answered.
+struct Answer {
+    slot: DiskSlot,
+    /// The number of the reading.
+    asked_by: u64,
+    said: Reading,
+}
+
+impl Inquiry {
+    /// The number of a new reading.
+    fn begin(&self) -> u64 {
+        let mut board = self.board.lock();
+        board.came.clear();
+        board.reading += 1;
+        board.reading
+    }
+
+    /// The next answer; `None` where no voter that is waited for owes one, or where others suffice
+    /// and none comes soon.
+    fn next(&self, own: &Own, reading: u64, others_suffice: bool) -> Option<Answer> {
+        let mut board = self.board.lock();
+        loop {
+            if let Some(answer) = board.came.pop() {
+                return Some(answer);
+            }
+            let is_waited_for = |slot: &DiskSlot| {
+                (board.silent.get(slot)).is_some_and(|by| !others_suffice || *by == reading)
+            };
+            if !own.voters.iter().any(is_waited_for) {
+                return None;
+            }
             if !others_suffice {
-                inbox.wait(&self.changed);
-            } else if inbox.wait_for(&self.changed, MOMENT) {
+                board.wait(&self.changed);
+            } else if board.wait_for(&self.changed, MOMENT) {
                 return None;
             }
         }
-        let answer = inbox.came.pop()?;
-        inbox.asked_count -= 1;
-        Some(answer)
     }
 }
 
-/// Whether so many are at least half of the voters.
-const fn is_half(count: usize, own: &Own) -> bool {
-    count * 2 >= own.voters.len()
-}
+impl Own {
+    /// Whether so many are at least half of the voters.
+    const fn is_half(&self, count: usize) -> bool {
+        count * 2 >= self.voters.len()
+    }
 
-/// What one voter's record says.
-fn judge(page: &[u8], result: Result<(), DeviceError>, own: &Own) -> Reading {
-    match result {
-        Ok(()) => match other_owner(page, &own.record) {
-            Some(other) => Reading::Lost(other),
-            None => Reading::Ours,
-        },
-        Err(error) if error.kind == DeviceErrorKind::Fenced => Reading::Lost(fenced_off(&error)),
-        Err(_) => Reading::Unreadable,
+    /// What so many voters come to that say that the group is ours, and none that says otherwise.
+    const fn reading(&self, ours_count: usize) -> Reading {
+        if self.is_half(ours_count) {
+            Reading::Ours
+        } else {
+            Reading::Unreadable
+        }
     }
 }
 
@@ -416,7 +478,7 @@ impl Disks for Ownership {
                 && error.kind == DeviceErrorKind::Fenced
                 && self.slots.read().values().any(|slot| *slot == request.slot)
             {
-                self.lose(&fenced_off(error));
+                self.tenure.lose(&fenced_off(error));
             }
         }
         if let Err(kind) = self.permits() {

@@ -177,7 +177,23 @@ impl Membership {
 
     /// Writes the opener record to every voter that serves; gives those that did not take it.
     pub(super) fn write_opener(&self, inner: &Inner) -> Vec<(DiskNumber, DeviceError)> {
+        let failed = self.write_opener_to(inner, |_| true);
+        let voters = (inner.state.voters())
+            .filter(|number| inner.members.contains_key(number))
+            .filter_map(|number| self.slot(number));
+        let name = &inner.state.group_name;
+        self.disks.own(name, &inner.opener, voters.collect());
+        failed
+    }
+
+    /// As [`Self::write_opener`], to those that `wanted` picks.
+    pub(super) fn write_opener_to(
+        &self,
+        inner: &Inner,
+        wanted: impl Fn(DiskNumber) -> bool,
+    ) -> Vec<(DiskNumber, DeviceError)> {
         let pages: Vec<(DiskNumber, AlignedBuffer)> = (inner.state.voters())
+            .filter(|number| wanted(*number))
             .filter_map(|number| {
                 let member = inner.members.get(&number)?;
                 let mut record = inner.opener.clone();
@@ -188,11 +204,7 @@ impl Membership {
             })
             .collect();
         let writes = (pages.iter()).map(|(number, page)| (*number, OPENER_PLACE, &page[..]));
-        let failed = self.write_durably(writes);
-        let voters = pages.iter().filter_map(|(number, _)| self.slot(*number));
-        let name = &inner.state.group_name;
-        self.disks.own(name, &inner.opener, voters.collect());
-        failed
+        self.write_durably(writes)
     }
 
     /// One batch of durable writes to members; gives the disks that failed, and why.

@@ -7,9 +7,9 @@ use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_device::{
     DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SimulatedDisks, Work,
 };
-use spindle_format::{DiskStatus, OPENER_PLACE, OpenerRecord};
+use spindle_format::{DiskStatus, OPENER_PLACE, OpenerRecord, Origin};
 
-use super::{DISK_BYTES, forced, make, open, open_as};
+use super::{DISK_BYTES, forced, make, open, open_as, opener};
 use crate::quorum::{Membership, Moment};
 use crate::{GroupErrorKind, Opener};
 
@@ -242,4 +242,152 @@ fn a_voter_that_hung_hears_of_every_heartbeat_again_when_it_answers() {
             .heartbeat_s
     });
     assert_eq!(records, [3_010; 3]);
+}
+
+/// What it answers when the disk that it waits for is released, which is a while after it began.
+fn when_released<T: Send>(
+    disks: &SimulatedDisks,
+    slot: DiskSlot,
+    what: impl FnOnce() -> T + Send,
+) -> T {
+    std::thread::scope(|scope| {
+        let answer = scope.spawn(what);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        disks.release(slot);
+        answer.join().unwrap()
+    })
+}
+
+#[test]
+fn an_answer_that_another_has_the_group_counts_when_nobody_waits_for_it_any_more() {
+    let disks = make("aaa", Redundancy::External);
+    let membership = Arc::new(open(&disks).unwrap());
+    let clocks = Clocks::watched(&membership);
+    let record = disks.bytes(DiskSlot(2), OPENER_PLACE, 4096);
+    disks.overwrite(DiskSlot(2), OPENER_PLACE, &taken(&record));
+    disks.hang(DiskSlot(2), FaultyOperation::Read, 0..DISK_BYTES);
+    clocks.pass(60_000);
+    let group = Arc::clone(&membership);
+    in_time(move || write(&group, 3)).unwrap();
+    disks.release(DiskSlot(2));
+    // Nobody reads a record from here on.
+    let group = Arc::clone(&membership);
+    let error = in_time(move || {
+        loop {
+            if let Err(error) = group.check() {
+                return error;
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(error.kind, GroupErrorKind::Busy);
+    assert!(error.message.contains("host beta"), "{error}");
+    assert_eq!(write(&membership, 4), Err(DeviceErrorKind::Fenced));
+}
+
+#[test]
+fn an_answer_that_comes_when_the_group_is_closed_ends_nothing() {
+    let disks = make("aaa", Redundancy::External);
+    let membership = Arc::new(open(&disks).unwrap());
+    let _clocks = Clocks::watched(&membership);
+    disks.hang(DiskSlot(2), FaultyOperation::Read, 0..DISK_BYTES);
+    let group = Arc::clone(&membership);
+    in_time(move || group.heartbeat(3_000)).unwrap();
+    membership.close().unwrap();
+    let record = disks.bytes(DiskSlot(2), OPENER_PLACE, 4096);
+    disks.overwrite(DiskSlot(2), OPENER_PLACE, &taken(&record));
+    disks.release(DiskSlot(2));
+    let slot = membership.slot(DiskNumber(2)).unwrap();
+    in_time(move || {
+        while membership.disks.is_silent(slot) {
+            std::thread::yield_now();
+        }
+        assert!(membership.disks.lost().is_none());
+    });
+}
+
+#[test]
+fn a_silent_voter_is_waited_for_where_those_that_answer_fail() {
+    let opener_record = OPENER_PLACE..OPENER_PLACE + 4096;
+    for is_taken in [false, true] {
+        let disks = make("aaa", Redundancy::External);
+        let membership = Arc::new(open(&disks).unwrap());
+        let clocks = Clocks::watched(&membership);
+        disks.hang(DiskSlot(0), FaultyOperation::Read, 0..DISK_BYTES);
+        clocks.pass(60_000);
+        let group = Arc::clone(&membership);
+        in_time(move || write(&group, 3)).unwrap();
+        if is_taken {
+            let record = disks.bytes(DiskSlot(0), OPENER_PLACE, 4096);
+            disks.overwrite(DiskSlot(0), OPENER_PLACE, &taken(&record));
+        }
+        let (read, medium) = (FaultyOperation::Read, DeviceErrorKind::Medium);
+        disks.fail(DiskSlot(2), read, opener_record.clone(), 1, medium);
+        clocks.pass(60_000);
+        let answer = when_released(&disks, DiskSlot(0), || write(&membership, 4));
+        let (expected, byte) = match is_taken {
+            false => (Ok(()), 4),
+            true => (Err(DeviceErrorKind::Fenced), 3),
+        };
+        assert_eq!(answer, expected);
+        assert_eq!(data(&disks), byte);
+    }
+}
+
+#[test]
+fn what_fewer_than_half_of_the_voters_say_is_not_known() {
+    let disks = make("aaa", Redundancy::External);
+    let membership = open(&disks).unwrap();
+    let clocks = Clocks::watched(&membership);
+    for slot in [DiskSlot(0), DiskSlot(2)] {
+        let (read, medium) = (FaultyOperation::Read, DeviceErrorKind::Medium);
+        disks.fail(slot, read, OPENER_PLACE..OPENER_PLACE + 4096, 1, medium);
+    }
+    clocks.pass(60_000);
+    assert_eq!(write(&membership, 4), Err(DeviceErrorKind::Gone));
+    write(&membership, 5).unwrap();
+}
+
+#[test]
+fn a_process_of_another_namespace_sees_that_an_owner_with_a_silent_voter_lives() {
+    let origin = |process_namespace| {
+        Some(Origin {
+            machine: Uuid([0xc1; 16]),
+            process_namespace,
+        })
+    };
+    for silent in 0..3 {
+        let disks = make("aaa", Redundancy::External);
+        let ours = Opener {
+            origin: origin(1),
+            ..opener()
+        };
+        let membership = Arc::new(open_as(&disks, &ours).unwrap());
+        let _clocks = Clocks::watched(&membership);
+        let slot = DiskSlot(silent);
+        disks.hang(slot, FaultyOperation::Read, 0..DISK_BYTES);
+        disks.hang(slot, FaultyOperation::Write, 0..DISK_BYTES);
+        for now_s in [2_010, 2_020, 2_030] {
+            let group = Arc::clone(&membership);
+            in_time(move || group.heartbeat(now_s)).unwrap();
+        }
+        assert_eq!(membership.opener().heartbeats_count, 0);
+        disks.release(slot);
+        let other = Opener {
+            origin: origin(2),
+            process_id: 200,
+            now_s: 2_031,
+            ..opener()
+        };
+        let error = open_as(&disks, &other).unwrap_err();
+        assert_eq!(error.kind, GroupErrorKind::Busy);
+        assert!(error.message.contains("1 seconds old"), "{error}");
+        // Who takes it when this process is dead does not take the silent voter for one put back.
+        let after = Opener {
+            now_s: 2_046,
+            ..other
+        };
+        let after = open_as(&disks, &after).unwrap();
+        assert_eq!(super::online(&after), [0, 1, 2]);
+    }
 }
