@@ -12,7 +12,7 @@ RELEASE = target/release
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build demo check test long lint sim threads cuts scenario soak fuzz bench lab lab-gallery
+.PHONY: help setup build demo check test long lint sim threads models cuts scenario soak fuzz bench lab lab-gallery
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +47,9 @@ sim: ## one run of the simulator again: make sim SEED=17
 
 threads: ## one run of the simulator of threads again: make threads SEED=17
 	$(CARGO) run --locked --manifest-path harness/threads/Cargo.toml -- --seed $(SEED)
+
+models: ## what relies on an order of memory that no lock gives it, in every way that loom finds
+	$(CARGO) test --locked --manifest-path harness/loom/Cargo.toml
 
 cuts: setup ## power cuts under PostgreSQL: make cuts CUTS=50 SEED=1 CHANGES=--with-changes
 	$(CARGO) build --locked -p spindle-cli -p spindle-proof

@@ -26,22 +26,25 @@
 
 mod layout;
 mod log;
+#[cfg(feature = "loom")]
+pub mod models;
 mod recovered;
+mod words;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spindle_base::FileId;
-use spindle_device::SharedMemory;
 use spindle_sync::{Fault, Mutex, is_put_back};
 
 use crate::Edit;
 use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
+use words::SharedMemory;
 
-/// A log longer than this asks for a commit.
-const LONG_WORDS: u64 = 2 << 20;
+/// A log that fills such a part of its ring asks for a commit: 16 MiB of what ships.
+const LONG_PART: u64 = 8;
 
 /// The journal of one group. All methods may be called from many threads.
 #[derive(Debug)]
@@ -123,9 +126,17 @@ impl RequestUnderWay<'_> {
 
 impl KeptJournal {
     /// Bytes of memory that a journal needs; they cost nothing until they are used.
-    pub const LENGTH_BYTES: u64 = layout::LENGTH_WORDS * 8;
+    pub const LENGTH_BYTES: u64 = Self::length_bytes(layout::LOG_WORDS * 8);
     /// The layout's version. A process that finds another one cannot take over.
     pub const VERSION: u64 = layout::VERSION;
+
+    /// Bytes of memory for a journal whose log has so much room, a power of two: less than what ships
+    /// has, for tests of a log that is full.
+    #[must_use]
+    pub const fn length_bytes(log_bytes: u64) -> u64 {
+        assert!(log_bytes.is_power_of_two());
+        layout::LOG_START as u64 * 8 + log_bytes
+    }
 
     /// The journal in `memory`, as an earlier process left it or empty.
     ///
@@ -286,13 +297,13 @@ impl KeptJournal {
     /// Whether so much is in the log that a commit should come soon.
     #[must_use]
     pub fn is_long(&self) -> bool {
-        self.log.lock().length_words(&self.memory) > LONG_WORDS
+        self.log.lock().length_words(&self.memory) > layout::log_words(&self.memory) / LONG_PART
     }
 
     /// Whether there is so much in the log that a commit must come before more does.
     #[must_use]
     pub fn is_nearly_full(&self) -> bool {
-        self.log.lock().length_words(&self.memory) > layout::LOG_WORDS / 2
+        self.log.lock().length_words(&self.memory) > layout::log_words(&self.memory) / 2
     }
 
     /// Half an operation was applied, and its other half never will be. The log ends here: what

@@ -31,6 +31,8 @@ pub use catalog::{Catalog, Row, Visit};
 pub use commit::{BegunCommit, TakenBatch};
 pub use edit::Edit;
 pub use error::CatalogError;
+#[cfg(feature = "loom")]
+pub use kept::models;
 pub use kept::{
     Bracket, Claim, Connection, KeptJournal, Recovered, RecoveredExtent, RequestUnderWay, Touch,
     TouchSlot, WriteUnderWay,

@@ -74,7 +74,7 @@ pub(crate) struct Room {
 
 impl Room {
     /// Of a region in which the library has asked for so much.
-    pub(crate) const fn new(asked_bytes: u64) -> Self {
+    pub(crate) fn new(asked_bytes: u64) -> Self {
         Self {
             used_pages: AtomicU64::new(asked_bytes / PAGE_BYTES),
             asked_pages: AtomicU64::new(asked_bytes / PAGE_BYTES),

@@ -11,6 +11,8 @@ pub(crate) mod event_log;
 pub(crate) mod file;
 pub(crate) mod files;
 pub(crate) mod map_lock;
+#[cfg(feature = "loom")]
+pub mod models;
 pub(crate) mod moving;
 pub(crate) mod range_lock;
 pub(crate) mod room;

@@ -27,6 +27,8 @@ mod region;
 #[allow(dead_code, reason = "the stories use what the units here do not")]
 mod scene;
 
+#[cfg(feature = "loom")]
+pub use crate::core::models;
 pub use crate::core::{Change, Core, File, KeptEvent, Layout, ReadTotals};
 pub use background::{
     Distrust, Finding, FindingKind, Group, Known, LeftOut, LeftOutReason, OperationState,

@@ -37,10 +37,11 @@ mod publish;
 mod replicas;
 mod returning;
 mod set_back;
+pub(crate) mod standing;
 mod verify;
 mod voters;
 
-use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use spindle_sync::atomic::AtomicU64;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,9 +60,9 @@ pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 pub use ownership::{Apart, Clock, Moment, Opener};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
+use standing::StandingTable;
 pub(crate) use verify::{FaultOutcome, StructureFault};
 
-use crate::by_number::ByNumber;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind, EventQueue};
 use crate::incarnation::Incarnation;
@@ -85,29 +86,6 @@ pub struct Membership {
     structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
-}
-
-/// What the data path asks of a disk's status.
-#[derive(Debug, Default)]
-struct Standing {
-    /// Its [`Incarnation`]: whether it is here and serves, and how often it came and went.
-    incarnation: AtomicU32,
-    /// New extents may go there too.
-    receives: AtomicBool,
-}
-
-/// The standings of all disks.
-#[derive(Debug, Default)]
-struct StandingTable {
-    by_disk: ByNumber<Standing>,
-    /// How often any disk came or went.
-    turns_count: AtomicU64,
-}
-
-impl Standing {
-    fn incarnation(&self) -> Incarnation {
-        Incarnation::of_number(self.incarnation.load(Ordering::Acquire))
-    }
 }
 
 /// A disk that was found.
@@ -241,44 +219,33 @@ impl Membership {
 
     /// The disk's incarnation. Cheap.
     pub(crate) fn incarnation(&self, number: DiskNumber) -> Incarnation {
-        let standing = self.standings.by_disk.get(number.0);
-        standing.map_or(Incarnation::AWAY, Standing::incarnation)
+        self.standings.incarnation(number)
     }
 
-    /// How often any disk of the group came or went since the group was opened. Cheap.
+    /// Another number after each disk of the group that came or went. Cheap.
     pub(crate) fn turns_count(&self) -> u64 {
-        self.standings.turns_count.load(Ordering::Acquire)
+        self.standings.turns_count()
     }
 
     /// Whether new extents may go to the disk: it serves and is not being dropped. Cheap.
     #[must_use]
     pub fn may_receive(&self, number: DiskNumber) -> bool {
-        (self.standings.by_disk.get(number.0))
-            .is_some_and(|standing| standing.receives.load(Ordering::Acquire))
+        self.standings.may_receive(number)
     }
 
     /// What the data path is told: what the state says of each disk that is here.
     fn set_standings(&self, state: &GroupState) {
         let slots = self.slots.read().clone();
-        for disk in &state.disks {
-            self.standings
-                .by_disk
-                .get_or_put(disk.number.0, Standing::default);
-        }
-        for (number, standing) in self.standings.by_disk.iter() {
-            let number = DiskNumber(number);
+        // Those that the state has forgotten as well.
+        let known = state.disks.iter().map(|disk| disk.number);
+        let disks: BTreeSet<DiskNumber> = known.chain(self.standings.disks()).collect();
+        for number in disks {
             let status = (state.disk(number))
                 .filter(|_| slots.contains_key(&number))
                 .map(|disk| disk.status);
             let serves = status.is_some_and(DiskStatus::is_served);
             let receives = status == Some(DiskStatus::Online);
-            standing.receives.store(receives, Ordering::Release);
-            let incarnation = standing.incarnation();
-            if incarnation.serves() != serves {
-                let next = incarnation.next().number();
-                standing.incarnation.store(next, Ordering::Release);
-                self.standings.turns_count.fetch_add(1, Ordering::AcqRel);
-            }
+            self.standings.set(number, serves, receives);
         }
         self.hanging.follow(state, &slots);
     }

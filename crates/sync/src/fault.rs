@@ -25,6 +25,8 @@ pub enum Fault {
     RequestDoneEarly,
     /// A disk that keeps silent is waited for by whoever asked it, and by all who wait for those.
     SilentDiskWaitedFor,
+    /// Disks are seen to have come or gone before that is counted.
+    TurnsCountedLate,
 }
 
 impl Fault {
@@ -38,6 +40,7 @@ impl Fault {
         Self::ScrubSkipsStretch,
         Self::RequestDoneEarly,
         Self::SilentDiskWaitedFor,
+        Self::TurnsCountedLate,
     ];
 
     /// What a person calls it.
@@ -52,6 +55,7 @@ impl Fault {
             Self::ScrubSkipsStretch => "scrub-skips-stretch",
             Self::RequestDoneEarly => "request-done-early",
             Self::SilentDiskWaitedFor => "silent-disk-waited-for",
+            Self::TurnsCountedLate => "turns-counted-late",
         }
     }
 }

@@ -5,7 +5,7 @@
 //! for whom somebody waits who shares already (and so keeps out the one who waits to be alone)
 //! must not stand behind that one, or the three wait in a circle. Such sharers say so.
 
-#[cfg(not(feature = "simulated"))]
+#[cfg(not(any(feature = "simulated", feature = "loom")))]
 mod lock {
     use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -36,7 +36,7 @@ mod lock {
     }
 }
 
-#[cfg(feature = "simulated")]
+#[cfg(any(feature = "simulated", feature = "loom"))]
 mod lock {
     use crate::{Condvar, Mutex};
 
@@ -112,7 +112,7 @@ mod lock {
 
 pub use lock::{InsideLock, InsideReadGuard, InsideWriteGuard};
 
-#[cfg(all(test, not(feature = "simulated")))]
+#[cfg(all(test, not(any(feature = "simulated", feature = "loom"))))]
 mod tests {
     use super::InsideLock;
     use std::sync::atomic::{AtomicBool, Ordering};

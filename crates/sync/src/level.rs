@@ -146,5 +146,5 @@ macro_rules! levels {
     };
 }
 
-#[cfg(all(test, not(feature = "simulated")))]
+#[cfg(all(test, not(any(feature = "simulated", feature = "loom"))))]
 mod tests;

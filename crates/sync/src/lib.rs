@@ -5,18 +5,24 @@
 //! thread may go on, and a seed decides which. So a simulator runs the real code with many threads,
 //! and a run that breaks a promise can be had again. Shuttle knows no memory order weaker than
 //! sequential consistency, and sees no lock inside a library: a lock of ours stands before those.
+//! With the feature `loom` they mean loom's, which knows the weaker orders and tries every one that
+//! the language allows: for models of a few operations, of what relies on such an order.
 //!
 //! [`level`] gives locks a place in an order.
 //!
 //! Not here: what is shared with another process (`std`'s atomics in mapped memory), and values
 //! that are made once and never change (`OnceLock`).
 
-#[cfg(not(feature = "simulated"))]
+#[cfg(feature = "loom")]
+mod explored;
+#[cfg(not(any(feature = "simulated", feature = "loom")))]
 mod real;
 #[cfg(feature = "simulated")]
 mod simulated;
 
-#[cfg(not(feature = "simulated"))]
+#[cfg(feature = "loom")]
+pub use explored::*;
+#[cfg(not(any(feature = "simulated", feature = "loom")))]
 pub use real::*;
 #[cfg(feature = "simulated")]
 pub use simulated::*;

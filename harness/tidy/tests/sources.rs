@@ -15,7 +15,7 @@ const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "misc", "helpers", "v
 
 /// Whether it belongs to a crate of the workspace.
 fn is_ours(path: &str) -> bool {
-    let is_apart = path.starts_with("harness/threads/");
+    let is_apart = path.starts_with("harness/threads/") || path.starts_with("harness/loom/");
     path.starts_with("crates/") || (path.starts_with("harness/") && !is_apart)
 }
 

@@ -1,38 +1,65 @@
 //! Where everything lies in the journal's memory, in words of 8 bytes.
 //!
 //! A header; a table of requests, one for each worker; the numbers of requests that earlier
-//! processes had done, in two lists of which one counts; the writes under way; the touches; then the log's ring. The memory dies
-//! with the machine, so that the byte order is the machine's.
+//! processes had done, in two lists of which one counts; the writes under way; the touches; then
+//! the log's ring, which is what the memory has left. The memory dies with the machine, so that the
+//! byte order is the machine's.
+//!
+//! **The order of stores.** A killed process has made some of its stores and not the others: the
+//! first so many, in the order that the compiler left them in. So the language's order is what
+//! counts, and it is asked for in both directions: what a word says is stored before the word
+//! (`Release`), and what is overwritten because a word no longer says it is so after that word
+//! ([`fence`]). `harness/loom` tries each.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use spindle_base::FileId;
-use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
 use super::Claim;
 use super::recovered::Touch;
+use super::words::{SharedMemory, Word, fence};
+use sizes::{DONE_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START, LOG_ALIGN_WORDS};
+pub(super) use sizes::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 
 /// Changes with every change of what lies where or means what.
 pub(super) const VERSION: u64 = 5;
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
 
-/// Workers whose requests are told apart; with more, two share a place, and a kill may have one
-/// of two requests done again.
-pub(super) const REQUESTS_COUNT: usize = 256;
-/// Requests of earlier processes that are remembered: as many as can be under way, four times.
-const DONE_COUNT: usize = 1024;
-/// Writes under way that are told apart; with more, a takeover compares all dirty regions.
-pub(super) const WRITES_COUNT: usize = 1024;
-/// Inodes whose rows may lag behind at a time; with more, rows are written at once.
-pub(super) const TOUCHES_COUNT: u32 = 1 << 16;
+#[cfg(not(feature = "loom"))]
+mod sizes {
+    /// Workers whose requests are told apart; with more, two share a place, and a kill may have
+    /// one of two requests done again.
+    pub(crate) const REQUESTS_COUNT: usize = 256;
+    /// Requests of earlier processes that are remembered: as many as can be under way, four times.
+    pub(super) const DONE_COUNT: usize = 1024;
+    /// Writes under way that are told apart; with more, a takeover compares all dirty regions.
+    pub(crate) const WRITES_COUNT: usize = 1024;
+    /// Inodes whose rows may lag behind at a time; with more, rows are written at once.
+    pub(crate) const TOUCHES_COUNT: u32 = 1 << 16;
+    pub(super) const HEADER_WORDS: usize = 512;
+    /// The heirs, among the header's words.
+    pub(super) const HEIRS_START: usize = 64;
+    /// Processes in a row that may die between their claim and the end of their opening, each of
+    /// them known. Of older ones no disk says any more that they had the group.
+    pub(super) const HEIRS_COUNT: usize = 64;
+    /// A page.
+    pub(super) const LOG_ALIGN_WORDS: usize = 512;
+}
 
-const HEADER_WORDS: usize = 512;
-/// The heirs, among the header's words.
-const HEIRS_START: usize = 64;
-/// Processes in a row that may die between their claim and the end of their opening, each of
-/// them known. Of older ones no disk says any more that they had the group.
-const HEIRS_COUNT: usize = 64;
+/// Just enough for a model, which has each word among what it tries.
+#[cfg(feature = "loom")]
+mod sizes {
+    pub(crate) const REQUESTS_COUNT: usize = 1;
+    pub(super) const DONE_COUNT: usize = 2;
+    pub(crate) const WRITES_COUNT: usize = 1;
+    pub(crate) const TOUCHES_COUNT: u32 = 1;
+    pub(super) const HEADER_WORDS: usize = 10;
+    pub(super) const HEIRS_START: usize = 8;
+    pub(super) const HEIRS_COUNT: usize = 2;
+    pub(super) const LOG_ALIGN_WORDS: usize = 1;
+}
+
 const REQUEST_WORDS: usize = 2;
 const WRITE_WORDS: usize = 4;
 const TOUCH_WORDS: usize = 8;
@@ -49,11 +76,16 @@ const TOUCH_CURRENT_START: usize = WRITES_START + WRITES_COUNT * WRITE_WORDS;
 const TOUCHES_START: usize = TOUCH_CURRENT_START + TOUCHES_COUNT as usize;
 /// The ring begins here, on a page.
 pub(super) const LOG_START: usize =
-    (TOUCHES_START + 2 * TOUCHES_COUNT as usize * TOUCH_WORDS).next_multiple_of(512);
-/// Words of the ring: 128 MiB.
+    (TOUCHES_START + 2 * TOUCHES_COUNT as usize * TOUCH_WORDS).next_multiple_of(LOG_ALIGN_WORDS);
+/// Words of the ring in what ships: 128 MiB. A power of two in any case.
 pub(super) const LOG_WORDS: u64 = 16 << 20;
-/// All of it.
-pub(super) const LENGTH_WORDS: u64 = LOG_START as u64 + LOG_WORDS;
+/// Of the smallest ring: with less there would be no room for one change of names.
+const LOG_LEAST_WORDS: u64 = 16;
+
+/// Words of the ring in this memory.
+pub(super) fn log_words(memory: &SharedMemory) -> u64 {
+    (memory.words().len() - LOG_START) as u64
+}
 
 /// Whether there is something to take over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +109,7 @@ const OVERFLOWED: u64 = 1;
 const ENDED: u64 = 2;
 
 /// The first words.
-pub(super) struct Header<'a>(&'a [AtomicU64]);
+pub(super) struct Header<'a>(&'a [Word]);
 
 impl<'a> Header<'a> {
     pub(super) fn of(memory: &'a SharedMemory) -> Self {
@@ -86,7 +118,8 @@ impl<'a> Header<'a> {
 
     /// Makes an empty journal of zeros, and refuses what it cannot read.
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.0.len() as u64 != LENGTH_WORDS {
+        let log_words = (self.0.len() as u64).saturating_sub(LOG_START as u64);
+        if log_words < LOG_LEAST_WORDS || !log_words.is_power_of_two() {
             return Err(format!("the journal has {} words", self.0.len()));
         }
         match (self.get(0), self.get(1)) {
@@ -123,7 +156,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    fn heirs(&self) -> &[AtomicU64] {
+    fn heirs(&self) -> &[Word] {
         &self.0[HEIRS_START..][..HEIRS_COUNT]
     }
 
@@ -173,6 +206,16 @@ impl<'a> Header<'a> {
         self.get(3)
     }
 
+    #[cfg(feature = "loom")]
+    pub(super) const fn claim_word(&self) -> &Word {
+        &self.0[4]
+    }
+
+    #[cfg(feature = "loom")]
+    pub(super) const fn log_start_word(&self) -> &Word {
+        &self.0[3]
+    }
+
     pub(super) fn set_log_start(&self, position: u64) {
         self.set(3, position);
     }
@@ -214,9 +257,9 @@ impl<'a> Header<'a> {
 }
 
 /// One worker's request.
-pub(super) struct Request<'a>(&'a [AtomicU64]);
+pub(super) struct Request<'a>(&'a [Word]);
 
-pub(super) fn request(words: &[AtomicU64], slot: usize) -> Request<'_> {
+pub(super) fn request(words: &[Word], slot: usize) -> Request<'_> {
     Request(&words[REQUESTS_START + slot * REQUEST_WORDS..][..REQUEST_WORDS])
 }
 
@@ -240,30 +283,41 @@ impl Request<'_> {
 }
 
 /// Puts another list in place of the one that counts, which counts until the new one is whole.
-pub(super) fn write_done(words: &[AtomicU64], mut newest_first: impl Iterator<Item = u64>) {
+pub(super) fn write_done(words: &[Word], mut newest_first: impl Iterator<Item = u64>) {
+    let next = fill_done(words, &mut newest_first);
+    words[DONE_CURRENT].store(next, Ordering::Release);
+}
+
+/// Fills the list that does not count; which it is.
+pub(super) fn fill_done(words: &[Word], newest_first: &mut dyn Iterator<Item = u64>) -> u64 {
     let next = 1 - words[DONE_CURRENT].load(Ordering::Acquire).min(1);
     // Numbers rise over the life of a mount: the highest are those that may be asked again.
     for word in done_list(words, next) {
         word.store(newest_first.next().unwrap_or(0), Ordering::Release);
     }
-    words[DONE_CURRENT].store(next, Ordering::Release);
+    next
 }
 
-fn done_list(words: &[AtomicU64], number: u64) -> &[AtomicU64] {
+#[cfg(feature = "loom")]
+pub(super) const fn done_current(words: &[Word]) -> &Word {
+    &words[DONE_CURRENT]
+}
+
+fn done_list(words: &[Word], number: u64) -> &[Word] {
     let (first, second) = words[DONE_START..][..2 * DONE_COUNT].split_at(DONE_COUNT);
     if number == 0 { first } else { second }
 }
 
-pub(super) fn read_done(words: &[AtomicU64]) -> impl Iterator<Item = u64> + '_ {
+pub(super) fn read_done(words: &[Word]) -> impl Iterator<Item = u64> + '_ {
     let done = done_list(words, words[DONE_CURRENT].load(Ordering::Acquire)).iter();
     done.map(|word| word.load(Ordering::Acquire))
         .filter(|unique| *unique != 0)
 }
 
 /// A write under way.
-pub(super) struct Write<'a>(&'a [AtomicU64]);
+pub(super) struct Write<'a>(&'a [Word]);
 
-pub(super) fn write(words: &[AtomicU64], slot: usize) -> Write<'_> {
+pub(super) fn write(words: &[Word], slot: usize) -> Write<'_> {
     Write(&words[WRITES_START + slot * WRITE_WORDS..][..WRITE_WORDS])
 }
 
@@ -272,8 +326,23 @@ const WRITE_TAKEN: u64 = 1;
 const WRITE_NAMED: u64 = 2;
 
 impl Write<'_> {
+    #[cfg(feature = "loom")]
+    pub(super) const fn state(&self) -> &Word {
+        &self.0[0]
+    }
+
     /// Takes the slot, where it is free.
     pub(super) fn begin(&self, file: u64, first: u64, end: u64) -> bool {
+        let is_taken = self.fill(file, first, end);
+        if is_taken {
+            // Before any data goes out.
+            self.0[0].store(WRITE_NAMED, Ordering::SeqCst);
+        }
+        is_taken
+    }
+
+    /// Takes the slot, where it is free, and does not name it yet.
+    pub(super) fn fill(&self, file: u64, first: u64, end: u64) -> bool {
         let taken = self.0[0].compare_exchange(
             WRITE_FREE,
             WRITE_TAKEN,
@@ -283,11 +352,11 @@ impl Write<'_> {
         if taken.is_err() {
             return false;
         }
+        // Not before it is taken: it would name the write before with this one's blocks.
+        fence(Ordering::Release);
         self.0[1].store(file, Ordering::Relaxed);
         self.0[2].store(first, Ordering::Relaxed);
         self.0[3].store(end, Ordering::Relaxed);
-        // Before any data goes out.
-        self.0[0].store(WRITE_NAMED, Ordering::SeqCst);
         true
     }
 
@@ -306,11 +375,11 @@ impl Write<'_> {
 /// One inode's touch: two versions, and a word that says which one counts, and until which
 /// position of the log. So a process that is killed while it writes one leaves the other.
 pub(super) struct TouchPlace<'a> {
-    current: &'a AtomicU64,
-    versions: &'a [AtomicU64],
+    current: &'a Word,
+    versions: &'a [Word],
 }
 
-pub(super) fn touch(words: &[AtomicU64], slot: u32) -> TouchPlace<'_> {
+pub(super) fn touch(words: &[Word], slot: u32) -> TouchPlace<'_> {
     let slot = slot as usize;
     TouchPlace {
         current: &words[TOUCH_CURRENT_START + slot],
@@ -319,6 +388,11 @@ pub(super) fn touch(words: &[AtomicU64], slot: u32) -> TouchPlace<'_> {
 }
 
 impl TouchPlace<'_> {
+    #[cfg(feature = "loom")]
+    pub(super) const fn current(&self) -> &Word {
+        self.current
+    }
+
     pub(super) fn is_taken(&self) -> bool {
         self.current.load(Ordering::Acquire) != 0
     }
@@ -328,6 +402,12 @@ impl TouchPlace<'_> {
     }
 
     pub(super) fn put(&self, position: u64, touch: &Touch) {
+        let next = self.fill(position, touch);
+        self.current.store(next as u64, Ordering::Release);
+    }
+
+    /// Fills the version that does not count; which it is.
+    pub(super) fn fill(&self, position: u64, touch: &Touch) -> usize {
         let next = if self.version() == 1 { 2 } else { 1 };
         let nanoseconds = |time: Timestamp| u64::from(time.nanoseconds);
         let words = [
@@ -341,10 +421,12 @@ impl TouchPlace<'_> {
             nanoseconds(touch.changed),
         ];
         let version = &self.versions[(next - 1) * TOUCH_WORDS..][..TOUCH_WORDS];
+        // Not before the other version counts: this one did until then.
+        fence(Ordering::Release);
         for (place, word) in version.iter().zip(words) {
             place.store(word, Ordering::Relaxed);
         }
-        self.current.store(next as u64, Ordering::Release);
+        next
     }
 
     /// 1 for the first version, 2 for the second one.

@@ -6,9 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
-use spindle_device::SharedMemory;
-
-use super::layout::{Header, LOG_START, LOG_WORDS};
+use super::layout::{Header, LOG_START, log_words};
+use super::words::SharedMemory;
 use crate::{Edit, Table};
 
 /// What a record says.
@@ -52,8 +51,22 @@ pub(super) struct Log {
     pub(super) last_bracket: u32,
 }
 
-fn place(position: u64) -> usize {
-    LOG_START + usize::try_from(position % LOG_WORDS).expect("the ring fits the address space")
+/// Where each position lies.
+struct Ring {
+    words: u64,
+}
+
+impl Ring {
+    fn of(memory: &SharedMemory) -> Self {
+        let words = log_words(memory);
+        Self { words }
+    }
+
+    fn place(&self, position: u64) -> usize {
+        // A power of two: a division for each word would be felt.
+        let within = position & (self.words - 1);
+        LOG_START + usize::try_from(within).expect("the ring fits the address space")
+    }
 }
 
 impl Log {
@@ -96,7 +109,8 @@ impl Log {
         let length = payload.len() as u64;
         let next = self.end + HEAD_WORDS + length;
         // One word more for the zero behind it, and one for the zero behind a gap.
-        if next + 2 - Header::of(memory).log_start() > LOG_WORDS || length > u64::from(u32::MAX) {
+        let ring = Ring::of(memory);
+        if next + 2 - Header::of(memory).log_start() > ring.words || length > u64::from(u32::MAX) {
             return false;
         }
         let words = memory.words();
@@ -105,13 +119,13 @@ impl Log {
             Kind::Extent => EXTENT,
             Kind::End => END,
         };
-        words[place(next)].store(0, Ordering::Relaxed);
+        words[ring.place(next)].store(0, Ordering::Relaxed);
         let description = kind | u64::from(bracket) << 8 | length << 32;
-        words[place(self.end + 1)].store(description, Ordering::Relaxed);
+        words[ring.place(self.end + 1)].store(description, Ordering::Relaxed);
         for (position, word) in (self.end + HEAD_WORDS..).zip(payload) {
-            words[place(position)].store(*word, Ordering::Relaxed);
+            words[ring.place(position)].store(*word, Ordering::Relaxed);
         }
-        words[place(self.end)].store(self.end + 1, Ordering::Release);
+        words[ring.place(self.end)].store(self.end + 1, Ordering::Release);
         self.end = next;
         true
     }
@@ -119,7 +133,7 @@ impl Log {
     /// Gives up everything, and what fell out of the log since its end with it: one word says both.
     pub(super) fn cut_with_gap(&mut self, memory: &SharedMemory) {
         let next = self.behind_the_gap();
-        memory.words()[place(next)].store(0, Ordering::Relaxed);
+        memory.words()[Ring::of(memory).place(next)].store(0, Ordering::Relaxed);
         self.end = next;
         self.cut(memory, next);
     }
@@ -134,7 +148,8 @@ impl Log {
         if position - self.released < RELEASED_WORDS {
             return;
         }
-        let (from, to) = (place(self.released), place(position));
+        let ring = Ring::of(memory);
+        let (from, to) = (ring.place(self.released), ring.place(position));
         if from < to {
             memory.release(from, to);
         } else {
@@ -148,10 +163,11 @@ impl Log {
 /// The record at `position`, if there is one.
 pub(super) fn read(memory: &SharedMemory, position: u64) -> Option<Record> {
     let words = memory.words();
-    if words[place(position)].load(Ordering::Acquire) != position + 1 {
+    let ring = Ring::of(memory);
+    if words[ring.place(position)].load(Ordering::Acquire) != position + 1 {
         return None;
     }
-    let description = words[place(position + 1)].load(Ordering::Relaxed);
+    let description = words[ring.place(position + 1)].load(Ordering::Relaxed);
     let kind = match description & 0xff {
         EDIT => Kind::Edit,
         EXTENT => Kind::Extent,
@@ -159,12 +175,12 @@ pub(super) fn read(memory: &SharedMemory, position: u64) -> Option<Record> {
         _ => return None,
     };
     let length = description >> 32;
-    if length > LOG_WORDS {
+    if length > ring.words {
         return None;
     }
     let first = position + HEAD_WORDS;
     let payload = (first..first + length)
-        .map(|position| words[place(position)].load(Ordering::Relaxed))
+        .map(|position| words[ring.place(position)].load(Ordering::Relaxed))
         .collect();
     Some(Record {
         position,

@@ -83,7 +83,7 @@ enum Task {
 }
 
 impl Mover {
-    pub const fn new(goal: Goal) -> Self {
+    pub fn new(goal: Goal) -> Self {
         Self {
             goal,
             state: DeepMutex::new(State {

@@ -9,6 +9,7 @@
 //! later covers all of it. It belongs to the incarnation in which it went out.
 
 mod flush;
+mod marks;
 mod slow;
 mod written;
 
@@ -29,7 +30,8 @@ use crate::by_number::ByNumber;
 use crate::incarnation::{Incarnation, Life};
 use crate::quorum::Membership;
 
-pub use flush::{Fate, Flushes, Target};
+pub use flush::{Fate, Flushed, Flushes, Target};
+pub(crate) use marks::{NotedOutages, OpenSlot};
 pub use slow::{ReadTotals, SlowDisks, Verdict};
 pub use written::Written;
 
@@ -78,14 +80,13 @@ pub struct DiskState {
     pub holds_data: bool,
     pub counters: Counters,
     name: LeafRwLock<DiskName>,
-    slot: AtomicU32,
+    slot: OpenSlot,
     total_bytes: AtomicU64,
     /// It answers much slower than its peers: its copies are read last.
     pub is_slow: AtomicBool,
     /// Reads in a row that it did not answer at all.
     pub unanswered_count: AtomicU32,
-    /// Its outages of which it is noted what it missed.
-    noted_outages_count: AtomicU32,
+    noted: NotedOutages,
     /// The group has forgotten it; no map names it.
     forgotten: AtomicBool,
     membership: Arc<Membership>,
@@ -100,11 +101,11 @@ impl DiskState {
             holds_data: new.holds_data,
             counters: Counters::default(),
             name: LeafRwLock::new(new.name),
-            slot: AtomicU32::new(new.slot.map_or(NONE, |slot| u32::from(slot.0))),
+            slot: OpenSlot::new(new.slot),
             total_bytes: AtomicU64::new(new.total_bytes),
             is_slow: AtomicBool::new(false),
             unanswered_count: AtomicU32::new(0),
-            noted_outages_count: AtomicU32::new(0),
+            noted: NotedOutages::default(),
             forgotten: AtomicBool::new(false),
             membership,
         }
@@ -117,8 +118,7 @@ impl DiskState {
 
     /// Where it is open; `None` where it was not found.
     pub fn slot(&self) -> Option<DiskSlot> {
-        let slot = u16::try_from(self.slot.load(Ordering::Acquire)).ok()?;
-        Some(DiskSlot(slot))
+        self.slot.get()
     }
 
     /// What the group uses of it.
@@ -128,7 +128,7 @@ impl DiskState {
 
     /// Whether file data may be read and written there.
     pub fn is_online(&self) -> bool {
-        self.slot.load(Ordering::Acquire) != NONE && self.membership.is_online(self.number)
+        self.online_slot().is_some()
     }
 
     /// The disk as it is now.
@@ -142,13 +142,12 @@ impl DiskState {
     /// Its newest outage, where what it missed by that is not noted yet.
     pub fn outage_to_note(&self) -> Option<Life> {
         let life = self.life();
-        let noted = self.noted_outages_count.load(Ordering::Acquire);
-        (life.incarnation.outages_count() > noted).then_some(life)
+        self.noted.lacks(life.incarnation).then_some(life)
     }
 
     /// What the disk missed by the outages before that incarnation is noted.
     pub fn set_noted(&self, incarnation: Incarnation) {
-        (self.noted_outages_count).fetch_max(incarnation.outages_count(), Ordering::AcqRel);
+        self.noted.set(incarnation);
     }
 
     /// Whether new extents may go there: it is online and is not on its way out.
@@ -158,7 +157,7 @@ impl DiskState {
 
     /// The slot of an online disk.
     pub fn online_slot(&self) -> Option<DiskSlot> {
-        self.slot().filter(|_| self.is_online())
+        (self.slot).get_where(|| self.membership.is_online(self.number))
     }
 }
 
@@ -233,7 +232,7 @@ impl DiskTable {
     /// The disk is open in that slot from now on.
     pub fn set_slot(&self, number: DiskNumber, slot: DiskSlot) {
         if let Some(disk) = self.disks.get(number.0) {
-            disk.slot.store(u32::from(slot.0), Ordering::Release);
+            disk.slot.set(Some(slot));
         }
         let of_slot = self.by_slot.get_or_put(slot.0, || AtomicU32::new(NONE));
         of_slot.store(u32::from(number.0), Ordering::Release);
@@ -264,7 +263,7 @@ impl DiskTable {
         {
             of_slot.store(NONE, Ordering::Release);
         }
-        disk.slot.store(NONE, Ordering::Release);
+        disk.slot.set(None);
     }
 
     /// Whether a disk had that number since the group was opened.
@@ -310,7 +309,7 @@ impl DiskTable {
 
     /// Whether the disk still serves as it did then.
     pub fn is_current(&self, life: Life) -> bool {
-        life.incarnation.serves() && self.is_same(life)
+        Flushed::is_current(self, life)
     }
 
     /// Whether the disk, here or away, has neither come nor gone since.
@@ -412,6 +411,20 @@ impl DiskTable {
                 .max(1),
         });
         Placement::over(candidates.collect())
+    }
+}
+
+impl Flushed for DiskTable {
+    fn life(&self, disk: DiskNumber) -> Option<Life> {
+        Some(self.get(disk)?.life())
+    }
+
+    fn online_slot(&self, disk: DiskNumber) -> Option<DiskSlot> {
+        self.get(disk)?.online_slot()
+    }
+
+    fn run(&self, batch: &mut [Request<'_>]) {
+        self.run(batch);
     }
 }
 

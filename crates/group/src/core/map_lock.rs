@@ -16,7 +16,7 @@ pub(crate) struct MapLock(RwLock<Map, levels::Map>);
 pub(crate) type MapWriteGuard<'a> = WriteGuard<'a, Map, levels::Map>;
 
 impl MapLock {
-    pub(crate) const fn new(map: Map) -> Self {
+    pub(crate) fn new(map: Map) -> Self {
         Self(RwLock::new(map))
     }
 

@@ -31,7 +31,7 @@ pub type LeafGuard<'a, T> = MutexGuard<'a, T, Leaf>;
 impl<T, L: Level> DeepMutex<T, L> {
     /// Held by nobody.
     #[must_use]
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
@@ -45,7 +45,7 @@ impl<T, L: Level> DeepMutex<T, L> {
 impl<T, L: Level> DeepRwLock<T, L> {
     /// Held by nobody.
     #[must_use]
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self(RwLock::new(value))
     }
 

@@ -25,7 +25,7 @@ pub struct MutexGuard<'a, T, L: Level> {
 impl<T, L: Level> Mutex<T, L> {
     /// Held by nobody.
     #[must_use]
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self {
             lock: crate::Mutex::new(value),
             level: PhantomData,

@@ -32,7 +32,7 @@ pub struct WriteGuard<'a, T, L: Level> {
 impl<T, L: Level> RwLock<T, L> {
     /// Held by nobody.
     #[must_use]
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self {
             lock: crate::RwLock::new(value),
             level: PhantomData,

@@ -19,8 +19,24 @@ use spindle_sync::level::LeafMutex;
 use spindle_sync::{Condvar, Fault, is_put_back};
 
 use crate::by_number::ByNumber;
-use crate::core::disks::DiskTable;
 use crate::incarnation::Life;
+
+/// The disks, as flushes see them.
+pub trait Flushed {
+    /// The disk as it is now.
+    fn life(&self, disk: DiskNumber) -> Option<Life>;
+
+    /// The slot of a disk that serves.
+    fn online_slot(&self, disk: DiskNumber) -> Option<DiskSlot>;
+
+    /// Runs a batch.
+    fn run(&self, batch: &mut [Request<'_>]);
+
+    /// Whether the disk still serves as it did then.
+    fn is_current(&self, life: Life) -> bool {
+        life.incarnation.serves() && self.life(life.disk) == Some(life)
+    }
+}
 
 /// The flushes of one incarnation of a disk.
 #[derive(Debug, Default, Clone)]
@@ -93,15 +109,15 @@ impl Flushes {
     }
 
     /// Everything written so far to disks that serve.
-    pub fn all_written(&self, table: &DiskTable) -> SmallVec<[Target; 8]> {
+    pub fn all_written(&self, table: &impl Flushed) -> SmallVec<[Target; 8]> {
         (self.written.iter())
-            .filter_map(|(disk, _)| Some(table.get(DiskNumber(disk))?.life()))
+            .filter_map(|(disk, _)| table.life(DiskNumber(disk)))
             .map(|life| self.newest(life))
             .collect()
     }
 
     /// What became of that write.
-    pub fn fate(&self, table: &DiskTable, target: Target) -> Fate {
+    pub fn fate(&self, table: &impl Flushed, target: Target) -> Fate {
         let state = self.state.lock();
         if state.get(&target.life).map_or(0, |flush| flush.flushed) >= target.number {
             Fate::Flushed
@@ -116,7 +132,7 @@ impl Flushes {
 
     /// Returns when flushes cover all targets that are not lost; the disks whose flush failed.
     /// Returns at once where nothing is left.
-    pub fn cover(&self, table: &DiskTable, targets: &[Target]) -> Vec<(Life, DeviceError)> {
+    pub fn cover(&self, table: &impl Flushed, targets: &[Target]) -> Vec<(Life, DeviceError)> {
         let mut failed: Vec<(Life, DeviceError)> = Vec::new();
         loop {
             let mut claimed: SmallVec<[Claim; 8]> = SmallVec::new();
@@ -127,9 +143,7 @@ impl Flushes {
                 if flush.flushed >= number || failed.iter().any(|(gone, _)| *gone == life) {
                     continue;
                 }
-                let slot = table
-                    .get(life.disk)
-                    .and_then(crate::core::disks::DiskState::online_slot);
+                let slot = table.online_slot(life.disk);
                 let Some(slot) = slot.filter(|_| table.is_current(life)) else {
                     continue;
                 };
@@ -178,7 +192,7 @@ impl Flushes {
         }
     }
 
-    fn run(&self, table: &DiskTable, claimed: &[Claim]) {
+    fn run(&self, table: &impl Flushed, claimed: &[Claim]) {
         let mut batch: SmallVec<[Request<'_>; 8]> = claimed
             .iter()
             .map(|claim| Request::new(claim.slot, 0, Work::Flush))

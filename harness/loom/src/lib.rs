@@ -1,0 +1,1 @@
+//! Models for loom: see `tests/models.rs`.
