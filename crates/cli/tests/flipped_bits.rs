@@ -50,6 +50,22 @@ fn a_damaged_label_is_repaired_from_the_other_copy() {
 }
 
 #[test]
+fn a_dump_shows_the_label_at_the_end_where_it_is_the_only_one() {
+    let place = Place::new();
+    place.create_group();
+    let disk = place.disk("a");
+    let dump = || place.ask(["dump", "--disk", &disk])["disks"][0]["labels"].clone();
+    let labels = dump();
+    let last = labels[2].clone();
+    assert!(last["contents"].is_object(), "{labels}");
+    let file = std::fs::File::options().write(true).open(&disk).unwrap();
+    file.write_all_at(&[0; 1 << 20], 0).unwrap();
+    let labels = dump();
+    assert_eq!(labels[2], last, "{labels}");
+    assert_eq!(labels[0]["error"], "empty");
+}
+
+#[test]
 fn a_damaged_block_of_the_catalog_is_repaired_from_another_replica() {
     let place = Place::new();
     place.create_group();

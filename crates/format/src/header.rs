@@ -18,6 +18,9 @@ pub const HEADER_BYTES: usize = 32;
 /// Where in the header the checksum is.
 pub const HEADER_CHECKSUM_OFFSET: usize = 12;
 
+/// Where in the header the place is.
+const PLACE_OFFSET: usize = 16;
+
 /// Whose label, opener record or group state the bytes are: the group's identity and the disk's.
 /// In every version, of programs to come too, they follow the common header.
 #[must_use]
@@ -25,6 +28,13 @@ pub fn identities(bytes: &[u8]) -> Option<(Uuid, Uuid)> {
     let (group, rest) = bytes.get(HEADER_BYTES..)?.split_first_chunk()?;
     let disk = rest.first_chunk()?;
     Some((Uuid(*group), Uuid(*disk)))
+}
+
+/// The place that the structure says it lies at. In every version it stands in the common header.
+#[must_use]
+pub fn said_place(bytes: &[u8]) -> Option<u64> {
+    let place = bytes.get(PLACE_OFFSET..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*place))
 }
 
 /// What the common header of a kind of structure must be.

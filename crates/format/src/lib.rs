@@ -44,7 +44,7 @@ pub use extent::{
     EXTENT_ROW_VERSION, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, InitialisedMark, encode_extent_row,
 };
 pub use feature::{Feature, Features};
-pub use header::{HEADER_BYTES, HEADER_CHECKSUM_OFFSET, identities};
+pub use header::{HEADER_BYTES, HEADER_CHECKSUM_OFFSET, identities, said_place};
 pub use inode::{
     INODE_HEADER_BYTES, INODE_VERSION, Inode, InodeKind, NAME_RECORD_BYTES, NAME_RECORD_VERSION,
     NameRecord, PERMISSIONS_MASK, SYMLINK_TARGET_BYTES_MAX, Timestamp,

@@ -106,8 +106,11 @@ kinds! {
     DiskFaultInjected = "disk_fault_injected", Warning;
     /// A damaged or older copy of a label, an opener record or a group state was written again.
     LabelRepaired = "label_repaired", Warning;
-    /// A label could not be written, and is written again by itself; the group state counts.
+    /// Copies of a label could not be written, and are written again by themselves; the group state
+    /// counts.
     LabelLate = "label_late", Warning;
+    /// A copy of a label that could not be written was written after all.
+    LabelWritten = "label_written", Info;
     /// A damaged or unreadable block was written again from a good copy.
     BlockRepaired = "block_repaired", Warning;
     /// A damaged block was given another place on its disk.

@@ -56,6 +56,7 @@ pub(crate) use changes::{Joining, Standings};
 pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
 use hanging::Hanging;
+use labels::LateCopies;
 pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 pub use ownership::{Apart, Clock, Moment, Opener};
 use ownership::{Ownership, Slots};
@@ -94,8 +95,8 @@ struct Member {
     path: String,
     /// What its label is to say.
     label: Label,
-    /// The label could not be written whole, and that was told.
-    label_is_late: bool,
+    /// The copies of it that could not be written.
+    late: LateCopies,
     /// The slot that holds the last relied-on state.
     held_slot: usize,
     /// The epoch of the newest state that it is known to hold.

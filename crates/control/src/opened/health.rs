@@ -32,7 +32,7 @@ const DAMAGE: [&str; 5] = [
 ];
 
 /// Events that begin a condition with those that end it, for one disk or for the group.
-const CONDITIONS: [(&str, &[&str], &str); 6] = [
+const CONDITIONS: [(&str, &[&str], &str); 7] = [
     (
         "disk_hangs",
         &["disk_answers", "disk_offline", "group_opened"],
@@ -47,6 +47,16 @@ const CONDITIONS: [(&str, &[&str], &str); 6] = [
         "disk_slow",
         &["disk_fast", "disk_offline", "disk_dropped", "group_opened"],
         "watch it in `spindle iostat`, and replace it where that does not end",
+    ),
+    (
+        "label_late",
+        &[
+            "label_written",
+            "disk_offline",
+            "disk_dropped",
+            "group_opened",
+        ],
+        "look at the disk: blocks of it take no writes; replace it where that does not end",
     ),
     (
         "rebalance_stopped",

@@ -22,7 +22,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::NewDisk;
 use crate::quorum::create::uuid_start;
 use crate::quorum::publish::{Quorum, set_offline};
-use crate::quorum::{Inner, Member, Membership, refused, voters, whole_blocks};
+use crate::quorum::{Inner, LateCopies, Member, Membership, refused, voters, whole_blocks};
 
 /// A disk that is to join, with what the group has chosen for it.
 #[derive(Debug, Clone)]
@@ -223,7 +223,7 @@ impl Membership {
             held_epoch: 0,
             path: self.disks.path(joining.disk.slot),
             label,
-            label_is_late: false,
+            late: LateCopies::default(),
             held_slot: 1,
         };
         inner.members.insert(joining.number, member);

@@ -22,7 +22,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventQueue;
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::Quorum;
-use crate::quorum::{Inner, Member, Membership, StandingTable, refused, voters};
+use crate::quorum::{Inner, LateCopies, Member, Membership, StandingTable, refused, voters};
 
 /// What a new catalog region holds at least, in bytes.
 const REGION_START_BYTES: u64 = 4 << 20;
@@ -81,7 +81,7 @@ impl Membership {
             let member = Member {
                 path,
                 label,
-                label_is_late: false,
+                late: LateCopies::default(),
                 held_slot: 1,
                 held_epoch: 0,
             };

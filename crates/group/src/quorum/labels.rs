@@ -1,20 +1,54 @@
 //! The labels of an open group's disks: how they are written, and how they follow the group state.
 //!
 //! Where label and state differ the state counts, so a label that cannot be written is no reason
-//! to refuse anything: it is told of, and written again at the next round or opening. A crash
-//! leaves one of the two copies whole, and labels with a former name or size, which the next
-//! opening writes again. The one thing that a label alone knows is the disk's name.
+//! to refuse anything: it is told of, and written again at the next round or opening. Each copy is
+//! judged by itself: that one is late hides nothing of another. A crash leaves one of the two copies
+//! whole, and labels with a former name or size, which the next opening writes again. The one thing
+//! that a label alone knows is the disk's name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskName, DiskNumber};
-use spindle_device::{AlignedBuffer, Disks};
+use spindle_device::{AlignedBuffer, DeviceError, Disks};
 use spindle_format::{GroupState, LABEL_BYTES, LABEL_COPIES, LABEL_PLACES, Label};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::look::{DiskLook, LabelFound};
 use crate::quorum::{Inner, Membership, refused, whole_blocks};
+
+/// The copies of one disk's label that could not be written.
+#[derive(Debug, Default)]
+pub(super) struct LateCopies {
+    /// By place, and why.
+    by_place: BTreeMap<u64, String>,
+    /// The places that were told.
+    told: BTreeSet<u64>,
+    /// Copies of one sequence may differ, because a change of the label was taken back.
+    is_mixed: bool,
+}
+
+impl LateCopies {
+    /// What a write of the copy came to.
+    fn note(&mut self, place: u64, failure: Option<&DeviceError>) {
+        match failure {
+            Some(why) => self.by_place.insert(place, why.to_string()),
+            None => self.by_place.remove(&place),
+        };
+    }
+
+    /// Forgets the copies that are good after all.
+    pub(super) fn keep(&mut self, is_late: impl Fn(u64) -> bool) {
+        self.by_place.retain(|place, _| is_late(*place));
+    }
+
+    /// Which are late, and why.
+    pub(super) fn described(&self) -> Option<String> {
+        let copies = (self.by_place.iter()).map(|(place, why)| format!("at byte {place} ({why})"));
+        let copies: Vec<String> = copies.collect();
+        (!copies.is_empty()).then(|| copies.join(", "))
+    }
+}
 
 impl Membership {
     /// Writes the labels of the disks that `wanted` picks, one copy after the other, so that at
@@ -37,8 +71,7 @@ impl Membership {
                 labels.push((*number, member.label.clone(), places));
             }
         }
-        let mut failed = Vec::new();
-        let mut failed_at_end = Vec::new();
+        let mut failed: Vec<(DiskNumber, u64, DeviceError)> = Vec::new();
         for copy in 0..LABEL_COPIES {
             let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (labels.iter())
                 .filter_map(|(number, label, places)| {
@@ -47,22 +80,30 @@ impl Membership {
                 })
                 .collect();
             let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
-            let unable = self.write_durably(writes);
-            if copy < LABEL_PLACES.len() {
-                failed.extend(unable);
-            } else {
-                failed_at_end = unable;
+            for (number, why) in self.write_durably(writes) {
+                let of_it = pages.iter().find(|(other, ..)| *other == number);
+                failed.extend(of_it.map(|(_, place, _)| (number, *place, why)));
             }
         }
-        for (number, _, _) in labels {
-            if let Some(member) = inner.members.get_mut(&number) {
-                let mut unable = failed.iter().chain(&failed_at_end);
-                member.label_is_late = unable.any(|(other, _)| *other == number);
+        for (number, _, places) in labels {
+            let Some(member) = inner.members.get_mut(&number) else {
+                continue;
+            };
+            let failures = |place: u64| {
+                let mut of_it = failed.iter().filter(|(other, ..)| *other == number);
+                of_it.find_map(|(_, at, why)| (*at == place).then_some(why))
+            };
+            let late = &mut member.late;
+            late.keep(|place| places.contains(&Some(place)));
+            for place in places.into_iter().flatten() {
+                late.note(place, failures(place));
             }
+            late.is_mixed &= LABEL_PLACES.iter().all(|place| failures(*place).is_some());
         }
-        match failed.first() {
+        let in_front = |place: &u64| LABEL_PLACES.contains(place);
+        match failed.iter().find(|(_, place, _)| in_front(place)) {
             None => Ok(()),
-            Some((number, why)) => Err(refused(
+            Some((number, _, why)) => Err(refused(
                 GroupErrorKind::Io,
                 format!(
                     "the label of disk {} cannot be written: {why}",
@@ -73,45 +114,99 @@ impl Membership {
         }
     }
 
+    /// Writes these copies of the disk's label as it stands, one after the other.
+    ///
+    /// # Errors
+    /// Why one of them cannot be written.
+    pub(super) fn write_label_copies(
+        &self,
+        inner: &mut Inner,
+        number: DiskNumber,
+        places: &[u64],
+    ) -> Result<(), String> {
+        let size_aus = inner.state.disk(number).map_or(1, |disk| disk.size_aus);
+        let Some(member) = inner.members.get_mut(&number) else {
+            return Ok(());
+        };
+        let has = member.label.places(size_aus);
+        let mut answer = Ok(());
+        for place in places {
+            if !has.contains(&Some(*place)) {
+                member.late.note(*place, None);
+                continue;
+            }
+            let page = whole_blocks(&member.label.encode(*place));
+            let failed = self.write_durably(std::iter::once((number, *place, &page[..])));
+            let failure = failed.first().map(|(_, why)| why);
+            member.late.note(*place, failure);
+            answer = answer.and(failure.map_or(Ok(()), |why| Err(why.to_string())));
+        }
+        answer
+    }
+
     /// Writes labels again that do not say what the state says (a name that the group had before,
-    /// another size) or could not be written whole before. A label that
-    /// cannot be written is told of once, and tried again by the next call.
+    /// another size), and copies that could not be written before. One that cannot be written is
+    /// told of once, and tried again by the next call.
     pub(crate) fn bring_labels_up_to_date(&self) {
         let mut inner = self.inner.lock();
-        if inner.broken.is_some() {
-            return;
+        if inner.broken.is_none() {
+            self.write_late_labels(&mut inner);
+            self.tell_of_late_labels(&mut inner);
         }
-        let wanted: Vec<(DiskNumber, Label, bool)> = (inner.members.iter())
+    }
+
+    /// As [`Self::bring_labels_up_to_date`], telling nothing.
+    pub(super) fn write_late_labels(&self, inner: &mut Inner) {
+        let wanted: Vec<(DiskNumber, Label)> = (inner.members.iter())
             .filter(|(number, _)| self.is_online(**number))
-            .map(|(number, member)| {
-                let label = self.label_by(&inner.state, &member.label);
-                (*number, label, member.label_is_late)
-            })
-            .filter(|(number, label, is_late)| *is_late || *label != inner.members[number].label)
+            .map(|(number, member)| (*number, self.label_by(&inner.state, &member.label)))
             .collect();
-        for (number, wanted, was_late) in wanted {
-            let answer = self.write_labels(
-                &mut inner,
-                |other| other == number,
-                |label| {
-                    label.group_name = wanted.group_name.clone();
-                    label.size_bytes = wanted.size_bytes;
-                },
-            );
-            let title = self.disk_title(number);
-            match answer {
-                Ok(()) if was_late && !inner.members[&number].label_is_late => {
-                    let message = format!("disk {title}: its label was written after all");
-                    self.disk_event(EventKind::LabelRepaired, number, message);
-                }
-                Err(error) if !was_late => {
-                    let message = format!(
-                        "disk {title}: its label is older than the group state, which counts: \
-                         {error}; it is tried again"
-                    );
-                    self.disk_event(EventKind::LabelLate, number, message);
-                }
-                Ok(()) | Err(_) => {}
+        for (number, wanted) in wanted {
+            let member = &inner.members[&number];
+            if member.late.is_mixed || wanted != member.label {
+                // What fails is noted, and the group state counts.
+                let _ = self.write_labels(
+                    inner,
+                    |other| other == number,
+                    |label| {
+                        label.group_name = wanted.group_name.clone();
+                        label.size_bytes = wanted.size_bytes;
+                    },
+                );
+            } else {
+                let late: Vec<u64> = member.late.by_place.keys().copied().collect();
+                let _ = self.write_label_copies(inner, number, &late);
+            }
+        }
+    }
+
+    /// Tells which copies could not be written, and which were written after all, where that is news.
+    pub(super) fn tell_of_late_labels(&self, inner: &mut Inner) {
+        for (number, member) in &mut inner.members {
+            if !self.is_online(*number) {
+                continue;
+            }
+            let late: BTreeSet<u64> = member.late.by_place.keys().copied().collect();
+            let told = std::mem::replace(&mut member.late.told, late.clone());
+            let title = self.disk_title(*number);
+            let written: Vec<String> = (told.difference(&late))
+                .map(|place| format!("at byte {place}"))
+                .collect();
+            let is_news = !written.is_empty() || late.difference(&told).next().is_some();
+            if !written.is_empty() {
+                let message = format!(
+                    "disk {title}: its label was written after all {}",
+                    written.join(", ")
+                );
+                self.disk_event(EventKind::LabelWritten, *number, message);
+            }
+            // Those that are left are told again: that one was written is not the end of it.
+            if let Some(which) = member.late.described().filter(|_| is_news) {
+                let message = format!(
+                    "disk {title}: its label cannot be written {which}; the group state counts, \
+                     and it is tried again"
+                );
+                self.disk_event(EventKind::LabelLate, *number, message);
             }
         }
     }
@@ -182,12 +277,14 @@ impl Membership {
             // One copy may have it: the next round writes what the label said before over both.
             let sequence = member.label.sequence;
             member.label = Label { sequence, ..before };
+            member.late.is_mixed = true;
         }
         answer
     }
 
     /// Writes label copies again that are damaged or older, from the good one. A disk that
     /// cannot take its label keeps the good copy; its next data write will tell what it is worth.
+    /// What could not be written is told with the next round.
     pub(super) fn repair_labels(&self, members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>) {
         for (number, (look, label)) in members {
             let LabelFound::Good { repairs, .. } = &look.label else {
@@ -200,12 +297,18 @@ impl Membership {
                 let place = *place;
                 let page = whole_blocks(&label.encode(place));
                 let failed = self.write_durably(std::iter::once((*number, place, &page[..])));
-                let what = match failed.first() {
-                    None => "was written again from another copy".to_owned(),
-                    Some((_, failure)) => format!("could not be repaired: {failure}"),
-                };
+                let failure = failed.first().map(|(_, failure)| failure);
+                if failure.is_some() {
+                    if let Some(member) = self.inner.lock().members.get_mut(number) {
+                        member.late.note(place, failure);
+                    }
+                    continue;
+                }
                 let title = self.disk_title(*number);
-                let message = format!("disk {title}: the label at byte {place} {what} ({why})");
+                let message = format!(
+                    "disk {title}: the label at byte {place} was written again from another copy \
+                     ({why})"
+                );
                 self.disk_event(EventKind::LabelRepaired, *number, message);
             }
         }

@@ -5,7 +5,7 @@ use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
     FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
     OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES,
-    STATE_SLOT_BYTES, end_label_place, identities,
+    STATE_SLOT_BYTES, end_label_place, identities, said_place,
 };
 
 /// Disks whose structures are read in one batch.
@@ -216,11 +216,8 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
-    let has_no_other = matches!(found.label, LabelFound::None | LabelFound::Damaged(_));
-    let alone = has_no_other.then(|| end_label_alone(size_bytes, pieces));
-    if let Some(label) = alone.flatten() {
-        let states = states(disks, slot, pieces, label.group_uuid, label.disk_uuid);
-        found.label = label_of_end_alone(label, &states);
+    if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
+        judge_end_label_alone(&mut found, disks, pieces);
     }
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
     else {
@@ -284,15 +281,23 @@ fn judge_end_label(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>)
     let Some(place) = size_aus.and_then(|size_aus| label.places(size_aus)[2]) else {
         return;
     };
-    let copy = if place == end_label_place(found.size_bytes) {
-        parse_label(pieces.bytes(END_PIECE), place)
+    let mut read_apart = AlignedBuffer::zeroed(LABEL_BYTES);
+    let bytes = if place == end_label_place(found.size_bytes) {
+        pieces.bytes(END_PIECE)
     } else {
         // The disk was made larger than the group knows.
-        let mut bytes = AlignedBuffer::zeroed(LABEL_BYTES);
-        let answer = read(disks, found.slot, place, &mut bytes);
-        parse_label(answer.map(|()| &bytes[..]), place)
+        let answer = read(disks, found.slot, place, &mut read_apart);
+        answer.map(|()| &read_apart[..])
     };
     found.end_label_place = Some(place);
+    if let Some((group, disk, why)) = newer_end_label(&bytes, place)
+        && (group, disk) == (label.group_uuid, label.disk_uuid)
+    {
+        let group_uuid = group;
+        found.label = LabelFound::Newer { group_uuid, why };
+        return;
+    }
+    let copy = parse_label(bytes, place);
     if let LabelFound::Good { label, repairs } = &mut found.label {
         match copy {
             Ok(copy) if copy.contents() == &**label => {}
@@ -302,13 +307,42 @@ fn judge_end_label(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>)
     }
 }
 
+/// What the label at the end of the disk says where no other copy is good.
+fn judge_end_label_alone(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
+    let place = end_label_place(found.size_bytes);
+    if let Some(label) = end_label_alone(place, pieces) {
+        let states = states(disks, found.slot, pieces, label.group_uuid, label.disk_uuid);
+        found.label = label_of_end_alone(label, &states);
+        found.end_label_place = Some(place);
+    } else if let Some((group_uuid, disk, why)) = newer_end_label(&pieces.bytes(END_PIECE), place) {
+        let states = states(disks, found.slot, pieces, group_uuid, disk);
+        let is_there = |slot: &SlotFound| matches!(slot, SlotFound::State(_) | SlotFound::Newer(_));
+        found.label = if states.iter().any(is_there) {
+            LabelFound::Newer { group_uuid, why }
+        } else {
+            LabelFound::Damaged(format!(
+                "no copy at its beginning is good; at its end {why}"
+            ))
+        };
+        found.end_label_place = Some(place);
+    }
+}
+
 /// The label of a member at the end of the disk, which ends where it says.
-fn end_label_alone(size_bytes: u64, pieces: &Pieces<'_>) -> Option<Label> {
-    let place = end_label_place(size_bytes);
+fn end_label_alone(place: u64, pieces: &Pieces<'_>) -> Option<Label> {
     let copy = parse_label(pieces.bytes(END_PIECE), place).ok()?;
     let label = copy.contents();
     let is_it = label.status == LabelStatus::Member && end_label_place(label.size_bytes) == place;
     is_it.then(|| label.clone())
+}
+
+/// The group and the disk of a label at the end that a newer program wrote there, and what is not
+/// known. What a file holds may look like one, of another place.
+fn newer_end_label(bytes: &Result<&[u8], String>, place: u64) -> Option<(Uuid, Uuid, FormatError)> {
+    let bytes = bytes.as_ref().ok()?;
+    let why = ParsedLabel::parse(bytes, place).err()?;
+    let (group, disk) = identities(bytes)?;
+    (why.kind.is_newer() && said_place(bytes) == Some(place)).then_some((group, disk, why))
 }
 
 fn label_of_end_alone(label: Label, states: &[SlotFound; 2]) -> LabelFound {

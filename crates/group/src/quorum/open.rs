@@ -24,7 +24,7 @@ use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, l
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::{self, NEVER_AGAIN, Past};
-use crate::quorum::{Inner, Member, Membership, StandingTable, refused, whole_blocks};
+use crate::quorum::{Inner, LateCopies, Member, Membership, StandingTable, refused, whole_blocks};
 
 impl Membership {
     /// Opens the group `name` from the disks in `slots`; disks of other groups are ignored.
@@ -127,7 +127,7 @@ impl Membership {
         announce(opener_before, &membership.opener());
         membership.claim(missing, &set_back, &cut_off, &lacking, opener.force)?;
         membership.repair_labels(&members);
-        membership.bring_labels_up_to_date();
+        membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
     }
 
@@ -236,7 +236,7 @@ pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Me
     Member {
         path: look.path.clone(),
         label: label.clone(),
-        label_is_late: false,
+        late: LateCopies::default(),
         held_slot,
         held_epoch: surely_held(look, label, elected),
     }

@@ -21,7 +21,7 @@ use spindle_sync::level::MutexGuard;
 
 use crate::levels;
 use crate::quorum::look::{DiskLook, LabelFound, SlotFound, look};
-use crate::quorum::{Inner, Membership, whole_blocks};
+use crate::quorum::{Inner, LateCopies, Membership, whole_blocks};
 
 /// How often the structures are looked at until nobody writes meanwhile.
 const LOOKS_MOST: usize = 8;
@@ -32,6 +32,8 @@ pub(crate) struct StructureFault {
     pub disk: DiskNumber,
     /// `label`, `opener record` or `group state`.
     pub what: &'static str,
+    /// Where the one copy of a label lies that is meant; the others are good.
+    pub place: Option<u64>,
     pub why: String,
     pub outcome: FaultOutcome,
 }
@@ -55,20 +57,30 @@ impl Membership {
     pub(crate) fn verify_structures(&self, repair: bool) -> Vec<StructureFault> {
         let mut faults: Vec<StructureFault> = Vec::new();
         // Twice: a disk without a label shows nothing of its other structures.
-        for _ in 0..2 {
+        for pass in 0..2 {
             let Some((mut inner, mut found)) = self.look_while_nobody_writes(repair) else {
                 break;
             };
+            let subject = |fault: &StructureFault| (fault.disk, fault.what, fault.place);
             let is_known = |fault: &StructureFault| {
-                (faults.iter()).any(|other| (other.disk, other.what) == (fault.disk, fault.what))
+                (faults.iter()).any(|other| subject(other) == subject(fault))
             };
+            // What a write that failed just now has left is believed at the next round.
+            if repair && pass == 0 {
+                self.forget_written_labels(&mut inner, &found);
+            }
             found.retain(|fault| !is_known(fault));
-            if !repair || found.is_empty() {
-                faults.extend(found);
+            let is_done = !repair || found.is_empty();
+            if !is_done {
+                self.write_again(&mut inner, &mut found);
+            }
+            faults.extend(found);
+            if is_done {
                 break;
             }
-            self.write_again(&mut inner, &mut found);
-            faults.extend(found);
+        }
+        if repair {
+            self.tell_of_late_labels(&mut self.inner.lock());
         }
         faults
     }
@@ -115,30 +127,42 @@ impl Membership {
         numbers.zip(looks).collect()
     }
 
+    /// Copies of labels that a write failed on, and which a look finds good, are late no more.
+    fn forget_written_labels(&self, inner: &mut Inner, found: &[StructureFault]) {
+        for (number, member) in &mut inner.members {
+            let is_at_fault = |place: u64| {
+                (found.iter()).any(|fault| {
+                    let is_whole = fault.place.is_none_or(|at| at == place);
+                    fault.disk == *number && fault.what == "label" && is_whole
+                })
+            };
+            if self.is_online(*number) {
+                member.late.keep(is_at_fault);
+            }
+        }
+    }
+
     fn faults(&self, inner: &Inner, looks: &BTreeMap<DiskNumber, DiskLook>) -> Vec<StructureFault> {
         let mut faults = Vec::new();
         for (number, look) in looks {
             let Some(member) = inner.members.get(number) else {
                 continue;
             };
+            let of_labels = label_faults(*number, &look.label, &member.label);
+            let has_no_label = !of_labels.is_empty() && look.member().is_none();
+            faults.extend(of_labels);
+            if has_no_label {
+                continue;
+            }
             let mut note = |what, why: String, outcome| {
                 faults.push(StructureFault {
                     disk: *number,
                     what,
+                    place: None,
                     why,
                     outcome,
                 });
             };
-            match label_fault(&look.label, &member.label) {
-                Ok(()) => {}
-                Err((why, outcome)) => {
-                    let has_no_label = look.member().is_none();
-                    note("label", why, outcome);
-                    if has_no_label {
-                        continue;
-                    }
-                }
-            }
             if inner.state.voters().any(|voter| voter == *number) {
                 let ours = &inner.opener;
                 match &look.opener {
@@ -182,12 +206,13 @@ impl Membership {
             if fault.outcome != FaultOutcome::Repairable {
                 continue;
             }
-            let answer = match fault.what {
-                "label" => self
+            let answer = match (fault.what, fault.place) {
+                ("label", Some(place)) => self.write_label_copies(inner, fault.disk, &[place]),
+                ("label", None) => self
                     .write_labels(inner, |number| number == fault.disk, |_| {})
                     .map_err(|error| error.message)
-                    .and_then(|()| end_is_written(inner, fault.disk)),
-                "opener record" => first_failure(self.write_opener(inner)),
+                    .and_then(|()| none_is_late(inner, fault.disk)),
+                ("opener record", _) => first_failure(self.write_opener(inner)),
                 _ => self.write_held_state(inner, fault.disk),
             };
             fault.outcome = match answer {
@@ -216,12 +241,11 @@ impl Membership {
 }
 
 /// Writing labels refuses nothing for the copy at the end alone; it is no repair without it.
-fn end_is_written(inner: &Inner, number: DiskNumber) -> Result<(), String> {
-    match inner.members.get(&number) {
-        Some(member) if member.label_is_late => {
-            Err("the copy at the end of the disk cannot be written".to_owned())
-        }
-        _ => Ok(()),
+fn none_is_late(inner: &Inner, number: DiskNumber) -> Result<(), String> {
+    let late = inner.members.get(&number).map(|member| &member.late);
+    match late.and_then(LateCopies::described) {
+        Some(which) => Err(format!("it cannot be written {which}")),
+        None => Ok(()),
     }
 }
 
@@ -232,28 +256,38 @@ fn first_failure(failed: Vec<(DiskNumber, DeviceError)>) -> Result<(), String> {
     }
 }
 
-/// What is wrong with a disk's label that should say `wanted`.
-fn label_fault(found: &LabelFound, wanted: &Label) -> Result<(), (String, FaultOutcome)> {
-    let repairable = |why: String| Err((why, FaultOutcome::Repairable));
+/// What is wrong with a disk's label that should say `wanted`: one fault for all of it, or one for
+/// each copy that is not good.
+fn label_faults(disk: DiskNumber, found: &LabelFound, wanted: &Label) -> Vec<StructureFault> {
+    let fault = |place, why: String, outcome| StructureFault {
+        disk,
+        what: "label",
+        place,
+        why,
+        outcome,
+    };
+    let repairable = |why: String| vec![fault(None, why, FaultOutcome::Repairable)];
+    let left = |why: &str| vec![fault(None, why.to_owned(), FaultOutcome::Left)];
     match found {
         LabelFound::Good { label, .. } | LabelFound::Truncated { label }
             if (label.group_uuid, label.disk_uuid) != (wanted.group_uuid, wanted.disk_uuid) =>
         {
-            Err(("it is that of another disk".to_owned(), FaultOutcome::Left))
+            left("it is that of another disk")
         }
-        LabelFound::Newer { .. } => Err((
-            "it was written by a newer program".to_owned(),
-            FaultOutcome::Left,
-        )),
-        LabelFound::Good { label, repairs } => match repairs.first() {
-            _ if **label != *wanted && label.sequence <= wanted.sequence => {
-                repairable("it is older than what was written last".to_owned())
-            }
-            Some((_, why)) => repairable(format!("of its copies one is not good: {why}")),
-            None => Ok(()),
-        },
+        LabelFound::Newer { .. } => left("it was written by a newer program"),
+        LabelFound::Good { label, .. }
+            if **label != *wanted && label.sequence <= wanted.sequence =>
+        {
+            repairable("it is older than what was written last".to_owned())
+        }
+        LabelFound::Good { repairs, .. } => (repairs.iter())
+            .map(|(place, why)| {
+                let why = format!("its copy at byte {place} is not good: {why}");
+                fault(Some(*place), why, FaultOutcome::Repairable)
+            })
+            .collect(),
         // Its size is looked at elsewhere.
-        LabelFound::Truncated { .. } => Ok(()),
+        LabelFound::Truncated { .. } => Vec::new(),
         LabelFound::Damaged(why) => repairable(format!("every copy is damaged: {why}")),
         LabelFound::None => repairable("there is none any more".to_owned()),
     }

@@ -176,7 +176,7 @@ fn a_smaller_size_whose_label_cannot_be_written_holds_and_the_label_follows() {
     let told = events(&group);
     let count = |wanted| told.iter().filter(|(kind, _)| *kind == wanted).count();
     assert_eq!(count(EventKind::LabelLate), 1, "{told:?}");
-    assert_eq!(count(EventKind::LabelRepaired), 1, "{told:?}");
+    assert_eq!(count(EventKind::LabelWritten), 1, "{told:?}");
     // Where it cannot be written before the end, the group opens all the same.
     for place in LABELS {
         scene.disks.fail_writes(DiskSlot(1), place, u64::MAX);

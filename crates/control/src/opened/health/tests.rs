@@ -229,6 +229,22 @@ fn a_condition_lasts_from_the_event_that_begins_it_to_the_one_that_ends_it() {
 }
 
 #[test]
+fn a_label_that_cannot_be_written_is_a_finding_until_all_of_it_is() {
+    let group = group(Redundancy::Normal);
+    let late = event("label_late", "warning", Some(1), 900);
+    let written = event("label_written", "info", Some(1), 800);
+    // One copy was written and another is left, which is told again.
+    let left = event("label_late", "warning", Some(1), 799);
+    let report = judge(&group, &[late, written.clone(), left.clone()], NOW_MS);
+    expect(&report, HealthStatus::Warning, &["label_late"]);
+    expect(
+        &judge(&group, &[left, written], NOW_MS),
+        HealthStatus::Ok,
+        &[],
+    );
+}
+
+#[test]
 fn a_group_that_stopped_is_broken_or_closed_is_told_first() {
     let mut stopped = group(Redundancy::Normal);
     stopped.fenced = Some("no voters".to_owned());

@@ -4,10 +4,11 @@ use spindle_base::{DiskNumber, Redundancy, crc32c};
 use spindle_device::{DiskSlot, Disks, SimulatedDisks};
 use spindle_format::{
     HEADER_CHECKSUM_OFFSET, LABEL_BYTES, LABEL_PLACES, OPENER_PLACE, STATE_FEATURES_OFFSET,
-    STATE_LENGTH_OFFSET, STATE_PLACES,
+    STATE_LENGTH_OFFSET, STATE_PLACES, end_label_place,
 };
 
-use super::{forced, make, open, open_as, opener};
+use super::{DISK_BYTES, forced, make, online, open, open_as, opener};
+use crate::event::Event;
 use crate::quorum::{LabelFound, look};
 use crate::{GroupErrorKind, Opener};
 
@@ -44,6 +45,8 @@ fn what_a_newer_program_wrote_is_refused_and_stays_as_it_is() {
         (LABEL_PLACES[0], VERSION_OFFSET),
         (LABEL_PLACES[1], VERSION_OFFSET),
         (LABEL_PLACES[1], LABEL_FEATURES_OFFSET),
+        (end_label_place(DISK_BYTES), VERSION_OFFSET),
+        (end_label_place(DISK_BYTES), LABEL_FEATURES_OFFSET),
         (OPENER_PLACE, VERSION_OFFSET),
         (STATE_PLACES[0], VERSION_OFFSET),
         (STATE_PLACES[1], VERSION_OFFSET),
@@ -123,4 +126,50 @@ fn a_newer_structure_that_is_damaged_is_damage() {
         ..opener()
     };
     open_as(&disks, &other).unwrap();
+}
+
+#[test]
+fn a_newer_label_at_the_end_counts_beside_a_group_state_and_alone_it_is_only_told() {
+    let end = end_label_place(DISK_BYTES);
+    for has_state in [true, false] {
+        let disks = make("abc", Redundancy::Normal);
+        open(&disks).unwrap().close().unwrap();
+        let slot = DiskSlot(1);
+        rewrite(&disks, slot, end, VERSION_OFFSET, 7);
+        let newer = disks.bytes(slot, end, LABEL_BYTES);
+        for place in LABEL_PLACES {
+            disks.overwrite(slot, place, &[0; LABEL_BYTES]);
+        }
+        if !has_state {
+            for place in STATE_PLACES {
+                disks.overwrite(slot, place, &[0; LABEL_BYTES]);
+            }
+        }
+        let answer = open(&disks);
+        if has_state {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind, GroupErrorKind::Invalid, "{error}");
+            assert!(error.message.contains("version 7"), "{error}");
+            assert!(error.message.contains(&disks.path(slot)), "{error}");
+        } else {
+            let membership = answer.unwrap();
+            assert_eq!(online(&membership), [0, 2]);
+            let told = membership.take_events();
+            let named = |event: &Event| event.message.contains("version 7");
+            assert!(told.iter().any(named), "{told:?}");
+        }
+        assert!(disks.bytes(slot, end, LABEL_BYTES) == newer);
+    }
+}
+
+#[test]
+fn what_lies_at_the_end_and_is_another_disks_is_no_newer_label_of_this_one() {
+    let disks = make("abc", Redundancy::Normal);
+    open(&disks).unwrap().close().unwrap();
+    let end = end_label_place(DISK_BYTES);
+    rewrite(&disks, DiskSlot(2), end, VERSION_OFFSET, 7);
+    let other = disks.bytes(DiskSlot(2), end, LABEL_BYTES);
+    disks.overwrite(DiskSlot(1), end, &other);
+    rewrite(&disks, DiskSlot(2), end, VERSION_OFFSET, 1);
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
 }

@@ -11,6 +11,7 @@ use spindle_format::{LABEL_PLACES, end_label_place};
 
 use super::ownership::take;
 use super::{DISK_BYTES, make, name, open, opener};
+use crate::event::{Event, EventKind};
 use crate::quorum::{FaultOutcome, Membership};
 
 const NOISE: [u8; 4096] = [0x55; 4096];
@@ -114,4 +115,96 @@ fn a_copy_at_the_end_that_cannot_be_written_is_not_told_as_repaired() {
     // What a failed write left there may be all of it.
     membership.verify_structures(true);
     assert!(membership.verify_structures(true).is_empty());
+}
+
+/// What was told of labels since the last call.
+fn told_of_labels(membership: &Membership) -> Vec<(EventKind, String)> {
+    let of_labels = [EventKind::LabelLate, EventKind::LabelWritten];
+    (membership.take_events().into_iter())
+        .filter(|event| of_labels.contains(&event.kind))
+        .map(|event| (event.kind, event.message))
+        .collect()
+}
+
+#[test]
+fn copies_of_a_label_that_cannot_be_written_are_told_once_each() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let end = end_label_place(DISK_BYTES);
+    let front = LABEL_PLACES[1];
+    let damage = |place: u64| {
+        disks.overwrite(DiskSlot(1), place, &NOISE);
+        disks.fail_writes(DiskSlot(1), place..place + 4096, u64::MAX);
+    };
+    // A failed write may reach the disk whole: it is damaged again before each round.
+    let round = |places: &[u64]| {
+        for place in places {
+            disks.overwrite(DiskSlot(1), *place, &NOISE);
+        }
+        let before = disks.bytes(DiskSlot(1), LABEL_PLACES[0], 4096);
+        membership.verify_structures(true);
+        membership.bring_labels_up_to_date();
+        let after = disks.bytes(DiskSlot(1), LABEL_PLACES[0], 4096);
+        assert!(before == after, "good copies are not written again");
+        told_of_labels(&membership)
+    };
+    let is_late_at = |told: &[(EventKind, String)], places: &[u64]| {
+        let [(kind, message)] = told else {
+            return false;
+        };
+        let names = |place: &u64| message.contains(&format!("at byte {place} ("));
+        let count = message.matches("at byte").count();
+        *kind == EventKind::LabelLate && places.iter().all(names) && count == places.len()
+    };
+    damage(end);
+    let told = round(&[end]);
+    assert!(is_late_at(&told, &[end]), "{told:?}");
+    assert_eq!(round(&[end]), []);
+    // It hides nothing of a copy at the beginning.
+    damage(front);
+    let told = round(&[end, front]);
+    assert!(is_late_at(&told, &[end, front]), "{told:?}");
+    assert_eq!(round(&[end, front]), []);
+    // The one that can be written again does not speak for the other.
+    disks.clear_faults(DiskSlot(1));
+    damage(end);
+    let told = round(&[end]);
+    let (written, late) = told.split_at(1);
+    assert!(
+        written[0].0 == EventKind::LabelWritten && written[0].1.contains(&front.to_string()),
+        "{told:?}"
+    );
+    assert!(is_late_at(late, &[end]), "{told:?}");
+    disks.clear_faults(DiskSlot(1));
+    let told = round(&[]);
+    assert!(
+        matches!(&told[..], [(EventKind::LabelWritten, _)]),
+        "{told:?}"
+    );
+    assert_eq!(round(&[]), []);
+    assert!(membership.verify_structures(true).is_empty());
+}
+
+#[test]
+fn a_copy_that_an_opening_cannot_repair_is_told_as_late_and_not_as_repaired() {
+    let disks = make("ab", Redundancy::Normal);
+    for place in [LABEL_PLACES[0], end_label_place(DISK_BYTES)] {
+        disks.overwrite(DiskSlot(1), place, &NOISE);
+        disks.fail_writes(DiskSlot(1), place..place + 4096, 4);
+        let membership = open(&disks).unwrap();
+        let told = membership.take_events();
+        let is_repaired = |event: &Event| event.kind == EventKind::LabelRepaired;
+        assert!(!told.iter().any(is_repaired), "{told:?}");
+        disks.overwrite(DiskSlot(1), place, &NOISE);
+        membership.verify_structures(true);
+        let told = told_of_labels(&membership);
+        let is_late = matches!(&told[..], [(EventKind::LabelLate, _)]);
+        assert!(is_late, "{told:?}");
+        disks.clear_faults(DiskSlot(1));
+        membership.verify_structures(true);
+        let told = told_of_labels(&membership);
+        let is_written = matches!(&told[..], [(EventKind::LabelWritten, _)]);
+        assert!(is_written, "{told:?}");
+        membership.close().unwrap();
+    }
 }
