@@ -6,7 +6,9 @@
 //! - a **log** of edits and of extents as they change, cut off by each commit;
 //! - a **touch** for each inode whose size or times moved and whose row lags behind;
 //! - the **writes under way**, whose copies may differ;
-//! - the **requests** whose effect is in the log, so that none is done twice.
+//! - the **requests** whose effect is in the log, so that none is done twice;
+//! - the **disks that failed a flush** which nobody was told of yet: asked again they may answer
+//!   well, without what they held.
 //!
 //! **Invariants.** A record is whole or not there: its first word, which no other record ever
 //! had, is stored last. Records of one operation count only where its end is in the log too
@@ -34,7 +36,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use spindle_base::FileId;
+use spindle_base::{DiskNumber, FileId};
 use spindle_sync::{Fault, Mutex, is_put_back};
 
 use crate::Edit;
@@ -61,6 +63,10 @@ pub struct KeptJournal {
     overflows_count: AtomicU64,
     /// The log ends where it does, as long as this process lives.
     is_at_half: AtomicBool,
+    /// This process serves: what it forgets it has told.
+    has_begun: AtomicBool,
+    /// Held by whoever names disks that failed a flush, or forgets them.
+    failed_flushes: Mutex<()>,
 }
 
 /// A place in the log: between what a commit has and what came later.
@@ -159,6 +165,8 @@ impl KeptJournal {
             connection: AtomicU32::new(0),
             overflows_count: AtomicU64::new(0),
             is_at_half: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
+            failed_flushes: Mutex::default(),
             memory,
         })
     }
@@ -226,6 +234,9 @@ impl KeptJournal {
         killed();
         self.forget_touches();
         killed();
+        // The errors that are owed for them are rows by now.
+        self.header().clear_failed();
+        killed();
     }
 
     /// Everything applied until now is durable or in the log: from here on a kill loses nothing.
@@ -244,6 +255,7 @@ impl KeptJournal {
         }
         killed();
         self.header().begin(claim);
+        self.has_begun.store(true, Ordering::SeqCst);
         killed();
     }
 
@@ -331,6 +343,28 @@ impl KeptJournal {
     /// Copies may differ in places that no write under way names: a takeover compares all.
     pub fn compare_everything(&self) {
         self.header().set_compare_everything(true);
+    }
+
+    /// The disk failed a flush: whoever takes over takes what it held for lost, however well it
+    /// answers then.
+    pub fn note_failed_flush(&self, disk: DiskNumber) {
+        let _one = self.failed_flushes.lock();
+        self.header().add_failed(disk);
+    }
+
+    /// Whether the disk failed a flush of this process or of an earlier one, and nobody was told.
+    #[must_use]
+    pub fn has_failed_flush(&self, disk: DiskNumber) -> bool {
+        self.header().has_failed(disk)
+    }
+
+    /// Every file concerned owes the error, or the disk is offline. A process that does not serve
+    /// yet does not know the files of the one before: there it stays noted.
+    pub fn forget_failed_flush(&self, disk: DiskNumber) {
+        let _one = self.failed_flushes.lock();
+        if self.has_begun.load(Ordering::SeqCst) {
+            self.header().remove_failed(disk);
+        }
     }
 
     /// Begins an operation. The caller sees to it that only one is open at a time.

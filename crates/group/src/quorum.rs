@@ -28,6 +28,7 @@ mod changes;
 mod create;
 mod cut_off;
 mod election;
+mod failed_flushes;
 mod hanging;
 mod labels;
 mod look;
@@ -46,6 +47,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
+use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks, Judge};
 use spindle_format::{
     DiskState, DiskStatus, GroupState, Label, LabelStatus, OpenerRecord, Replica,
@@ -87,6 +89,8 @@ pub struct Membership {
     structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
+    /// Where a keeper holds the group's journal: failed flushes are noted in it.
+    failed_flushes: Option<Arc<KeptJournal>>,
 }
 
 /// A disk that was found.
@@ -247,6 +251,9 @@ impl Membership {
             let serves = status.is_some_and(DiskStatus::is_served);
             let receives = status == Some(DiskStatus::Online);
             self.standings.set(number, serves, receives);
+            if !serves {
+                self.forget_failed_flush(number);
+            }
         }
         self.hanging.follow(state, &slots);
     }

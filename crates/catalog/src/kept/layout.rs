@@ -13,13 +13,13 @@
 
 use std::sync::atomic::Ordering;
 
-use spindle_base::FileId;
+use spindle_base::{DiskNumber, FileId};
 use spindle_format::Timestamp;
 
 use super::Claim;
 use super::recovered::Touch;
 use super::words::{SharedMemory, Word, fence};
-use sizes::{DONE_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START, LOG_ALIGN_WORDS};
+use sizes::{DONE_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START, LOG_ALIGN_WORDS};
 pub(super) use sizes::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 
 /// Changes with every change of what lies where or means what.
@@ -43,6 +43,8 @@ mod sizes {
     /// Processes in a row that may die between their claim and the end of their opening, each of
     /// them known. Of older ones no disk says any more that they had the group.
     pub(super) const HEIRS_COUNT: usize = 64;
+    /// Disks that failed a flush and can be named; with more, every disk counts.
+    pub(super) const FAILED_COUNT: usize = 256;
     /// A page.
     pub(super) const LOG_ALIGN_WORDS: usize = 512;
 }
@@ -54,11 +56,18 @@ mod sizes {
     pub(super) const DONE_COUNT: usize = 2;
     pub(crate) const WRITES_COUNT: usize = 1;
     pub(crate) const TOUCHES_COUNT: u32 = 1;
-    pub(super) const HEADER_WORDS: usize = 10;
+    pub(super) const HEADER_WORDS: usize = 12;
     pub(super) const HEIRS_START: usize = 8;
     pub(super) const HEIRS_COUNT: usize = 2;
+    pub(super) const FAILED_COUNT: usize = 1;
     pub(super) const LOG_ALIGN_WORDS: usize = 1;
 }
+
+/// The disks that failed a flush, among the header's words: whose journal it was that says so, as
+/// the header's own claim, then the disks. Programs of this version that do not know the words
+/// leave them as they are; the next process that begins has another claim.
+const FAILED_CLAIM: usize = HEIRS_START + HEIRS_COUNT;
+const FAILED_START: usize = FAILED_CLAIM + 1;
 
 const REQUEST_WORDS: usize = 2;
 const WRITE_WORDS: usize = 4;
@@ -107,6 +116,13 @@ const TAKEN: u64 = 3;
 
 const OVERFLOWED: u64 = 1;
 const ENDED: u64 = 2;
+
+const EVERY_DISK: u64 = u64::MAX;
+
+/// Zero is for none.
+fn failed_word(disk: DiskNumber) -> u64 {
+    u64::from(disk.0) + 1
+}
 
 /// The first words.
 pub(super) struct Header<'a>(&'a [Word]);
@@ -199,6 +215,48 @@ impl<'a> Header<'a> {
 
     pub(super) fn close(&self) {
         self.set(2, CLOSED);
+    }
+
+    fn failed(&self) -> &[Word] {
+        &self.0[FAILED_START..][..FAILED_COUNT]
+    }
+
+    /// Names a disk that failed a flush. One at a time names or forgets.
+    pub(super) fn add_failed(&self, disk: DiskNumber) {
+        if self.get(FAILED_CLAIM) != self.get(4) {
+            self.clear_failed();
+            self.set(FAILED_CLAIM, self.get(4));
+        }
+        if self.has_failed(disk) {
+            return;
+        }
+        let is_free = |word: &&Word| word.load(Ordering::Acquire) == 0;
+        match self.failed().iter().find(is_free) {
+            Some(word) => word.store(failed_word(disk), Ordering::Release),
+            None => self.failed()[0].store(EVERY_DISK, Ordering::Release),
+        }
+    }
+
+    pub(super) fn has_failed(&self, disk: DiskNumber) -> bool {
+        let words = self.failed().iter();
+        self.get(FAILED_CLAIM) == self.get(4)
+            && words
+                .map(|word| word.load(Ordering::Acquire))
+                .any(|word| word == failed_word(disk) || word == EVERY_DISK)
+    }
+
+    pub(super) fn remove_failed(&self, disk: DiskNumber) {
+        for word in self.failed() {
+            if word.load(Ordering::Acquire) == failed_word(disk) {
+                word.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    pub(super) fn clear_failed(&self) {
+        for word in self.failed() {
+            word.store(0, Ordering::Release);
+        }
     }
 
     /// Where the log begins.

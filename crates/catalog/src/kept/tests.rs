@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use spindle_base::FileId;
+use spindle_base::{DiskNumber, FileId};
 use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
@@ -381,7 +381,36 @@ fn a_kill_at_any_step_of_a_takeover_brings_nothing_old_back_and_forgets_nothing(
         assert!(left.is_empty() && left.compare_everything, "step {steps}");
         assert_eq!(left.done, recovered.done, "step {steps}");
     });
-    assert_eq!(steps, 7);
+    assert_eq!(steps, 8);
     assert!(second.recover(claim(2)).is_some());
     drop(write);
+}
+
+#[test]
+fn a_disk_that_failed_a_flush_is_known_to_the_next_processes_until_one_has_taken_all() {
+    let journal = live();
+    let disks = [DiskNumber(0), DiskNumber(7), DiskNumber(u16::MAX)];
+    for disk in disks {
+        journal.note_failed_flush(disk);
+        journal.note_failed_flush(disk);
+    }
+    journal.forget_failed_flush(disks[0]);
+    let knows = |journal: &KeptJournal| disks.map(|disk| journal.has_failed_flush(disk));
+    let second = next_of(&journal);
+    assert_eq!(knows(&second), [false, true, true]);
+    // It does not know the files of the one before.
+    second.forget_failed_flush(disks[1]);
+    second.note_failed_flush(disks[0]);
+    let third = next_of(&second);
+    assert_eq!(knows(&third), [true; 3]);
+    third.take(&BTreeSet::new());
+    assert_eq!(knows(&next_of(&third)), [false; 3]);
+    // What a process that knows no such words left behind is none of the next one's.
+    third.note_failed_flush(disks[1]);
+    third.begin(claim(9), false);
+    assert_eq!(knows(&next_of(&third)), [false; 3]);
+    for number in 0..1000 {
+        third.note_failed_flush(DiskNumber(number));
+    }
+    assert_eq!(knows(&next_of(&third)), [true; 3], "more than can be named");
 }

@@ -360,7 +360,8 @@ impl Core {
 
     /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
     /// redundancy that would lose all it holds, so there it stays, and the error is told now and
-    /// at the next sync of every file that had written to it.
+    /// at the next sync of every file that had written to it. A group that cannot do without the
+    /// disk stops: whoever takes over finds the failure noted, see `quorum/failed_flushes.rs`.
     fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
         let flushes: &Flushes = &self.disks.flushes;
         let failed = flushes.cover(&self.disks, targets);
@@ -386,6 +387,7 @@ impl Core {
             }
             for life in lives {
                 flushes.told(life);
+                self.membership.forget_failed_flush(life.disk);
             }
             return Err(GroupError::new(GroupErrorKind::Io, reason).because(error));
         }

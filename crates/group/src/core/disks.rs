@@ -277,6 +277,11 @@ impl DiskTable {
         (!disk.forgotten.load(Ordering::Acquire)).then_some(disk)
     }
 
+    /// Whether the disk is known and serves.
+    pub fn is_online(&self, number: DiskNumber) -> bool {
+        self.get(number).is_some_and(DiskState::is_online)
+    }
+
     /// Every disk, in the order of the numbers.
     pub fn iter(&self) -> impl Iterator<Item = &DiskState> {
         (self.disks.iter())

@@ -104,8 +104,9 @@ impl Kept {
         let Some(recovered) = recovered.as_ref() else {
             return Ok(false);
         };
-        // The data below the marks first, as in every commit.
-        let mut unflushed = Unflushed::flush(scene, recovered)?;
+        // The data below the marks first, as in every commit. Nothing is committed until the space
+        // that the journal alone names is marked as used: a catalog that grows would take it.
+        let mut unflushed = Unflushed::flush(scene, &self.journal)?;
         for edit in &recovered.edits {
             scene.catalog.apply(edit.clone());
         }

@@ -82,7 +82,7 @@ impl Group {
         is_alive: &dyn Fn(u32) -> bool,
         journal: Option<Arc<KeptJournal>>,
     ) -> Result<Self, GroupError> {
-        let membership = claim(disks, slots, name, opener, is_alive, journal.as_deref())?;
+        let membership = claim(disks, slots, name, opener, is_alive, journal.as_ref())?;
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
         region.read_ahead();
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
@@ -178,14 +178,19 @@ fn claim(
     name: &GroupName,
     opener: &Opener,
     is_alive: &dyn Fn(u32) -> bool,
-    journal: Option<&KeptJournal>,
+    journal: Option<&Arc<KeptJournal>>,
 ) -> Result<Arc<Membership>, GroupError> {
     let announce = |before: Option<&OpenerRecord>, own: &OpenerRecord| {
         if let (Some(journal), Some(before)) = (journal, before) {
             journal.note_claim(claim_of(before), claim_of(own));
         }
     };
-    Membership::open_announced(disks, slots, name, opener, is_alive, &announce).map(Arc::new)
+    let mut membership =
+        Membership::open_announced(disks, slots, name, opener, is_alive, &announce)?;
+    if let Some(journal) = journal {
+        membership.note_failed_flushes_in(Arc::clone(journal));
+    }
+    Ok(Arc::new(membership))
 }
 
 fn corrupt(what: impl Into<String>) -> GroupError {

@@ -6,11 +6,12 @@
 
 use spindle_sync::atomic::Ordering;
 use spindle_sync::level::Unshown;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
-use spindle_catalog::{Edit, Recovered};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
+use spindle_catalog::{Edit, KeptJournal, Recovered};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::plan::{self, Segment, Serving, TooFar};
 use spindle_format::ExtentCopy;
@@ -41,11 +42,22 @@ impl Core {
             self.event(Event::new(EventKind::GroupTakenOver, message).severity(Severity::Critical));
         }
         self.miss_disks(recovered);
+        let unflushed = self.miss_unflushed(&kept.journal, recovered);
+        if !recovered.compare_everything {
+            self.dirty.trust();
+        }
+        self.compare_blocks(&unflushed)?;
         if recovered.compare_everything {
             return Ok(false);
         }
-        self.dirty.trust();
-        for (id, first, end) in &recovered.writes {
+        self.compare_blocks(&recovered.writes)?;
+        Ok(true)
+    }
+
+    /// Compares blocks `[first, end)` of files; where they can be read from no copy, the next
+    /// opening does.
+    fn compare_blocks(&self, ranges: &[(FileId, u64, u64)]) -> Result<(), GroupError> {
+        for (id, first, end) in ranges {
             let Some(file) = self.file(*id) else {
                 continue;
             };
@@ -56,7 +68,75 @@ impl Core {
                 self.dirty.doubt(*id, &[blocks], apply);
             }
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Disks that failed a flush and serve on have perhaps lost what was written lately. Where
+    /// another copy counts, they lack it; where none does, their copies may differ, in the blocks
+    /// that are given.
+    fn miss_unflushed(
+        &self,
+        journal: &KeptJournal,
+        recovered: &Recovered,
+    ) -> Vec<(FileId, u64, u64)> {
+        let failed = |disk: DiskNumber| journal.has_failed_flush(disk);
+        let mut unequal = Vec::new();
+        if !(self.disks.iter()).any(|disk| disk.is_online() && failed(disk.number)) {
+            return unequal;
+        }
+        let regions = self.dirty.doubtful().into_iter().map(|region| {
+            let first = u64::from(region.region) * REGION_BLOCKS;
+            (region.file, Some((first, first + REGION_BLOCKS)), 0)
+        });
+        let extents = recovered.extents.keys();
+        let extents = extents.map(|(id, index)| (*id, None, *index));
+        let mut lacking: BTreeSet<DiskNumber> = BTreeSet::new();
+        for (id, blocks, index) in regions.chain(extents) {
+            let Some(file) = self.file(id).filter(|file| file.is_mirrored()) else {
+                continue;
+            };
+            let (first, end) = blocks.unwrap_or_else(|| file.map.read().schedule().envelope(index));
+            let mut segments: Vec<Segment> = Vec::new();
+            // The last region may end beyond what extents can reach.
+            let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+                segments.push(*segment);
+                Ok(())
+            });
+            for segment in segments {
+                let range = (
+                    segment.at_block,
+                    segment.at_block + segment.initialised_blocks(),
+                );
+                let Some(extent) = segment.extent.filter(|_| range.0 < range.1) else {
+                    continue;
+                };
+                let doubted: Vec<DiskNumber> = (extent.present())
+                    .map(ExtentCopy::disk)
+                    .filter(|disk| failed(*disk) && self.disks.is_online(*disk))
+                    .collect();
+                if doubted.is_empty() {
+                    continue;
+                }
+                let stale = self.dirty.stale_disks(&file, range.0, range.1);
+                let counts = |copy: ExtentCopy| {
+                    let disk = copy.disk();
+                    self.disks.is_online(disk) && !failed(disk) && !stale.contains(&disk)
+                };
+                if extent.present().any(counts) {
+                    let apply = &mut |edit| self.catalog.apply(edit);
+                    self.dirty.missed_by(&file, &[range], &doubted, apply);
+                    lacking.extend(doubted);
+                } else {
+                    unequal.push((id, range.0, range.1));
+                }
+            }
+        }
+        if !lacking.is_empty() {
+            // They are online already.
+            drop(self.dirty.begin_resync());
+            self.membership.begin_catching_up(lacking.into_iter());
+        }
+        unequal
     }
 
     /// Disks that are away now may have gone while nobody served: they lack what was written

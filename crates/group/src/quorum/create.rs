@@ -99,6 +99,7 @@ impl Membership {
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
+            failed_flushes: None,
             structure_writes_count: AtomicU64::new(0),
             events: EventQueue::default(),
             disks: Arc::new(Ownership::new(disks, slots)),

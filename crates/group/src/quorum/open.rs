@@ -110,6 +110,7 @@ impl Membership {
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
             events: events.into_iter().collect(),
+            failed_flushes: None,
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
                 members: (members.iter())

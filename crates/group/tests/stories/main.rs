@@ -24,4 +24,5 @@ mod scrub;
 mod scrub_left_out;
 mod scrub_structures;
 mod syncs;
+mod takeovers;
 mod threads;

@@ -4,18 +4,19 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SharedMemory, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, Judge, Operation, Request, SimulatedDisks};
 use spindle_group::{File, Group, GroupErrorKind, KeptJournal};
 
 use crate::scene::{
     EXTERNAL, MIB, NORMAL, Scene, copies_on, create, opener, pattern, read, resync, spare,
 };
+use crate::takeovers::open_kept;
 
 const KIB: u64 = 1 << 10;
-const LENGTH: usize = 1 << 20;
-const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
+pub const LENGTH: usize = 1 << 20;
+pub const FOUR: &[(u8, u64)] = &[(0, 64), (0, 64), (1, 64), (1, 64)];
 
-fn disk_of(group: &Group, file: &File) -> DiskSlot {
+pub fn disk_of(group: &Group, file: &File) -> DiskSlot {
     let map = group.map(file);
     let mut copies = map.iter().flat_map(|extent| &extent.copies).flatten();
     DiskSlot(copies.next().unwrap().0.0)
@@ -114,7 +115,7 @@ fn with_a_lost_write(seed: u64) -> (Scene, Group, Arc<File>) {
     (scene, group, file)
 }
 
-fn tells_once(group: &Group, file: &File) {
+pub fn tells_once(group: &Group, file: &File) {
     let error = group.sync_file(file, true).unwrap_err();
     assert_eq!(error.kind, GroupErrorKind::Io);
     group.sync_file(file, true).unwrap();
@@ -173,27 +174,6 @@ fn a_disk_that_was_removed_is_offline_for_files_of_one_copy_too() {
         |disk: &spindle_group::DiskView| disk.number.0 == slot.0 && disk.mode == "offline";
     assert!(group.view().disks.iter().any(is_offline));
     tells_once(&group, &other);
-}
-
-/// Opens it as the daemon of a mount that a keeper holds, whose memory this is.
-fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
-    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
-    let memory = SharedMemory::from_descriptor(memory).unwrap();
-    let journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
-    let slots: Vec<DiskSlot> = (0..4).map(DiskSlot).collect();
-    let disks = Arc::clone(&scene.disks) as Arc<dyn Disks>;
-    let nobody_lives = |_| false;
-    let group = Group::open_kept(
-        disks,
-        &slots,
-        &scene.name,
-        &opener(),
-        &nobody_lives,
-        journal,
-    );
-    let group = group.unwrap();
-    group.begin_journal().unwrap();
-    group
 }
 
 #[test]
@@ -457,142 +437,5 @@ fn a_write_behind_what_was_lost_puts_no_zeros_there_that_are_read_before_it_is_t
         assert!(read(&group, &file, hole, 16 << 10) == new);
         assert!(read(&group, &file, hole + 64 * KIB, 4096) == vec![0; 4096]);
         assert!(read(&group, &file, behind, 16 << 10) == new);
-    }
-}
-
-/// A file on the disk, with bytes that no flush covered when the daemon is killed, and one that has
-/// nothing there.
-fn killed_with_unflushed_writes(
-    scene: &Scene,
-    journal: &KeptJournal,
-    slot: DiskSlot,
-) -> (FileId, FileId) {
-    let group = open_kept(scene, journal);
-    // Extents of whole AUs: small ones share theirs with those of other files.
-    let at = 8 << 20;
-    for id in 10..40 {
-        let file = create(&group, id, EXTERNAL);
-        group.write(&file, at, &pattern(id, 4096)).unwrap();
-    }
-    group.sync().unwrap();
-    let is_there = |id: &u64| disk_of(&group, &group.file(FileId(*id)).unwrap()) == slot;
-    let id = (10..40).find(is_there).unwrap();
-    let other = (10..40).find(|id| !is_there(id)).unwrap();
-    let file = group.file(FileId(id)).unwrap();
-    group.write(&file, at, &pattern(2, 4096)).unwrap();
-    std::mem::forget((group, file));
-    (FileId(id), FileId(other))
-}
-
-#[test]
-fn what_a_killed_daemon_had_not_flushed_is_told_where_its_disk_is_gone_at_the_takeover() {
-    let scene = Scene::new(11, Redundancy::Normal, FOUR);
-    let journal = KeptJournal::create().unwrap();
-    let slot = DiskSlot(3);
-    let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
-    scene.disks.vanish(slot);
-    // The first is killed as soon as it has the group, the second before it is asked.
-    let name = &scene.name;
-    let slots: Vec<DiskSlot> = (0..4).map(DiskSlot).collect();
-    for _ in 0..2 {
-        let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
-        let memory = SharedMemory::from_descriptor(memory).unwrap();
-        let journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
-        let disks = Arc::clone(&scene.disks) as Arc<dyn Disks>;
-        let group = Group::open_kept(disks, &slots, name, &opener(), &|_| false, journal);
-        std::mem::forget(group.unwrap());
-    }
-    let group = open_kept(&scene, &journal);
-    tells_once(&group, &group.file(id).unwrap());
-    let other = group.file(other).unwrap();
-    group.sync_file(&other, true).unwrap();
-    // Since when it is away is noted: it is no news to the next one.
-    for now_ms in [0, 6_000] {
-        while group.step(now_ms).unwrap() {}
-    }
-    std::mem::forget((group, other));
-    let group = open_kept(&scene, &journal);
-    group.sync_file(&group.file(id).unwrap(), true).unwrap();
-}
-
-#[test]
-fn a_copy_that_is_stale_is_no_other_copy_at_a_takeover() {
-    let scene = Scene::new(14, Redundancy::Normal, FOUR);
-    let journal = KeptJournal::create().unwrap();
-    let group = open_kept(&scene, &journal);
-    // One that has no replica of the catalog, so that nobody else asks it for a flush.
-    let slot = DiskSlot(3);
-    let mut pair = None;
-    for id in 10..40 {
-        let file = create(&group, id, NORMAL);
-        group.write(&file, 8 * MIB, &pattern(1, 64 << 10)).unwrap();
-        let copies = group.map(&file)[0].copies.clone();
-        let disks: Vec<DiskNumber> = copies.iter().flatten().map(|(disk, _)| *disk).collect();
-        let other = disks.iter().find(|disk| disk.0 != slot.0);
-        if disks.contains(&DiskNumber(slot.0)) && pair.is_none() {
-            pair = Some((id, *other.unwrap()));
-        }
-    }
-    let (id, other) = pair.unwrap();
-    let file = group.file(FileId(id)).unwrap();
-    group.sync().unwrap();
-    group.offline_disks(&[other]).unwrap();
-    group.write(&file, 8 * MIB, &pattern(2, 64 << 10)).unwrap();
-    group.sync().unwrap();
-    for now_ms in [0, 6_000] {
-        while group.step(now_ms).unwrap() {}
-    }
-    group.return_disks(&[DiskSlot(other.0)]).unwrap();
-    // Of the same region, in space that is there; nobody has copied what the other disk missed.
-    group.write(&file, 8 * MIB, &pattern(3, 4096)).unwrap();
-    std::mem::forget((group, file));
-    scene.disks.fail_flushes(slot, 1);
-    let group = open_kept(&scene, &journal);
-    assert_eq!(group.view().disks[3].mode, "offline");
-    tells_once(&group, &group.file(FileId(id)).unwrap());
-}
-
-#[test]
-fn what_a_killed_daemon_had_not_flushed_shows_nothing_of_an_earlier_file() {
-    for seed in 1..9 {
-        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
-        let journal = KeptJournal::create().unwrap();
-        let group = open_kept(&scene, &journal);
-        let filler = create(&group, 10, EXTERNAL);
-        group.write(&filler, 0, &vec![0xa5; 100 << 20]).unwrap();
-        group.sync().unwrap();
-        group.remove_file(&group.change(), &filler).unwrap();
-        group.sync().unwrap();
-        let file = create(&group, 11, EXTERNAL);
-        group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
-        let slot = disk_of(&group, &file);
-        std::mem::forget((group, file));
-        scene.disks.vanish(slot);
-        let group = open_kept(&scene, &journal);
-        scene.disks.bring_back(slot);
-        group.return_disks(&[slot]).unwrap();
-        let file = group.file(FileId(11)).unwrap();
-        let mut out = vec![0; LENGTH];
-        assert!(group.read(&file, 0, &mut out).is_err(), "seed {seed}");
-        tells_once(&group, &file);
-        let found = read(&group, &file, 0, LENGTH);
-        assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "seed {seed}");
-    }
-}
-
-#[test]
-fn what_a_killed_daemon_had_not_flushed_is_told_where_its_disk_fails_the_first_flush() {
-    for redundancy in [Redundancy::Normal, Redundancy::External] {
-        let scene = Scene::new(12, redundancy, FOUR);
-        let journal = KeptJournal::create().unwrap();
-        // One that has no replica of the catalog, so that nobody else asks it for a flush.
-        let slot = DiskSlot(3);
-        let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
-        scene.disks.fail_flushes(slot, 1);
-        let group = open_kept(&scene, &journal);
-        let is_offline = group.view().disks[3].mode == "offline";
-        assert_eq!(is_offline, redundancy == Redundancy::Normal);
-        tells_once(&group, &group.file(id).unwrap());
-        group.sync_file(&group.file(other).unwrap(), true).unwrap();
     }
 }

@@ -8,6 +8,14 @@
 //! durable row names as stale in the extent's regions. What grew since the last commit stays beyond
 //! the marks there: behind them may lie what an earlier file left.
 //!
+//! A disk that the group cannot do without serves on, whatever its flush answered: in a group
+//! without redundancy, and where too few votes or no replica of the catalog would be left without
+//! all that failed. Asked again it may answer well, be it by this process or by a later one; so it
+//! counts as one that lost what no flush had covered, from its first failure on until everybody
+//! concerned owes the error durably. The journal has its name until then. Where another copy
+//! counts, it is stale beside that one, and where none does the copies are compared; see
+//! `io/recovery.rs`.
+//!
 //! A disk counts as gone where it is offline and no row says since when: such a row is written some
 //! seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is
 //! killed itself, when the group state already says that the disk is offline, leaves it as gone to
@@ -16,7 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_catalog::{CatalogError, Recovered, RecoveredExtent, Sequence, Table};
+use spindle_catalog::{CatalogError, KeptJournal, Recovered, RecoveredExtent, Table};
 use spindle_format::{DirtyRecord, DiskStatus, ExtentCopy};
 
 use crate::core::commit::owed;
@@ -25,14 +33,13 @@ use crate::core::disks::away_key;
 use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::incarnation::Life;
 
 /// Disks that did not take the flush.
 #[derive(Debug, Default)]
 pub(super) struct Unflushed {
     /// They are not online any more.
     gone: BTreeSet<DiskNumber>,
-    /// They took a second flush: what the first should have covered may be lost.
+    /// They took a later flush: what one before should have covered may be lost.
     doubtful: BTreeSet<DiskNumber>,
     /// Files of which marks stayed behind what was written.
     hides: BTreeSet<FileId>,
@@ -75,42 +82,61 @@ impl Others {
     }
 }
 
+/// Whether the disks can go offline together: others have what they hold, and enough votes and
+/// a replica of the catalog are left.
+fn can_do_without(scene: &Scene<'_>, disks: &BTreeSet<DiskNumber>) -> bool {
+    let numbers: Vec<DiskNumber> = disks.iter().copied().collect();
+    scene.membership.redundancy() != Redundancy::External
+        && scene.membership.judge_offline(&numbers).is_ok()
+}
+
 impl Unflushed {
-    /// Flushes every disk. One that cannot goes offline where others have what it holds.
-    pub(super) fn flush(scene: &Scene<'_>, recovered: &Recovered) -> Result<Self, GroupError> {
+    /// Flushes every disk. Those that cannot, or could not before, go offline where the group can
+    /// do without all of them; else all of them serve on, and what they may have lost is owed.
+    pub(super) fn flush(scene: &Scene<'_>, journal: &KeptJournal) -> Result<Self, GroupError> {
         let mut unflushed = Self::default();
         let flushes = &scene.disks.flushes;
         for disk in scene.disks.iter().filter(|disk| disk.is_online()) {
             flushes.assume_written(disk.life());
         }
         let cover = || flushes.cover(scene.disks, &flushes.all_written(scene.disks));
-        let failed = cover();
-        let Some((_, reason)) = failed.first() else {
+        let mut failed = cover();
+        let online = scene.disks.iter().filter(|disk| disk.is_online());
+        // Whether they fail it now or did before: a disk that is asked again may forget it.
+        let suspect: BTreeSet<DiskNumber> = (online.map(|disk| disk.number))
+            .filter(|disk| journal.has_failed_flush(*disk))
+            .collect();
+        if suspect.is_empty() {
             return Ok(unflushed);
-        };
-        let reason = reason.to_string();
-        let lives: Vec<Life> = failed.into_iter().map(|(life, _)| life).collect();
-        let numbers: Vec<DiskNumber> = lives.iter().map(|life| life.disk).collect();
-        if scene.membership.redundancy() != Redundancy::External {
+        }
+        let reason = failed.first().map_or_else(
+            || "it failed a flush of an earlier process".to_owned(),
+            |(_, error)| error.to_string(),
+        );
+        if can_do_without(scene, &suspect) {
+            let numbers: Vec<DiskNumber> = suspect.into_iter().collect();
             scene.membership.take_offline(&numbers, &reason)?;
             return Ok(unflushed);
         }
-        unflushed.doubtful = numbers.into_iter().collect();
-        unflushed.others = Some(Others::look(scene)?);
-        // Durable before the disk is asked again, which may forget then that it had failed.
-        unflushed.owe(scene, recovered)?;
-        scene.catalog.commit(Sequence(u64::MAX))?;
-        for life in lives {
+        unflushed.doubtful = suspect;
+        // Noted in the journal: whatever becomes of this process, the next one knows of them.
+        for (life, _) in failed.drain(..) {
             flushes.told(life);
         }
-        match cover().first() {
-            None => Ok(unflushed),
-            Some((life, error)) => Err(GroupError::new(
-                GroupErrorKind::Io,
-                format!("disk {} cannot be flushed: {error}", life.disk),
-            )
-            .because(error.clone())),
+        for (life, error) in cover() {
+            let numbers = BTreeSet::from([life.disk]);
+            if !can_do_without(scene, &numbers) {
+                return Err(GroupError::new(
+                    GroupErrorKind::Io,
+                    format!("disk {} cannot be flushed: {error}", life.disk),
+                )
+                .because(error));
+            }
+            scene
+                .membership
+                .take_offline(&[life.disk], &error.to_string())?;
         }
+        Ok(unflushed)
     }
 
     /// Finds the disks that went unseen. The rows are those that the killed process left.

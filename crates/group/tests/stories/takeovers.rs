@@ -1,0 +1,401 @@
+//! Daemons that are killed while a disk loses what no flush had covered: whoever takes over tells
+//! it, and shows nothing from before.
+
+use std::sync::{Arc, Weak};
+
+use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_device::{
+    AlignedBuffer, DiskSlot, Disks, Judge, Operation, Request, SharedMemory, SimulatedDisks, Work,
+};
+use spindle_group::{File, Group, GroupError, KeptJournal};
+
+use crate::one_copy::{FOUR, LENGTH, disk_of, tells_once};
+use crate::scene::{
+    EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read,
+    resync,
+};
+
+/// Opens it as the daemon of a mount that a keeper holds, whose memory this is.
+pub fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
+    let group = take_over(scene, journal, Arc::clone(&scene.disks) as Arc<dyn Disks>).unwrap();
+    group.begin_journal().unwrap();
+    group
+}
+
+/// The same by way of these disks, and not to its end: nothing of the journal is taken yet.
+fn take_over(
+    scene: &Scene,
+    journal: &KeptJournal,
+    disks: Arc<dyn Disks>,
+) -> Result<Group, GroupError> {
+    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+    let memory = SharedMemory::from_descriptor(memory).unwrap();
+    let journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+    let slots: Vec<DiskSlot> = slots(scene).collect();
+    let nobody_lives = |_| false;
+    Group::open_kept(
+        disks,
+        &slots,
+        &scene.name,
+        &opener(),
+        &nobody_lives,
+        journal,
+    )
+}
+
+fn slots(scene: &Scene) -> impl Iterator<Item = DiskSlot> {
+    (0..u16::try_from(scene.disks.disk_count()).unwrap()).map(DiskSlot)
+}
+
+/// A file on the disk, with bytes that no flush covered when the daemon is killed, and one that has
+/// nothing there.
+fn killed_with_unflushed_writes(
+    scene: &Scene,
+    journal: &KeptJournal,
+    slot: DiskSlot,
+) -> (FileId, FileId) {
+    let group = open_kept(scene, journal);
+    // Extents of whole AUs: small ones share theirs with those of other files.
+    let at = 8 << 20;
+    for id in 10..40 {
+        let file = create(&group, id, EXTERNAL);
+        group.write(&file, at, &pattern(id, 4096)).unwrap();
+    }
+    group.sync().unwrap();
+    let is_there = |id: &u64| disk_of(&group, &group.file(FileId(*id)).unwrap()) == slot;
+    let id = (10..40).find(is_there).unwrap();
+    let other = (10..40).find(|id| !is_there(id)).unwrap();
+    let file = group.file(FileId(id)).unwrap();
+    group.write(&file, at, &pattern(2, 4096)).unwrap();
+    std::mem::forget((group, file));
+    (FileId(id), FileId(other))
+}
+
+#[test]
+fn what_a_killed_daemon_had_not_flushed_is_told_where_its_disk_is_gone_at_the_takeover() {
+    let scene = Scene::new(11, Redundancy::Normal, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let slot = DiskSlot(3);
+    let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
+    scene.disks.vanish(slot);
+    // The first is killed as soon as it has the group, the second before it is asked.
+    for _ in 0..2 {
+        let disks = Arc::clone(&scene.disks) as Arc<dyn Disks>;
+        std::mem::forget(take_over(&scene, &journal, disks).unwrap());
+    }
+    let group = open_kept(&scene, &journal);
+    tells_once(&group, &group.file(id).unwrap());
+    let other = group.file(other).unwrap();
+    group.sync_file(&other, true).unwrap();
+    // Since when it is away is noted: it is no news to the next one.
+    for now_ms in [0, 6_000] {
+        while group.step(now_ms).unwrap() {}
+    }
+    std::mem::forget((group, other));
+    let group = open_kept(&scene, &journal);
+    group.sync_file(&group.file(id).unwrap(), true).unwrap();
+}
+
+#[test]
+fn a_copy_that_is_stale_is_no_other_copy_at_a_takeover() {
+    let scene = Scene::new(14, Redundancy::Normal, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    // One that has no replica of the catalog, so that nobody else asks it for a flush.
+    let slot = DiskSlot(3);
+    let mut pair = None;
+    for id in 10..40 {
+        let file = create(&group, id, NORMAL);
+        group.write(&file, 8 * MIB, &pattern(1, 64 << 10)).unwrap();
+        let copies = group.map(&file)[0].copies.clone();
+        let disks: Vec<DiskNumber> = copies.iter().flatten().map(|(disk, _)| *disk).collect();
+        let other = disks.iter().find(|disk| disk.0 != slot.0);
+        if disks.contains(&DiskNumber(slot.0)) && pair.is_none() {
+            pair = Some((id, *other.unwrap()));
+        }
+    }
+    let (id, other) = pair.unwrap();
+    let file = group.file(FileId(id)).unwrap();
+    group.sync().unwrap();
+    group.offline_disks(&[other]).unwrap();
+    group.write(&file, 8 * MIB, &pattern(2, 64 << 10)).unwrap();
+    group.sync().unwrap();
+    for now_ms in [0, 6_000] {
+        while group.step(now_ms).unwrap() {}
+    }
+    group.return_disks(&[DiskSlot(other.0)]).unwrap();
+    // Of the same region, in space that is there; nobody has copied what the other disk missed.
+    group.write(&file, 8 * MIB, &pattern(3, 4096)).unwrap();
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(slot, 1);
+    let group = open_kept(&scene, &journal);
+    assert_eq!(group.view().disks[3].mode, "offline");
+    tells_once(&group, &group.file(FileId(id)).unwrap());
+}
+
+#[test]
+fn what_a_killed_daemon_had_not_flushed_shows_nothing_of_an_earlier_file() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let journal = KeptJournal::create().unwrap();
+        let group = open_kept(&scene, &journal);
+        let filler = create(&group, 10, EXTERNAL);
+        group.write(&filler, 0, &vec![0xa5; 100 << 20]).unwrap();
+        group.sync().unwrap();
+        group.remove_file(&group.change(), &filler).unwrap();
+        group.sync().unwrap();
+        let file = create(&group, 11, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
+        let slot = disk_of(&group, &file);
+        std::mem::forget((group, file));
+        scene.disks.vanish(slot);
+        let group = open_kept(&scene, &journal);
+        scene.disks.bring_back(slot);
+        group.return_disks(&[slot]).unwrap();
+        let file = group.file(FileId(11)).unwrap();
+        let mut out = vec![0; LENGTH];
+        assert!(group.read(&file, 0, &mut out).is_err(), "seed {seed}");
+        tells_once(&group, &file);
+        let found = read(&group, &file, 0, LENGTH);
+        assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_a_killed_daemon_had_not_flushed_is_told_where_its_disk_fails_the_first_flush() {
+    for redundancy in [Redundancy::Normal, Redundancy::External] {
+        let scene = Scene::new(12, redundancy, FOUR);
+        let journal = KeptJournal::create().unwrap();
+        // One that has no replica of the catalog, so that nobody else asks it for a flush.
+        let slot = DiskSlot(3);
+        let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
+        scene.disks.fail_flushes(slot, 1);
+        let group = open_kept(&scene, &journal);
+        let is_offline = group.view().disks[3].mode == "offline";
+        assert_eq!(is_offline, redundancy == Redundancy::Normal);
+        tells_once(&group, &group.file(id).unwrap());
+        group.sync_file(&group.file(other).unwrap(), true).unwrap();
+    }
+}
+
+/// A mirror of which one disk is away, long enough for that to be no news, and a file with bytes
+/// that no flush covered.
+fn half_a_mirror(scene: &Scene, journal: &KeptJournal) -> (Group, Arc<File>, Arc<File>) {
+    let group = open_kept(scene, journal);
+    let file = create(&group, 10, NORMAL);
+    let other = create(&group, 11, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.write(&other, 0, &pattern(1, LENGTH)).unwrap();
+    scene.disks.vanish(DiskSlot(1));
+    group.sync().unwrap();
+    for now_ms in [0, 6_000] {
+        while group.step(now_ms).unwrap() {}
+    }
+    group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+    (group, file, other)
+}
+
+/// Whoever keeps the mount begins daemons until one serves.
+fn open_kept_at_last(scene: &Scene, journal: &KeptJournal) -> Group {
+    for _ in 0..3 {
+        let group = take_over(scene, journal, Arc::clone(&scene.disks) as Arc<dyn Disks>);
+        if let Ok(group) = group {
+            group.begin_journal().unwrap();
+            return group;
+        }
+    }
+    panic!("no daemon serves");
+}
+
+#[test]
+fn a_flush_that_the_last_disk_of_a_mirror_fails_at_a_takeover_is_told() {
+    let scene = Scene::mirrored(15);
+    let journal = KeptJournal::create().unwrap();
+    let (group, file, other) = half_a_mirror(&scene, &journal);
+    std::mem::forget((group, file, other));
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    let group = open_kept_at_last(&scene, &journal);
+    tells_once(&group, &group.file(FileId(10)).unwrap());
+}
+
+#[test]
+fn a_flush_that_the_last_disk_of_a_mirror_fails_before_its_daemon_ends_is_told_by_the_next() {
+    let scene = Scene::mirrored(16);
+    let journal = KeptJournal::create().unwrap();
+    let (group, file, other) = half_a_mirror(&scene, &journal);
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    group.write(&other, 0, &pattern(2, 4096)).unwrap();
+    group.sync_file(&other, false).unwrap_err();
+    std::mem::forget((group, file, other));
+    let group = open_kept_at_last(&scene, &journal);
+    tells_once(&group, &group.file(FileId(10)).unwrap());
+    group.close().unwrap();
+}
+
+#[test]
+fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_after_the_others() {
+    let scene = Scene::new(17, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let (old, new) = (pattern(1, 64 << 10), pattern(2, 64 << 10));
+    let mut found = [None, None];
+    for id in 10..60 {
+        let file = create(&group, id, NORMAL);
+        group.write(&file, 8 * MIB, &old).unwrap();
+        let copies = group.map(&file)[0].copies.clone();
+        let mut disks: Vec<u16> = copies.iter().flatten().map(|(disk, _)| disk.0).collect();
+        disks.sort_unstable();
+        match disks[..] {
+            [0, 1] => found[0] = Some(id),
+            [0, 2] => found[1] = Some(id),
+            _ => {}
+        }
+    }
+    let [lost, kept] = found.map(|id| FileId(id.unwrap()));
+    group.sync().unwrap();
+    // The regions are open then: what follows is flushed by nobody else.
+    for id in [lost, kept] {
+        let file = group.file(id).unwrap();
+        group.write(&file, 8 * MIB, &old).unwrap();
+    }
+    group.sync().unwrap();
+    for id in [lost, kept] {
+        let file = group.file(id).unwrap();
+        group.write(&file, 8 * MIB, &new).unwrap();
+        // The first disk has dropped it when it fails its flush.
+        let copies = group.map(&file)[0].copies.clone();
+        let (_, at) = copies
+            .into_iter()
+            .flatten()
+            .find(|copy| copy.0.0 == 0)
+            .unwrap();
+        let mut memory = AlignedBuffer::zeroed(old.len());
+        memory.copy_from_slice(&old);
+        let mut batch = [Request::new(DiskSlot(0), at, Work::Write(&memory))];
+        scene.disks.run(&mut batch);
+    }
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    scene.disks.fail_flushes(DiskSlot(1), 1);
+    group.sync().unwrap_err();
+    std::mem::forget(group);
+    let group = open_kept_at_last(&scene, &journal);
+    let [lost, kept] = [lost, kept].map(|id| group.file(id).unwrap());
+    group.sync_file(&kept, true).unwrap();
+    for _ in 0..4 {
+        assert!(read(&group, &kept, 8 * MIB, new.len()) == new);
+    }
+    tells_once(&group, &lost);
+    assert_copies_equal(&scene, &group, &lost, "no copy counts more than the other");
+    resync(&group);
+    assert_copies_equal(&scene, &group, &kept, "the other copy counts");
+    assert!(read(&group, &kept, 8 * MIB, new.len()) == new);
+    let serves = |disk: &spindle_group::DiskView| disk.mode == "online";
+    assert!(group.view().disks.iter().all(serves));
+}
+
+/// Simulated disks that take no write any more once one has failed a flush: as if the process had
+/// been killed then.
+#[derive(Debug)]
+struct KilledAtAFailedFlush(Arc<SimulatedDisks>);
+
+impl Disks for KilledAtAFailedFlush {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        self.0.run(batch);
+        let is_failed_flush = |request: &Request<'_>| {
+            request.result.is_err() && request.work.operation() == Operation::Flush
+        };
+        if batch.iter().any(is_failed_flush) {
+            for slot in 0..4 {
+                let everywhere = 0..u64::MAX;
+                self.0.fail_writes(DiskSlot(slot), everywhere, u64::MAX);
+            }
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.0.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.0.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.0.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.0.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.0.set_judge(judge);
+    }
+}
+
+#[test]
+fn a_flush_that_failed_is_told_though_the_one_that_took_over_was_killed_before_anything_was_durable()
+ {
+    let scene = Scene::new(18, Redundancy::External, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let slot = DiskSlot(3);
+    let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
+    scene.disks.fail_flushes(slot, 1);
+    let disks = Arc::new(KilledAtAFailedFlush(Arc::clone(&scene.disks)));
+    take_over(&scene, &journal, disks).unwrap_err();
+    for slot in slots(&scene) {
+        scene.disks.clear_faults(slot);
+    }
+    let group = open_kept(&scene, &journal);
+    tells_once(&group, &group.file(id).unwrap());
+    group.sync_file(&group.file(other).unwrap(), true).unwrap();
+    // Told and synced, it is no news to the next one.
+    std::mem::forget(group);
+    let group = open_kept(&scene, &journal);
+    group.sync_file(&group.file(id).unwrap(), true).unwrap();
+}
+
+#[test]
+fn what_is_owed_anew_stays_owed_though_the_journal_has_the_end_of_an_earlier_one() {
+    let scene = Scene::new(19, Redundancy::External, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let slot = DiskSlot(3);
+    let (id, _) = killed_with_unflushed_writes(&scene, &journal, slot);
+    let group = open_kept(&scene, &journal);
+    let file = group.file(id).unwrap();
+    scene.disks.fail_writes(slot, 0..64 * MIB, 1);
+    group.write(&file, 8 * MIB, &pattern(3, 4096)).unwrap_err();
+    // Told, and forgotten by the next sync; that is in the journal alone.
+    tells_once(&group, &file);
+    group.write(&file, 8 * MIB, &pattern(4, 4096)).unwrap();
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(slot, 1);
+    let disks = Arc::clone(&scene.disks) as Arc<dyn Disks>;
+    std::mem::forget(take_over(&scene, &journal, disks).unwrap());
+    let group = open_kept(&scene, &journal);
+    tells_once(&group, &group.file(id).unwrap());
+}
+
+#[test]
+fn errors_that_are_owed_by_many_files_take_no_space_that_the_journal_alone_names() {
+    // One that has no replica of the catalog, and most of the files.
+    let disks = &[(0, 64), (0, 64), (1, 64), (1, 2048)];
+    let scene = Scene::new(21, Redundancy::External, disks);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    for id in 100..12_100 {
+        let file = create(&group, id, EXTERNAL);
+        group.write(&file, 0, &pattern(id, 4096)).unwrap();
+    }
+    group.sync().unwrap();
+    let file = create(&group, 10, EXTERNAL);
+    let data = pattern(10, 100 << 20);
+    group.write(&file, 0, &data).unwrap();
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(DiskSlot(3), 1);
+    let group = open_kept(&scene, &journal);
+    assert_sound(&group);
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, data.len()) == data);
+    tells_once(&group, &file);
+}
