@@ -32,6 +32,9 @@ pub struct RecoveredExtent {
     pub mark_blocks: u32,
     /// Its copies as an extent row has them; empty for a hole.
     pub copies: Vec<u64>,
+    /// Since the newest commit there was a hole under its number: what the catalog has there was
+    /// another extent.
+    pub was_hole: bool,
 }
 
 /// All that no commit had taken, and what was under way.
@@ -163,11 +166,14 @@ impl Recovered {
             return;
         };
         let low = u32::try_from(place & u64::from(u32::MAX)).unwrap_or(0);
+        let key = (FileId(*file), low);
+        let before = self.extents.get(&key);
         let extent = RecoveredExtent {
             mark_blocks: u32::try_from(place >> 32).unwrap_or(0),
             copies: copies.to_vec(),
+            was_hole: copies.is_empty() || before.is_some_and(|before| before.was_hole),
         };
-        self.extents.insert((FileId(*file), low), extent);
+        self.extents.insert(key, extent);
     }
 
     /// Whether there is nothing to apply.

@@ -70,6 +70,22 @@ fn what_no_commit_took_is_found_by_the_next_process() {
 }
 
 #[test]
+fn an_extent_that_was_a_hole_since_the_last_commit_is_told_from_one_that_grew() {
+    let journal = live();
+    journal.extent(FileId(9), 3, 5, &[1, 2]);
+    journal.extent(FileId(9), 4, 77, &[1, 2]);
+    journal.extent(FileId(9), 4, 0, &[]);
+    journal.extent(FileId(9), 4, 10, &[3, 4]);
+    journal.extent(FileId(9), 4, 20, &[3, 4]);
+    let was_hole = |index| next(&journal).1.extents[&(FileId(9), index)].was_hole;
+    assert!(!was_hole(3) && was_hole(4));
+    // The commit has the new one.
+    journal.cut(journal.place());
+    journal.extent(FileId(9), 4, 30, &[3, 4]);
+    assert!(!was_hole(4));
+}
+
+#[test]
 fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
     let journal = live();
     let first = journal.bracket();

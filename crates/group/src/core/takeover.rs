@@ -193,7 +193,8 @@ fn apply_extents(
             map.load_row(number, &row, |_, _| Ok(())).map_err(told)?;
         }
         for (index, extent) in changed {
-            let durable_blocks = map.extent(index).map_or(0, |stored| stored.mark_blocks);
+            let stored = map.extent(index).filter(|_| !extent.was_hole);
+            let durable_blocks = stored.map_or(0, |stored| stored.mark_blocks);
             let blocks = schedule.envelope(index);
             let mark_blocks = unflushed.mark_of(file, blocks, extent, durable_blocks);
             put_extent(&mut map, index, extent, mark_blocks, space).map_err(told)?;

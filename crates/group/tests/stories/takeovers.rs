@@ -399,3 +399,32 @@ fn errors_that_are_owed_by_many_files_take_no_space_that_the_journal_alone_names
     assert!(read(&group, &file, 0, data.len()) == data);
     tells_once(&group, &file);
 }
+
+#[test]
+fn a_file_that_was_written_anew_shows_nothing_of_an_earlier_one_by_the_marks_that_it_had() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::Normal, FOUR);
+        let journal = KeptJournal::create().unwrap();
+        let group = open_kept(&scene, &journal);
+        let filler = create(&group, 10, EXTERNAL);
+        group.write(&filler, 0, &vec![0xa5; 100 << 20]).unwrap();
+        group.sync().unwrap();
+        group.remove_file(&group.change(), &filler).unwrap();
+        group.sync().unwrap();
+        let file = create(&group, 11, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
+        group.sync().unwrap();
+        group.truncate(&file, 0).unwrap();
+        group.write(&file, 0, &pattern(seed + 100, LENGTH)).unwrap();
+        let slot = disk_of(&group, &file);
+        std::mem::forget((group, file));
+        scene.disks.vanish(slot);
+        let group = open_kept(&scene, &journal);
+        scene.disks.bring_back(slot);
+        group.return_disks(&[slot]).unwrap();
+        let file = group.file(FileId(11)).unwrap();
+        tells_once(&group, &file);
+        let found = read(&group, &file, 0, LENGTH);
+        assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "seed {seed}");
+    }
+}
