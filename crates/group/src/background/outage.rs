@@ -193,6 +193,8 @@ impl Group {
     }
 
     /// Notes since when disks are away, counts their time, and forgets it of those that are not.
+    /// Not before it is noted what they missed: whoever takes over from a process that was killed
+    /// takes the row for a word that it was.
     pub(crate) fn note_away(&self) {
         let now_s = self.now_s.load(Ordering::Relaxed);
         let mut edit = Edit::default();
@@ -201,9 +203,11 @@ impl Group {
             .saturating_sub(clock.last_s.unwrap_or(now_s))
             .min(TICK_MOST_S);
         clock.last_s = Some(now_s);
-        for disk in self.disks.iter().map(|disk| disk.number) {
+        for state in self.disks.iter() {
+            let disk = state.number;
             let is_away = self.membership.status(disk) == Some(DiskStatus::Offline);
             match (is_away, self.away(disk)) {
+                (true, None) if state.outage_to_note().is_some() => {}
                 (true, None) => {
                     clock.counted_s.insert(disk, 0);
                     let away = Away {
@@ -237,5 +241,27 @@ impl Group {
             let _change = self.change_inside();
             self.catalog.apply(edit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_base::DiskNumber;
+
+    use crate::scene::Scene;
+
+    #[test]
+    fn since_when_a_disk_is_away_is_noted_after_what_it_missed() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let disk = DiskNumber(1);
+        // By somebody who has not come to note it.
+        let membership = &group.membership;
+        membership.take_offline(&[disk], "it failed").unwrap();
+        group.note_away();
+        assert!(group.away(disk).is_none());
+        group.notice_offline();
+        group.note_away();
+        assert!(group.away(disk).is_some());
     }
 }
