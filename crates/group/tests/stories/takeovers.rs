@@ -134,6 +134,54 @@ fn a_copy_that_is_stale_is_no_other_copy_at_a_takeover() {
 }
 
 #[test]
+fn a_copy_that_is_stale_elsewhere_in_its_region_is_another_copy_at_a_takeover() {
+    let scene = Scene::new(20, Redundancy::Normal, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let slot = DiskSlot(3);
+    let file = create(&group, 10, NORMAL);
+    let length = 24 * MIB;
+    let data = pattern(1, usize::try_from(length).unwrap());
+    group.write(&file, 8 * MIB, &data).unwrap();
+    group.sync().unwrap();
+    let has = |copies: &[Option<(DiskNumber, u64)>], slot: DiskSlot| {
+        (copies.iter().flatten()).any(|(disk, _)| disk.0 == slot.0)
+    };
+    // A disk that has an extent beside the one that will be gone, and one without it.
+    let map = group.map(&file);
+    let (other, at) = (0..3)
+        .map(DiskSlot)
+        .filter(|other| {
+            map.iter()
+                .any(|extent| has(&extent.copies, slot) && has(&extent.copies, *other))
+        })
+        .find_map(|other| {
+            let alone = |extent: &&spindle_group::ExtentView| {
+                has(&extent.copies, other) && !has(&extent.copies, slot)
+            };
+            Some((other, map.iter().find(alone)?.offset_bytes))
+        })
+        .unwrap();
+    group.offline_disks(&[DiskNumber(other.0)]).unwrap();
+    group.write(&file, at, &pattern(2, 4096)).unwrap();
+    // Until the region is quiet and its row says which blocks.
+    for round in 0..8 {
+        while group.step(round * 6_000).unwrap() {}
+    }
+    group.return_disks(&[other]).unwrap();
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(slot, 1);
+    let group = open_kept(&scene, &journal);
+    assert_eq!(group.view().disks[3].mode, "offline");
+    let file = group.file(FileId(10)).unwrap();
+    group.sync_file(&file, true).unwrap();
+    let from = usize::try_from(at - 8 * MIB).unwrap();
+    let mut wanted = data;
+    wanted[from..from + 4096].copy_from_slice(&pattern(2, 4096));
+    assert!(read(&group, &file, 8 * MIB, wanted.len()) == wanted);
+}
+
+#[test]
 fn what_a_killed_daemon_had_not_flushed_shows_nothing_of_an_earlier_file() {
     for seed in 1..9 {
         let scene = Scene::new(seed, Redundancy::Normal, FOUR);

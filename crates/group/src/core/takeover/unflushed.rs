@@ -5,8 +5,9 @@
 //! A disk that is gone, or fails that flush, has lost what only the killed process could name. So
 //! every file of which an extent has no copy elsewhere that counts owes its next sync an error,
 //! whether it had been written lately or not. A copy counts on a disk that is online and that no
-//! durable row names as stale in the extent's regions. What grew since the last commit stays beyond
-//! the marks there: behind them may lie what an earlier file left.
+//! durable row names as stale in the extent's blocks, or, where the row is open, in their region.
+//! What grew since the last commit stays beyond the marks there: behind them may lie what an earlier
+//! file left.
 //!
 //! A disk that the group cannot do without serves on, whatever its flush answered: in a group
 //! without redundancy, and where too few votes or no replica of the catalog would be left without
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{CatalogError, KeptJournal, Recovered, RecoveredExtent, Table};
-use spindle_format::{DirtyRecord, DiskStatus, ExtentCopy};
+use spindle_format::{BlockRun, DirtyRecord, DiskStatus, ExtentCopy};
 
 use crate::core::commit::owed;
 use crate::core::dirty::REGION_BLOCKS;
@@ -51,20 +52,20 @@ pub(super) struct Unflushed {
 #[derive(Debug)]
 struct Others {
     online: BTreeSet<DiskNumber>,
-    /// By file, region and disk, as the catalog has it durably.
-    stale: BTreeSet<(FileId, u64, DiskNumber)>,
+    /// By file, region and disk the blocks of the region; none where nobody knows which.
+    stale: BTreeMap<(FileId, u64, DiskNumber), Vec<BlockRun>>,
 }
 
 impl Others {
     fn look(scene: &Scene<'_>) -> Result<Self, GroupError> {
-        let mut stale = BTreeSet::new();
+        let mut stale = BTreeMap::new();
         scene.catalog.scan(Table::DirtyRegion, &mut |key, value| {
             let (file, region) = numbered_key(key)?;
             let record = DirtyRecord::parse(value).map_err(|error| {
                 CatalogError::Damaged(format!("file {file}, dirty region {region}: {error}"))
             })?;
-            let disks = record.stale.iter().map(|stale| stale.disk);
-            stale.extend(disks.map(|disk| (file, u64::from(region), disk)));
+            let runs = record.stale.into_iter();
+            stale.extend(runs.map(|stale| ((file, u64::from(region), stale.disk), stale.runs)));
             Ok(())
         })?;
         let online = scene.disks.iter().filter(|disk| disk.is_online());
@@ -76,9 +77,17 @@ impl Others {
 
     /// Whether the disk has the blocks `[first, end)` of the file, for all that is known.
     fn count(&self, disk: DiskNumber, file: FileId, (first, end): (u64, u64)) -> bool {
+        let is_stale = |region: u64| {
+            let start = region * REGION_BLOCKS;
+            let touches = |run: &BlockRun| {
+                let from = start + u64::from(run.first_block);
+                from < end && first < from + u64::from(run.blocks)
+            };
+            (self.stale.get(&(file, region, disk)))
+                .is_some_and(|runs| runs.is_empty() || runs.iter().any(touches))
+        };
         let mut regions = first / REGION_BLOCKS..end.div_ceil(REGION_BLOCKS);
-        self.online.contains(&disk)
-            && !regions.any(|region| self.stale.contains(&(file, region, disk)))
+        self.online.contains(&disk) && !regions.any(is_stale)
     }
 }
 
