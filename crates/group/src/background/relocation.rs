@@ -26,6 +26,7 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::background::Group;
 use crate::background::planner::Move;
+use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::{DiskState, Fate};
 use crate::core::file::File;
 use crate::core::moving::Ticket;
@@ -244,11 +245,12 @@ impl Group {
         buffer: &mut AlignedBuffer,
     ) -> Result<Option<Step>, GroupError> {
         let (file, moved) = (&relocation.file, &relocation.moved);
-        // Where there is no other copy the old run is the only one until the new one is durable.
+        let (first, end) = file.map.read().schedule().envelope(moved.index);
+        // Where no other copy counts the old run is the only one until the new one is durable.
         let is_alone = |extent: &Extent| {
             let number = usize::from(moved.copy_number);
             let mut others = extent.copies().iter().enumerate();
-            !others.any(|(other, copy)| other != number && copy.is_present())
+            !others.any(|(other, copy)| other != number && self.has_all(file, *copy, (first, end)))
         };
         let Some(extent) = file.map.read().extent(moved.index) else {
             return Ok(None);
@@ -257,7 +259,6 @@ impl Group {
         if was_alone && !self.flush_target(moved.to)? {
             return Ok(None);
         }
-        let (first, end) = file.map.read().schedule().envelope(moved.index);
         let _alone = file.range_lock.exclusive(first, end);
         let Some(noted) = file.moving.take(moved.index, relocation.ticket) else {
             return Ok(None);
@@ -278,12 +279,21 @@ impl Group {
                 return Ok(None);
             }
         }
-        if is_alone(&extent) && (copied || !was_alone) && !self.flush_target(moved.to)? {
+        let is_alone = is_alone(&extent);
+        if is_alone && (copied || !was_alone) && !self.flush_target(moved.to)? {
             return Ok(None);
         }
         Ok(self
-            .enter_copy(relocation, first, end)
+            .enter_copy(relocation, (first, end), is_alone)
             .then_some(Step::Finished))
+    }
+
+    /// Whether the copy has the file's blocks `[first, end)`, also after a crash, when a disk that
+    /// missed a part of a region counts as stale in all of it.
+    fn has_all(&self, file: &File, copy: ExtentCopy, (first, end): (u64, u64)) -> bool {
+        let first = first - first % REGION_BLOCKS;
+        let end = end.next_multiple_of(REGION_BLOCKS);
+        self.disks.slot_of(copy).is_some() && !self.dirty.is_stale(file, copy.disk(), first, end)
     }
 
     /// Whether the target serves and no disk that it relies on has come or gone since it began.
@@ -295,11 +305,13 @@ impl Group {
 
     /// Puts the new copy into the map. False where a disk went offline meanwhile, or the copy is
     /// not wanted any more.
-    fn enter_copy(&self, relocation: &Relocation, first: u64, end: u64) -> bool {
+    fn enter_copy(&self, relocation: &Relocation, blocks: (u64, u64), is_flushed: bool) -> bool {
         let (file, moved, run) = (&relocation.file, &relocation.moved, relocation.run);
         // Where the target goes offline before a flush has covered what was copied to it, these
-        // blocks must be known as ones that it may lack.
-        let _announced = (file.is_mirrored()).then(|| self.announce_copy(file, &[(first, end)]));
+        // blocks must be known as ones that it may lack. What is flushed it has, and perhaps
+        // nobody else.
+        let _announced =
+            (file.is_mirrored() && !is_flushed).then(|| self.announce_copy(file, &[blocks]));
         if !self.is_as_begun(relocation) {
             return false;
         }
@@ -405,20 +417,18 @@ impl Group {
         self.take_offline(&[disk], reason)
     }
 
+    /// False where the target is not there, or failed: whoever else had written to it owes that.
     fn flush_target(&self, disk: DiskNumber) -> Result<bool, GroupError> {
         let Some(life) = self.disks.get(disk).map(DiskState::life) else {
             return Ok(false);
         };
         let flushes = &self.disks.flushes;
         let target = flushes.newest(life);
-        match flushes.cover(&self.disks, &[target]).first() {
-            None => Ok(flushes.fate(&self.disks, target) == Fate::Flushed),
-            Some((life, error)) => {
-                self.target_failed(life.disk, &error.to_string())?;
-                flushes.told(*life);
-                Ok(false)
-            }
+        if self.cover(&[target]).is_err() {
+            self.check_fence()?;
+            return Ok(false);
         }
+        Ok(flushes.fate(&self.disks, target) == Fate::Flushed)
     }
 }
 

@@ -362,7 +362,7 @@ impl Core {
     /// redundancy that would lose all it holds, so there it stays, and the error is told now and
     /// at the next sync of every file that had written to it. A group that cannot do without the
     /// disk stops: whoever takes over finds the failure noted, see `quorum/failed_flushes.rs`.
-    fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
+    pub(crate) fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
         let flushes: &Flushes = &self.disks.flushes;
         let failed = flushes.cover(&self.disks, targets);
         if failed.is_empty() {

@@ -1,11 +1,16 @@
 //! Moves across the outage of a disk with a copy.
 
-use spindle_base::{DiskNumber, Redundancy};
+use std::sync::Arc;
+
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
 use spindle_device::{AlignedBuffer, DiskSlot};
 
 use super::Step;
 use crate::background::planner::Move;
-use crate::scene::{NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, resync};
+use crate::core::file::File;
+use crate::scene::{
+    EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, resync,
+};
 
 #[test]
 fn what_was_read_from_a_source_before_its_outage_was_known_is_not_entered() {
@@ -58,4 +63,106 @@ fn what_was_read_from_a_source_before_its_outage_was_known_is_not_entered() {
         assert_copies_equal(&scene, &group, &file, &format!("seed {seed}"));
         assert_sound(&group);
     }
+}
+
+#[test]
+fn a_copy_that_moved_while_the_other_was_stale_outlives_an_outage_of_its_new_disk() {
+    for seed in 1..6 {
+        let scene = Scene::new(seed, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(seed, 4 << 20)).unwrap();
+        group.sync().unwrap();
+        resync(&group);
+        let (index, extent) = {
+            let map = file.map.read();
+            let index = map.end_index() - 1;
+            (index, map.extent(index).unwrap())
+        };
+        let [from, stale] = extent.copies() else {
+            panic!("a mirrored file has two copies");
+        };
+        let stale_slot = DiskSlot(stale.disk().0);
+        group.take_offline(&[stale.disk()], "it failed").unwrap();
+        let first = file.map.read().schedule().first_block(index);
+        let new = pattern(99, 64 << 10);
+        group.write(&file, first * BLOCK_SIZE_BYTES, &new).unwrap();
+        group.sync().unwrap();
+        // Until nothing was written lately.
+        resync(&group);
+        group.return_disks(&[stale_slot]).unwrap();
+        let used = [from.disk(), stale.disk()];
+        let to = (0..3).map(DiskNumber).find(|disk| !used.contains(disk));
+        let to = to.unwrap();
+        let moved = Move {
+            file: file.id,
+            index,
+            copy_number: 0,
+            from: *from,
+            to,
+            blocks: from.blocks(),
+        };
+        let mut relocation = group.begin_relocation(&moved).unwrap();
+        let mut buffer = AlignedBuffer::zeroed(1 << 20);
+        let mut step = || {
+            group
+                .step_relocation(&mut relocation, 256, &mut buffer)
+                .unwrap()
+        };
+        while matches!(step(), Step::Copied(_)) {}
+        let map_has = file.map.read().extent(index).unwrap();
+        assert!(map_has.present().any(|copy| copy.disk() == to));
+        let slot = DiskSlot(to.0);
+        scene.disks.vanish(slot);
+        scene.disks.bring_back(slot);
+        group.take_offline(&[to], "it failed a write").unwrap();
+        group.return_disks(&[slot]).unwrap();
+        let mut found = vec![0; new.len()];
+        let answer = group.read(&file, first * BLOCK_SIZE_BYTES, &mut found);
+        answer.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(found == new, "seed {seed}");
+        resync(&group);
+        assert_copies_equal(&scene, &group, &file, &format!("seed {seed}"));
+        assert_sound(&group);
+    }
+}
+
+#[test]
+fn a_flush_that_the_target_of_a_move_fails_is_told_to_others_that_had_written_there() {
+    let scene = Scene::new(7, Redundancy::External, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    let on = |disk: u16| {
+        let created = (10 + 100 * u64::from(disk)..).map(|id| create(&group, id, EXTERNAL));
+        let mut files = created.take(20).inspect(|file| {
+            group.write(file, 8 << 20, &pattern(1, 4096)).unwrap();
+        });
+        let lies_there = |file: &Arc<File>| group.map(file)[0].copies[0].unwrap().0.0 == disk;
+        files.find(lies_there).unwrap()
+    };
+    let (moving, other) = (on(0), on(1));
+    group.sync().unwrap();
+    group.write(&other, 8 << 20, &pattern(2, 4096)).unwrap();
+    let index = group.map(&moving)[0].index;
+    let from = moving.map.read().extent(index).unwrap().copies()[0];
+    let moved = Move {
+        file: moving.id,
+        index,
+        copy_number: 0,
+        from,
+        to: DiskNumber(1),
+        blocks: from.blocks(),
+    };
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    scene.disks.fail_flushes(DiskSlot(1), 1);
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let mut step = || {
+        group
+            .step_relocation(&mut relocation, 256, &mut buffer)
+            .unwrap()
+    };
+    let end = std::iter::repeat_with(&mut step).find(|step| !matches!(step, Step::Copied(_)));
+    assert_eq!(end, Some(Step::Abandoned));
+    group.sync_file(&other, false).unwrap_err();
+    group.sync_file(&other, false).unwrap();
+    group.sync_file(&moving, false).unwrap();
 }
