@@ -99,6 +99,37 @@ fn lvm_md_and_asm_are_refused() {
     }
 }
 
+/// `pvcreate` writes little more than this.
+#[test]
+fn a_member_that_became_a_physical_volume_is_named_and_left_as_it_is() {
+    let place = Place::new();
+    place.create_group();
+    let disk = place.disk("a");
+    let file = File::options().write(true).open(&disk).unwrap();
+    let mut block = [0; 4096];
+    block[512..520].copy_from_slice(b"LABELONE");
+    block[536..544].copy_from_slice(b"LVM2 001");
+    file.write_all_at(&block, 0).unwrap();
+    let before = std::fs::read(&disk).unwrap();
+    let format = "an LVM physical volume";
+    let scan = place.ask(["disk", "scan"]);
+    assert_eq!(scan["disks"][0]["status"], "foreign");
+    let found = scan["disks"][0]["found"].as_str().unwrap();
+    assert!(
+        found.contains(format) && found.contains("data_0000"),
+        "{found}"
+    );
+    place.tell(["group", "mount", "data"]);
+    let told = place.tell(["events", "data"]);
+    assert!(told.contains(format) && told.contains(&disk), "{told}");
+    place.refuse(["disk", "online", "data", "data_0000"], 2, &[&disk, format]);
+    place.tell(["group", "dismount", "data"]);
+    assert!(std::fs::read(&disk).unwrap() == before);
+    // Where the others do not suffice that is said too.
+    std::fs::rename(place.disk("c"), place.path("c")).unwrap();
+    place.refuse(["group", "mount", "data"], 2, &[&disk, format]);
+}
+
 #[test]
 fn a_plain_file_that_holds_anything_is_no_disk_until_that_is_said() {
     let place = Place::new();

@@ -43,7 +43,7 @@ pub use event::{Event, EventKind, Severity};
 pub use group::{DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, NewDisk,
-    NewGroup, Opener, SlotFound, groups, look,
+    NewGroup, Opener, Overwritten, SlotFound, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{Connection, KeptJournal, RequestUnderWay, Touch, TouchSlot, Wish};

@@ -59,7 +59,7 @@ pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
 use hanging::Hanging;
 use labels::LateCopies;
-pub use look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+pub use look::{DiskLook, GroupFound, LabelFound, Overwritten, SlotFound, groups, look};
 pub use ownership::{Apart, Clock, Moment, Opener};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};

@@ -67,6 +67,7 @@ pub fn list_groups(settings: &Settings) -> ControlResult<Vec<GroupReport>> {
             name: client.group_name().to_owned(),
             uuid: Uuid([0; 16]),
             disks: Vec::new(),
+            overwritten: Vec::new(),
         };
         reports.push(silent_report(&found, client, error));
     }

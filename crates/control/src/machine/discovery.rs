@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use spindle_base::Uuid;
+use spindle_group::Overwritten;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::nearness::suggestion;
@@ -32,6 +33,8 @@ pub struct FoundGroup<'a> {
     pub uuid: Uuid,
     /// Its disks in the order of their numbers; a number twice is a conflict.
     pub disks: Vec<&'a Probe>,
+    /// Disks that were its members before their beginning was overwritten: left as they are.
+    pub overwritten: Vec<&'a Probe>,
 }
 
 impl Discovery {
@@ -72,10 +75,14 @@ impl Discovery {
                     .iter()
                     .max_by_key(|probe| probe.state().map(|state| state.epoch));
                 let name = newest.and_then(|probe| probe.group_name());
+                let was_its = |probe: &&Probe| {
+                    (probe.overwritten()).is_some_and(|found| found.label.group_uuid == uuid)
+                };
                 FoundGroup {
                     name: name.unwrap_or_default(),
                     uuid,
                     disks,
+                    overwritten: self.probes.iter().filter(was_its).collect(),
                 }
             })
             .collect();
@@ -157,7 +164,12 @@ impl Discovery {
         let unusable = self
             .probes
             .iter()
-            .find(|probe| probe.status() == DiskStatus::Unusable)
+            .find(|probe| {
+                let was_its = |found: &Overwritten| {
+                    found.label.group_name.as_str().eq_ignore_ascii_case(name)
+                };
+                probe.status() == DiskStatus::Unusable || probe.overwritten().is_some_and(was_its)
+            })
             .map(|probe| format!("; {} is unusable ({})", probe.path.display(), probe.found()))
             .unwrap_or_default();
         let hint = suggestion(name, "other group", names.iter().map(String::as_str));
@@ -193,6 +205,19 @@ impl Discovery {
             search_path: self.search_path.clone(),
             disks,
         }
+    }
+}
+
+impl FoundGroup<'_> {
+    /// Each of its disks that were overwritten: which, what stands there, and what to do.
+    pub(crate) fn told_of_overwritten(&self) -> Vec<String> {
+        (self.overwritten.iter())
+            .filter_map(|probe| {
+                let found = probe.overwritten()?;
+                let (path, advice) = (probe.path.display(), found.advice());
+                Some(format!("{path} is passed over: {found}; {advice}"))
+            })
+            .collect()
     }
 }
 

@@ -11,7 +11,7 @@ use spindle_format::{
     DiskEnds, FormatError, GroupState, LABEL_PLACES, Label, LabelStatus, OpenerRecord,
     SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, Signature, foreign_signatures,
 };
-use spindle_group::{DiskLook, LabelFound};
+use spindle_group::{DiskLook, LabelFound, Overwritten};
 
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::view::{DiskStatus, FoundDisk};
@@ -161,7 +161,19 @@ impl Probe {
     pub fn label(&self) -> Option<&Label> {
         match &self.look.as_ref()?.label {
             LabelFound::Good { label, .. } | LabelFound::Truncated { label } => Some(label),
-            LabelFound::None | LabelFound::Damaged(_) | LabelFound::Newer { .. } => None,
+            LabelFound::None
+            | LabelFound::Damaged(_)
+            | LabelFound::Overwritten(_)
+            | LabelFound::Newer { .. } => None,
+        }
+    }
+
+    /// The member that it was before its beginning was overwritten.
+    #[must_use]
+    pub fn overwritten(&self) -> Option<&Overwritten> {
+        match &self.look.as_ref()?.label {
+            LabelFound::Overwritten(overwritten) => Some(overwritten),
+            _ => None,
         }
     }
 
@@ -210,9 +222,12 @@ impl Probe {
         match &look.label {
             LabelFound::Truncated { .. } if member => DiskStatus::Unusable,
             LabelFound::Good { .. } if member => DiskStatus::Member,
+            LabelFound::Overwritten(found) if !found.by.is_empty() => DiskStatus::Foreign,
             _ if !self.foreign.is_empty() => DiskStatus::Foreign,
             LabelFound::Good { .. } | LabelFound::Truncated { .. } => DiskStatus::Former,
-            LabelFound::Damaged(_) | LabelFound::Newer { .. } => DiskStatus::Unusable,
+            LabelFound::Damaged(_) | LabelFound::Overwritten(_) | LabelFound::Newer { .. } => {
+                DiskStatus::Unusable
+            }
             LabelFound::None => match self.contents {
                 Some(Contents::Data { .. }) => DiskStatus::Foreign,
                 _ => DiskStatus::Candidate,
@@ -232,6 +247,11 @@ impl Probe {
         if let Some(Contents::Data { offset_bytes }) = self.contents {
             return format!("unknown data (from byte {offset_bytes} on)");
         }
+        if let Some(found) = self.overwritten().filter(|found| !found.by.is_empty()) {
+            let Overwritten { label, .. } = found;
+            let (formats, disk, group) = (found.formats(), &label.disk_name, &label.group_name);
+            return format!("{formats}, where the label of disk {disk} of group {group} was");
+        }
         if self.status() == DiskStatus::Foreign {
             let names: Vec<&str> = self.foreign.iter().map(|mark| mark.format.name()).collect();
             return names.join(", ");
@@ -244,6 +264,7 @@ impl Probe {
                 _ => "nothing".to_owned(),
             },
             LabelFound::Damaged(why) => format!("its labels are damaged: {why}"),
+            LabelFound::Overwritten(found) => format!("its labels are damaged: {found}"),
             LabelFound::Newer { why, .. } => format!("a disk of a newer program: {why}"),
             LabelFound::Truncated { label } => format!(
                 "cut off: its label says {} bytes, it has {}",

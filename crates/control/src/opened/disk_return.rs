@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::Label;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::DiskChangesReport;
@@ -211,20 +212,26 @@ impl Opened {
         paths.retain(|_| in_use.next() == Some(false));
         let discovery = Discovery::look_at(&paths, settings.search_path());
         let uuid = self.group().view().uuid;
-        let groups = discovery.groups();
-        let Some(found) = groups.iter().find(|found| found.uuid == uuid) else {
-            return Ok(None);
+        let is_it = |label: &Label| {
+            label.group_uuid == uuid
+                && label.number == disk
+                && self.group().disk_of_uuid(label.disk_uuid) == Some(disk)
         };
-        let mut disks = found.disks.iter();
-        let probe = disks.find(|probe| {
-            let is_it = (probe.label()).is_some_and(|label| {
-                label.number == disk && self.group().disk_of_uuid(label.disk_uuid) == Some(disk)
-            });
+        let groups = discovery.groups();
+        let mut members = (groups.iter()).flat_map(|found| found.disks.iter().copied());
+        let member = members.find(|probe| {
             // A path that is held already and does not answer may have come back as another
             // device; one that is held and in use has not.
-            is_it && !probe.is_cut_off() && which_are_in_use(&[&probe.path]) == [false]
+            probe.label().is_some_and(is_it)
+                && !probe.is_cut_off()
+                && which_are_in_use(&[&probe.path]) == [false]
         });
-        Ok(probe.map(|probe| (*probe).clone()))
+        // One that was overwritten is refused by the group, which says what stands there.
+        let was_it = |probe: &&Probe| {
+            (probe.overwritten()).is_some_and(|overwritten| is_it(&overwritten.label))
+        };
+        let found = member.or_else(|| discovery.probes.iter().find(was_it));
+        Ok(found.cloned())
     }
 
     fn open_found_disk(&self, probe: &Probe) -> ControlResult<DiskSlot> {

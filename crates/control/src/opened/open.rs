@@ -15,7 +15,9 @@ use spindle_base::GroupName;
 use spindle_device::{DiskCounters, DiskSlot};
 use spindle_format::DiskStatus;
 use spindle_fs::FileSystem;
-use spindle_group::{Event, EventKind, Group, KeptEvent, KeptJournal, Severity};
+use spindle_group::{
+    Event, EventKind, Group, GroupError, GroupErrorKind, KeptEvent, KeptJournal, Severity,
+};
 
 use super::template;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -212,8 +214,10 @@ impl Opened {
             &opener,
             &|_| held,
             kept.map(|kept| kept.journal),
-        )?;
+        );
+        let group = group.map_err(|error| with_overwritten(error, found))?;
         if writable {
+            tell_of_overwritten(&group, found);
             group.watch_clock(Box::new(moment), Box::new(apart));
         }
         let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
@@ -516,6 +520,26 @@ fn owner_has_ended(disks: &[&Probe]) -> bool {
         return false;
     };
     process::is_ending(owner.process_id).unwrap_or(true)
+}
+
+fn tell_of_overwritten(group: &Group, found: &FoundGroup<'_>) {
+    for message in found.told_of_overwritten() {
+        group.event(Event::new(EventKind::DiskPassedOver, message));
+    }
+}
+
+/// A refusal for want of disks names those that were overwritten.
+fn with_overwritten(mut error: GroupError, found: &FoundGroup<'_>) -> GroupError {
+    if matches!(
+        error.kind,
+        GroupErrorKind::NoMajority | GroupErrorKind::NotEnough
+    ) {
+        for told in found.told_of_overwritten() {
+            error.message.push_str("; ");
+            error.message.push_str(&told);
+        }
+    }
+    error
 }
 
 /// A disk that is in use means that the group is open: that is the better word.

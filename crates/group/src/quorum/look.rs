@@ -1,12 +1,16 @@
 //! Looking at disks: what their labels, openers and group states say. Looking never writes.
 
+mod label;
+
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
     FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES,
-    STATE_SLOT_BYTES, end_label_place, identities, said_place,
+    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, STATE_SLOT_BYTES,
+    end_label_place, identities,
 };
+
+pub use label::{LabelFound, Overwritten};
 
 /// Disks whose structures are read in one batch.
 const DISKS_PER_BATCH: usize = 16;
@@ -34,36 +38,6 @@ impl SlotFound {
             Self::Blank | Self::Damaged(_) | Self::Newer(_) => None,
         }
     }
-}
-
-/// What the copies of a disk's label say together. The one at the end of the disk counts beside
-/// another one, or a group state, of the same disk. Alone it only names the disk: whatever else its
-/// beginning held was overwritten too, and it may be somebody else's by now, or a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LabelFound {
-    /// No label of ours in any place.
-    None,
-    /// No copy is good, or only the one at the end of a disk whose beginning was overwritten.
-    Damaged(String),
-    /// A copy is whole and was written by a newer program.
-    Newer {
-        /// Whose disk it is.
-        group_uuid: Uuid,
-        /// What is not known here.
-        why: FormatError,
-    },
-    /// A good label, and which of its copies need to be written again.
-    Good {
-        /// The newest of the copies.
-        label: Box<Label>,
-        /// The places of the copies that are damaged or older, and why.
-        repairs: Vec<(u64, String)>,
-    },
-    /// A good label of a disk that was larger: an image that was cut off.
-    Truncated {
-        /// What it says.
-        label: Box<Label>,
-    },
 }
 
 /// What was found on one disk.
@@ -95,7 +69,10 @@ impl DiskLook {
             LabelFound::Good { label, .. } | LabelFound::Truncated { label } => {
                 (label.status == LabelStatus::Member).then_some(label)
             }
-            LabelFound::None | LabelFound::Damaged(_) | LabelFound::Newer { .. } => None,
+            LabelFound::None
+            | LabelFound::Damaged(_)
+            | LabelFound::Overwritten(_)
+            | LabelFound::Newer { .. } => None,
         }
     }
 
@@ -210,15 +187,16 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
         slot,
         path: disks.path(slot),
         size_bytes,
-        label: judge_front_labels(size_bytes, pieces),
+        label: label::of_front(size_bytes, pieces),
         end_label_place: None,
         opener: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
     if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
-        judge_end_label_alone(&mut found, disks, pieces);
+        label::judge_end_alone(&mut found, disks, pieces);
     }
+    label::judge_marks(&mut found, disks, pieces);
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
     else {
         return found;
@@ -233,7 +211,7 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
         }
     }
     found.states = states(disks, slot, pieces, group, disk);
-    judge_end_label(&mut found, disks, pieces);
+    label::judge_end(&mut found, disks, pieces);
     found
 }
 
@@ -270,157 +248,10 @@ fn read(
     request.result.map_err(|error| error.to_string())
 }
 
-/// Whether the copy at the end is as the others, where the disk has one.
-fn judge_end_label(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
-    let LabelFound::Good { label, .. } = &found.label else {
-        return;
-    };
-    let size_aus = (found.newest_state())
-        .and_then(|state| state.disk(label.number))
-        .map(|disk| disk.size_aus);
-    let Some(place) = size_aus.and_then(|size_aus| label.places(size_aus)[2]) else {
-        return;
-    };
-    let mut read_apart = AlignedBuffer::zeroed(LABEL_BYTES);
-    let bytes = if place == end_label_place(found.size_bytes) {
-        pieces.bytes(END_PIECE)
-    } else {
-        // The disk was made larger than the group knows.
-        let answer = read(disks, found.slot, place, &mut read_apart);
-        answer.map(|()| &read_apart[..])
-    };
-    found.end_label_place = Some(place);
-    if let Some((group, disk, why)) = newer_end_label(&bytes, place)
-        && (group, disk) == (label.group_uuid, label.disk_uuid)
-    {
-        let group_uuid = group;
-        found.label = LabelFound::Newer { group_uuid, why };
-        return;
-    }
-    let copy = parse_label(bytes, place);
-    if let LabelFound::Good { label, repairs } = &mut found.label {
-        match copy {
-            Ok(copy) if copy.contents() == &**label => {}
-            Ok(_) => repairs.push((place, OLDER.to_owned())),
-            Err((why, _)) => repairs.push((place, why)),
-        }
-    }
-}
-
-/// What the label at the end of the disk says where no other copy is good.
-fn judge_end_label_alone(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
-    let place = end_label_place(found.size_bytes);
-    if let Some(label) = end_label_alone(place, pieces) {
-        let states = states(disks, found.slot, pieces, label.group_uuid, label.disk_uuid);
-        found.label = label_of_end_alone(label, &states);
-        found.end_label_place = Some(place);
-    } else if let Some((group_uuid, disk, why)) = newer_end_label(&pieces.bytes(END_PIECE), place) {
-        let states = states(disks, found.slot, pieces, group_uuid, disk);
-        let is_there = |slot: &SlotFound| matches!(slot, SlotFound::State(_) | SlotFound::Newer(_));
-        found.label = if states.iter().any(is_there) {
-            LabelFound::Newer { group_uuid, why }
-        } else {
-            LabelFound::Damaged(format!(
-                "no copy at its beginning is good; at its end {why}"
-            ))
-        };
-        found.end_label_place = Some(place);
-    }
-}
-
-/// The label of a member at the end of the disk, which ends where it says.
-fn end_label_alone(place: u64, pieces: &Pieces<'_>) -> Option<Label> {
-    let copy = parse_label(pieces.bytes(END_PIECE), place).ok()?;
-    let label = copy.contents();
-    let is_it = label.status == LabelStatus::Member && end_label_place(label.size_bytes) == place;
-    is_it.then(|| label.clone())
-}
-
-/// The group and the disk of a label at the end that a newer program wrote there, and what is not
-/// known. What a file holds may look like one, of another place.
-fn newer_end_label(bytes: &Result<&[u8], String>, place: u64) -> Option<(Uuid, Uuid, FormatError)> {
-    let bytes = bytes.as_ref().ok()?;
-    let why = ParsedLabel::parse(bytes, place).err()?;
-    let (group, disk) = identities(bytes)?;
-    (why.kind.is_newer() && said_place(bytes) == Some(place)).then_some((group, disk, why))
-}
-
-fn label_of_end_alone(label: Label, states: &[SlotFound; 2]) -> LabelFound {
-    let why = format!(
-        "no copy at its beginning is good; the one at its end says that it is disk {} of group {}",
-        label.disk_name, label.group_name
-    );
-    if states.iter().all(|slot| slot.state().is_none()) {
-        return LabelFound::Damaged(why);
-    }
-    LabelFound::Good {
-        label: Box::new(label),
-        repairs: LABEL_PLACES.map(|place| (place, why.clone())).to_vec(),
-    }
-}
-
 /// Whether the state goes on behind its head.
 fn is_longer(head: &[u8], place: u64) -> bool {
     let parsed = ParsedGroupState::parse(head, place);
     parsed.is_err_and(|error| error.kind == FormatErrorKind::TooShort)
-}
-
-/// A copy of the label: the label, or why there is none and whether that may be damage.
-type LabelCopy = Result<ParsedLabel, (String, bool)>;
-
-const OLDER: &str = "it is older than another copy";
-
-fn parse_label(bytes: Result<&[u8], String>, place: u64) -> LabelCopy {
-    let bytes = bytes.map_err(|failure| (failure, true))?;
-    ParsedLabel::parse(bytes, place).map_err(|error| {
-        let foreign = error.kind == FormatErrorKind::Magic;
-        (error.to_string(), !foreign)
-    })
-}
-
-fn judge_front_labels(size_bytes: u64, pieces: &Pieces<'_>) -> LabelFound {
-    if let Some((group_uuid, why)) = newer_label(pieces) {
-        return LabelFound::Newer { group_uuid, why };
-    }
-    let copies: [LabelCopy; 2] =
-        [0, 1].map(|index| parse_label(pieces.bytes(index), LABEL_PLACES[index]));
-    let newest = (copies.iter())
-        .filter_map(|copy| copy.as_ref().ok())
-        .max_by_key(|copy| copy.contents().sequence);
-    let Some(newest) = newest else {
-        // A disk too small for the second place has no label of ours, whatever its reads say.
-        let whole = size_bytes >= LABEL_PLACES[1] + LABEL_BYTES as u64;
-        let damage = (copies.into_iter())
-            .filter_map(Result::err)
-            .find(|(_, damaged)| *damaged && whole);
-        return damage.map_or(LabelFound::None, |(why, _)| LabelFound::Damaged(why));
-    };
-    let repairs = (copies.iter().zip(LABEL_PLACES))
-        .filter_map(|(copy, place)| match copy {
-            Ok(copy) if copy.contents() == newest.contents() => None,
-            Ok(_) => Some((place, OLDER.to_owned())),
-            Err((why, _)) => Some((place, why.clone())),
-        })
-        .collect();
-    match newest.clone().check(size_bytes) {
-        Ok(label) => LabelFound::Good {
-            label: Box::new(label),
-            repairs,
-        },
-        Err(_) => LabelFound::Truncated {
-            label: Box::new(newest.contents().clone()),
-        },
-    }
-}
-
-/// A copy of the label that a newer program wrote, and of which group.
-fn newer_label(pieces: &Pieces<'_>) -> Option<(Uuid, FormatError)> {
-    (LABEL_PLACES.into_iter().enumerate()).find_map(|(index, place)| {
-        let bytes = pieces.bytes(index).ok()?;
-        let why = ParsedLabel::parse(bytes, place).err()?;
-        let (group_uuid, _) = identities(bytes)?;
-        why.kind.is_newer().then_some((group_uuid, why))
-    })
 }
 
 fn judge_state(bytes: Result<&[u8], String>, place: u64, group: Uuid, disk: Uuid) -> SlotFound {

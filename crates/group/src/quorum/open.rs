@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spindle_base::{DiskNumber, GroupName};
+use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::atomic::AtomicU64;
@@ -69,8 +69,13 @@ impl Membership {
         let (set_back, holders): (Vec<Holder<'_>>, Vec<Holder<'_>>) =
             (holders.into_iter()).partition(|holder| past.is_set_back(holder));
         let set_back: BTreeSet<DiskNumber> = set_back.iter().map(|holder| holder.number).collect();
-        let state = elect_of(found, &holders, &set_back, opener.force)?;
-        let mut events = damaged_labels(&looks);
+        let left_out = overwritten(&looks, |label| label.group_uuid == found.uuid);
+        let with_left_out = |mut error: GroupError| {
+            error.message.push_str(&left_out);
+            error
+        };
+        let state = elect_of(found, &holders, &set_back, opener.force).map_err(with_left_out)?;
+        let mut events = damaged_labels(&looks, found.uuid);
         let cut_off = cut_off::among(found);
         let members = known_members(found, state, &set_back, &mut events);
         if !opener.force {
@@ -81,7 +86,7 @@ impl Membership {
             .map(|disk| disk.number)
             .collect();
         if !opener.force {
-            check_missing(found, state, &missing, &cut_off)?;
+            check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
         let epoch_tried = (found.members.iter())
@@ -288,14 +293,20 @@ fn choose<'a, 'b>(
                 GroupErrorKind::NotFound,
                 format!(
                     "no disk of a group {name} is among the {} disks that were looked at (groups \
-                     found: {}{}); check the search path and the name",
+                     found: {}{}{}); check the search path and the name",
                     looks.len(),
                     if seen.is_empty() {
                         "none".to_owned()
                     } else {
                         seen.join(", ")
                     },
-                    newer.unwrap_or_default()
+                    newer.unwrap_or_default(),
+                    overwritten(looks, |label| {
+                        label
+                            .group_name
+                            .as_str()
+                            .eq_ignore_ascii_case(name.as_str())
+                    })
                 ),
             ))
         }
@@ -400,16 +411,29 @@ fn elect_of<'a>(
     })
 }
 
-fn damaged_labels(looks: &[DiskLook]) -> Vec<Event> {
+fn damaged_labels(looks: &[DiskLook], group: Uuid) -> Vec<Event> {
+    (looks.iter())
+        .filter_map(|look| {
+            let why = match &look.label {
+                LabelFound::Damaged(why) => format!("no copy of its label counts: {why}"),
+                LabelFound::Overwritten(found) if found.label.group_uuid == group => {
+                    format!("{found}; {}", found.advice())
+                }
+                _ => return None,
+            };
+            let message = format!("{} is passed over: {why}", look.path);
+            Some(Event::new(EventKind::DiskPassedOver, message))
+        })
+        .collect()
+}
+
+/// What a refusal says of disks that were overwritten.
+fn overwritten(looks: &[DiskLook], is_meant: impl Fn(&Label) -> bool) -> String {
     (looks.iter())
         .filter_map(|look| match &look.label {
-            LabelFound::Damaged(why) => Some(Event::new(
-                EventKind::DiskPassedOver,
-                format!(
-                    "{} is passed over: no copy of its label counts: {why}",
-                    look.path
-                ),
-            )),
+            LabelFound::Overwritten(found) if is_meant(&found.label) => {
+                Some(format!("; {}: {found}; {}", look.path, found.advice()))
+            }
             _ => None,
         })
         .collect()

@@ -7,6 +7,7 @@
 //!
 //! | found on the disk | done | test |
 //! |---|---|---|
+//! | another format where a copy of our label was | refused | `a_disk_that_another_format_overwrote_does_not_come_back` |
 //! | our label, and the last state from before it went | it is online again | `a_disk_that_went_offline_comes_back` |
 //! | our label, and no state was ever written to it: it went while it joined | it is online again | `a_disk_that_goes_at_any_request_of_its_joining_comes_back` |
 //! | no label, or that of another group or disk | refused | `a_stranger_does_not_come_back` |
@@ -180,6 +181,7 @@ impl Membership {
             LabelFound::Damaged(why) => {
                 return Err(format!("has no copy of its label that is good: {why}"));
             }
+            LabelFound::Overwritten(found) => return Err(format!("was overwritten: {found}")),
             LabelFound::Newer { why, .. } => {
                 return Err(format!("was labelled by a newer program: {why}"));
             }

@@ -274,6 +274,14 @@ fn label_faults(disk: DiskNumber, found: &LabelFound, wanted: &Label) -> Vec<Str
         {
             left("it is that of another disk")
         }
+        LabelFound::Overwritten(found)
+            if (found.label.group_uuid, found.label.disk_uuid)
+                != (wanted.group_uuid, wanted.disk_uuid) =>
+        {
+            left("it is that of another disk")
+        }
+        // The group has the disk for itself and writes all over it: whoever wrote there lost it.
+        LabelFound::Overwritten(found) => repairable(found.to_string()),
         LabelFound::Newer { .. } => left("it was written by a newer program"),
         LabelFound::Good { label, .. }
             if **label != *wanted && label.sequence <= wanted.sequence =>

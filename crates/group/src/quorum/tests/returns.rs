@@ -74,6 +74,16 @@ fn a_stranger_does_not_come_back() {
 }
 
 #[test]
+fn a_disk_that_another_format_overwrote_does_not_come_back() {
+    let (disks, membership) = away();
+    super::starts::make_physical_volume(&disks, SLOT);
+    let before = disks.bytes(SLOT, 0, HEAD_BYTES);
+    let why = refuse(&membership, SLOT);
+    assert!(why.contains("an LVM physical volume"), "{why}");
+    assert!(disks.bytes(SLOT, 0, HEAD_BYTES) == before);
+}
+
+#[test]
 fn a_disk_that_was_given_up_does_not_come_back() {
     let (_disks, membership) = away();
     membership

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Redundancy, Uuid};
-use spindle_device::{DiskSlot, Disks, SimulatedDisks};
+use spindle_device::{DeviceErrorKind, DiskSlot, Disks, FaultyOperation, SimulatedDisks};
 use spindle_format::{DiskStatus, LABEL_PLACES, Origin, STATE_PLACES, end_label_place};
 
 use super::{
@@ -156,6 +156,121 @@ fn the_label_at_the_end_stands_in_for_those_that_were_damaged() {
     disks.overwrite(DiskSlot(1), end, &[0; 4096]);
     assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
     assert_eq!(disks.durable_bytes(DiskSlot(1), end, 4096), whole);
+}
+
+/// As `pvcreate` leaves the beginning of a disk.
+pub(super) fn make_physical_volume(disks: &SimulatedDisks, slot: DiskSlot) {
+    let mut block = vec![0; 4096];
+    block[512..520].copy_from_slice(b"LABELONE");
+    block[536..544].copy_from_slice(b"LVM2 001");
+    disks.overwrite(slot, 0, &block);
+}
+
+/// As `mkfs.xfs -K` leaves the very beginning of a disk.
+fn make_xfs(disks: &SimulatedDisks, slot: DiskSlot) {
+    let mut block = vec![0; 4096];
+    block[..4].copy_from_slice(b"XFSB");
+    disks.overwrite(slot, 0, &block);
+}
+
+#[test]
+fn a_member_that_another_format_overwrote_is_named_and_left_as_it_is() {
+    type Overwrite = fn(&SimulatedDisks, DiskSlot);
+    let formats: [(Overwrite, &str); 2] = [
+        (make_physical_volume, "an LVM physical volume"),
+        (make_xfs, "an XFS file system"),
+    ];
+    let slot = DiskSlot(1);
+    for (overwrite, format) in formats {
+        // All else, the second copy of the label, or that and the states.
+        for left in 0..3 {
+            let disks = make("abc", Redundancy::Normal);
+            open(&disks).unwrap().close().unwrap();
+            overwrite(&disks, slot);
+            if left > 0 {
+                disks.overwrite(slot, LABEL_PLACES[1], &[0; 4096]);
+            }
+            for place in STATE_PLACES.into_iter().filter(|_| left > 1) {
+                disks.overwrite(slot, place, &[0; 4096]);
+            }
+            let before = disks.bytes(slot, 0, 1 << 20);
+            let membership = open(&disks).unwrap();
+            assert_eq!(online(&membership), [0, 2], "{left}");
+            let told = membership.take_events();
+            let names = |message: &str| {
+                message.contains(&disks.path(slot))
+                    && message.contains(format)
+                    && message.contains("disk DATA_0001 of group DATA")
+            };
+            assert!(told.iter().any(|event| names(&event.message)), "{told:?}");
+            let error = membership.judge_return(&[slot], &|_| None).unwrap_err();
+            assert!(names(&error.message), "{error}");
+            membership.verify_structures(true);
+            membership.close().unwrap();
+            assert!(disks.bytes(slot, 0, 1 << 20) == before);
+        }
+        // Where the others do not suffice the refusal names it, and so where it was alone.
+        for failure_groups in ["ab", "aaa"] {
+            let redundancy = match failure_groups {
+                "ab" => Redundancy::Normal,
+                _ => Redundancy::External,
+            };
+            let disks = make(failure_groups, redundancy);
+            overwrite(&disks, slot);
+            let error = open(&disks).unwrap_err();
+            assert!(error.message.contains(format), "{error}");
+            let others: Vec<DiskSlot> = vec![slot];
+            let error = open_of(&disks, &opener(), &others).unwrap_err();
+            assert_eq!(error.kind, GroupErrorKind::NotFound);
+            assert!(error.message.contains(format), "{error}");
+            let force = open_as(&disks, &forced()).unwrap();
+            assert!(!online(&force).contains(&1));
+        }
+    }
+}
+
+#[test]
+fn a_mark_that_is_taken_away_again_gives_the_disk_back() {
+    let disks = make("abc", Redundancy::Normal);
+    open(&disks).unwrap().close().unwrap();
+    let whole = disks.bytes(DiskSlot(1), 0, 4096);
+    make_physical_volume(&disks, DiskSlot(1));
+    let found = look(&*disks, &present(&disks));
+    assert!(matches!(found[1].label, LabelFound::Overwritten(_)));
+    disks.overwrite(DiskSlot(1), 0, &[0; 4096]);
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
+    assert_eq!(disks.durable_bytes(DiskSlot(1), 0, 4096), whole);
+}
+
+#[test]
+fn a_mark_behind_a_bad_block_is_seen_and_a_block_that_cannot_be_read_is_none() {
+    let disks = make("abc", Redundancy::Normal);
+    make_physical_volume(&disks, DiskSlot(1));
+    let (read, medium) = (FaultyOperation::Read, DeviceErrorKind::Medium);
+    disks.fail(DiskSlot(1), read, 8192..12_288, u64::MAX, medium);
+    disks.fail(DiskSlot(2), read, 0..4096, u64::MAX, medium);
+    let found = look(&*disks, &present(&disks));
+    assert!(matches!(found[1].label, LabelFound::Overwritten(_)));
+    assert!(matches!(&found[2].label, LabelFound::Good { repairs, .. } if repairs.len() == 1));
+}
+
+#[test]
+fn what_data_looks_like_behind_the_structures_is_no_mark() {
+    let disks = make("abc", Redundancy::Normal);
+    disks.flip_bits(DiskSlot(1), 32..192, 1);
+    // A file may hold the image of another disk: a VMFS, a backup of a GPT, an md superblock.
+    disks.overwrite(
+        DiskSlot(1),
+        1 << 20,
+        &0xc001_d00d_u32.to_le_bytes().repeat(1024),
+    );
+    disks.overwrite(DiskSlot(1), DISK_BYTES - 8192, &b"EFI PART".repeat(512));
+    disks.overwrite(
+        DiskSlot(1),
+        DISK_BYTES - 65_536,
+        &0xa92b_4efc_u32.to_le_bytes().repeat(1024),
+    );
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
 }
 
 #[test]
