@@ -12,7 +12,7 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Re
 use crate::error::{FormatError, FormatErrorKind, Structure};
 use crate::field::Reader;
 use crate::header::Header;
-use crate::place::{LABEL_BYTES, LABEL_PLACES, end_label_place, usable_aus};
+use crate::place::{LABEL_BYTES, LABEL_PLACES, end_label_place, may_have_aus};
 use crate::record::{redundancy_code, redundancy_of};
 
 /// What a label begins with.
@@ -182,13 +182,10 @@ impl Label {
         ]
     }
 
-    /// Whether a disk of the size that it says may have `size_aus`: with the last block left to the
-    /// label, or, as disks did that joined earlier, without.
+    /// Whether a disk of the size that it says may have `size_aus`.
     #[must_use]
     pub fn fits(&self, size_aus: u32) -> bool {
-        let size_aus = u64::from(size_aus);
-        usable_aus(self.size_bytes, self.au_size) == size_aus
-            || self.size_bytes / self.au_size.bytes() == size_aus
+        may_have_aus(self.size_bytes, self.au_size, u64::from(size_aus))
     }
 
     /// The bytes of the label for `place`.

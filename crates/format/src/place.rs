@@ -15,10 +15,42 @@ pub const fn end_label_place(size_bytes: u64) -> u64 {
     (size_bytes / label_bytes).saturating_sub(1) * label_bytes
 }
 
-/// The AUs of a disk of `size_bytes` that joins a group: its last block is the label's.
+/// The AUs of a disk of `size_bytes` that joins a group: its last block is the label's. The rule of
+/// a disk's AUs stands here and in the three functions below alone.
 #[must_use]
 pub const fn usable_aus(size_bytes: u64, au_size: AuSize) -> u64 {
     end_label_place(size_bytes) / au_size.bytes()
+}
+
+/// Whether a group may have so many AUs of a disk of `size_bytes`: with the last block left to the
+/// label, or, as disks did that joined before the label had a copy there, without.
+#[must_use]
+pub const fn may_have_aus(size_bytes: u64, au_size: AuSize, aus: u64) -> bool {
+    usable_aus(size_bytes, au_size) == aus || size_bytes / au_size.bytes() == aus
+}
+
+/// The AUs of a disk that is to have `size_bytes`, of which a group has `before_aus`: it keeps them
+/// where it may have them.
+#[must_use]
+pub const fn resized_aus(size_bytes: u64, au_size: AuSize, before_aus: u64) -> u64 {
+    if may_have_aus(size_bytes, au_size, before_aus) {
+        before_aus
+    } else {
+        usable_aus(size_bytes, au_size)
+    }
+}
+
+/// The size that the label says of a disk of `found_bytes`, of which a group has so many AUs: with
+/// the copy at the end, where there is room for it.
+#[must_use]
+pub const fn labelled_bytes(aus: u64, au_size: AuSize, found_bytes: u64) -> u64 {
+    let used_bytes = aus * au_size.bytes();
+    let with_copy_bytes = used_bytes + LABEL_BYTES as u64;
+    if with_copy_bytes <= found_bytes {
+        with_copy_bytes
+    } else {
+        used_bytes
+    }
 }
 
 /// Bytes of the opener record.

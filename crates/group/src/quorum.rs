@@ -5,24 +5,7 @@
 //! outside the catalog goes through one durable step, `publish.rs`; which state counts after a
 //! stop is decided by `election.rs`, whose head has the table of all cases.
 //!
-//! # What a start finds, and does
-//!
-//! | found | done | test |
-//! |---|---|---|
-//! | a copy of a label damaged or older | another is used; written again once the group is owned; an event | `a_damaged_label_is_repaired_from_the_other_copy_by_opening_alone` |
-//! | a whole label, opener or state of a version or feature that is not known | refused, with force too; nothing is written | `what_a_newer_program_wrote_is_refused_and_stays_as_it_is` |
-//! | a label or state damaged while the group is open | written again from memory | `what_is_overwritten_on_a_disk_of_an_open_group_is_written_again` |
-//! | every copy damaged, or none left but the one at the end of the disk | the disk is passed over, an event | `a_disk_with_every_label_damaged_counts_as_missing` |
-//! | two disks with one identity | refused, both paths named | `a_copied_image_is_refused_and_both_paths_are_named` |
-//! | a disk smaller than its label says | it goes offline, having lost what it held, see `cut_off.rs`; refused, the path named, where the redundancy does not bear that | `a_disk_that_is_cut_off_at_an_opening_goes_offline_and_lost_what_it_held`, `a_truncated_image_is_refused_by_name` |
-//! | a disk that the group state does not know | passed over, an event | `a_disk_that_the_group_does_not_know_is_passed_over` |
-//! | a disk that was put back to an older image | passed over and named; it goes offline, see `set_back.rs` | `a_disk_put_back_to_an_older_image_is_left_out_and_the_others_mount` |
-//! | disks missing, within what the redundancy bears | they go offline, durably | `a_majority_of_voters_mounts` |
-//! | more disks missing than that | refused | `more_missing_failure_groups_than_the_redundancy_bears_are_refused` |
-//! | open in a living process of this boot | refused | `a_group_that_is_open_here_is_refused` |
-//! | left open by a dead process, or by this host before it was booted | opened, not clean | `a_group_left_open_by_a_dead_process_opens` |
-//! | open on another host | refused, host and age of the heartbeat named | `a_group_open_on_another_host_is_refused_unless_forced` |
-//! | a crash while a state was written | see `election.rs` | `a_crash_at_any_request_leaves_a_group_that_opens` |
+//! What a start finds, and what it makes of it, is the table of `docs/format/start-up.md`.
 
 mod changes;
 mod create;

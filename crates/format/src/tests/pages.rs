@@ -376,8 +376,26 @@ fn check_event() {
     assert_eq!(bytes[32..], *b"disk_offlinedb-07disk 258 goes offline");
 }
 
+/// The names of the tests in a source.
+fn tests_of(source: &str) -> Vec<&str> {
+    let functions = source.split("#[test]\nfn ").skip(1);
+    functions
+        .filter_map(|rest| rest.split('(').next())
+        .collect()
+}
+
+/// The names of tests that the rows of the page's tables end with.
+fn tests_named_by(page: &str) -> Vec<&str> {
+    let rows = (page.lines()).filter(|line| line.starts_with("| ") && line.contains('`'));
+    rows.flat_map(|row| {
+        let shown_by = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        shown_by.split('`').skip(1).step_by(2)
+    })
+    .collect()
+}
+
 #[test]
-fn every_row_of_the_start_up_page_names_a_test_that_exists() {
+fn the_start_up_page_names_tests_that_exist_and_all_of_what_an_opening_finds() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sources = String::new();
     let mut folders = vec![
@@ -395,14 +413,27 @@ fn every_row_of_the_start_up_page_names_a_test_that_exists() {
         }
     }
     let page = std::fs::read_to_string(root.join("docs/format/start-up.md")).unwrap();
-    let rows = page
-        .lines()
-        .filter(|line| line.starts_with("| ") && line.contains('`'));
-    let mut count = 0;
-    for row in rows {
-        let name = row.rsplit('`').nth(1).unwrap();
-        assert!(sources.contains(&format!("#[test]\nfn {name}(")), "{row}");
-        count += 1;
+    let named = tests_named_by(&page);
+    let existing = tests_of(&sources);
+    for name in &named {
+        assert!(existing.contains(name), "there is no test {name}");
     }
-    assert!(count > 25, "the tables are read");
+    assert!(named.len() > 45, "the tables are read");
+    let quorum = root.join("crates/group/src/quorum");
+    for place in ["tests/starts.rs", "election/tests.rs"] {
+        let source = std::fs::read_to_string(quorum.join(place)).unwrap();
+        for name in tests_of(&source) {
+            assert!(named.contains(&name), "start-up.md names no row for {name}");
+        }
+    }
+    for place in ["election.rs", "../region.rs"] {
+        let source = std::fs::read_to_string(quorum.join(place)).unwrap();
+        let head = source.lines().take_while(|line| line.starts_with("//!"));
+        for line in head.filter(|line| line.starts_with("//! | ")) {
+            let row = line.trim_start_matches("//! ");
+            for name in tests_named_by(row) {
+                assert!(named.contains(&name), "start-up.md names no row for {name}");
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     FormatErrorKind, GroupState, JOURNAL_PLACE, JournalChange, JournalRecord, LABEL_PLACES, Label,
     LabelStatus, Lost, OPENER_PLACE, OpenerRecord, Origin, ParsedGroupState, ParsedLabel,
     REPLICAS_MAX, RUNS_MAX, Replica, STATE_PLACES, STATE_SLOT_BYTES, SUMS_PER_BLOCK, block_sum,
-    run_checksum_pairs, run_data_blocks,
+    labelled_bytes, may_have_aus, resized_aus, run_checksum_pairs, run_data_blocks, usable_aus,
 };
 
 pub(super) fn label() -> Label {
@@ -445,5 +445,30 @@ proptest! {
         let bytes = state.encode(STATE_PLACES[1], Uuid([7; 16]));
         let parsed = ParsedGroupState::parse(&bytes, STATE_PLACES[1]).unwrap();
         prop_assert_eq!(parsed.contents(), &state);
+    }
+}
+
+#[test]
+fn a_disk_leaves_its_last_block_to_the_label_unless_it_joined_before_that_was_thought_of() {
+    let au_size = AuSize::DEFAULT;
+    let au_bytes = au_size.bytes();
+    let size_bytes = 16 * au_bytes;
+    assert_eq!(usable_aus(size_bytes, au_size), 15);
+    assert_eq!(usable_aus(size_bytes + 4096, au_size), 16);
+    for (aus, may) in [(14, false), (15, true), (16, true), (17, false)] {
+        assert_eq!(may_have_aus(size_bytes, au_size, aus), may, "{aus}");
+    }
+    // One that has 16 keeps them at that size, and gets 15 like any other where it grows into it.
+    for (before, after) in [(16, 16), (15, 15), (12, 15), (20, 15)] {
+        assert_eq!(resized_aus(size_bytes, au_size, before), after, "{before}");
+    }
+    for (found_bytes, says) in [
+        (size_bytes, size_bytes),
+        (size_bytes + 4096, size_bytes + 4096),
+        (2 * size_bytes, size_bytes + 4096),
+    ] {
+        let labelled = labelled_bytes(16, au_size, found_bytes);
+        assert_eq!(labelled, says);
+        assert!(may_have_aus(labelled, au_size, 16));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy};
 use spindle_extent::capacity;
 use spindle_extent::space::Space;
-use spindle_format::{DiskStatus, usable_aus};
+use spindle_format::{DiskStatus, resized_aus, usable_aus};
 
 use crate::background::Group;
 use crate::change::{DiskChanges, refusal};
@@ -292,13 +292,7 @@ impl Group {
             ));
         }
         let before = (self.membership.state().disk(number)).map_or(0, |disk| disk.size_aus);
-        let whole_aus = size_bytes / au_size.bytes();
-        let aus = if whole_aus == u64::from(before) {
-            // It joined before the label had a copy behind the last AU, and keeps that AU.
-            whole_aus
-        } else {
-            usable_aus(size_bytes, au_size)
-        };
+        let aus = resized_aus(size_bytes, au_size, before.into());
         let aus = u32::try_from(aus).unwrap_or(u32::MAX);
         if u64::from(aus) < DISK_AUS_MIN {
             return Err(refusal(

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskName, DiskNumber};
 use spindle_device::{AlignedBuffer, DeviceError, Disks};
-use spindle_format::{GroupState, LABEL_BYTES, LABEL_COPIES, LABEL_PLACES, Label};
+use spindle_format::{GroupState, LABEL_COPIES, LABEL_PLACES, Label, labelled_bytes};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
@@ -223,14 +223,8 @@ impl Membership {
             let found = self
                 .slot(label.number)
                 .map(|slot| self.disks.size_bytes(slot));
-            let used_bytes = u64::from(disk.size_aus) * self.au_size.bytes();
-            let with_copy_bytes = used_bytes + LABEL_BYTES as u64;
-            let has_room = found.is_some_and(|found_bytes| with_copy_bytes <= found_bytes);
-            wanted.size_bytes = if has_room {
-                with_copy_bytes
-            } else {
-                used_bytes
-            };
+            let found_bytes = found.unwrap_or(0);
+            wanted.size_bytes = labelled_bytes(disk.size_aus.into(), self.au_size, found_bytes);
         }
         wanted
     }
