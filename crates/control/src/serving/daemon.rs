@@ -5,14 +5,16 @@
 //! group that was not closed, a socket nobody listens at, a mount point nobody answers.
 //!
 //! Besides the mount's own threads there are these: the server's (this one), one for background
-//! work and heartbeats, one that waits for scrubs and has its workers while one runs, one
-//! that does so for resync, restore and rebalance, and short-lived ones that answer requests, because those wait for disks.
+//! work and heartbeats, one that shows that the process lives while that one waits for a disk, one
+//! that waits for scrubs and has its workers while one runs, one that does so for resync, restore
+//! and rebalance, and short-lived ones that answer requests, because those wait for disks.
 
 mod background;
 mod connections;
 mod ending;
 mod kept;
 mod lock;
+mod patience;
 mod returning;
 mod scrubbing;
 mod server;
@@ -207,7 +209,9 @@ impl Daemon {
         );
         self.tell(Event::new(EventKind::GroupOpened, opened));
         let socket = socket_path(&settings.runtime_directory, self.group_name());
-        let background = background::start(self.clone(), stopped.clone())?;
+        let rounds = patience::Rounds::default();
+        let background = background::start(self.clone(), rounds.clone(), stopped.clone())?;
+        let patience = patience::start(self.clone(), rounds, stopped.clone())?;
         let working = working::start(self.clone(), stopped.clone())?;
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
@@ -227,7 +231,7 @@ impl Daemon {
         // Gone before the group is closed: who finds no socket opens the disks and finds them
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
-        let panicked = [working.wait(), background.wait()];
+        let panicked = [working.wait(), background.wait(), patience.wait()];
         if panicked.contains(&true) {
             self.die_where_kept();
             return Err(ControlError::new(

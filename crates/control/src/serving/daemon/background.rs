@@ -1,12 +1,14 @@
 //! Lazy work, heartbeats and events of a served group, on one thread.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use spindle_group::{Event, EventKind};
 use tokio::sync::watch;
 
 use super::Daemon;
+use super::patience::Rounds;
 use super::threads::{self, Worker};
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::view::HealthStatus;
@@ -24,11 +26,15 @@ const SPACE_INTERVAL: Duration = Duration::from_secs(10);
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the thread; it ends soon after `stopped` says so.
-pub(super) fn start(daemon: Arc<Daemon>, stopped: watch::Receiver<bool>) -> ControlResult<Worker> {
+pub(super) fn start(
+    daemon: Arc<Daemon>,
+    rounds: Rounds,
+    stopped: watch::Receiver<bool>,
+) -> ControlResult<Worker> {
     threads::start("background", move || {
         // Seen by the server too, so that a panic here ends the process cleanly.
         let _guard = StopOnDrop(daemon.clone());
-        work(&daemon, &stopped);
+        work(&daemon, &rounds, &stopped);
     })
 }
 
@@ -92,7 +98,7 @@ fn follow_disks(daemon: &Daemon, limit: &mut DirtyLimit) {
     daemon.mounts.limit_dirty_bytes(limit_bytes);
 }
 
-fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
+fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
     let started = Instant::now();
     let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
     let mut alive_at = started;
@@ -100,6 +106,7 @@ fn work(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let mut space = SpaceWatch::default();
     let mut dirty_limit = DirtyLimit::default();
     while !*stopped.borrow() {
+        rounds.fetch_add(1, Ordering::Relaxed);
         let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut outcome = daemon
             .opened
