@@ -194,3 +194,30 @@ fn a_disk_that_cannot_take_the_state_stays_away() {
     disks.clear_faults(SLOT);
     assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY]);
 }
+
+#[test]
+fn a_return_that_a_power_cut_left_on_a_disk_without_a_vote_alone_is_put_aside() {
+    // Disk 2 has no vote while disk 3 is away, and is in another failure group.
+    for beats in 0..3 {
+        let disks = make("abac", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        membership.take_offline(&[AWAY], "test").unwrap();
+        for beat in 0..beats {
+            membership.heartbeat(3_000 + beat).unwrap();
+        }
+        assert_eq!(voters(&membership), [0, 1]);
+        let before: Vec<Vec<u8>> = (0..4)
+            .map(|slot| disks.bytes(DiskSlot(slot), 0, HEAD_BYTES))
+            .collect();
+        come_back(&membership, SLOT).unwrap();
+        drop(membership);
+        for (slot, head) in [(0, &before[0]), (1, &before[1]), (3, &before[3])] {
+            disks.overwrite(DiskSlot(slot), 0, head);
+        }
+        let membership = open(&disks).unwrap();
+        assert_eq!(online(&membership), [0, 1, 2], "{beats}");
+        come_back(&membership, SLOT).unwrap();
+        membership.close().unwrap();
+        assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2, 3]);
+    }
+}
