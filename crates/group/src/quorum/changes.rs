@@ -319,9 +319,14 @@ fn changed(before: &GroupState, change: &Standings) -> GroupState {
     let mut next = before.clone();
     for (number, status) in &change.statuses {
         if let Some(disk) = next.disk_mut(*number) {
-            disk.status = *status;
-            disk.leaves = false;
-            disk.voter &= *status == DiskStatus::Online;
+            // It was judged while the disk served. One that went offline since comes back by a
+            // return only, which knows what it missed; it leaves then, or stays.
+            let has_gone = disk.status == DiskStatus::Offline && status.is_served();
+            disk.leaves = has_gone && *status == DiskStatus::Dropping;
+            if !has_gone {
+                disk.status = *status;
+                disk.voter &= *status == DiskStatus::Online;
+            }
         }
     }
     for (number, size_aus) in &change.sizes_aus {

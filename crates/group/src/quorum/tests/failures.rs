@@ -2,11 +2,11 @@
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
-use spindle_format::{Replica, STATE_PLACES};
+use spindle_format::{DiskStatus, Replica, STATE_PLACES};
 
 use super::{forced, make, online, open, open_as, open_of, opener, present, voters};
 use crate::GroupErrorKind;
-use crate::quorum::look;
+use crate::quorum::{Standings, look};
 
 #[test]
 fn the_half_of_a_mirror_that_outlived_the_other_mounts_by_itself() {
@@ -62,6 +62,24 @@ fn a_lost_voter_is_replaced_at_once() {
     disks.vanish(DiskSlot(1));
     membership.take_offline(&[DiskNumber(1)], "test").unwrap();
     assert_eq!(voters(&membership), [2, 3]);
+}
+
+#[test]
+fn a_disk_that_goes_offline_before_its_drop_is_published_is_not_brought_back_by_that() {
+    for (status, leaves) in [(DiskStatus::Dropping, true), (DiskStatus::Online, false)] {
+        let disks = make("aabb", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        membership.take_offline(&[DiskNumber(1)], "test").unwrap();
+        // As it was judged while the disk served.
+        let change = Standings {
+            statuses: vec![(DiskNumber(1), status)],
+            ..Standings::default()
+        };
+        membership.change_standings(&change).unwrap();
+        assert_eq!(online(&membership), [0, 2, 3]);
+        assert_eq!(membership.status(DiskNumber(1)), Some(DiskStatus::Offline));
+        assert_eq!(membership.leaves(DiskNumber(1)), leaves);
+    }
 }
 
 #[test]
