@@ -20,7 +20,9 @@
 //! **A full log** ends at the first record that does not fit, until a commit that has all that
 //! fell out cuts it: the log then goes on one position further. So what hangs on a record that
 //! fell out (a request that is done, a touch whose row is written) names the position from which
-//! on it counts, and no kill comes between the commit and that.
+//! on it counts. A kill between the commit and the cut leaves the touch, of an operation that was not
+//! answered and comes again; a request that cannot be done twice is a row of that commit as well
+//! ([`FellOut`]).
 //!
 //! A power cut takes this memory; what a sync promised is on the disks. A kill at any point
 //! leaves it as it was, each word whole. `docs/decisions/0005-a-daemon-that-dies.md` has the
@@ -101,6 +103,15 @@ pub struct Bracket(u32);
 #[derive(Debug, PartialEq, Eq)]
 pub struct TouchSlot(u32);
 
+/// What became of a record.
+#[derive(Debug, Clone, Copy)]
+struct Appended {
+    /// From there on it counts: the log has it, or a commit has what it says, where the log reaches
+    /// so far.
+    counts_from: u64,
+    fell_out: bool,
+}
+
 /// A write under way; over when it is dropped.
 #[derive(Debug)]
 pub struct WriteUnderWay<'a> {
@@ -118,15 +129,33 @@ pub struct RequestUnderWay<'a> {
     unique: u64,
 }
 
+/// A request whose operation's end fell out of the log. Between the commit that has the operation and
+/// the cut that lets the log go on a kill can come: so the same commit has to say that the request is
+/// done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FellOut {
+    /// Of those who work for the mount.
+    pub worker: usize,
+    /// The request's number.
+    pub unique: u64,
+}
+
 impl RequestUnderWay<'_> {
     /// Ends the operation that fulfils the request: all of it counts now, and it is done.
-    pub fn end(self, bracket: Bracket) {
+    #[must_use = "a kill would have it done twice"]
+    pub fn end(self, bracket: Bracket) -> Option<FellOut> {
         if self.connection != self.journal.connection() {
             // Nobody can ask again; the next connection has a request of that number.
-            return self.journal.end(bracket);
+            self.journal.end(bracket);
+            return None;
         }
-        let counts_from = (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
-        layout::request(self.journal.memory.words(), self.slot).set_done(self.unique, counts_from);
+        let end = (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
+        let noted = layout::request(self.journal.memory.words(), self.slot);
+        noted.set_done(self.unique, end.counts_from);
+        end.fell_out.then_some(FellOut {
+            worker: self.slot,
+            unique: self.unique,
+        })
     }
 }
 
@@ -413,18 +442,22 @@ impl KeptJournal {
         let _ = self.append(Kind::Extent, None, &words[..2 + copies.len()]);
     }
 
-    /// The position from which on the record counts: the log has it, or a commit has what it
-    /// says, where the log reaches so far.
-    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) -> u64 {
+    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) -> Appended {
         let number = bracket.map_or(0, |bracket| bracket.0);
         let mut log = self.log.lock();
         // What comes after a gap must not count: it may follow from what fell into it.
         if !self.is_overflowed() && log.append(&self.memory, kind, number, payload) {
-            return log.end();
+            return Appended {
+                counts_from: log.end(),
+                fell_out: false,
+            };
         }
         self.overflows_count.fetch_add(1, Ordering::Relaxed);
         self.header().set_overflowed();
-        log.behind_the_gap()
+        Appended {
+            counts_from: log.behind_the_gap(),
+            fell_out: true,
+        }
     }
 
     /// Where the next record will stand.

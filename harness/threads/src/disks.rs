@@ -5,7 +5,8 @@
 //! Whoever asked a disk that keeps silent waits in the simulator's time, for as long as the engine
 //! does: until the disk answers, or its time is up and the judge lets the disk be given up.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work};
 
@@ -27,6 +28,52 @@ pub struct PointDisks {
     clock: Arc<Clock>,
     /// Never held over a point.
     random: Mutex<SeededRandom>,
+    /// Writes that were sent and are not served yet, where a kill may come between.
+    sent: Option<Arc<SentWrites>>,
+}
+
+/// Writes that a process has sent and that are not answered: one that is killed does not say how
+/// much of them its disks took. No call has a point in it.
+#[derive(Debug, Default)]
+pub struct SentWrites(Mutex<Sent>);
+
+#[derive(Debug, Default)]
+struct Sent {
+    next: u64,
+    by_number: BTreeMap<u64, (DiskSlot, u64, Vec<u8>)>,
+}
+
+impl SentWrites {
+    fn sent(&self) -> MutexGuard<'_, Sent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request that is sent, where it writes.
+    fn begin(&self, request: &Request<'_>) -> Option<u64> {
+        let bytes = request.work.written()?.to_vec();
+        let mut sent = self.sent();
+        let number = sent.next;
+        sent.next += 1;
+        let write = (request.slot, request.offset_bytes, bytes);
+        sent.by_number.insert(number, write);
+        Some(number)
+    }
+
+    fn end(&self, number: Option<u64>) {
+        if let Some(number) = number {
+            self.sent().by_number.remove(&number);
+        }
+    }
+
+    /// Of each write that is not answered none, all or some of its sectors reach these disks; how
+    /// many writes there are.
+    pub fn land_in_part(&self, disks: &SimulatedDisks) -> usize {
+        let sent = self.sent();
+        for (slot, at, bytes) in sent.by_number.values() {
+            disks.write_in_part(*slot, *at, bytes);
+        }
+        sent.by_number.len()
+    }
 }
 
 impl PointDisks {
@@ -45,7 +92,15 @@ impl PointDisks {
             watch,
             clock,
             random: Mutex::new(SeededRandom::new(!seed)),
+            sent: None,
         }
+    }
+
+    /// What is sent and not answered is noted there.
+    #[must_use]
+    pub fn noting(self, sent: Arc<SentWrites>) -> Self {
+        let sent = Some(sent);
+        Self { sent, ..self }
     }
 }
 
@@ -112,8 +167,17 @@ impl Disks for PointDisks {
             .expect("never poisoned")
             .shuffle(&mut order);
         let mut silent = Vec::new();
+        let sent = self.sent.as_deref();
+        let mut numbers: Vec<Option<u64>> = batch
+            .iter()
+            .map(|request| sent.and_then(|sent| sent.begin(request)))
+            .collect();
         for index in order {
             spindle_sync::point();
+            // What is asked now is served, or met by a power cut, before anything else comes.
+            if let Some(sent) = sent {
+                sent.end(numbers[index].take());
+            }
             if self.inner.begin(&mut batch[index..=index]).is_empty() {
                 self.note(&batch[index]);
             } else {

@@ -23,7 +23,7 @@ use spindle_group::{Group, GroupError};
 use spindle_sync::thread;
 
 use crate::clock::Clock;
-use crate::disks::{IO_DEADLINE_MS, PointDisks};
+use crate::disks::{IO_DEADLINE_MS, PointDisks, SentWrites};
 use crate::history::History;
 use crate::watch::Watch;
 
@@ -62,6 +62,8 @@ pub struct Story {
     plot: Plot,
     pub disks: Arc<SimulatedDisks>,
     pub access: Arc<dyn Disks>,
+    /// Noted where processes are killed.
+    sent: Arc<SentWrites>,
     pub history: Arc<History>,
     pub watch: Arc<Watch>,
     pub files: Vec<Subject>,
@@ -105,11 +107,17 @@ impl Story {
             Arc::clone(&clock),
             seed,
         );
+        let sent = Arc::<SentWrites>::default();
+        let access = match is_of_names(seed) {
+            true => access.noting(Arc::clone(&sent)),
+            false => access,
+        };
         Self {
             seed,
             plot: Plot::of(seed),
             disks,
             access: Arc::new(access),
+            sent,
             history,
             watch,
             files: Vec::new(),
@@ -171,14 +179,19 @@ impl Story {
     }
 }
 
+/// Whether the run is of files with names, and of processes that are killed.
+const fn is_of_names(seed: u64) -> bool {
+    seed % 4 == 3
+}
+
 /// Runs the story of a seed within an execution of the scheduler.
 pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
-    if seed % 4 == 3 {
+    if is_of_names(seed) {
         return names::run(seed, history, clock);
     }
     let mut random = SeededRandom::new(seed);
     let (history, clock) = (Arc::clone(history), Arc::clone(clock));
-    let mut story = Story::new(seed, scene::disks(seed), history, clock);
+    let mut story = Story::new(seed, scene::disks(seed, scene::DISK_BYTES), history, clock);
     scene::create(&story.access);
     let opened = scene::open(&story.access, &story.disks, 1);
     let group = Arc::new(opened.expect("a new group can be opened"));
@@ -195,6 +208,7 @@ impl Story {
             plot: self.plot,
             disks: Arc::clone(&self.disks),
             access: Arc::clone(&self.access),
+            sent: Arc::clone(&self.sent),
             history: Arc::clone(&self.history),
             watch: Arc::clone(&self.watch),
             files: self.files.clone(),

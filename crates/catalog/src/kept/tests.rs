@@ -4,7 +4,7 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
-use super::{Claim, KeptJournal, Recovered, Touch};
+use super::{Bracket, Claim, FellOut, KeptJournal, Recovered, Touch};
 use crate::{Edit, Table, file_key};
 
 fn claim(number: u64) -> Claim {
@@ -27,6 +27,12 @@ fn next(journal: &KeptJournal) -> (KeptJournal, Recovered) {
     let next = next_of(journal);
     let recovered = next.recover(claim(1)).unwrap();
     (next, recovered)
+}
+
+/// Ends the operation that fulfils the request; whether that fell out of the log.
+fn fell_out(journal: &KeptJournal, worker: usize, unique: u64, bracket: Bracket) -> bool {
+    let request = journal.request(journal.connection(), worker, unique);
+    request.end(bracket) == Some(FellOut { worker, unique })
 }
 
 fn put(id: u64, value: &[u8]) -> Edit {
@@ -90,7 +96,7 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
     let journal = live();
     let first = journal.bracket();
     journal.edit(Some(first), &put(1, b"whole"));
-    journal.request(journal.connection(), 0, 42).end(first);
+    assert!(!fell_out(&journal, 0, 42, first));
     let second = journal.bracket();
     journal.edit(Some(second), &put(2, b"half"));
     journal.edit(None, &put(3, b"of no operation"));
@@ -108,7 +114,7 @@ fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes(
     let request = journal.request(journal.connection(), 3, 7);
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(1, b"row"));
-    request.end(bracket);
+    assert_eq!(request.end(bracket), None);
     journal.cut(journal.place());
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));
@@ -258,17 +264,17 @@ fn nothing_after_a_record_that_did_not_fit_counts_until_a_commit_has_it() {
     let journal = live();
     let first = journal.bracket();
     journal.edit(Some(first), &put(1, b"whole"));
-    journal.request(journal.connection(), 0, 41).end(first);
+    assert!(!fell_out(&journal, 0, 41, first));
     // The middle of an operation falls out; its ends would fit.
     let second = journal.bracket();
     journal.edit(Some(second), &put(2, b"half"));
     journal.edit(Some(second), &huge(3));
     journal.edit(Some(second), &put(4, b"other half"));
-    journal.request(journal.connection(), 1, 42).end(second);
+    assert!(fell_out(&journal, 1, 42, second));
     // What follows from it would fit too.
     let third = journal.bracket();
     journal.edit(Some(third), &put(5, b"after it"));
-    journal.request(journal.connection(), 2, 43).end(third);
+    assert!(fell_out(&journal, 2, 43, third));
     journal.extent(FileId(9), 3, 77, &[1, 2, 3]);
     let (_, recovered) = next(&journal);
     assert!(recovered.overflowed);
@@ -284,11 +290,11 @@ fn nothing_after_a_record_that_did_not_fit_counts_until_a_commit_has_it() {
     assert!(recovered.edits.is_empty() && recovered.overflowed);
     assert_eq!(recovered.done, BTreeSet::from([41]));
     // One that has all of it makes it done, and the log goes on.
-    journal.request(journal.connection(), 3, 44).end(fourth);
+    assert!(fell_out(&journal, 3, 44, fourth));
     journal.cut(journal.place());
     let fifth = journal.bracket();
     journal.edit(Some(fifth), &put(7, b"fits"));
-    journal.request(journal.connection(), 4, 45).end(fifth);
+    assert!(!fell_out(&journal, 4, 45, fifth));
     let (_, recovered) = next(&journal);
     assert!(!recovered.overflowed);
     assert_eq!(recovered.edits.len(), 1);
@@ -326,9 +332,7 @@ fn a_log_that_is_full_to_the_last_word_goes_on_behind_the_gap() {
         assert!(!journal.is_overflowed());
         let bracket = journal.bracket();
         journal.edit(Some(bracket), &put(100 + round, b"row"));
-        journal
-            .request(journal.connection(), 0, round + 1)
-            .end(bracket);
+        assert!(fell_out(&journal, 0, round + 1, bracket));
         let (_, recovered) = next(&journal);
         assert_eq!(recovered.edits.len(), 2);
         assert!(!recovered.done.contains(&(round + 1)));
@@ -370,10 +374,10 @@ fn a_kill_at_any_step_of_a_takeover_brings_nothing_old_back_and_forgets_nothing(
     // A request that only the log names, one that fell out of it, and a write under way.
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(3, b"row"));
-    journal.request(journal.connection(), 3, 7).end(bracket);
+    assert!(!fell_out(&journal, 3, 7, bracket));
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &huge(4));
-    journal.request(journal.connection(), 3, 8).end(bracket);
+    assert!(fell_out(&journal, 3, 8, bracket));
     let write = journal.write(FileId(5), 8, 16);
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));

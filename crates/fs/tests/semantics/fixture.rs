@@ -114,6 +114,32 @@ impl Fixture {
         self.reopen();
     }
 
+    /// As [`Self::keep`], with a log that has so much room.
+    pub fn keep_with_log_of(&mut self, log_bytes: u64) {
+        let length_bytes = KeptJournal::length_bytes(log_bytes);
+        let memory = SharedMemory::create("journal", length_bytes).unwrap();
+        self.journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+        self.reopen();
+    }
+
+    /// Ends this process as SIGKILL would in the midst of `last`: what that did to the disks counts,
+    /// and nothing that it did to the kept memory.
+    pub fn kill_between(&mut self, last: impl FnOnce(&FileSystem)) {
+        let journal = self.journal.as_ref().expect("a keeper holds a journal");
+        let words = journal.memory().words();
+        let copy = SharedMemory::create("journal", words.len() as u64 * 8).unwrap();
+        for (to, from) in copy.words().iter().zip(words) {
+            let bits = from.load(std::sync::atomic::Ordering::Acquire);
+            if bits != 0 {
+                to.store(bits, std::sync::atomic::Ordering::Release);
+            }
+        }
+        last(self.fs());
+        std::mem::forget(self.fs.take());
+        self.journal = Some(Arc::new(KeptJournal::new(copy).unwrap()));
+        self.open(true);
+    }
+
     /// Ends this process as SIGKILL would, and starts the next one. Handles must be forgotten.
     pub fn kill(&mut self) {
         self.die();

@@ -117,6 +117,37 @@ fn what_was_done_for_one_mount_is_not_what_the_next_one_asks() {
     fixture.check();
 }
 
+#[test]
+fn a_request_whose_full_log_a_kill_leaves_uncut_behind_its_commit_is_known_as_done() {
+    let mut fixture = Fixture::plain();
+    fixture.make(ROOT, "goes");
+    fixture.make(ROOT, "fills");
+    fixture.keep_with_log_of(1 << 10);
+    let journal = fixture.fs().group().journal().unwrap();
+    while !journal.is_overflowed() {
+        let found = fixture.find("/fills").id;
+        let change = spindle_fs::AttributeChange {
+            permissions: Some(0o600),
+            ..spindle_fs::AttributeChange::default()
+        };
+        (fixture.fs())
+            .set_attributes(found, &change, fixture.now())
+            .unwrap();
+    }
+    let unlink = asked(&fixture, 7);
+    fixture.fs().unlink(ROOT, name("goes"), unlink).unwrap();
+    // As the mount commits what fell out of the log, before it answers.
+    fixture.kill_between(|fs| fs.make_durable().unwrap());
+    assert_eq!(fixture.names(ROOT), ["fills"]);
+    assert!(fixture.fs().group().is_done(7));
+    // The next mount's kernel counts from the beginning.
+    fixture.fs().group().begin_connection().unwrap();
+    assert!(!fixture.fs().group().is_done(7));
+    fixture.kill();
+    assert!(!fixture.fs().group().is_done(7));
+    fixture.check();
+}
+
 /// What was answered and not synced: a name, a file with data, a removal.
 fn answer_without_a_sync(fixture: &Fixture) {
     let file = fixture.make(ROOT, "file");

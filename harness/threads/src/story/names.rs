@@ -11,9 +11,15 @@
 //!
 //! A kill is a copy of the disks, of the kept memory and of what everybody was told, taken between
 //! two points. The killed process goes on with disks that have no power, until its threads end;
-//! nobody hears what it says. What it does not show: a request that reaches a disk after the kill.
+//! nobody hears what it says. Of the writes that it had sent and that were not answered its disks
+//! took none, all or some sectors. What it does not show: a request that reaches a disk when the next
+//! process is there already.
+//!
+//! In half of the runs the log of the keeper's journal is so small that it fills up; then the threads
+//! do as the mount does, and have what fell out committed before anybody is answered.
 
 mod doings;
+mod filling;
 mod judging;
 mod kept;
 mod owner;
@@ -22,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use spindle_base::{FileId, Uuid};
-use spindle_device::{DiskSlot, SeededRandom, SimulatedDisks};
+use spindle_device::{DiskSlot, SeededRandom, SharedMemory, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Owner as User, Time};
 use spindle_group::{Group, KeptJournal, Opener, RequestUnderWay};
 use spindle_sync::thread;
@@ -39,10 +45,38 @@ const SHARED: &str = "shared";
 /// Names of a directory that are listed in one go.
 const ENTRIES_MOST: usize = 3;
 
+/// What a run is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Plot {
+    Everything,
+    /// The catalog is full or nearly so, and the disks have no room for more of it.
+    Full,
+}
+
+impl Plot {
+    /// That of a seed.
+    const fn of(seed: u64) -> Self {
+        match seed % 64 {
+            19 => Self::Full,
+            _ => Self::Everything,
+        }
+    }
+
+    /// The size of every disk.
+    const fn disk_bytes(self) -> u64 {
+        match self {
+            Self::Everything => scene::DISK_BYTES,
+            Self::Full => 20 << 20,
+        }
+    }
+}
+
 /// A process and the world that it is in.
 struct Process {
     story: Story,
     journal: Arc<KeptJournal>,
+    /// Of the journal of every process of the run.
+    log_bytes: u64,
     owners: Mutex<Vec<Owner>>,
     shared: FileId,
     /// What a kill of this process left.
@@ -75,19 +109,31 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn new_journal() -> Arc<KeptJournal> {
-    Arc::new(KeptJournal::create().expect("the kernel gives memory"))
+/// Of what ships; two in which a few changes of names have room; one with room for some dozens.
+const LOGS_BYTES: [u64; 6] = [128 << 20, 128 << 20, 128 << 20, 1 << 10, 4 << 10, 32 << 10];
+
+fn new_journal(log_bytes: u64) -> Arc<KeptJournal> {
+    let length_bytes = KeptJournal::length_bytes(log_bytes);
+    let memory = SharedMemory::create("journal", length_bytes).expect("the kernel gives memory");
+    Arc::new(KeptJournal::new(memory).expect("it is empty"))
 }
 
 /// Runs the story of a seed within an execution of the scheduler.
 pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
     let mut random = SeededRandom::new(seed);
     let (history, clock) = (Arc::clone(history), Arc::clone(clock));
-    let story = Story::new(seed, scene::disks(seed), history, clock);
+    let story = Story::new(
+        seed,
+        scene::disks(seed, Plot::of(seed).disk_bytes()),
+        history,
+        clock,
+    );
     scene::create(&story.access);
+    let log_bytes = LOGS_BYTES[random.index(LOGS_BYTES.len())];
     let mut process = Process {
         story,
-        journal: new_journal(),
+        journal: new_journal(log_bytes),
+        log_bytes,
         owners: Mutex::new((0..2 + random.below(2)).map(Owner::new).collect()),
         shared: FileId(0),
         heir: Mutex::default(),
@@ -134,6 +180,9 @@ impl Process {
         let fs = FileSystem::open(group).expect("it was made just now");
         let made = fs.make_directory(FileId::ROOT, SHARED.as_ref(), 0o755, USER, self.time());
         self.shared = made.expect("there is room").id;
+        if Plot::of(self.story.seed) == Plot::Full {
+            self.fill(&fs);
+        }
         fs.close().expect("nothing has failed yet");
         self.number += 1;
     }
@@ -288,6 +337,7 @@ impl Process {
     ) -> Option<Self> {
         let Self {
             story,
+            log_bytes,
             owners,
             shared,
             clock_s,
@@ -336,7 +386,7 @@ impl Process {
                 (
                     Arc::clone(&story.disks),
                     Arc::clone(&story.history),
-                    new_journal(),
+                    new_journal(log_bytes),
                 )
             }
         };
@@ -351,6 +401,7 @@ impl Process {
         Some(Self {
             story: next,
             journal,
+            log_bytes,
             owners: Mutex::new(owners),
             shared,
             heir: Mutex::default(),
@@ -376,8 +427,14 @@ impl Process {
         // From here on nothing is a point.
         let seed = self.story.seed ^ u64::from(self.number) << 32;
         let copied = kept::copy(&self.journal).expect("the kernel gives memory");
+        let disks = self.story.disks.fork(seed);
+        let sent_count = self.story.sent.land_in_part(&disks);
+        self.history().note(|| {
+            let number = self.number;
+            format!("process {number} is killed, with {sent_count} writes sent")
+        });
         *locked(&self.heir) = Some(Heir {
-            disks: self.story.disks.fork(seed),
+            disks,
             journal: copied,
             owners: locked(&self.owners).clone(),
             history: self.history().fork(),
@@ -394,6 +451,21 @@ impl Process {
             fs.group().take_events();
             spindle_sync::point();
         }
+    }
+
+    /// As the mount does before it carries a request out: a log that is nearly full is emptied first.
+    fn make_room(&self, fs: &FileSystem) {
+        if self.journal.is_nearly_full() {
+            self.answered("a commit for a log that is nearly full", fs.make_durable());
+        }
+    }
+
+    /// As the mount does before it answers: what fell out of the log would be lost by a kill.
+    fn kept<T>(&self, fs: &FileSystem, answer: FsResult<T>) -> FsResult<T> {
+        if self.journal.is_overflowed() {
+            fs.make_durable()?;
+        }
+        answer
     }
 
     /// Whether an answer of what must not fail means anything.

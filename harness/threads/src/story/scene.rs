@@ -32,8 +32,8 @@ pub fn new_disk(slot: DiskSlot) -> NewDisk {
 }
 
 /// The disks of a new run.
-pub fn disks(seed: u64) -> Arc<SimulatedDisks> {
-    Arc::new(SimulatedDisks::new(seed, &[DISK_BYTES; DISKS_COUNT]))
+pub fn disks(seed: u64, disk_bytes: u64) -> Arc<SimulatedDisks> {
+    Arc::new(SimulatedDisks::new(seed, &[disk_bytes; DISKS_COUNT]))
 }
 
 /// The group's name.

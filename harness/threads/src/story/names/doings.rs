@@ -18,6 +18,7 @@ impl Process {
             if !self.story.goes_on() {
                 return;
             }
+            self.make_room(fs);
             match random.below(13) {
                 0..=6 => self.change_names(fs, owner, &mut random),
                 7..=8 => self.write(fs, owner, &mut random),
@@ -40,7 +41,13 @@ impl Process {
             now: self.time(),
             request: Some(self.request(owner, unique)),
         };
-        let answer = self.carry_out(fs, owner, change, asked);
+        let answer = self.kept(fs, self.carry_out(fs, owner, change, asked));
+        if self.is_refused(change, &answer) {
+            self.history()
+                .note(|| format!("{change:?} of owner {owner} is refused"));
+            locked(&self.owners)[owner].refuse();
+            return;
+        }
         let what = format!("{change:?} of owner {owner}");
         if let Some(made) = self.answered(&what, answer) {
             self.end_change(&mut locked(&self.owners)[owner], change, made);
@@ -58,7 +65,7 @@ impl Process {
     }
 
     /// Where a name lies, and what it is.
-    fn name(&self, owner: usize, (is_shared, number): Place) -> (FileId, OsString) {
+    pub(super) fn name(&self, owner: usize, (is_shared, number): Place) -> (FileId, OsString) {
         let directory = if is_shared { self.shared } else { FileId::ROOT };
         (directory, format!("{owner}.{number}").into())
     }
@@ -125,8 +132,8 @@ impl Process {
         fill(&mut data, id, first, version);
         let place = self.history().begin_write(id, (first, end), version);
         let at = first * BLOCK_BYTES as u64;
-        let answer = fs.write(&handle, at, &data, false, self.time());
-        let ok = self.answered("a write", answer).is_some();
+        let answer = self.kept(fs, fs.write(&handle, at, &data, false, self.time()));
+        let ok = self.unless_full("a write", answer).is_some();
         self.history().end_write(id, place, ok);
     }
 
@@ -144,10 +151,8 @@ impl Process {
             self.history()
                 .note(|| format!("space for {id} from {first}"));
             let blocks = (1 + random.below(3)) * BLOCK_BYTES as u64;
-            self.answered(
-                "an allocation",
-                fs.allocate(&handle, at, blocks, 0, self.time()),
-            );
+            let answer = fs.allocate(&handle, at, blocks, 0, self.time());
+            self.unless_full("an allocation", self.kept(fs, answer));
             return;
         }
         let change = AttributeChange {
@@ -155,7 +160,7 @@ impl Process {
             ..AttributeChange::default()
         };
         let place = self.history().begin_write(id, (first, CUT_END_BLOCK), 0);
-        let answer = fs.set_attributes(id, &change, self.time());
+        let answer = self.kept(fs, fs.set_attributes(id, &change, self.time()));
         let ok = self.answered("a truncation", answer).is_some();
         self.history().end_write(id, place, ok);
     }

@@ -4,7 +4,7 @@ use spindle_base::FileId;
 use spindle_fs::{Asked, FileSystem, FsResult, Kind};
 
 use super::owner::{self, Entry, Names, Owner, is_same};
-use super::{ENTRIES_MOST, FILE_BLOCKS, Process, locked};
+use super::{ENTRIES_MOST, FILE_BLOCKS, Plot, Process, locked};
 use crate::history::BLOCK_BYTES;
 use crate::story::Subject;
 
@@ -76,21 +76,23 @@ impl Process {
             format!("request {unique} for {change:?} is sent again; known as done: {is_done}")
         });
         let number = usize::try_from(owner.number).expect("few");
+        let mut wanted = owner::after(owner.names(), change, None);
         if !is_done {
             let asked = Asked {
                 now: self.time(),
                 request: Some(self.request(number, unique)),
             };
-            let answer = self.carry_out(fs, number, change, asked);
+            let answer = self.kept(fs, self.carry_out(fs, number, change, asked));
             let what = format!("{change:?}, sent again,");
-            if self.answered(&what, answer).is_none() {
+            if self.is_refused(change, &answer) {
+                wanted = owner.names().clone();
+            } else if self.answered(&what, answer).is_none() {
                 return;
             }
         }
         let Some(found) = self.answered("a listing", self.found(fs, owner.number)) else {
             return;
         };
-        let wanted = owner::after(owner.names(), change, None);
         if !is_same(&wanted, &found) {
             self.history().violate(format!(
                 "request {unique} for {change:?} was answered, and the names are {found:?} instead \
@@ -140,6 +142,9 @@ impl Process {
             .collect();
         if self.story.bring_to_rest(fs.group()) {
             self.story.judge_copies(fs.group());
+        }
+        if Plot::of(self.story.seed) == Plot::Full && self.story.goes_on() {
+            owners.iter().for_each(|owner| self.empty(fs, owner));
         }
         match self.answered("a check of the files", fs.check()) {
             Some(lines) if lines.is_empty() => {}

@@ -13,7 +13,8 @@ const WORD_BYTES: u64 = 8;
 /// The journal that the next process finds. The one before goes on in its own memory.
 pub fn copy(journal: &KeptJournal) -> Result<KeptJournal> {
     let memory = journal.memory();
-    let copy = SharedMemory::create("copy", KeptJournal::LENGTH_BYTES).context("no memory")?;
+    let length_bytes = memory.words().len() as u64 * WORD_BYTES;
+    let copy = SharedMemory::create("copy", length_bytes).context("no memory")?;
     let mut at = 0;
     loop {
         // Most of it was never written.

@@ -102,6 +102,11 @@ impl Owner {
         self.states.push(after(self.names(), change, made));
     }
 
+    /// It was refused: nothing of it is done.
+    pub fn refuse(&mut self) {
+        self.under_way = None;
+    }
+
     /// The changes that may be found after a kill.
     pub fn after_kill(&self) -> Vec<Names> {
         let now = self.names();
