@@ -140,11 +140,14 @@ impl<'a> BegunCommit<'a> {
     #[must_use]
     pub fn take_batch(self) -> TakenBatch<'a> {
         let mut overlay = self.catalog.overlay.write();
-        let (batch, last) = overlay.take_batch();
         // Under the lock that orders edits: the batch has every record before this place.
         let noted = overlay
             .journal()
             .map(|journal| (Arc::clone(journal), journal.place()));
+        if let Some(covered) = noted.as_ref().and_then(|(journal, _)| journal.covered()) {
+            overlay.apply_unnoted(covered);
+        }
+        let (batch, last) = overlay.take_batch();
         drop(overlay);
         TakenBatch {
             catalog: self.catalog,

@@ -22,7 +22,7 @@
 //! fell out (a request that is done, a touch whose row is written) names the position from which
 //! on it counts. A kill between the commit and the cut leaves the touch, of an operation that was not
 //! answered and comes again; a request that cannot be done twice is a row of that commit as well
-//! ([`FellOut`]).
+//! ([`FellOut`]), and so is the position up to which the log must not be replayed any more.
 //!
 //! A power cut takes this memory; what a sync promised is on the disks. A kill at any point
 //! leaves it as it was, each word whole. `docs/decisions/0005-a-daemon-that-dies.md` has the
@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use spindle_base::{DiskNumber, FileId};
 use spindle_sync::{Fault, Mutex, is_put_back};
 
-use crate::Edit;
+use crate::{Edit, Table};
 use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
@@ -162,6 +162,9 @@ impl RequestUnderWay<'_> {
 impl KeptJournal {
     /// Bytes of memory that a journal needs; they cost nothing until they are used.
     pub const LENGTH_BYTES: u64 = Self::length_bytes(layout::LOG_WORDS * 8);
+    /// The row of the catalog's attributes in which a commit of what fell out of the log says how
+    /// much of the log it has: the claim of the process, and the position.
+    pub const COVERED_KEY: &[u8] = b"journal_covered";
     /// The layout's version. A process that finds another one cannot take over.
     pub const VERSION: u64 = layout::VERSION;
 
@@ -229,6 +232,38 @@ impl KeptJournal {
         // one before it.
         if header.is_heir(before) {
             header.add_heir(before, next);
+        }
+    }
+
+    /// What a commit says of itself while something has fallen out of the log: that it has all that
+    /// the log has, which a kill may leave uncut. Replayed over the rows of what fell out, older
+    /// records would bring back what those have changed since. The caller holds the lock that orders
+    /// edits.
+    pub(crate) fn covered(&self) -> Option<Edit> {
+        if !self.is_overflowed() {
+            return None;
+        }
+        let covered = format!("{} {}", self.header().claim().0, self.position());
+        let mut edit = Edit::default();
+        edit.put(
+            Table::Attribute,
+            Self::COVERED_KEY.to_vec(),
+            covered.into_bytes(),
+        );
+        Some(edit)
+    }
+
+    /// Ends the cut that a killed process did not come to: its last commit said this of itself.
+    /// Of a process that had another journal, or began this one anew, it says nothing.
+    pub fn cut_what_is_covered(&self, covered: &[u8]) {
+        let mut words = std::str::from_utf8(covered).unwrap_or_default().split(' ');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (Some(claim), Some(position)) = (number(), number()) else {
+            return;
+        };
+        let mut log = self.log.lock();
+        if self.header().claim() == Claim(claim) && position <= log.end() {
+            log.cut(&self.memory, position);
         }
     }
 

@@ -201,6 +201,11 @@ impl<'a> Header<'a> {
         }
     }
 
+    /// Of the process that began the journal.
+    pub(super) fn claim(&self) -> Claim {
+        Claim(self.get(4))
+    }
+
     pub(super) fn set_taken(&self) {
         self.set(2, TAKEN);
     }

@@ -148,6 +148,38 @@ fn a_request_whose_full_log_a_kill_leaves_uncut_behind_its_commit_is_known_as_do
     fixture.check();
 }
 
+#[test]
+fn what_a_full_log_holds_of_a_file_does_not_come_back_over_its_removal() {
+    let mut fixture = Fixture::plain();
+    fixture.make(ROOT, "goes");
+    fixture.keep_with_log_of(1 << 10);
+    let journal = fixture.fs().group().journal().unwrap();
+    let id = fixture.find("/goes").id;
+    while !journal.is_overflowed() {
+        let change = spindle_fs::AttributeChange {
+            permissions: Some(0o600),
+            ..spindle_fs::AttributeChange::default()
+        };
+        (fixture.fs())
+            .set_attributes(id, &change, fixture.now())
+            .unwrap();
+    }
+    (fixture.fs())
+        .unlink(ROOT, name("goes"), asked(&fixture, 7))
+        .unwrap();
+    // The log has the inode's row, and the commit that it is gone. The next process dies as well,
+    // before it has told the disks anything.
+    fixture.kill_between(|fs| fs.make_durable().unwrap());
+    assert_eq!(fixture.names(ROOT), Vec::<String>::new());
+    assert_eq!(
+        fixture.fs().attributes(id).unwrap_err().to_string(),
+        "no such file or directory"
+    );
+    fixture.check();
+    fixture.reopen();
+    fixture.check();
+}
+
 /// What was answered and not synced: a name, a file with data, a removal.
 fn answer_without_a_sync(fixture: &Fixture) {
     let file = fixture.make(ROOT, "file");

@@ -85,18 +85,25 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Asks the journal for what it has for the process of this claim.
-    pub(crate) fn new(journal: Arc<KeptJournal>, claim: Claim) -> Self {
+    /// Asks the journal for what it has for the process of this claim, and the catalog does not.
+    pub(crate) fn new(
+        journal: Arc<KeptJournal>,
+        claim: Claim,
+        catalog: &Catalog,
+    ) -> Result<Self, GroupError> {
+        if let Some(covered) = catalog.get(Table::Attribute, KeptJournal::COVERED_KEY)? {
+            journal.cut_what_is_covered(&covered);
+        }
         let recovered = journal.recover(claim);
         let done = recovered.as_ref().map_or_else(BTreeSet::new, |recovered| {
             recovered.done.iter().copied().collect()
         });
-        Self {
+        Ok(Self {
             journal,
             operation: Mutex::new(()),
             done: LeafMutex::new(done),
             recovered: Mutex::new(recovered),
-        }
+        })
     }
 
     /// Makes durable what is left; the space keeps clear of it from then on.

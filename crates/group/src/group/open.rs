@@ -92,7 +92,9 @@ impl Group {
         let table = disk_table(&membership, disks, &catalog, opener)?;
         let load = || load(&membership, &catalog, &table, &region);
         let (mut files, mut space, mut bad_runs) = load()?;
-        let kept = journal.map(|journal| Kept::new(journal, claim_of(&membership.opener())));
+        let claim = claim_of(&membership.opener());
+        let kept = journal.map(|journal| Kept::new(journal, claim, &catalog));
+        let kept = kept.transpose()?;
         let scene = Scene {
             membership: &membership,
             catalog: &catalog,
