@@ -144,7 +144,10 @@ impl<'a> BegunCommit<'a> {
         let noted = overlay
             .journal()
             .map(|journal| (Arc::clone(journal), journal.place()));
-        if let Some(covered) = noted.as_ref().and_then(|(journal, _)| journal.covered()) {
+        if let Some(covered) = noted
+            .as_ref()
+            .and_then(|(journal, place)| journal.covered(*place))
+        {
             overlay.apply_unnoted(covered);
         }
         let (batch, last) = overlay.take_batch();

@@ -18,11 +18,11 @@
 //! after the end of the operation that wrote the row.
 //!
 //! **A full log** ends at the first record that does not fit, until a commit that has all that
-//! fell out cuts it: the log then goes on one position further. So what hangs on a record that
-//! fell out (a request that is done, a touch whose row is written) names the position from which
-//! on it counts. A kill between the commit and the cut leaves the touch, of an operation that was not
-//! answered and comes again; a request that cannot be done twice is a row of that commit as well
-//! ([`FellOut`]), and so is the position up to which the log must not be replayed any more.
+//! fell out cuts it. What falls out takes a position all the same, and the log goes on behind the last
+//! one; so what hangs on a record that fell out (a request that is done, a touch whose row is written)
+//! names the position from which on it counts. Between the commit and the cut a kill can come: the
+//! commit says in a row of its own up to which position it has everything
+//! ([`KeptJournal::COVERED_KEY`]), and who takes over ends the cut first.
 //!
 //! A power cut takes this memory; what a sync promised is on the disks. A kill at any point
 //! leaves it as it was, each word whole. `docs/decisions/0005-a-daemon-that-dies.md` has the
@@ -61,8 +61,6 @@ pub struct KeptJournal {
     next_bracket: AtomicU32,
     next_write: AtomicU64,
     connection: AtomicU32,
-    /// How often a record found no room in the log; changed under its lock.
-    overflows_count: AtomicU64,
     /// The log ends where it does, as long as this process lives.
     is_at_half: AtomicBool,
     /// This process serves: what it forgets it has told.
@@ -71,12 +69,10 @@ pub struct KeptJournal {
     failed_flushes: Mutex<()>,
 }
 
-/// A place in the log: between what a commit has and what came later.
+/// A place in the log, or behind its end among what fell out of it: between what a commit has and what
+/// came later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    position: u64,
-    overflows_count: u64,
-}
+pub(crate) struct Place(u64);
 
 /// A connection of the kernel, which counts its requests from the beginning in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,15 +99,6 @@ pub struct Bracket(u32);
 #[derive(Debug, PartialEq, Eq)]
 pub struct TouchSlot(u32);
 
-/// What became of a record.
-#[derive(Debug, Clone, Copy)]
-struct Appended {
-    /// From there on it counts: the log has it, or a commit has what it says, where the log reaches
-    /// so far.
-    counts_from: u64,
-    fell_out: bool,
-}
-
 /// A write under way; over when it is dropped.
 #[derive(Debug)]
 pub struct WriteUnderWay<'a> {
@@ -129,33 +116,16 @@ pub struct RequestUnderWay<'a> {
     unique: u64,
 }
 
-/// A request whose operation's end fell out of the log. Between the commit that has the operation and
-/// the cut that lets the log go on a kill can come: so the same commit has to say that the request is
-/// done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FellOut {
-    /// Of those who work for the mount.
-    pub worker: usize,
-    /// The request's number.
-    pub unique: u64,
-}
-
 impl RequestUnderWay<'_> {
     /// Ends the operation that fulfils the request: all of it counts now, and it is done.
-    #[must_use = "a kill would have it done twice"]
-    pub fn end(self, bracket: Bracket) -> Option<FellOut> {
+    pub fn end(self, bracket: Bracket) {
         if self.connection != self.journal.connection() {
             // Nobody can ask again; the next connection has a request of that number.
-            self.journal.end(bracket);
-            return None;
+            return self.journal.end(bracket);
         }
-        let end = (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
+        let counts_from = (self.journal).append(Kind::End, Some(bracket), &[self.unique]);
         let noted = layout::request(self.journal.memory.words(), self.slot);
-        noted.set_done(self.unique, end.counts_from);
-        end.fell_out.then_some(FellOut {
-            worker: self.slot,
-            unique: self.unique,
-        })
+        noted.set_done(self.unique, counts_from.0);
     }
 }
 
@@ -195,7 +165,6 @@ impl KeptJournal {
             settled_touches: Mutex::default(),
             next_write: AtomicU64::new(0),
             connection: AtomicU32::new(0),
-            overflows_count: AtomicU64::new(0),
             is_at_half: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
             failed_flushes: Mutex::default(),
@@ -235,15 +204,14 @@ impl KeptJournal {
         }
     }
 
-    /// What a commit says of itself while something has fallen out of the log: that it has all that
-    /// the log has, which a kill may leave uncut. Replayed over the rows of what fell out, older
-    /// records would bring back what those have changed since. The caller holds the lock that orders
-    /// edits.
-    pub(crate) fn covered(&self) -> Option<Edit> {
-        if !self.is_overflowed() {
+    /// What a commit that ends here says of itself while something has fallen out of the log: that it
+    /// has all until then, which a kill may leave uncut. Replayed over the rows of what fell out,
+    /// older records would bring back what those have changed since, and so would touches.
+    pub(crate) fn covered(&self, place: Place) -> Option<Edit> {
+        if !self.is_overflowed() || self.is_at_half() {
             return None;
         }
-        let covered = format!("{} {}", self.header().claim().0, self.position());
+        let covered = format!("{} {}", self.header().claim().0, place.0);
         let mut edit = Edit::default();
         edit.put(
             Table::Attribute,
@@ -258,12 +226,17 @@ impl KeptJournal {
     pub fn cut_what_is_covered(&self, covered: &[u8]) {
         let mut words = std::str::from_utf8(covered).unwrap_or_default().split(' ');
         let mut number = || words.next()?.parse::<u64>().ok();
-        let (Some(claim), Some(position)) = (number(), number()) else {
+        let (Some(claim), Some(place)) = (number(), number()) else {
             return;
         };
         let mut log = self.log.lock();
-        if self.header().claim() == Claim(claim) && position <= log.end() {
-            log.cut(&self.memory, position);
+        if self.header().claim() != Claim(claim) {
+            return;
+        }
+        if place > log.end() {
+            log.cut_with_gap(&self.memory, place);
+        } else {
+            log.cut(&self.memory, place);
         }
     }
 
@@ -441,7 +414,7 @@ impl KeptJournal {
 
     /// Ends an operation that fulfils no request: all of it counts now.
     pub fn end(&self, bracket: Bracket) {
-        let _ = self.append(Kind::End, Some(bracket), &[0]);
+        self.append(Kind::End, Some(bracket), &[0]);
     }
 
     /// The request `unique` of that connection, served by worker `slot`.
@@ -465,7 +438,7 @@ impl KeptJournal {
 
     /// Notes an edit; the caller holds the lock that orders edits.
     pub(crate) fn edit(&self, bracket: Option<Bracket>, edit: &Edit) {
-        let _ = self.append(Kind::Edit, bracket, &log::encode_edit(edit));
+        self.append(Kind::Edit, bracket, &log::encode_edit(edit));
     }
 
     /// Notes an extent as it is now; no copies where it is a hole.
@@ -474,29 +447,24 @@ impl KeptJournal {
         words[0] = file.0;
         words[1] = u64::from(index) | u64::from(mark_blocks) << 32;
         words[2..2 + copies.len()].copy_from_slice(copies);
-        let _ = self.append(Kind::Extent, None, &words[..2 + copies.len()]);
+        self.append(Kind::Extent, None, &words[..2 + copies.len()]);
     }
 
-    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) -> Appended {
+    /// Appends a record. From the place that is returned on it counts: the log has it, or a commit has
+    /// what it says, where the log reaches so far.
+    fn append(&self, kind: Kind, bracket: Option<Bracket>, payload: &[u64]) -> Place {
         let number = bracket.map_or(0, |bracket| bracket.0);
         let mut log = self.log.lock();
         // What comes after a gap must not count: it may follow from what fell into it.
-        if !self.is_overflowed() && log.append(&self.memory, kind, number, payload) {
-            return Appended {
-                counts_from: log.end(),
-                fell_out: false,
-            };
+        if self.is_overflowed() || !log.append(&self.memory, kind, number, payload) {
+            log.note_fallen_out();
+            self.header().set_overflowed();
         }
-        self.overflows_count.fetch_add(1, Ordering::Relaxed);
-        self.header().set_overflowed();
-        Appended {
-            counts_from: log.behind_the_gap(),
-            fell_out: true,
-        }
+        Place(log.place())
     }
 
-    /// Where the next record will stand.
-    pub(crate) fn position(&self) -> u64 {
+    /// Where the last record ends that is in the log.
+    pub(crate) fn end_position(&self) -> u64 {
         self.log.lock().end()
     }
 
@@ -505,23 +473,19 @@ impl KeptJournal {
         self.cut(self.place());
     }
 
-    /// Where the log ends.
+    /// Behind all that was noted until now.
     pub(crate) fn place(&self) -> Place {
-        let log = self.log.lock();
-        Place {
-            position: log.end(),
-            overflows_count: self.overflows_count.load(Ordering::Relaxed),
-        }
+        Place(self.log.lock().place())
     }
 
-    /// Every record before `place` is committed, those that found no room included.
+    /// Everything that was noted before `place` is committed, what found no room included.
     pub(crate) fn cut(&self, place: Place) {
         let mut log = self.log.lock();
-        let has_all = self.overflows_count.load(Ordering::Relaxed) == place.overflows_count;
-        if !has_all || !self.is_overflowed() || self.is_at_half() {
-            return log.cut(&self.memory, place.position);
+        if !self.is_overflowed() || place.0 < log.place() || self.is_at_half() {
+            let position = place.0.min(log.end());
+            return log.cut(&self.memory, position);
         }
-        log.cut_with_gap(&self.memory);
+        log.cut_with_gap(&self.memory, place.0);
         self.header().clear_overflowed();
         for slot in self.settled_touches.lock().drain(..) {
             self.give_back(slot);
@@ -539,7 +503,7 @@ impl KeptJournal {
         let Some(TouchSlot(number)) = slot else {
             return false;
         };
-        layout::touch(self.memory.words(), *number).put(self.position(), touch);
+        layout::touch(self.memory.words(), *number).put(self.place().0, touch);
         true
     }
 
@@ -549,7 +513,7 @@ impl KeptJournal {
         if self.is_overflowed() {
             // The row may have fallen out: until a commit has it, the touch is all there is.
             let touch = layout::touch(self.memory.words(), slot.0);
-            touch.count_until(log.behind_the_gap());
+            touch.count_until(log.place());
             self.settled_touches.lock().push(slot.0);
         } else {
             drop(log);

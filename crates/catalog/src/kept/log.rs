@@ -45,6 +45,9 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Log {
     end: u64,
+    /// Records that found no room since the log ended there. Each takes one position, so that of
+    /// two moments the later one has the higher position.
+    fallen_out_count: u64,
     /// Memory before this position was given back.
     released: u64,
     /// The highest bracket that was found.
@@ -75,6 +78,8 @@ impl Log {
         let start = Header::of(memory).log_start();
         let mut log = Self {
             end: start,
+            // How many they were is known to who wrote them; at least one.
+            fallen_out_count: u64::from(Header::of(memory).has_overflowed()),
             released: start,
             last_bracket: 0,
         };
@@ -85,17 +90,24 @@ impl Log {
         log
     }
 
+    /// Behind the last record.
     pub(super) const fn end(&self) -> u64 {
         self.end
     }
 
-    pub(super) fn length_words(&self, memory: &SharedMemory) -> u64 {
-        self.end - Header::of(memory).log_start()
+    /// Behind the last record and those that fell out after it: there the log goes on when a commit
+    /// has these.
+    pub(super) const fn place(&self) -> u64 {
+        self.end + self.fallen_out_count
     }
 
-    /// Where the log goes on when a commit has what fell out of it.
-    pub(super) const fn behind_the_gap(&self) -> u64 {
-        self.end + 1
+    /// A record found no room.
+    pub(super) const fn note_fallen_out(&mut self) {
+        self.fallen_out_count += 1;
+    }
+
+    pub(super) fn length_words(&self, memory: &SharedMemory) -> u64 {
+        self.end - Header::of(memory).log_start()
     }
 
     /// Appends a record; false where the ring is full.
@@ -130,12 +142,13 @@ impl Log {
         true
     }
 
-    /// Gives up everything, and what fell out of the log since its end with it: one word says both.
-    pub(super) fn cut_with_gap(&mut self, memory: &SharedMemory) {
-        let next = self.behind_the_gap();
-        memory.words()[Ring::of(memory).place(next)].store(0, Ordering::Relaxed);
-        self.end = next;
-        self.cut(memory, next);
+    /// Gives up everything before `place`, where the log goes on, and what fell out of it with it:
+    /// one word says both.
+    pub(super) fn cut_with_gap(&mut self, memory: &SharedMemory, place: u64) {
+        memory.words()[Ring::of(memory).place(place)].store(0, Ordering::Relaxed);
+        self.end = place;
+        self.fallen_out_count = 0;
+        self.cut(memory, place);
     }
 
     /// Gives up everything before `position`.

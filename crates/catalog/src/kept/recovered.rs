@@ -68,7 +68,7 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
     } else {
         records(journal)
     };
-    let log_end = journal.position();
+    let log_end = journal.end_position();
     let mut recovered = Recovered {
         compare_everything: header.compares_everything(),
         overflowed: !is_taken && header.has_overflowed(),
@@ -104,7 +104,7 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
 
 fn records(journal: &KeptJournal) -> Vec<Record> {
     let mut position = Header::of(&journal.memory).log_start();
-    let end = journal.position();
+    let end = journal.end_position();
     let mut records = Vec::new();
     while position < end
         && let Some(record) = log::read(&journal.memory, position)

@@ -4,7 +4,7 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
-use super::{Bracket, Claim, FellOut, KeptJournal, Recovered, Touch};
+use super::{Bracket, Claim, KeptJournal, Recovered, Touch};
 use crate::{Edit, Table, file_key};
 
 fn claim(number: u64) -> Claim {
@@ -29,10 +29,9 @@ fn next(journal: &KeptJournal) -> (KeptJournal, Recovered) {
     (next, recovered)
 }
 
-/// Ends the operation that fulfils the request; whether that fell out of the log.
-fn fell_out(journal: &KeptJournal, worker: usize, unique: u64, bracket: Bracket) -> bool {
-    let request = journal.request(journal.connection(), worker, unique);
-    request.end(bracket) == Some(FellOut { worker, unique })
+/// Ends the operation that fulfils the request.
+fn done(journal: &KeptJournal, worker: usize, unique: u64, bracket: Bracket) {
+    (journal.request(journal.connection(), worker, unique)).end(bracket);
 }
 
 fn put(id: u64, value: &[u8]) -> Edit {
@@ -96,7 +95,7 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
     let journal = live();
     let first = journal.bracket();
     journal.edit(Some(first), &put(1, b"whole"));
-    assert!(!fell_out(&journal, 0, 42, first));
+    done(&journal, 0, 42, first);
     let second = journal.bracket();
     journal.edit(Some(second), &put(2, b"half"));
     journal.edit(None, &put(3, b"of no operation"));
@@ -114,7 +113,7 @@ fn a_request_that_is_done_stays_known_after_a_commit_and_over_further_processes(
     let request = journal.request(journal.connection(), 3, 7);
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(1, b"row"));
-    assert_eq!(request.end(bracket), None);
+    request.end(bracket);
     journal.cut(journal.place());
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));
@@ -264,17 +263,17 @@ fn nothing_after_a_record_that_did_not_fit_counts_until_a_commit_has_it() {
     let journal = live();
     let first = journal.bracket();
     journal.edit(Some(first), &put(1, b"whole"));
-    assert!(!fell_out(&journal, 0, 41, first));
+    done(&journal, 0, 41, first);
     // The middle of an operation falls out; its ends would fit.
     let second = journal.bracket();
     journal.edit(Some(second), &put(2, b"half"));
     journal.edit(Some(second), &huge(3));
     journal.edit(Some(second), &put(4, b"other half"));
-    assert!(fell_out(&journal, 1, 42, second));
+    done(&journal, 1, 42, second);
     // What follows from it would fit too.
     let third = journal.bracket();
     journal.edit(Some(third), &put(5, b"after it"));
-    assert!(fell_out(&journal, 2, 43, third));
+    done(&journal, 2, 43, third);
     journal.extent(FileId(9), 3, 77, &[1, 2, 3]);
     let (_, recovered) = next(&journal);
     assert!(recovered.overflowed);
@@ -290,11 +289,11 @@ fn nothing_after_a_record_that_did_not_fit_counts_until_a_commit_has_it() {
     assert!(recovered.edits.is_empty() && recovered.overflowed);
     assert_eq!(recovered.done, BTreeSet::from([41]));
     // One that has all of it makes it done, and the log goes on.
-    assert!(fell_out(&journal, 3, 44, fourth));
+    done(&journal, 3, 44, fourth);
     journal.cut(journal.place());
     let fifth = journal.bracket();
     journal.edit(Some(fifth), &put(7, b"fits"));
-    assert!(!fell_out(&journal, 4, 45, fifth));
+    done(&journal, 4, 45, fifth);
     let (_, recovered) = next(&journal);
     assert!(!recovered.overflowed);
     assert_eq!(recovered.edits.len(), 1);
@@ -321,6 +320,50 @@ fn a_touch_whose_row_did_not_fit_counts_until_a_commit_has_the_row() {
 }
 
 #[test]
+fn what_a_commit_has_of_a_full_log_does_not_come_back_where_a_kill_came_before_the_cut() {
+    let journal = live();
+    let (mut first, mut second, mut later) = (None, None, None);
+    journal.edit(None, &put(1, b"a row before all"));
+    journal.edit(None, &huge(2));
+    // Two rows of an inode, each after its touch. All of it fell out.
+    assert!(journal.touch(&mut first, &touch_of(1, 10)));
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &put(1, b"a row with the size 10"));
+    journal.end(bracket);
+    journal.free_touch(first.unwrap());
+    assert!(journal.touch(&mut second, &touch_of(1, 40)));
+    assert_eq!(next(&journal).1.touches, [touch_of(1, 40)]);
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &put(1, b"a row with the size 40"));
+    done(&journal, 0, 7, bracket);
+    journal.free_touch(second.unwrap());
+    // The commit takes its batch here.
+    let covered = journal.covered(journal.place()).unwrap();
+    let (_, _, covered) = &covered.changes[0];
+    assert!(journal.touch(&mut later, &touch_of(3, 50)));
+    let bracket = journal.bracket();
+    journal.edit(Some(bracket), &put(3, b"a row with the size 50"));
+    done(&journal, 1, 8, bracket);
+    journal.free_touch(later.unwrap());
+    // One process after the other dies at its beginning.
+    for _ in 0..2 {
+        let next = next_of(&journal);
+        next.cut_what_is_covered(covered.as_ref().unwrap());
+        let recovered = next.recover(claim(1)).unwrap();
+        assert!(recovered.edits.is_empty());
+        assert_eq!(recovered.touches, [touch_of(3, 50)]);
+        assert_eq!(recovered.done, BTreeSet::from([7]));
+        assert!(recovered.overflowed);
+    }
+    // Of another process's journal it says nothing.
+    let other = live();
+    other.edit(None, &put(1, b"row"));
+    other.begin(claim(2), false);
+    other.cut_what_is_covered(covered.as_ref().unwrap());
+    assert_eq!(other.left().edits.len(), 1);
+}
+
+#[test]
 fn a_log_that_is_full_to_the_last_word_goes_on_behind_the_gap() {
     let journal = live();
     for round in 0..3_u64 {
@@ -332,7 +375,7 @@ fn a_log_that_is_full_to_the_last_word_goes_on_behind_the_gap() {
         assert!(!journal.is_overflowed());
         let bracket = journal.bracket();
         journal.edit(Some(bracket), &put(100 + round, b"row"));
-        assert!(fell_out(&journal, 0, round + 1, bracket));
+        done(&journal, 0, round + 1, bracket);
         let (_, recovered) = next(&journal);
         assert_eq!(recovered.edits.len(), 2);
         assert!(!recovered.done.contains(&(round + 1)));
@@ -374,10 +417,10 @@ fn a_kill_at_any_step_of_a_takeover_brings_nothing_old_back_and_forgets_nothing(
     // A request that only the log names, one that fell out of it, and a write under way.
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &put(3, b"row"));
-    assert!(!fell_out(&journal, 3, 7, bracket));
+    done(&journal, 3, 7, bracket);
     let bracket = journal.bracket();
     journal.edit(Some(bracket), &huge(4));
-    assert!(fell_out(&journal, 3, 8, bracket));
+    done(&journal, 3, 8, bracket);
     let write = journal.write(FileId(5), 8, 16);
     let (second, recovered) = next(&journal);
     assert_eq!(recovered.done, BTreeSet::from([7]));

@@ -2,7 +2,6 @@
 //!
 //! Which locks are taken before which is said by types: see [`levels`].
 
-pub(in crate::core) mod done;
 mod lost;
 pub(in crate::core) mod owed;
 
@@ -12,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{
-    BegunCommit, Bracket, Catalog, Committing, Edit, KeptJournal, RequestUnderWay, Sequence, Table,
+    BegunCommit, Bracket, Committing, Edit, KeptJournal, RequestUnderWay, Sequence, Table,
     TakenBatch, TouchSlot,
 };
 use spindle_extent::map::{Books, RowChange};
@@ -67,14 +66,10 @@ struct Operation<'a> {
 
 impl Operation<'_> {
     /// All of it counts; `used` where there is anything of it. The change is still open.
-    fn end(self, used: bool, catalog: &Catalog) {
+    fn end(self, used: bool) {
         if used {
             match self.request {
-                Some(request) => {
-                    if let Some(fell_out) = request.end(self.bracket) {
-                        done::note(catalog, fell_out);
-                    }
-                }
+                Some(request) => request.end(self.bracket),
                 None => self.journal.end(self.bracket),
             }
         }
@@ -93,7 +88,7 @@ impl Drop for Change<'_> {
             self.core.stop_at_half();
         }
         if let Some(operation) = self.operation.take_if(|_| !is_half) {
-            operation.end(used, &self.core.catalog);
+            operation.end(used);
         }
     }
 }

@@ -28,7 +28,6 @@ use spindle_format::{
 use spindle_sync::level::{LeafMutex, Mutex, Unshown};
 
 use crate::core::Core;
-use crate::core::commit::done;
 use crate::core::disks::DiskTable;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
@@ -112,8 +111,6 @@ impl Kept {
         let Some(recovered) = recovered.as_ref() else {
             return Ok(false);
         };
-        // Of the last commit of the killed process, which may not have come to cut its full log.
-        self.done.lock().extend(done::noted(scene.catalog)?);
         // The data below the marks first, as in every commit. Nothing is committed until the space
         // that the journal alone names is marked as used: a catalog that grows would take it.
         let mut unflushed = Unflushed::flush(scene, &self.journal)?;
@@ -281,8 +278,6 @@ impl Core {
         let connection = kept.journal.begin_connection();
         // The log names them too, until a commit cuts it; whoever still served the earlier mount
         // when this one began ends before that commit, or notes nothing.
-        self.commit_everything()?;
-        done::forget(&self.catalog)?;
         self.commit_everything()?;
         kept.done.lock().clear();
         kept.journal.forget_requests();
