@@ -111,12 +111,13 @@ impl Kept {
         let Some(recovered) = recovered.as_ref() else {
             return Ok(false);
         };
-        // The data below the marks first, as in every commit. Nothing is committed until the space
-        // that the journal alone names is marked as used: a catalog that grows would take it.
-        let mut unflushed = Unflushed::flush(scene, &self.journal)?;
         for edit in &recovered.edits {
             scene.catalog.apply(edit.clone());
         }
+        // The data below the marks before the commit, as in every one. Nothing is committed until
+        // the space that the journal alone names is marked as used: a catalog that grows would take
+        // it.
+        let mut unflushed = Unflushed::flush(scene, &self.journal)?;
         unflushed.find_gone(scene)?;
         if recovered.is_empty() && unflushed.is_empty() {
             return Ok(false);

@@ -106,6 +106,8 @@ impl Group {
         if let Some(kept) = &kept
             && kept.replay(&scene)?
         {
+            // The space that is loaded has no replica of a disk that went offline with it.
+            region.forget_offline();
             // The maps are most of a large group's memory: not twice at a time.
             drop((files, space, bad_runs));
             (files, space, bad_runs) = load()?;
@@ -191,6 +193,7 @@ fn claim(
         Membership::open_announced(disks, slots, name, opener, is_alive, &announce)?;
     if let Some(journal) = journal {
         membership.note_failed_flushes_in(Arc::clone(journal));
+        membership.flush_and_note();
     }
     Ok(Arc::new(membership))
 }

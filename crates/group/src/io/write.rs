@@ -2,6 +2,7 @@
 //! what failed takes its disk offline, and then the marks move.
 
 use spindle_sync::atomic::Ordering;
+use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
@@ -503,7 +504,8 @@ impl Core {
             return Ok(());
         }
         for (disk, error) in failed {
-            if error.kind == DeviceErrorKind::Gone && self.membership.can_do_without(*disk) {
+            let can_do_without = || (self.membership).can_do_without(&BTreeSet::from([*disk]));
+            if error.kind == DeviceErrorKind::Gone && can_do_without() {
                 self.take_offline(&[*disk], &error.to_string())?;
             }
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use spindle_base::DiskNumber;
 use spindle_catalog::KeptJournal;
-use spindle_device::{Operation, Request};
+use spindle_device::{DiskSlot, Operation, Request, Work};
 
 use crate::quorum::Membership;
 
@@ -18,6 +18,20 @@ impl Membership {
     /// From now on failed flushes are noted there.
     pub(crate) fn note_failed_flushes_in(&mut self, journal: Arc<KeptJournal>) {
         self.failed_flushes = Some(journal);
+    }
+
+    /// Asks every disk that serves for a flush, and does no more than note which fail it. To be
+    /// called before anything else of an opening flushes, which would take such a disk offline,
+    /// whatever it alone holds of a killed process.
+    pub(crate) fn flush_and_note(&self) {
+        let slots: Vec<DiskSlot> = (self.slots.read().iter())
+            .filter(|(disk, _)| self.is_online(**disk))
+            .map(|(_, slot)| *slot)
+            .collect();
+        let mut batch: Vec<Request<'_>> = (slots.into_iter())
+            .map(|slot| Request::new(slot, 0, Work::Flush))
+            .collect();
+        self.run(&mut batch);
     }
 
     /// Notes the flushes that failed in a batch.

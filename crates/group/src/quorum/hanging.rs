@@ -71,8 +71,9 @@ struct Seen {
 }
 
 impl Watch {
-    fn can_do_without(&self, disk: DiskNumber) -> bool {
-        let is_gone = |number: &DiskNumber| *number == disk || self.given_up.contains(number);
+    fn can_do_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let is_gone =
+            |number: &DiskNumber| disks.contains(number) || self.given_up.contains(number);
         let lacking: BTreeSet<u16> = (self.disks.iter())
             .filter(|(number, seen)| {
                 let lacks = seen.is_away || self.catching_up.contains(number) || is_gone(number);
@@ -90,7 +91,8 @@ impl Watch {
         };
         let (votes, votes_left) = count(|seen| seen.votes);
         let (_, replicas_left) = count(|seen| seen.holds_catalog);
-        let bears = !self.disks[&disk].holds_data || lacking.len() < self.copies;
+        let takes_data = disks.iter().any(|disk| self.disks[disk].holds_data);
+        let bears = !takes_data || lacking.len() < self.copies;
         bears && votes_left > 0 && votes_left * 2 >= votes && replicas_left > 0
     }
 }
@@ -106,7 +108,8 @@ impl Judge for Hanging {
         {
             return true;
         }
-        let may = watch.can_do_without(disk) && !is_put_back(Fault::SilentDiskWaitedFor);
+        let may = watch.can_do_without(&BTreeSet::from([disk]))
+            && !is_put_back(Fault::SilentDiskWaitedFor);
         if may {
             watch.given_up.insert(disk);
         } else {
@@ -190,11 +193,12 @@ impl Membership {
         given_up
     }
 
-    /// Whether the redundancy, the votes and the catalog bear the loss of the disk beside all that
-    /// are away.
-    pub(crate) fn can_do_without(&self, disk: DiskNumber) -> bool {
+    /// Whether the redundancy, the votes and the catalog bear the loss of the disks together, beside
+    /// all that are away or lack something.
+    pub(crate) fn can_do_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
         let watch = self.hanging.watch.lock();
-        watch.disks.contains_key(&disk) && watch.can_do_without(disk)
+        let is_known = |disk| watch.disks.contains_key(disk);
+        disks.iter().all(is_known) && watch.can_do_without(disks)
     }
 
     /// Whether the disk was given up and still serves by the group state.

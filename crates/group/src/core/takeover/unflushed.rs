@@ -9,13 +9,15 @@
 //! What grew since the last commit stays beyond the marks there: behind them may lie what an earlier
 //! file left.
 //!
-//! A disk that the group cannot do without serves on, whatever its flush answered: in a group
-//! without redundancy, and where too few votes or no replica of the catalog would be left without
-//! all that failed. Asked again it may answer well, be it by this process or by a later one; so it
-//! counts as one that lost what no flush had covered, from its first failure on until everybody
-//! concerned owes the error durably. The journal has its name until then. Where another copy
-//! counts, it is stale beside that one, and where none does the copies are compared; see
-//! `io/recovery.rs`.
+//! A disk that the group cannot do without serves on, whatever its flush answered: where the
+//! redundancy does not bear it beside the disks that are away or lack something, and where too few
+//! votes or no replica of the catalog would be left without all that failed. Offline it would count
+//! as stale wherever anything had been written lately, and so would the others: of what had long
+//! been synced no copy would count any more, for good. Asked again it may answer well, be it by
+//! this process or by a later one; so it counts as one that lost what no flush had covered, from its
+//! first failure on until everybody concerned owes the error durably. The journal has its name until
+//! then. Where another copy counts, it is stale beside that one, and where none does the copies are
+//! compared; see `io/recovery.rs`.
 //!
 //! A disk counts as gone where it is offline and no row says since when: such a row is written some
 //! seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is
@@ -24,7 +26,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{CatalogError, KeptJournal, Recovered, RecoveredExtent, Table};
 use spindle_format::{BlockRun, DirtyRecord, DiskStatus, ExtentCopy};
 
@@ -75,6 +77,12 @@ impl Others {
         })
     }
 
+    /// Disks that are online and lack something.
+    fn lacking(&self) -> impl Iterator<Item = DiskNumber> {
+        let stale = self.stale.keys().map(|(_, _, disk)| *disk);
+        stale.filter(|disk| self.online.contains(disk))
+    }
+
     /// Whether the disk has the blocks `[first, end)` of the file, for all that is known.
     fn count(&self, disk: DiskNumber, file: FileId, (first, end): (u64, u64)) -> bool {
         let is_stale = |region: u64| {
@@ -91,17 +99,10 @@ impl Others {
     }
 }
 
-/// Whether the disks can go offline together: others have what they hold, and enough votes and
-/// a replica of the catalog are left.
-fn can_do_without(scene: &Scene<'_>, disks: &BTreeSet<DiskNumber>) -> bool {
-    let numbers: Vec<DiskNumber> = disks.iter().copied().collect();
-    scene.membership.redundancy() != Redundancy::External
-        && scene.membership.judge_offline(&numbers).is_ok()
-}
-
 impl Unflushed {
-    /// Flushes every disk. Those that cannot, or could not before, go offline where the group can
-    /// do without all of them; else all of them serve on, and what they may have lost is owed.
+    /// Flushes every disk; the catalog has the rows that the killed process left. Those that
+    /// cannot, or could not before, go offline where the group can do without all of them; else all
+    /// of them serve on, and what they may have lost is owed.
     pub(super) fn flush(scene: &Scene<'_>, journal: &KeptJournal) -> Result<Self, GroupError> {
         let mut unflushed = Self::default();
         let flushes = &scene.disks.flushes;
@@ -119,10 +120,15 @@ impl Unflushed {
             return Ok(unflushed);
         }
         let reason = failed.first().map_or_else(
-            || "it failed a flush of an earlier process".to_owned(),
+            || {
+                "it failed a flush since the process that served the group was killed, or before"
+                    .to_owned()
+            },
             |(_, error)| error.to_string(),
         );
-        if can_do_without(scene, &suspect) {
+        let others = Others::look(scene)?;
+        (scene.membership).begin_catching_up(others.lacking());
+        if scene.membership.can_do_without(&suspect) {
             let numbers: Vec<DiskNumber> = suspect.into_iter().collect();
             scene.membership.take_offline(&numbers, &reason)?;
             return Ok(unflushed);
@@ -133,8 +139,7 @@ impl Unflushed {
             flushes.told(life);
         }
         for (life, error) in cover() {
-            let numbers = BTreeSet::from([life.disk]);
-            if !can_do_without(scene, &numbers) {
+            if !(scene.membership).can_do_without(&BTreeSet::from([life.disk])) {
                 return Err(GroupError::new(
                     GroupErrorKind::Io,
                     format!("disk {} cannot be flushed: {error}", life.disk),
