@@ -189,13 +189,17 @@ fn claim(
             journal.note_claim(claim_of(before), claim_of(own));
         }
     };
-    let mut membership =
-        Membership::open_announced(disks, slots, name, opener, is_alive, &announce)?;
-    if let Some(journal) = journal {
-        membership.note_failed_flushes_in(Arc::clone(journal));
-        membership.flush_and_note();
-    }
-    Ok(Arc::new(membership))
+    let failed_flushes = journal.map(Arc::clone);
+    Membership::open_announced(
+        disks,
+        slots,
+        name,
+        opener,
+        is_alive,
+        &announce,
+        failed_flushes,
+    )
+    .map(Arc::new)
 }
 
 fn corrupt(what: impl Into<String>) -> GroupError {

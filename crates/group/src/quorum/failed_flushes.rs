@@ -6,24 +6,18 @@
 //! the disk. So where a keeper holds the group's journal, the failure stands there from the answer
 //! on, whoever asked, until nobody needs it any more.
 
-use std::sync::Arc;
-
 use spindle_base::DiskNumber;
-use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Operation, Request, Work};
 
 use crate::quorum::Membership;
 
 impl Membership {
-    /// From now on failed flushes are noted there.
-    pub(crate) fn note_failed_flushes_in(&mut self, journal: Arc<KeptJournal>) {
-        self.failed_flushes = Some(journal);
-    }
-
     /// Asks every disk that serves for a flush, and does no more than note which fail it. To be
     /// called before anything else of an opening flushes, which would take such a disk offline,
-    /// whatever it alone holds of a killed process.
-    pub(crate) fn flush_and_note(&self) {
+    /// whatever it alone holds of a killed process; and before a state follows the elected one. A
+    /// killed process may have sent that to a disk which shows it and would lose it with its power:
+    /// once a newer one lies on others, the disk would look put back.
+    pub(super) fn flush_and_note(&self) {
         let slots: Vec<DiskSlot> = (self.slots.read().iter())
             .filter(|(disk, _)| self.is_online(**disk))
             .map(|(_, slot)| *slot)

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{DiskNumber, GroupName, Uuid};
+use spindle_catalog::KeptJournal;
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::atomic::AtomicU64;
@@ -42,12 +43,12 @@ impl Membership {
         opener: &Opener,
         is_alive: &dyn Fn(u32) -> bool,
     ) -> Result<Self, GroupError> {
-        Self::open_announced(disks, slots, name, opener, is_alive, &|_, _| {})
+        Self::open_announced(disks, slots, name, opener, is_alive, &|_, _| {}, None)
     }
 
     /// As [`Membership::open`]. `announce` is told what this process is about to write of itself,
     /// and which record is the newest before that, when nothing is written yet and nothing but a
-    /// failing disk can come between.
+    /// failing disk can come between. Failed flushes are noted in the `journal`.
     ///
     /// # Errors
     /// As [`Membership::open`].
@@ -58,6 +59,7 @@ impl Membership {
         opener: &Opener,
         is_alive: &dyn Fn(u32) -> bool,
         announce: &dyn Fn(Option<&OpenerRecord>, &OpenerRecord),
+        journal: Option<Arc<KeptJournal>>,
     ) -> Result<Self, GroupError> {
         let looks = look(&*disks, slots);
         let groups = groups(&looks);
@@ -115,7 +117,7 @@ impl Membership {
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
             events: events.into_iter().collect(),
-            failed_flushes: None,
+            failed_flushes: journal,
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
                 members: (members.iter())
@@ -151,6 +153,7 @@ impl Membership {
         let quorum = if force { Quorum::Forced } else { Quorum::Half };
         let proves_first = !set_back.is_empty();
         let mut unable = Vec::new();
+        self.flush_and_note();
         if !proves_first {
             unable.extend(self.write_opener(&inner));
         }

@@ -6,7 +6,8 @@
 //! one of them holds beside N, in its other slot. A disk keeps the last relied-on state there while
 //! it takes the next one, so L was relied on. A disk that L and N name as serving, with no change of
 //! its standing in between, held L durably: a state is relied on when every disk that serves in it
-//! has taken it, and an opening hands the elected state on to those that a crash kept from it.
+//! has taken it, and an opening hands the elected state on to those that a crash kept from it, and
+//! flushes those that show it, which may have it from a process that was killed in the midst.
 //! Where a voter of N that holds L proves that nothing relied on N (see `election.rs`), what N says
 //! of a disk never counted, and L alone is asked. So such a disk was put back where
 //! - both of its slots are readable, and hold nothing as new as L; or

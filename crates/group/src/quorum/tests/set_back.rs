@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_format::Lost;
+use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, SimulatedDisks, Work};
+use spindle_format::{Lost, STATE_PLACES};
 
 use super::{make, online, open};
 use crate::error::{GroupError, GroupErrorKind};
@@ -212,6 +212,37 @@ fn a_disk_that_was_missing_when_it_was_put_back_does_not_come_back() {
     put_back(&disks, 2, &older);
     let error = refuse_return(&membership, 2);
     assert!(error.message.contains("older image"), "{error}");
+}
+
+#[test]
+fn a_state_that_a_killed_process_had_only_sent_makes_no_disk_look_put_back() {
+    for (letters, slot) in [("abc", 0), ("aabb", 0), ("aabb", 3), ("aabbc", 1)] {
+        for request in 1.. {
+            let disks = make(letters, Redundancy::Normal);
+            let membership = open(&disks).unwrap();
+            let before = image(&disks, slot);
+            membership.change_state(|_| {}).unwrap();
+            let sent = image(&disks, slot);
+            drop(membership);
+            // The disk shows it, and loses it with its power.
+            put_back(&disks, slot, &before);
+            for place in STATE_PLACES {
+                let at = usize::try_from(place).unwrap();
+                let mut page = AlignedBuffer::zeroed(4096);
+                page.copy_from_slice(&sent[at..at + 4096]);
+                disks.run(&mut [Request::new(DiskSlot(slot), place, Work::Write(&page))]);
+            }
+            disks.power_fails_after(request);
+            let has_ended = open(&disks).is_ok();
+            cut(&disks);
+            let membership = open(&disks).unwrap();
+            let what = format!("{letters}, disk {slot}, request {request}");
+            assert_eq!(online(&membership).len(), letters.len(), "{what}");
+            if has_ended {
+                break;
+            }
+        }
+    }
 }
 
 #[test]
