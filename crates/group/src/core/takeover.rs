@@ -181,15 +181,29 @@ fn apply_extents(
             .map_err(|error| damaged(format!("file {file}: {error}")).because(error))?;
         let schedule = Schedule::new(record.striping, au_size);
         let mut map = Map::new(schedule, record.redundancy.copies());
+        let entries = || {
+            let there = changed
+                .iter()
+                .filter(|(_, extent)| !extent.copies.is_empty());
+            there.map(|(_, extent)| extent.copies.len())
+        };
+        let mut edit = Edit::default();
         if record.rows_vary {
             map.let_rows_vary();
-            // The journal may know extents from before the redundancy was changed.
-            let copies = changed.iter().map(|(_, extent)| extent.copies.len());
-            let most = copies.max().unwrap_or(0).min(COPIES_MAX);
-            if most > map.wanted() {
-                map.set_wanted(most);
-                map.want_fewer(record.redundancy.copies());
-            }
+        } else if entries().any(|entries| entries != map.copies()) {
+            // Written in the midst of a change of the redundancy that was cut off.
+            map.let_rows_vary();
+            let record = FileRecord {
+                rows_vary: true,
+                ..record
+            };
+            edit.put(Table::File, file_key(file), record.encode());
+        }
+        // The journal may know extents from before the redundancy was changed, or from after it.
+        let most = entries().max().unwrap_or(0).min(COPIES_MAX);
+        if most > map.wanted() {
+            map.set_wanted(most);
+            map.want_fewer(record.redundancy.copies());
         }
         let mut key = file_key(file);
         key.extend_from_slice(&number.to_be_bytes());
@@ -207,7 +221,6 @@ fn apply_extents(
             let mark_blocks = unflushed.mark_of(file, blocks, extent, durable_blocks);
             put_extent(&mut map, index, extent, mark_blocks, space).map_err(told)?;
         }
-        let mut edit = Edit::default();
         match map.encode_row(number) {
             Some(bytes) => edit.put(Table::Extent, key, bytes),
             None => edit.delete(Table::Extent, key),
@@ -228,12 +241,9 @@ fn put_extent(
     if extent.copies.is_empty() {
         return Ok(());
     }
-    let fits = if map.rows_vary() {
-        extent.copies.len() <= map.copies()
-    } else {
-        extent.copies.len() == map.copies()
-    };
-    if !fits || u64::from(extent.mark_blocks) > map.schedule().length_blocks(index) {
+    if extent.copies.len() > map.copies()
+        || u64::from(extent.mark_blocks) > map.schedule().length_blocks(index)
+    {
         return Err(format!("the journal's extent {index} cannot be"));
     }
     let copies: Vec<ExtentCopy> = (extent.copies.iter())
@@ -332,3 +342,6 @@ impl Core {
         self.kept.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;
