@@ -30,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
-use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks, Judge};
 use spindle_format::{
     DiskState, DiskStatus, GroupState, Label, LabelStatus, OpenerRecord, Replica,
@@ -40,6 +39,7 @@ use spindle_sync::level::{DeepMutex, LeafRwLock};
 pub(crate) use changes::{Joining, Standings};
 pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
+pub(crate) use failed_flushes::{FailedFlushes, Failures};
 use hanging::Hanging;
 use labels::LateCopies;
 pub use look::{DiskLook, GroupFound, LabelFound, Overwritten, SlotFound, groups, look};
@@ -72,8 +72,7 @@ pub struct Membership {
     structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
-    /// Where a keeper holds the group's journal: failed flushes are noted in it.
-    failed_flushes: Option<Arc<KeptJournal>>,
+    failed_flushes: FailedFlushes,
 }
 
 /// A disk that was found.
@@ -233,9 +232,12 @@ impl Membership {
                 .map(|disk| disk.status);
             let serves = status.is_some_and(DiskStatus::is_served);
             let receives = status == Some(DiskStatus::Online);
+            if serves && !self.is_online(number) {
+                self.forget_failed_flushes_of(number);
+            }
             self.standings.set(number, serves, receives);
             if !serves {
-                self.forget_failed_flush(number);
+                self.forget_failed_flushes_of(number);
             }
         }
         self.hanging.follow(state, &slots);

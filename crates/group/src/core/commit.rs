@@ -21,7 +21,7 @@ use spindle_sync::level::{
 use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
-use crate::core::disks::{Fate, Flushes, Target};
+use crate::core::disks::{FailedFlush, Fate, Flushes, Target};
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::error::{GroupError, GroupErrorKind};
@@ -368,13 +368,19 @@ impl Core {
         if failed.is_empty() {
             return Ok(());
         }
-        let error = failed[0].1.clone();
+        let error = failed[0].error.clone();
         let reason = error.to_string();
-        let lives: Vec<Life> = failed.into_iter().map(|(life, _)| life).collect();
-        let disks: Vec<DiskNumber> = lives.iter().map(|life| life.disk).collect();
+        let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
         if self.membership.redundancy() == Redundancy::External {
             let message = format!("a flush failed: {reason}");
             self.event(Event::new(EventKind::FlushFailed, message).disk(disks[0]));
+            let failures = self.membership.failed_flushes();
+            // Whoever told one meanwhile has told it to everybody.
+            let is_untold = |flush: &FailedFlush| {
+                failures.of(flush.life.disk).told_count < flush.failures_count
+            };
+            let untold: Vec<FailedFlush> = failed.into_iter().filter(is_untold).collect();
+            let lives: Vec<Life> = untold.iter().map(|flush| flush.life).collect();
             for file in self.all_files() {
                 let concerned = |target: &Target| {
                     lives.contains(&target.life)
@@ -385,9 +391,8 @@ impl Core {
                     self.owe(&file, &reason);
                 }
             }
-            for life in lives {
-                flushes.told(life);
-                self.membership.forget_failed_flush(life.disk);
+            for flush in untold {
+                failures.forget(flush.life.disk, flush.failures_count);
             }
             return Err(GroupError::new(GroupErrorKind::Io, reason).because(error));
         }

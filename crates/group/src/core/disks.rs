@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName};
-use spindle_device::{DiskSlot, Disks, Operation, Request};
+use spindle_device::{DeviceError, DiskSlot, Disks, Operation, Request};
 use spindle_extent::map::Extent;
 use spindle_extent::placement::{Candidate, Placement};
 use spindle_extent::plan::Serving;
@@ -28,9 +28,9 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::by_number::ByNumber;
 use crate::incarnation::{Incarnation, Life};
-use crate::quorum::Membership;
+use crate::quorum::{Failures, Membership};
 
-pub use flush::{Fate, Flushed, Flushes, Target};
+pub use flush::{FailedFlush, Fate, Flushed, Flushes, Target};
 pub(crate) use marks::{NotedOutages, OpenSlot};
 pub use slow::{ReadTotals, SlowDisks, Verdict};
 pub use written::Written;
@@ -430,6 +430,14 @@ impl Flushed for DiskTable {
 
     fn run(&self, batch: &mut [Request<'_>]) {
         self.run(batch);
+    }
+
+    fn failures(&self, disk: DiskNumber) -> Failures {
+        self.membership.failed_flushes().of(disk)
+    }
+
+    fn newest_failure(&self, disk: DiskNumber) -> DeviceError {
+        self.membership.failed_flushes().newest(disk)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Sequence, Striping};
 use spindle_catalog::Edit;
-use spindle_device::{DiskSlot, Request, Work};
+use spindle_device::{DeviceError, DiskSlot, Request, Work};
 use spindle_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use spindle_sync::thread;
 
@@ -16,6 +16,7 @@ use crate::core::file::{File, Layout};
 use crate::core::moving::Moving;
 use crate::core::range_lock::RangeLock;
 use crate::incarnation::Life;
+use crate::quorum::Failures;
 use crate::quorum::standing::StandingTable;
 
 const DISK: DiskNumber = DiskNumber(0);
@@ -167,6 +168,14 @@ impl Flushed for OneDisk {
             }
             request.result = Ok(());
         }
+    }
+
+    fn failures(&self, _disk: DiskNumber) -> Failures {
+        Failures::default()
+    }
+
+    fn newest_failure(&self, _disk: DiskNumber) -> DeviceError {
+        unreachable!("it fails none")
     }
 }
 

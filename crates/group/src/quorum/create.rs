@@ -22,7 +22,9 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventQueue;
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::Quorum;
-use crate::quorum::{Inner, LateCopies, Member, Membership, StandingTable, refused, voters};
+use crate::quorum::{
+    FailedFlushes, Inner, LateCopies, Member, Membership, StandingTable, refused, voters,
+};
 
 /// What a new catalog region holds at least, in bytes.
 const REGION_START_BYTES: u64 = 4 << 20;
@@ -99,7 +101,7 @@ impl Membership {
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
-            failed_flushes: None,
+            failed_flushes: FailedFlushes::default(),
             structure_writes_count: AtomicU64::new(0),
             events: EventQueue::default(),
             disks: Arc::new(Ownership::new(disks, slots)),

@@ -1,15 +1,115 @@
-//! Flushes that disks failed, as a process must know them that takes over from this one.
+//! Flushes that disks failed, from the disk's answer until nobody needs it any more.
 //!
 //! A disk that failed a flush may have dropped what it held, and answer the next flush well. Who
-//! asked for the first one tells everybody concerned, or takes the disk offline. Between the
-//! disk's answer and that the process may be killed, or end because the group cannot do without
-//! the disk. So where a keeper holds the group's journal, the failure stands there from the answer
-//! on, whoever asked, until nobody needs it any more.
+//! asked for the first one tells everybody concerned, or takes the disk offline. Until then the
+//! failure stands, whoever asked: no later flush of the disk counts, because it would take what the
+//! disk dropped for flushed.
+//!
+//! Between the disk's answer and that the process may be killed, or end because the group cannot do
+//! without the disk. So where a keeper holds the group's journal, a process that takes over finds
+//! the failure there for as long as it stands.
+//!
+//! Failures are counted: whoever has told one forgets those that it knew of, and none that came
+//! since.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spindle_base::DiskNumber;
-use spindle_device::{DiskSlot, Operation, Request, Work};
+use spindle_catalog::KeptJournal;
+use spindle_device::{DeviceError, Operation, Request, Work};
+use spindle_sync::atomic::{AtomicU64, Ordering};
+use spindle_sync::level::LeafMutex;
 
-use crate::quorum::Membership;
+use crate::by_number::ByNumber;
+use crate::quorum::{Membership, Slots};
+
+/// How often a disk failed a flush.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failures {
+    /// Since the group was opened.
+    pub(crate) count: u64,
+    /// So many of them nobody needs any more.
+    pub(crate) told_count: u64,
+}
+
+impl Failures {
+    /// Whether one was not told yet.
+    pub(crate) const fn stand(self) -> bool {
+        self.told_count < self.count
+    }
+}
+
+/// Of one disk, see [`Failures`].
+#[derive(Debug, Default)]
+struct Counts {
+    count: AtomicU64,
+    told_count: AtomicU64,
+}
+
+/// The failed flushes of all disks.
+#[derive(Debug, Default)]
+pub(crate) struct FailedFlushes {
+    by_disk: ByNumber<Counts>,
+    /// The newest of each disk. Held by whoever notes one or forgets some, so that the journal says
+    /// the same.
+    newest: LeafMutex<BTreeMap<DiskNumber, DeviceError>>,
+    /// Where a keeper holds the group's journal.
+    journal: Option<Arc<KeptJournal>>,
+}
+
+impl FailedFlushes {
+    /// None until now; they are noted in the `journal` too.
+    pub(crate) fn new(journal: Option<Arc<KeptJournal>>) -> Self {
+        Self {
+            journal,
+            ..Self::default()
+        }
+    }
+
+    /// The disk failed a flush. To be noted before anybody is answered.
+    pub(crate) fn note(&self, disk: DiskNumber, error: &DeviceError) {
+        let mut newest = self.newest.lock();
+        newest.insert(disk, error.clone());
+        if let Some(journal) = &self.journal {
+            journal.note_failed_flush(disk);
+        }
+        let counts = self.by_disk.get_or_put(disk.0, Counts::default);
+        counts.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Cheap.
+    pub(crate) fn of(&self, disk: DiskNumber) -> Failures {
+        let Some(counts) = self.by_disk.get(disk.0) else {
+            return Failures::default();
+        };
+        // In this order: one that comes in between stands.
+        let told_count = counts.told_count.load(Ordering::Acquire);
+        Failures {
+            count: counts.count.load(Ordering::Acquire),
+            told_count,
+        }
+    }
+
+    /// What the disk answered last of those that it failed; it failed one.
+    pub(crate) fn newest(&self, disk: DiskNumber) -> DeviceError {
+        let newest = self.newest.lock();
+        newest.get(&disk).cloned().expect("it failed a flush")
+    }
+
+    /// The first `count` of the disk's failures nobody needs any more.
+    pub(crate) fn forget(&self, disk: DiskNumber, count: u64) {
+        let _one = self.newest.lock();
+        if let Some(counts) = self.by_disk.get(disk.0) {
+            counts.told_count.fetch_max(count, Ordering::AcqRel);
+        }
+        if let Some(journal) = &self.journal
+            && !self.of(disk).stand()
+        {
+            journal.forget_failed_flush(disk);
+        }
+    }
+}
 
 impl Membership {
     /// Asks every disk that serves for a flush, and does no more than note which fail it. To be
@@ -18,38 +118,86 @@ impl Membership {
     /// killed process may have sent that to a disk which shows it and would lose it with its power:
     /// once a newer one lies on others, the disk would look put back.
     pub(super) fn flush_and_note(&self) {
-        let slots: Vec<DiskSlot> = (self.slots.read().iter())
+        let slots: Slots = (self.slots.read().iter())
             .filter(|(disk, _)| self.is_online(**disk))
-            .map(|(_, slot)| *slot)
+            .map(|(disk, slot)| (*disk, *slot))
             .collect();
-        let mut batch: Vec<Request<'_>> = (slots.into_iter())
-            .map(|slot| Request::new(slot, 0, Work::Flush))
+        let mut batch: Vec<Request<'_>> = (slots.values())
+            .map(|slot| Request::new(*slot, 0, Work::Flush))
             .collect();
         self.run(&mut batch);
+        // This process has written nothing yet that they could have dropped. What one before it had
+        // stays in the journal until this one serves.
+        for disk in slots.into_keys() {
+            self.forget_failed_flushes_of(disk);
+        }
     }
 
     /// Notes the flushes that failed in a batch.
     pub(super) fn note_failed_flushes(&self, batch: &[Request<'_>]) {
-        let Some(journal) = &self.failed_flushes else {
-            return;
-        };
         for request in batch {
-            if request.result.is_ok() || request.work.operation() != Operation::Flush {
+            let Err(error) = &request.result else {
+                continue;
+            };
+            if request.work.operation() != Operation::Flush {
                 continue;
             }
             let slots = self.slots.read();
             let mut open = slots.iter();
-            if let Some((disk, _)) = open.find(|(_, slot)| **slot == request.slot) {
-                journal.note_failed_flush(*disk);
+            let disk = open.find(|(_, slot)| **slot == request.slot);
+            let disk = disk.map(|(disk, _)| *disk);
+            drop(slots);
+            if let Some(disk) = disk {
+                self.failed_flushes.note(disk, error);
             }
         }
     }
 
-    /// Everybody whom the disk's failed flush concerns owes the error, or the disk is offline, of
-    /// which the group state tells.
-    pub(crate) fn forget_failed_flush(&self, disk: DiskNumber) {
-        if let Some(journal) = &self.failed_flushes {
-            journal.forget_failed_flush(disk);
-        }
+    /// The flushes that disks failed.
+    pub(crate) fn failed_flushes(&self) -> &FailedFlushes {
+        &self.failed_flushes
+    }
+
+    /// Nobody relies any more on what the disk was to flush until now, because it went, of which the
+    /// group state tells, or comes back and gets what it lacks.
+    pub(super) fn forget_failed_flushes_of(&self, disk: DiskNumber) {
+        let count = self.failed_flushes.of(disk).count;
+        self.failed_flushes.forget(disk, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use spindle_base::DiskNumber;
+    use spindle_catalog::{Claim, KeptJournal};
+    use spindle_device::{DeviceError, DeviceErrorKind};
+
+    use super::FailedFlushes;
+
+    #[test]
+    fn the_journal_has_a_failed_flush_until_the_last_one_was_told() {
+        let error = DeviceError {
+            path: "disk".to_owned(),
+            operation: "flush",
+            offset_bytes: 0,
+            length_bytes: 0,
+            kind: DeviceErrorKind::Medium,
+            errno: None,
+        };
+        let journal = Arc::new(KeptJournal::create().unwrap());
+        journal.begin(Claim::numbered(1), false);
+        let failures = FailedFlushes::new(Some(Arc::clone(&journal)));
+        let disk = DiskNumber(3);
+        failures.note(disk, &error);
+        let first = failures.of(disk);
+        failures.note(disk, &error);
+        failures.forget(disk, first.count);
+        assert!(failures.of(disk).stand() && journal.has_failed_flush(disk));
+        failures.forget(disk, failures.of(disk).count);
+        assert!(!failures.of(disk).stand() && !journal.has_failed_flush(disk));
+        failures.forget(disk, first.count);
+        assert!(!failures.of(disk).stand());
     }
 }

@@ -25,7 +25,9 @@ use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, l
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::{self, NEVER_AGAIN, Past};
-use crate::quorum::{Inner, LateCopies, Member, Membership, StandingTable, refused, whole_blocks};
+use crate::quorum::{
+    FailedFlushes, Inner, LateCopies, Member, Membership, StandingTable, refused, whole_blocks,
+};
 
 impl Membership {
     /// Opens the group `name` from the disks in `slots`; disks of other groups are ignored.
@@ -117,7 +119,7 @@ impl Membership {
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
             events: events.into_iter().collect(),
-            failed_flushes: journal,
+            failed_flushes: FailedFlushes::new(journal),
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
                 members: (members.iter())

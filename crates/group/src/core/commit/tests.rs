@@ -1,14 +1,15 @@
-//! Commits beside a disk that goes.
+//! Commits beside a disk that goes, and syncs beside a flush that failed.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spindle_base::{DiskNumber, FileId};
-use spindle_catalog::{Edit, Table};
+use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_catalog::{Edit, Region, Table};
 use spindle_device::DiskSlot;
 
 use crate::Group;
-use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::core::disks::Target;
+use crate::scene::{EXTERNAL, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 
 /// Waits for another thread to come to a place; a test that waits in vain fails.
 fn wait_until(what: &str, is_there: impl Fn() -> bool) {
@@ -84,4 +85,41 @@ fn a_commit_that_waits_for_a_change_does_not_take_the_half_that_a_panic_leaves()
         panics.join().unwrap_err();
     });
     assert_eq!(group.catalog.commits_count(), commits_count);
+}
+
+#[test]
+fn a_sync_after_a_flush_that_failed_and_was_not_told_yet_does_not_hide_it() {
+    let scene = Scene::new(7, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let [first, untouched, second] = [10, 11, 12].map(|id| create(&group, id, EXTERNAL));
+    group.sync().unwrap();
+    group.write(&first, 0, &pattern(1, 4096)).unwrap();
+    group.write(&untouched, 0, &pattern(1, 4096)).unwrap();
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    // Whoever syncs the first file has its answer, and has told nobody yet.
+    let targets: Vec<Target> = first.written.lock().to_vec();
+    let failed = group.disks.flushes.cover(&group.disks, &targets);
+    assert_eq!(failed.len(), 1);
+    group.write(&second, 0, &pattern(1, 4096)).unwrap();
+    group.sync_file(&second, false).unwrap_err();
+    for file in [first, untouched] {
+        group.sync_file(&file, false).unwrap_err();
+        group.sync_file(&file, false).unwrap();
+    }
+    group.sync_file(&second, false).unwrap();
+}
+
+#[test]
+fn a_flush_of_the_catalog_that_fails_is_told_to_who_had_written_to_the_disk() {
+    let scene = Scene::new(8, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.sync().unwrap();
+    group.write(&file, 0, &pattern(1, 4096)).unwrap();
+    let mut block = vec![0; 4096];
+    group.region.read(0, &mut block).unwrap();
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    (group.region.write_durably(&[(0, &block)])).unwrap_err();
+    group.sync_file(&file, false).unwrap_err();
+    group.sync_file(&file, false).unwrap();
 }

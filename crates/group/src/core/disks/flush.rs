@@ -6,6 +6,10 @@
 //! out before it began. Whoever needs a number covered waits for a flush that began late enough,
 //! or starts one; flushes of several disks go out in one batch.
 //!
+//! A flush that failed stands until it was told to everybody whom it concerns, see
+//! `quorum/failed_flushes.rs`: until then none of its disk counts, neither one that began before it
+//! failed nor one that the disk would answer well now.
+//!
 //! What no flush had covered when its incarnation ended is lost on that disk, for ever: no later
 //! flush covers it, and nobody waits for one. Whether it is anywhere else the caller must see.
 
@@ -20,6 +24,7 @@ use spindle_sync::{Condvar, Fault, is_put_back};
 
 use crate::by_number::ByNumber;
 use crate::incarnation::Life;
+use crate::quorum::Failures;
 
 /// The disks, as flushes see them.
 pub trait Flushed {
@@ -31,6 +36,12 @@ pub trait Flushed {
 
     /// Runs a batch.
     fn run(&self, batch: &mut [Request<'_>]);
+
+    /// How many flushes of the disk failed, whoever asked for them. Cheap.
+    fn failures(&self, disk: DiskNumber) -> Failures;
+
+    /// What the disk answered to the newest flush that it failed.
+    fn newest_failure(&self, disk: DiskNumber) -> DeviceError;
 
     /// Whether the disk still serves as it did then.
     fn is_current(&self, life: Life) -> bool {
@@ -44,8 +55,6 @@ struct DiskFlush {
     flushed: u64,
     /// What the flush under way will cover.
     running: Option<u64>,
-    /// The failure of the newest flush, with what it should have covered.
-    failed: Option<(u64, DeviceError)>,
 }
 
 /// The flush state of all disks; a disk is in it from its first write on.
@@ -64,7 +73,21 @@ struct Claim {
     slot: DiskSlot,
     /// What it will cover.
     through: u64,
+    /// The failed flushes of the disk until then.
+    failures_count: u64,
 }
+
+/// A flush that failed, and is to be told.
+#[derive(Debug, Clone)]
+pub struct FailedFlush {
+    pub life: Life,
+    /// The failed flushes of the disk until then: whoever tells this one has told all of them.
+    pub failures_count: u64,
+    pub error: DeviceError,
+}
+
+/// A failed flush as it is seen under the lock; without an error it is the newest of the disk.
+type Found = (Life, u64, Option<DeviceError>);
 
 /// The number of a write on a disk, and the incarnation in which it went out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,27 +153,28 @@ impl Flushes {
         }
     }
 
-    /// Returns when flushes cover all targets that are not lost; the disks whose flush failed.
-    /// Returns at once where nothing is left.
-    pub fn cover(&self, table: &impl Flushed, targets: &[Target]) -> Vec<(Life, DeviceError)> {
-        let mut failed: Vec<(Life, DeviceError)> = Vec::new();
+    /// Returns when flushes cover all targets that are not lost; the disks whose flush failed, or
+    /// has and was not told yet. Returns at once where nothing is left.
+    pub fn cover(&self, table: &impl Flushed, targets: &[Target]) -> Vec<FailedFlush> {
+        let mut failed: Vec<FailedFlush> = Vec::new();
         loop {
             let mut claimed: SmallVec<[Claim; 8]> = SmallVec::new();
+            let mut found: Vec<Found> = Vec::new();
             let mut must_wait = false;
             let mut state = self.state.lock();
             for &Target { life, number } in targets {
                 let flush = state.entry(life).or_default();
-                if flush.flushed >= number || failed.iter().any(|(gone, _)| *gone == life) {
+                if flush.flushed >= number || failed.iter().any(|flush| flush.life == life) {
                     continue;
                 }
                 let slot = table.online_slot(life.disk);
                 let Some(slot) = slot.filter(|_| table.is_current(life)) else {
                     continue;
                 };
-                if let Some((through, error)) = &flush.failed
-                    && *through >= number
-                {
-                    failed.push((life, error.clone()));
+                // The disk may answer the next one well, without what it dropped.
+                let failures = table.failures(life.disk);
+                if failures.stand() {
+                    found.push((life, failures.count, None));
                     continue;
                 }
                 if flush.running.is_some() {
@@ -163,16 +187,26 @@ impl Flushes {
                     life,
                     slot,
                     through,
+                    failures_count: failures.count,
                 });
             }
-            if !claimed.is_empty() {
-                drop(state);
-                self.run(table, &claimed);
-            } else if must_wait {
+            if claimed.is_empty() && found.is_empty() {
+                if !must_wait {
+                    return failed;
+                }
                 state.wait(&self.done);
-            } else {
-                return failed;
+                continue;
             }
+            drop(state);
+            if !claimed.is_empty() {
+                self.run(table, &claimed, &mut found);
+            }
+            let told = |(life, failures_count, error): Found| FailedFlush {
+                life,
+                failures_count,
+                error: error.unwrap_or_else(|| table.newest_failure(life.disk)),
+            };
+            failed.extend(found.into_iter().map(told));
         }
     }
 
@@ -183,16 +217,10 @@ impl Flushes {
         self.done.notify_all();
     }
 
-    /// The failure of the disk's flush was told to everybody whom it concerns. What it should
-    /// have covered is not covered: the next sync or commit flushes again, because marks that
-    /// become durable over data that did not would show what an earlier file left.
-    pub fn told(&self, life: Life) {
-        if let Some(flush) = self.state.lock().get_mut(&life) {
-            flush.failed = None;
-        }
-    }
-
-    fn run(&self, table: &impl Flushed, claimed: &[Claim]) {
+    /// What a flush that failed should have covered is not covered: the next sync or commit flushes
+    /// again when the failure was told, because marks that become durable over data that did not
+    /// would show what an earlier file left.
+    fn run(&self, table: &impl Flushed, claimed: &[Claim], found: &mut Vec<Found>) {
         let mut batch: SmallVec<[Request<'_>; 8]> = claimed
             .iter()
             .map(|claim| Request::new(claim.slot, 0, Work::Flush))
@@ -200,18 +228,25 @@ impl Flushes {
         table.run(&mut batch);
         let mut state = self.state.lock();
         for (claim, request) in claimed.iter().zip(batch) {
-            let is_current = table.is_current(claim.life);
-            let flush = state.entry(claim.life).or_default();
+            let life = claim.life;
+            let flush = state.entry(life).or_default();
             flush.running = None;
+            // Where its disk went meanwhile, nobody knows what it covered.
+            if !table.is_current(life) {
+                continue;
+            }
+            let failures = table.failures(life.disk);
             match request.result {
-                // Where its disk went meanwhile, nobody knows what it covered.
-                Ok(()) if is_current => flush.flushed = flush.flushed.max(claim.through),
-                Ok(()) => {}
-                // A disk that once failed a flush may have dropped what it held: the failure
-                // stands for all that it should have covered.
-                Err(error) => flush.failed = Some((claim.through, error)),
+                Ok(()) if failures.count == claim.failures_count => {
+                    flush.flushed = flush.flushed.max(claim.through);
+                }
+                // Where another one failed meanwhile, nobody knows either.
+                answer => found.push((life, failures.count, answer.err())),
             }
         }
         self.done.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ use spindle_format::{BlockRun, DirtyRecord, DiskStatus, ExtentCopy};
 
 use crate::core::commit::owed;
 use crate::core::dirty::REGION_BLOCKS;
-use crate::core::disks::away_key;
+use crate::core::disks::{FailedFlush, away_key};
 use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
@@ -124,7 +124,7 @@ impl Unflushed {
                 "it failed a flush since the process that served the group was killed, or before"
                     .to_owned()
             },
-            |(_, error)| error.to_string(),
+            |flush| flush.error.to_string(),
         );
         let others = Others::look(scene)?;
         (scene.membership).begin_catching_up(others.lacking());
@@ -135,10 +135,11 @@ impl Unflushed {
         }
         unflushed.doubtful = suspect;
         // Noted in the journal: whatever becomes of this process, the next one knows of them.
-        for (life, _) in failed.drain(..) {
-            flushes.told(life);
+        let failures = scene.membership.failed_flushes();
+        for flush in failed.drain(..) {
+            failures.forget(flush.life.disk, flush.failures_count);
         }
-        for (life, error) in cover() {
+        for FailedFlush { life, error, .. } in cover() {
             if !(scene.membership).can_do_without(&BTreeSet::from([life.disk])) {
                 return Err(GroupError::new(
                     GroupErrorKind::Io,
