@@ -2,7 +2,6 @@
 //! work comes to rest, and what is there is judged.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
@@ -45,10 +44,8 @@ impl Story {
         let mut opened = scene::open(&self.access, &self.disks, 2);
         if let Err(error) = &opened
             && error.kind == GroupErrorKind::NoMajority
-            && self.is_smaller.load(Ordering::Relaxed)
-            && !away.is_empty()
+            && self.has_only_vote_among(&away)
         {
-            // With one vote for each failure group neither half goes on without the other.
             self.history.note(|| format!("refused: {error}"));
             away.iter().for_each(|slot| self.disks.bring_back(*slot));
             opened = scene::open(&self.access, &self.disks, 3);
@@ -70,10 +67,51 @@ impl Story {
         {
             return;
         }
-        if self.bring_to_rest(&group) {
+        if self.bring_to_rest(&group) && self.keep_what_must_not_go(&group) {
             self.judge_copies(&group);
             self.judge_files(&group, true);
         }
+    }
+
+    /// Whether the newest state on a disk that is here has but one vote for each failure group, and
+    /// the second one's is of these: where its other disk was dropped, or went offline for a broken
+    /// place. Then neither half goes on without the other.
+    fn has_only_vote_among(&self, away: &[DiskSlot]) -> bool {
+        let slots: Vec<DiskSlot> = (0..u16::try_from(self.disks.disk_count()).expect("few"))
+            .map(DiskSlot)
+            .filter(|slot| !self.disks.is_vanished(*slot))
+            .collect();
+        let looks = spindle_group::look(&*self.access, &slots);
+        (looks
+            .iter()
+            .filter_map(spindle_group::DiskLook::newest_state))
+        .any(|state| {
+            let voters: Vec<DiskSlot> = (state.voters()).map(|number| DiskSlot(number.0)).collect();
+            voters.len() == 2 && voters.iter().any(|voter| away.contains(voter))
+        })
+    }
+
+    /// Where broken places took every other disk of the second failure group offline while one of
+    /// it was being dropped, nothing new has a second copy: what is being dropped gets nothing.
+    /// Whoever keeps that disk after all gets every copy back.
+    fn keep_what_must_not_go(&self, group: &Group) -> bool {
+        let online: Vec<DiskNumber> = (group.view().disks.iter())
+            .filter(|disk| {
+                disk.mode != "offline" && scene::failure_group(DiskSlot(disk.number.0)) == 1
+            })
+            .map(|disk| disk.number)
+            .collect();
+        let leaving: Vec<DiskNumber> = (group.view().disks.iter())
+            .filter(|disk| online.contains(&disk.number) && disk.state == "dropping")
+            .map(|disk| disk.number)
+            .collect();
+        if leaving.is_empty() || leaving.len() < online.len() {
+            return true;
+        }
+        self.history
+            .note(|| format!("disks {leaving:?} are kept: no other can have second copies"));
+        self.judge("a drop taken back", group.undrop_disks(&leaving));
+        self.history.is_clean() && self.bring_to_rest(group)
     }
 
     fn judge_files(&self, group: &Group, was_cut: bool) {

@@ -124,9 +124,25 @@ impl Story {
                         .violate(format!("slot {} was put back, and is taken back", slot.0));
                     return false;
                 }
+                if !self.return_others(group, slot) {
+                    return false;
+                }
                 let answer = group.drop_disks(&[DiskNumber(slot.0)], true);
                 self.judge("a drop of what was put back", answer);
             }
+        }
+        self.history.is_clean()
+    }
+
+    /// Disks that a broken place took offline since the opening come back first: a drop is refused
+    /// that would leave a failure group without any disk.
+    fn return_others(&self, group: &Group, spoilt: DiskSlot) -> bool {
+        let others = (self.fallible().into_iter())
+            .filter(|slot| *slot != spoilt && Self::is_offline(group, *slot));
+        for slot in others {
+            self.history
+                .note(|| format!("slot {} is taken back first", slot.0));
+            self.judge("a return before a drop", group.return_disks(&[slot]));
         }
         self.history.is_clean()
     }
