@@ -272,6 +272,35 @@ fn a_disk_that_comes_back_while_it_is_dropped_goes_on_leaving_unless_it_is_kept(
 }
 
 #[test]
+fn what_had_no_place_but_a_leaving_disk_is_told_and_gets_its_second_copies_where_that_is_kept() {
+    let scene = Scene::new(
+        49,
+        Redundancy::Normal,
+        &[(0, 64), (0, 64), (1, 64), (1, 64)],
+    );
+    let group = scene.open();
+    write_file(&group, 1, 6);
+    group.drop_disks(&[DiskNumber(2)], false).unwrap();
+    group.offline_disks(&[DiskNumber(3)]).unwrap();
+    let data = write_file(&group, 2, 6);
+    let file = group.file(FileId(2)).unwrap();
+    let lacks = |extent: &spindle_group::ExtentView| extent.copies.contains(&None);
+    assert!(group.map(&file).iter().all(lacks));
+    work(&group, 0);
+    assert!(group.map(&file).iter().all(lacks));
+    let told = events(&group);
+    let is_told = |(kind, message): &(EventKind, String)| {
+        *kind == EventKind::RestoreStopped && message.contains("still missing")
+    };
+    assert!(told.iter().any(is_told), "{told:?}");
+    group.undrop_disks(&[DiskNumber(2)]).unwrap();
+    work(&group, 100_000);
+    assert!(!group.map(&file).iter().any(lacks));
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_sound(&group);
+}
+
+#[test]
 fn a_disk_that_fails_in_the_moment_it_is_forgotten_leaves_nothing_to_give_back() {
     let sizes = [(0, 69), (1, 72), (2, 35), (3, 50)];
     let mut forgotten_count = 0;
