@@ -65,8 +65,9 @@ pub struct KeptJournal {
     is_at_half: AtomicBool,
     /// This process serves: what it forgets it has told.
     has_begun: AtomicBool,
-    /// Held by whoever names disks that failed a flush, or forgets them.
-    failed_flushes: Mutex<()>,
+    /// Held by whoever names disks that failed a flush, or forgets them: those that nobody needs any
+    /// more once a commit has what fell out of the log.
+    told_failed_flushes: Mutex<BTreeSet<DiskNumber>>,
 }
 
 /// A place in the log, or behind its end among what fell out of it: between what a commit has and what
@@ -167,7 +168,7 @@ impl KeptJournal {
             connection: AtomicU32::new(0),
             is_at_half: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
-            failed_flushes: Mutex::default(),
+            told_failed_flushes: Mutex::default(),
             memory,
         })
     }
@@ -385,7 +386,8 @@ impl KeptJournal {
     /// The disk failed a flush: whoever takes over takes what it held for lost, however well it
     /// answers then.
     pub fn note_failed_flush(&self, disk: DiskNumber) {
-        let _one = self.failed_flushes.lock();
+        let mut told = self.told_failed_flushes.lock();
+        told.remove(&disk);
         self.header().add_failed(disk);
     }
 
@@ -396,10 +398,16 @@ impl KeptJournal {
     }
 
     /// Every file concerned owes the error, or the disk is offline. A process that does not serve
-    /// yet does not know the files of the one before: there it stays noted.
+    /// yet does not know the files of the one before: there it stays noted. Where the log is full the
+    /// rows of what is owed fell out of it: it stays noted until a commit has them.
     pub fn forget_failed_flush(&self, disk: DiskNumber) {
-        let _one = self.failed_flushes.lock();
-        if self.has_begun.load(Ordering::SeqCst) {
+        let mut told = self.told_failed_flushes.lock();
+        if !self.has_begun.load(Ordering::SeqCst) {
+            return;
+        }
+        if self.is_overflowed() {
+            told.insert(disk);
+        } else {
             self.header().remove_failed(disk);
         }
     }
@@ -489,6 +497,11 @@ impl KeptJournal {
         self.header().clear_overflowed();
         for slot in self.settled_touches.lock().drain(..) {
             self.give_back(slot);
+        }
+        // Behind the word that says that nothing is missing: whoever forgets one now does it at once.
+        let mut told = self.told_failed_flushes.lock();
+        while let Some(disk) = told.pop_first() {
+            self.header().remove_failed(disk);
         }
     }
 

@@ -450,6 +450,33 @@ fn a_kill_at_any_step_of_a_takeover_brings_nothing_old_back_and_forgets_nothing(
 }
 
 #[test]
+fn a_failed_flush_that_a_full_log_has_no_room_to_tell_of_is_known_until_a_commit_has_that() {
+    let memory = SharedMemory::create("journal", KeptJournal::length_bytes(1 << 10)).unwrap();
+    let journal = KeptJournal::new(memory).unwrap();
+    journal.begin(claim(1), false);
+    let disks = [DiskNumber(0), DiskNumber(1)];
+    let knows = |journal: &KeptJournal| disks.map(|disk| next_of(journal).has_failed_flush(disk));
+    journal.edit(None, &put(1, &[7; 2048]));
+    for disk in disks {
+        journal.note_failed_flush(disk);
+    }
+    let before = journal.place();
+    journal.edit(None, &put(2, b"the error that is owed"));
+    for disk in disks {
+        journal.forget_failed_flush(disk);
+    }
+    // A commit that does not have all of it.
+    journal.cut(before);
+    assert_eq!(knows(&journal), [true; 2]);
+    // Failed again, and nobody told.
+    journal.note_failed_flush(disks[1]);
+    journal.cut(journal.place());
+    assert_eq!(knows(&journal), [false, true]);
+    journal.forget_failed_flush(disks[1]);
+    assert_eq!(knows(&journal), [false; 2]);
+}
+
+#[test]
 fn a_disk_that_failed_a_flush_is_known_to_the_next_processes_until_one_has_taken_all() {
     let journal = live();
     let disks = [DiskNumber(0), DiskNumber(7), DiskNumber(u16::MAX)];

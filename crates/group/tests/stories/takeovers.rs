@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_catalog::{Edit, Table};
 use spindle_device::{
     AlignedBuffer, DiskSlot, Disks, Judge, Operation, Request, SharedMemory, SimulatedDisks, Work,
 };
@@ -589,5 +590,55 @@ fn a_file_that_was_written_anew_shows_nothing_of_an_earlier_one_by_the_marks_tha
         tells_once(&group, &file);
         let found = read(&group, &file, 0, LENGTH);
         assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_failed_flush_of_which_a_full_log_has_no_room_to_tell_is_told_after_a_kill() {
+    for commits in [false, true] {
+        let scene = Scene::new(22, Redundancy::External, FOUR);
+        let length_bytes = KeptJournal::length_bytes(1 << 10);
+        let memory = SharedMemory::create("journal", length_bytes).unwrap();
+        let journal = KeptJournal::new(memory).unwrap();
+        let group = open_kept(&scene, &journal);
+        // One that has no replica of the catalog, so that nobody else asks it for a flush.
+        let slot = DiskSlot(3);
+        let files = (10..40).map(|id| {
+            let file = create(&group, id, EXTERNAL);
+            group.write(&file, 8 * MIB, &pattern(id, 4096)).unwrap();
+            (FileId(id), file)
+        });
+        let on_disk: Vec<(FileId, Arc<File>)> = files
+            .filter(|(_, file)| disk_of(&group, file) == slot)
+            .take(2)
+            .collect();
+        let [(_, first), (id, second)] = &on_disk[..] else {
+            panic!("thirty files lie on four disks");
+        };
+        let id = *id;
+        group.sync().unwrap();
+        for file in [first, second] {
+            group.write(file, 8 * MIB, &pattern(1, 4096)).unwrap();
+        }
+        let mut edit = Edit::default();
+        edit.put(Table::Attribute, b"large".to_vec(), vec![7; 2048]);
+        group.apply(&group.change(), edit);
+        assert!(journal.is_overflowed());
+        scene.disks.fail_flushes(slot, 1);
+        group.sync_file(first, false).unwrap_err();
+        if commits {
+            group.sync_file(second, false).unwrap_err();
+            group.sync_file(second, false).unwrap();
+            group.sync().unwrap();
+            group.sync().unwrap();
+        }
+        std::mem::forget((group, on_disk));
+        let group = open_kept(&scene, &journal);
+        let file = group.file(id).unwrap();
+        if commits {
+            group.sync_file(&file, true).unwrap();
+        } else {
+            tells_once(&group, &file);
+        }
     }
 }
