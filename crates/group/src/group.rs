@@ -27,10 +27,12 @@ impl Group {
         self.clean_everything()?;
         self.make_durable()?;
         self.catalog.close()?;
-        self.membership.close()?;
+        // All is durable. Before the disks say that nobody has the group, or whoever comes after a
+        // kill between the two would be nobody's heir, and forget what files owe.
         if let Some(journal) = self.journal() {
             journal.close();
         }
+        self.membership.close()?;
         *self.fence.lock() = Some(GroupError::new(
             GroupErrorKind::Invalid,
             "the group is closed: open it again",

@@ -1,12 +1,13 @@
 //! Daemons that are killed while a disk loses what no flush had covered: whoever takes over tells
 //! it, and shows nothing from before.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, Table};
 use spindle_device::{
-    AlignedBuffer, DiskSlot, Disks, Judge, Operation, Request, SharedMemory, SimulatedDisks, Work,
+    AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Judge, Operation, Request,
+    SharedMemory, SimulatedDisks, Work,
 };
 use spindle_group::{File, Group, GroupError, KeptJournal};
 
@@ -639,6 +640,132 @@ fn a_failed_flush_of_which_a_full_log_has_no_room_to_tell_is_told_after_a_kill()
             group.sync_file(&file, true).unwrap();
         } else {
             tells_once(&group, &file);
+        }
+    }
+}
+
+/// Disks of a process that is killed before a request: from there on they take none, and what the
+/// journal had then is what is left of it.
+#[derive(Debug)]
+struct KilledBefore {
+    disks: Arc<SimulatedDisks>,
+    journal: SharedMemory,
+    left: Mutex<Option<u64>>,
+    kept: Mutex<Option<KeptJournal>>,
+}
+
+impl KilledBefore {
+    fn new(scene: &Scene, journal: &KeptJournal) -> Self {
+        let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+        Self {
+            disks: Arc::clone(&scene.disks),
+            journal: SharedMemory::from_descriptor(memory).unwrap(),
+            left: Mutex::new(None),
+            kept: Mutex::new(None),
+        }
+    }
+
+    fn lives(&self) -> bool {
+        let mut left = self.left.lock().unwrap();
+        match &mut *left {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+
+    /// The journal as the kill left it.
+    fn kept(&self) -> KeptJournal {
+        let mut kept = self.kept.lock().unwrap();
+        kept.take().unwrap_or_else(|| copy_of(&self.journal))
+    }
+}
+
+fn copy_of(memory: &SharedMemory) -> KeptJournal {
+    let words = memory.words();
+    let copy = SharedMemory::create("journal", words.len() as u64 * 8).unwrap();
+    for (to, from) in copy.words().iter().zip(words) {
+        let bits = from.load(std::sync::atomic::Ordering::Acquire);
+        if bits != 0 {
+            to.store(bits, std::sync::atomic::Ordering::Release);
+        }
+    }
+    KeptJournal::new(copy).unwrap()
+}
+
+impl Disks for KilledBefore {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        for request in batch {
+            if self.lives() {
+                self.disks.run(std::slice::from_mut(request));
+                continue;
+            }
+            let mut kept = self.kept.lock().unwrap();
+            kept.get_or_insert_with(|| copy_of(&self.journal));
+            request.result = Err(DeviceError {
+                path: "killed".to_owned(),
+                operation: "none",
+                offset_bytes: request.offset_bytes,
+                length_bytes: 0,
+                kind: DeviceErrorKind::PowerLost,
+                errno: None,
+            });
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.disks.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.disks.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.disks.in_flight_count(slot)
+    }
+
+    fn is_fenced(&self, slot: DiskSlot) -> bool {
+        self.disks.is_fenced(slot)
+    }
+
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        self.disks.set_judge(judge);
+    }
+}
+
+#[test]
+fn what_is_owed_when_a_group_is_handed_over_is_told_wherever_a_kill_ends_that() {
+    for requests in 0.. {
+        let scene = Scene::new(23, Redundancy::External, FOUR);
+        let length_bytes = KeptJournal::length_bytes(1 << 20);
+        let memory = SharedMemory::create("journal", length_bytes).unwrap();
+        let journal = KeptJournal::new(memory).unwrap();
+        let disks = Arc::new(KilledBefore::new(&scene, &journal));
+        let group = take_over(&scene, &journal, Arc::clone(&disks) as Arc<dyn Disks>).unwrap();
+        group.begin_journal().unwrap();
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &pattern(1, 4096)).unwrap();
+        group.sync().unwrap();
+        let slot = disk_of(&group, &file);
+        scene.disks.fail_writes(slot, 0..64 * MIB, 1);
+        group.write(&file, 0, &pattern(2, 4096)).unwrap_err();
+        *disks.left.lock().unwrap() = Some(requests);
+        let has_ended = group.close().is_ok();
+        std::mem::forget((group, file));
+        let group = open_kept(&scene, &disks.kept());
+        let file = group.file(FileId(10)).unwrap();
+        let error = group.sync_file(&file, true);
+        assert!(
+            error.is_err(),
+            "killed before request {requests} of a close"
+        );
+        group.sync_file(&file, true).unwrap();
+        if has_ended {
+            break;
         }
     }
 }
