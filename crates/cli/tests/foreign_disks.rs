@@ -130,6 +130,41 @@ fn a_member_that_became_a_physical_volume_is_named_and_left_as_it_is() {
     place.refuse(["group", "mount", "data"], 2, &[&disk, format]);
 }
 
+/// A pool that was used for a while has written each of its uberblocks.
+#[test]
+fn a_disk_that_was_taken_from_a_pool_of_zfs_is_repaired_when_its_label_is_damaged() {
+    let place = Place::new();
+    let size_bytes = 16 << 20;
+    let taken = place.disk("a");
+    let file = File::create_new(&taken).unwrap();
+    file.set_len(size_bytes).unwrap();
+    let label = 256 << 10;
+    for start in [0, label, size_bytes - 2 * label, size_bytes - label] {
+        for place in (start + label / 2..start + label).step_by(1024) {
+            let magic = 0x00ba_b10c_u32.to_le_bytes();
+            file.write_all_at(&magic, place).unwrap();
+        }
+    }
+    is_refused_by_name(&place, &taken, "a ZFS pool member");
+    let other = place.disk("b");
+    let other_file = File::create(&other).unwrap();
+    other_file.set_len(size_bytes).unwrap();
+    let words = "group create data --redundancy normal --force --disk";
+    let words = words.split(' ').chain([&*taken, "--disk", &other]);
+    place.tell(words);
+    let front = || std::fs::read(&taken).unwrap()[..4096].to_vec();
+    let whole = front();
+    file.write_all_at(&[0; 512], 0).unwrap();
+    let scan = place.ask(["disk", "scan"]);
+    assert_eq!(scan["disks"][0]["status"], "member", "{scan}");
+    place.tell(["group", "mount", "data"]);
+    place.tell(["group", "dismount", "data"]);
+    assert!(front() == whole);
+    let everything = std::fs::read(&taken).unwrap();
+    let is_left = |at: usize| everything[at..at + 4] == 0x00ba_b10c_u32.to_le_bytes();
+    assert!(!(0..everything.len()).step_by(1024).any(is_left));
+}
+
 #[test]
 fn a_plain_file_that_holds_anything_is_no_disk_until_that_is_said() {
     let place = Place::new();

@@ -9,7 +9,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy};
-use spindle_device::{DiskSlot, FileDisk, Request, Work};
+use spindle_device::{AlignedBuffer, DiskSlot, FileDisk, Request, Work};
+use spindle_format::{SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
 use spindle_fs::{FileSystem, Owner};
 use spindle_group::{Group, NewDisk, NewGroup};
 
@@ -305,20 +306,28 @@ pub(super) fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlRes
     ))
 }
 
-/// Zeroes the blocks that bear foreign marks, so that nobody takes the disk for theirs again:
-/// some lie where a group writes nothing for a long time.
+/// Zeroes both ends of a disk that bears foreign marks, as far as marks are looked for, so that
+/// nobody takes the disk for theirs again: some lie where a group writes nothing for a long time. Not
+/// the blocks with a mark alone: of some formats copies stand beside it (the uberblocks of ZFS are
+/// rings), and by one that is left the disk would pass for overwritten when a label is damaged.
 pub(super) fn wipe_marks(engine: &Engine, slot: DiskSlot, probe: &Probe) -> ControlResult<()> {
-    let zeros = [0; 4096];
-    let last = engine.disks().size_bytes(slot) - 4096;
-    let blocks: BTreeSet<u64> = probe
-        .foreign
-        .iter()
-        .map(|mark| (mark.offset_bytes / 4096 * 4096).min(last))
-        .collect();
-    let mut batch: Vec<Request<'_>> = blocks
-        .into_iter()
-        .map(|offset_bytes| Request::new(slot, offset_bytes, Work::WriteDurable(&zeros)))
-        .collect();
+    const PIECE_BYTES: usize = 64 << 10;
+    if probe.foreign.is_empty() {
+        return Ok(());
+    }
+    let size_bytes = engine.disks().size_bytes(slot);
+    let start = size_bytes.min(SIGNATURE_START_BYTES as u64);
+    let end = size_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
+    let zeros = AlignedBuffer::zeroed(PIECE_BYTES);
+    let mut batch = Vec::new();
+    for (mut place, end) in [(0, start), (end.max(start), size_bytes)] {
+        while place < end {
+            let length = (end - place).min(PIECE_BYTES as u64);
+            let piece = &zeros[..usize::try_from(length).unwrap_or(PIECE_BYTES)];
+            batch.push(Request::new(slot, place, Work::WriteDurable(piece)));
+            place += length;
+        }
+    }
     engine.disks().run(&mut batch);
     for request in batch {
         request.result.map_err(ControlError::from)?;

@@ -114,11 +114,14 @@ pub fn look(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
 /// A state of few disks lies in the first bytes of its slot; only a longer one is read whole.
 const STATE_HEAD_BYTES: usize = 8192;
 
-const PIECES: usize = 6;
-/// Of the pieces, in the order of their places; the last one is the label at the end.
+const PIECES: usize = 7;
+/// Of the pieces, behind the labels at the beginning.
 const OPENER_PIECE: usize = 2;
 const STATE_PIECES: [usize; 2] = [3, 4];
+/// The label at the end.
 const END_PIECE: usize = 5;
+/// The block behind the first label, which a group leaves alone.
+const MARK_PIECE: usize = 6;
 
 fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
     [
@@ -128,6 +131,7 @@ fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
         (STATE_PLACES[0], STATE_HEAD_BYTES),
         (STATE_PLACES[1], STATE_HEAD_BYTES),
         (end_label_place(size_bytes), LABEL_BYTES),
+        (LABEL_BYTES as u64, LABEL_BYTES),
     ]
 }
 

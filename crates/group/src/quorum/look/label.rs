@@ -3,7 +3,8 @@
 //!
 //! Where a copy at the beginning is damaged, the others name the disk, and it would be written again.
 //! So the disk is asked first for the marks of other formats (`pvcreate`, `mkfs`): one that bears a
-//! mark may be somebody else's by now. It is named, and nothing is written to it.
+//! mark may be somebody else's by now. It is named, and nothing is written to it. Formats that begin
+//! in the block behind the label (md, bcache) leave every copy whole: that block is always asked.
 
 use spindle_base::Uuid;
 use spindle_device::{AlignedBuffer, Disks, Request, Work};
@@ -12,7 +13,7 @@ use spindle_format::{
     LabelStatus, ParsedLabel, end_label_place, foreign_signatures, identities, said_place,
 };
 
-use super::{DiskLook, END_PIECE, Pieces, SlotFound};
+use super::{DiskLook, END_PIECE, MARK_PIECE, Pieces, SlotFound};
 
 /// How much of the beginning is asked for marks: no format has one further behind in what a group
 /// leaves to its structures. Behind them is data, which may hold anything.
@@ -95,7 +96,7 @@ impl std::fmt::Display for Overwritten {
             let formats = self.formats();
             write!(
                 f,
-                "{formats} stands where the label of disk {disk} of group {group} was"
+                "{formats} stands at the beginning of what is disk {disk} of group {group}"
             )
         }
     }
@@ -247,18 +248,22 @@ fn of_end_alone(label: Label, states: &[SlotFound; 2]) -> LabelFound {
     }
 }
 
-/// Asks for marks of other formats where a copy at the beginning of a member is gone or damaged.
+/// Asks a member for marks of other formats: behind the first copy of its label, and all of the
+/// beginning where a copy there is gone or damaged.
 pub(super) fn judge_marks(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
     let label = match &found.label {
         LabelFound::Good { label, .. } => label,
         LabelFound::Overwritten(overwritten) => &overwritten.label,
         _ => return,
     };
-    let is_whole = |index: usize| parse(pieces.bytes(index), LABEL_PLACES[index]).is_ok();
-    if label.status != LabelStatus::Member || (0..LABEL_PLACES.len()).all(is_whole) {
+    if label.status != LabelStatus::Member {
         return;
     }
-    let by = marks(found, disks, pieces);
+    let is_whole = |index: usize| parse(pieces.bytes(index), LABEL_PLACES[index]).is_ok();
+    let by = match (0..LABEL_PLACES.len()).all(is_whole) {
+        true => marks_behind_the_label(found.size_bytes, pieces),
+        false => marks(found, disks, pieces),
+    };
     if !by.is_empty() {
         let end = end_label_place(found.size_bytes);
         let has_end = parse(pieces.bytes(END_PIECE), end).is_ok();
@@ -266,6 +271,16 @@ pub(super) fn judge_marks(found: &mut DiskLook, disks: &dyn Disks, pieces: &Piec
         let label = label.clone();
         found.label = LabelFound::Overwritten(Overwritten { label, by });
     }
+}
+
+/// Whose marks stand in the block behind the first label. One that cannot be read bears none.
+fn marks_behind_the_label(size_bytes: u64, pieces: &Pieces<'_>) -> Vec<ForeignFormat> {
+    let block = pieces.bytes(MARK_PIECE).unwrap_or_default();
+    // Nearly every disk.
+    if block.iter().all(|byte| *byte == 0) {
+        return Vec::new();
+    }
+    formats(size_bytes, &[&[0; LABEL_BYTES], block].concat())
 }
 
 /// Whose marks stand at the beginning of the disk. What cannot be read bears none.
@@ -295,9 +310,14 @@ fn marks(found: &DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) -> Vec<Foreig
     if let Ok(first) = pieces.bytes(0) {
         start[..first.len()].copy_from_slice(first);
     }
+    formats(found.size_bytes, &start)
+}
+
+/// Whose marks these first bytes of a disk bear.
+fn formats(size_bytes: u64, start: &[u8]) -> Vec<ForeignFormat> {
     let signatures = foreign_signatures(DiskEnds {
-        size_bytes: found.size_bytes,
-        start: &start,
+        size_bytes,
+        start,
         end: &[],
     });
     let mut formats = Vec::new();

@@ -150,12 +150,20 @@ fn make_xfs(disks: &SimulatedDisks, slot: DiskSlot) {
     disks.overwrite(slot, 0, &block);
 }
 
+/// As `mdadm --create` leaves the beginning of a disk: no copy of the label is touched.
+fn make_raid_member(disks: &SimulatedDisks, slot: DiskSlot) {
+    let mut block = vec![0; 4096];
+    block[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+    disks.overwrite(slot, 4096, &block);
+}
+
 #[test]
 fn a_member_that_another_format_overwrote_is_named_and_left_as_it_is() {
     type Overwrite = fn(&SimulatedDisks, DiskSlot);
-    let formats: [(Overwrite, &str); 2] = [
+    let formats: [(Overwrite, &str); 3] = [
         (make_physical_volume, "an LVM physical volume"),
         (make_xfs, "an XFS file system"),
+        (make_raid_member, "a Linux RAID member (md)"),
     ];
     let slot = DiskSlot(1);
     for (overwrite, format) in formats {
@@ -217,6 +225,12 @@ fn a_mark_that_is_taken_away_again_gives_the_disk_back() {
     disks.overwrite(DiskSlot(1), 0, &[0; 4096]);
     assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
     assert_eq!(disks.durable_bytes(DiskSlot(1), 0, 4096), whole);
+    // And one that no copy of the label had to give way to.
+    make_raid_member(&disks, DiskSlot(2));
+    let found = look(&*disks, &present(&disks));
+    assert!(matches!(found[2].label, LabelFound::Overwritten(_)));
+    disks.overwrite(DiskSlot(2), 4096, &[0; 4096]);
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
 }
 
 #[test]
@@ -235,6 +249,8 @@ fn a_mark_behind_a_bad_block_is_seen_and_a_block_that_cannot_be_read_is_none() {
 fn what_data_looks_like_behind_the_structures_is_no_mark() {
     let disks = make("abc", Redundancy::Normal);
     disks.flip_bits(DiskSlot(1), 32..192, 1);
+    // Remains that nobody claims.
+    disks.overwrite(DiskSlot(2), 4096, &[0xa5; 4096]);
     // A file may hold the image of another disk: a VMFS, a backup of a GPT, an md superblock.
     disks.overwrite(
         DiskSlot(1),
