@@ -72,7 +72,6 @@ pub struct Membership {
     structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
-    failed_flushes: FailedFlushes,
 }
 
 /// A disk that was found.

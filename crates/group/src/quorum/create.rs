@@ -101,10 +101,9 @@ impl Membership {
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
-            failed_flushes: FailedFlushes::default(),
             structure_writes_count: AtomicU64::new(0),
             events: EventQueue::default(),
-            disks: Arc::new(Ownership::new(disks, slots)),
+            disks: Arc::new(Ownership::new(disks, slots, FailedFlushes::default())),
             inner: DeepMutex::new(Inner {
                 epoch_tried: 0,
                 members,

@@ -9,6 +9,9 @@
 //! without the disk. So where a keeper holds the group's journal, a process that takes over finds
 //! the failure there for as long as it stands.
 //!
+//! A failure is what the disk answered. A flush that was never sent, or whose good answer does not
+//! count because nobody knew whose the group was then, made no disk drop anything.
+//!
 //! Failures are counted: whoever has told one forgets those that it knew of, and none that came
 //! since.
 
@@ -19,7 +22,7 @@ use spindle_base::DiskNumber;
 use spindle_catalog::KeptJournal;
 use spindle_device::{DeviceError, Operation, Request, Work};
 use spindle_sync::atomic::{AtomicU64, Ordering};
-use spindle_sync::level::LeafMutex;
+use spindle_sync::level::{LeafMutex, LeafRwLock};
 
 use crate::by_number::ByNumber;
 use crate::quorum::{Membership, Slots};
@@ -67,7 +70,28 @@ impl FailedFlushes {
         }
     }
 
-    /// The disk failed a flush. To be noted before anybody is answered.
+    /// Notes the flushes of a batch that the disks in these slots failed. To be called before anybody
+    /// is answered.
+    pub(super) fn note_batch(&self, batch: &[Request<'_>], slots: &LeafRwLock<Slots>) {
+        for request in batch {
+            let Err(error) = &request.result else {
+                continue;
+            };
+            if request.work.operation() != Operation::Flush {
+                continue;
+            }
+            let slots = slots.read();
+            let mut open = slots.iter();
+            let disk = open.find(|(_, slot)| **slot == request.slot);
+            let disk = disk.map(|(disk, _)| *disk);
+            drop(slots);
+            if let Some(disk) = disk {
+                self.note(disk, error);
+            }
+        }
+    }
+
+    /// The disk failed a flush.
     pub(crate) fn note(&self, disk: DiskNumber, error: &DeviceError) {
         let mut newest = self.newest.lock();
         newest.insert(disk, error.clone());
@@ -133,36 +157,16 @@ impl Membership {
         }
     }
 
-    /// Notes the flushes that failed in a batch.
-    pub(super) fn note_failed_flushes(&self, batch: &[Request<'_>]) {
-        for request in batch {
-            let Err(error) = &request.result else {
-                continue;
-            };
-            if request.work.operation() != Operation::Flush {
-                continue;
-            }
-            let slots = self.slots.read();
-            let mut open = slots.iter();
-            let disk = open.find(|(_, slot)| **slot == request.slot);
-            let disk = disk.map(|(disk, _)| *disk);
-            drop(slots);
-            if let Some(disk) = disk {
-                self.failed_flushes.note(disk, error);
-            }
-        }
-    }
-
     /// The flushes that disks failed.
     pub(crate) fn failed_flushes(&self) -> &FailedFlushes {
-        &self.failed_flushes
+        self.disks.failed_flushes()
     }
 
     /// Nobody relies any more on what the disk was to flush until now, because it went, of which the
     /// group state tells, or comes back and gets what it lacks.
     pub(super) fn forget_failed_flushes_of(&self, disk: DiskNumber) {
-        let count = self.failed_flushes.of(disk).count;
-        self.failed_flushes.forget(disk, count);
+        let failures = self.failed_flushes();
+        failures.forget(disk, failures.of(disk).count);
     }
 }
 

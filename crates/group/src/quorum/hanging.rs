@@ -166,7 +166,6 @@ impl Membership {
             }
         }
         self.disks.run(batch);
-        self.note_failed_flushes(batch);
     }
 
     /// Disks that were given up and still serve by the group state: to be taken offline.

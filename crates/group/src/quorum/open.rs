@@ -119,7 +119,6 @@ impl Membership {
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
             events: events.into_iter().collect(),
-            failed_flushes: FailedFlushes::new(journal),
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried.unwrap_or(state.epoch),
                 members: (members.iter())
@@ -130,7 +129,7 @@ impl Membership {
                 broken: None,
                 state: state.clone(),
             }),
-            disks: Arc::new(Ownership::new(disks, slots)),
+            disks: Arc::new(Ownership::new(disks, slots, FailedFlushes::new(journal))),
         };
         membership.set_standings(state);
         membership.become_judge();

@@ -41,7 +41,7 @@ use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, Origin, identitie
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::levels;
-use crate::quorum::refused;
+use crate::quorum::{FailedFlushes, refused};
 
 /// Who opens the group, written to its disks so that another host can tell.
 #[derive(Debug, Clone)]
@@ -119,6 +119,7 @@ pub(super) struct Ownership {
     disks: Arc<dyn Disks>,
     /// The group's disks: those of others may be fenced for all we know.
     slots: Arc<LeafRwLock<Slots>>,
+    failed_flushes: FailedFlushes,
     watch: OnceLock<Watch>,
     tenure: Arc<Tenure>,
     /// When the record was last found to be ours, and how long the machine had been suspended.
@@ -177,10 +178,15 @@ impl Tenure {
 }
 
 impl Ownership {
-    pub(super) fn new(disks: Arc<dyn Disks>, slots: Arc<LeafRwLock<Slots>>) -> Self {
+    pub(super) fn new(
+        disks: Arc<dyn Disks>,
+        slots: Arc<LeafRwLock<Slots>>,
+        failed_flushes: FailedFlushes,
+    ) -> Self {
         Self {
             disks,
             slots,
+            failed_flushes,
             watch: OnceLock::new(),
             tenure: Arc::default(),
             read_ms: AtomicU64::new(0),
@@ -208,6 +214,11 @@ impl Ownership {
     /// The group is closed: whoever has it next is no usurper.
     pub(super) fn end(&self) {
         *self.tenure.own.write() = None;
+    }
+
+    /// The flushes that disks failed.
+    pub(super) const fn failed_flushes(&self) -> &FailedFlushes {
+        &self.failed_flushes
     }
 
     /// Why the group is not this process's any more.
@@ -473,6 +484,8 @@ impl Disks for Ownership {
             return self.fail_all(batch, kind);
         }
         self.disks.run(batch);
+        // Before the answers that do not count take the place of those that the disks gave.
+        self.failed_flushes.note_batch(batch, &self.slots);
         for request in batch.iter() {
             if let Err(error) = &request.result
                 && error.kind == DeviceErrorKind::Fenced

@@ -99,6 +99,15 @@ impl Others {
     }
 }
 
+fn cannot_be_flushed(flush: &FailedFlush) -> GroupError {
+    let FailedFlush { life, error, .. } = flush;
+    GroupError::new(
+        GroupErrorKind::Io,
+        format!("disk {} cannot be flushed: {error}", life.disk),
+    )
+    .because(error.clone())
+}
+
 impl Unflushed {
     /// Flushes every disk; the catalog has the rows that the killed process left. Those that
     /// cannot, or could not before, go offline where the group can do without all of them; else all
@@ -117,7 +126,11 @@ impl Unflushed {
             .filter(|disk| journal.has_failed_flush(*disk))
             .collect();
         if suspect.is_empty() {
-            return Ok(unflushed);
+            // What no disk answered took nothing away, and made nothing durable either.
+            return match failed.first() {
+                None => Ok(unflushed),
+                Some(flush) => Err(cannot_be_flushed(flush)),
+            };
         }
         let reason = failed.first().map_or_else(
             || {
@@ -139,17 +152,14 @@ impl Unflushed {
         for flush in failed.drain(..) {
             failures.forget(flush.life.disk, flush.failures_count);
         }
-        for FailedFlush { life, error, .. } in cover() {
-            if !(scene.membership).can_do_without(&BTreeSet::from([life.disk])) {
-                return Err(GroupError::new(
-                    GroupErrorKind::Io,
-                    format!("disk {} cannot be flushed: {error}", life.disk),
-                )
-                .because(error));
+        for flush in cover() {
+            let disk = flush.life.disk;
+            if !(scene.membership).can_do_without(&BTreeSet::from([disk])) {
+                return Err(cannot_be_flushed(&flush));
             }
             scene
                 .membership
-                .take_offline(&[life.disk], &error.to_string())?;
+                .take_offline(&[disk], &flush.error.to_string())?;
         }
         Ok(unflushed)
     }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle_base::{DiskNumber, Redundancy, Uuid};
+use spindle_catalog::{Claim, KeptJournal};
 use spindle_device::{
     DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SimulatedDisks, Work,
 };
 use spindle_format::{DiskStatus, OPENER_PLACE, OpenerRecord, Origin};
 
-use super::{DISK_BYTES, forced, make, open, open_as, opener};
+use super::{DISK_BYTES, forced, make, name, open, open_as, opener, present};
 use crate::quorum::{Membership, Moment};
 use crate::{GroupErrorKind, Opener};
 
@@ -64,6 +65,20 @@ fn write(membership: &Membership, byte: u8) -> Result<(), DeviceErrorKind> {
 
 fn data(disks: &SimulatedDisks) -> u8 {
     disks.bytes(DiskSlot(1), DATA, 4096)[0]
+}
+
+/// Opens it as the daemon of a mount that a keeper holds.
+fn open_noting(disks: &Arc<SimulatedDisks>, journal: &Arc<KeptJournal>) -> Membership {
+    Membership::open_announced(
+        Arc::clone(disks) as Arc<dyn Disks>,
+        &present(disks),
+        &name("data"),
+        &opener(),
+        &|_| false,
+        &|_, _| {},
+        Some(Arc::clone(journal)),
+    )
+    .unwrap()
 }
 
 /// Another host takes the group by force.
@@ -390,4 +405,49 @@ fn a_process_of_another_namespace_sees_that_an_owner_with_a_silent_voter_lives()
         let after = open_as(&disks, &after).unwrap();
         assert_eq!(super::online(&after), [0, 1, 2]);
     }
+}
+
+#[test]
+fn a_flush_that_no_disk_failed_is_not_noted_where_its_answer_does_not_count() {
+    let flush = |membership: &Membership| {
+        let mut batch = [0, 1].map(|slot| Request::new(DiskSlot(slot), 0, Work::Flush));
+        membership.run(&mut batch);
+        batch.map(|request| request.result.map_err(|error| error.kind))
+    };
+    let disks = make("aa", Redundancy::External);
+    let journal = Arc::new(KeptJournal::create().unwrap());
+    let membership = open_noting(&disks, &journal);
+    journal.begin(Claim::numbered(1), false);
+    let clocks = Clocks::watched(&membership);
+    let unreadable = || {
+        for slot in [DiskSlot(0), DiskSlot(1)] {
+            let (read, medium) = (FaultyOperation::Read, DeviceErrorKind::Medium);
+            disks.fail(slot, read, OPENER_PLACE..OPENER_PLACE + 4096, 1, medium);
+        }
+    };
+    let noted = || {
+        [0, 1].map(DiskNumber).map(|disk| {
+            let stands = membership.failed_flushes().of(disk).stand();
+            assert_eq!(journal.has_failed_flush(disk), stands);
+            stands
+        })
+    };
+    // Never sent.
+    unreadable();
+    clocks.pass(60_000);
+    assert_eq!(flush(&membership), [Err(DeviceErrorKind::Gone); 2]);
+    assert_eq!(noted(), [false; 2]);
+    assert_eq!(flush(&membership), [Ok(()); 2]);
+    // Answered well, late.
+    unreadable();
+    clocks.jump_ms.store(60_000, Ordering::Relaxed);
+    assert_eq!(flush(&membership), [Err(DeviceErrorKind::Gone); 2]);
+    assert_eq!(noted(), [false; 2]);
+    assert_eq!(flush(&membership), [Ok(()); 2]);
+    // Failed, late.
+    unreadable();
+    clocks.jump_ms.store(60_000, Ordering::Relaxed);
+    disks.fail_flushes(DiskSlot(1), 1);
+    assert_eq!(flush(&membership), [Err(DeviceErrorKind::Gone); 2]);
+    assert_eq!(noted(), [false, true]);
 }
