@@ -16,6 +16,10 @@
 //! - it votes in L and N, and its opener record is two heartbeats or more behind another voter's:
 //!   a heartbeat that a voter cannot take takes the voter offline before the next one.
 //!
+//! Where a state between L and N is seen in which a disk does not vote, its opener record proves
+//! nothing: it got none of the heartbeats since. L is older than that state where those that hold
+//! it beside N were away from it.
+//!
 //! What is newer than that cannot be told: an image of the same moment is as good as the disk.
 //!
 //! # What follows
@@ -54,18 +58,30 @@ struct Proof<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Past<'a> {
     proof: Option<Proof<'a>>,
-    /// The newest opener record of a disk that votes in both.
+    /// States between the two that may have been relied on.
+    between: Vec<&'a GroupState>,
+    /// The newest opener record of a disk that votes in all of them.
     opener: Option<&'a OpenerRecord>,
 }
 
 impl<'a> Past<'a> {
     pub(super) fn of(holders: &[Holder<'a>]) -> Self {
+        let proof = proof(holders);
+        let between = (proof.iter())
+            .flat_map(|proof| {
+                let epochs = proof.relied_on.epoch + 1..proof.newest.epoch;
+                (holders.iter())
+                    .flat_map(|holder| holder.states.iter().filter_map(SlotFound::state))
+                    .filter(move |state| epochs.contains(&state.epoch))
+            })
+            .collect();
         let mut past = Self {
-            proof: proof(holders),
+            proof,
+            between,
             opener: None,
         };
         past.opener = (holders.iter())
-            .filter(|holder| past.votes_in_both(holder))
+            .filter(|holder| past.votes_throughout(holder))
             .filter_map(|holder| holder.opener)
             .max_by_key(|opener| (opener.sequence, opener.heartbeats_count));
         past
@@ -95,7 +111,7 @@ impl<'a> Past<'a> {
                     .is_none_or(|newest| !is_far_behind(opener, newest))
         };
         holder.states.iter().all(is_older)
-            || (self.votes_in_both(holder)
+            || (self.votes_throughout(holder)
                 && holder
                     .opener
                     .is_some_and(|opener| !knows_of_opening(opener)))
@@ -125,10 +141,11 @@ impl<'a> Past<'a> {
         })
     }
 
-    fn votes_in_both(&self, holder: &Holder<'_>) -> bool {
+    fn votes_throughout(&self, holder: &Holder<'_>) -> bool {
         let votes = |state: &GroupState| state.disk(holder.number).is_some_and(|disk| disk.voter);
         self.held_both(holder.number, holder.uuid_start)
             && (self.proof).is_some_and(|proof| votes(proof.counts) && votes(proof.relied_on))
+            && self.between.iter().all(|state| votes(state))
     }
 }
 
