@@ -88,6 +88,8 @@ struct Row {
     marks: Vec<u32>,
     /// Whether the catalog may have a row under this number.
     stored: bool,
+    /// Whether it had one once: until a commit has taken its removal, a kill leaves it.
+    was_stored: bool,
 }
 
 /// The map of one file.
@@ -473,6 +475,15 @@ impl Map {
             .map(|(number, _)| number)
     }
 
+    /// Rows that the catalog may have, or would have again after a kill. Of extents a keeper's
+    /// journal names no rows, so that whoever removes the file removes these.
+    pub fn rows_ever_stored(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..)
+            .zip(&self.rows)
+            .filter(|(_, row)| row.was_stored)
+            .map(|(number, _)| number)
+    }
+
     /// Gives at most `rows_most` of the rows that the catalog lacks to `apply`, which makes an
     /// edit of them and answers with its number. Whoever holds the map sees them dirty or
     /// numbered, never neither. `committed` is the newest durable edit.
@@ -496,6 +507,7 @@ impl Map {
             }
             if bytes.is_some() || row.stored {
                 row.stored = bytes.is_some();
+                row.was_stored = true;
                 rows.push((*number, bytes));
             }
         }
@@ -650,6 +662,7 @@ impl Map {
             words,
             marks: Vec::new(),
             stored: true,
+            was_stored: true,
         };
         for mark in row.marks() {
             self.put_mark(first + u32::from(mark.index), mark.blocks);

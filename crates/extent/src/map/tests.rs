@@ -57,6 +57,19 @@ fn a_map_is_open_until_its_last_row_has_the_number_of_an_edit() {
 }
 
 #[test]
+fn a_row_whose_removal_no_commit_may_have_is_still_known() {
+    let mut map = Map::new(schedule(), 2);
+    map.insert(5, &extent(5, 1));
+    map.insert(200, &extent(200, 1));
+    assert_eq!(map.rows_ever_stored().count(), 0);
+    seal(&mut map, 7);
+    map.remove(5);
+    assert_eq!(seal(&mut map, 8), [(0, None)]);
+    assert_eq!(map.stored_rows().collect::<Vec<_>>(), [1]);
+    assert_eq!(map.rows_ever_stored().collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
 fn dirty_rows_written_and_loaded_give_the_same_map() {
     let mut map = Map::new(schedule(), 2);
     for index in (0..300).filter(|index| index % 3 != 1) {

@@ -81,7 +81,7 @@ impl Core {
         file.moving.cancel_all();
         let map = file.map.write(change);
         let mut edit = Edit::default();
-        for row in map.stored_rows() {
+        for row in map.rows_ever_stored() {
             edit.delete(Table::Extent, file.numbered_key(row));
         }
         map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));

@@ -542,6 +542,26 @@ fn what_is_owed_anew_stays_owed_though_the_journal_has_the_end_of_an_earlier_one
 }
 
 #[test]
+fn a_file_removed_while_a_commit_empties_its_rows_leaves_none_of_them_after_a_kill() {
+    let scene = Scene::mirrored(23);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 4096)).unwrap();
+    group.sync().unwrap();
+    group.truncate(&file, 0).unwrap();
+    // Killed before the commit that has the empty row is durable.
+    scene.disks.power_fails_after(1);
+    group.sync().unwrap_err();
+    group.remove_file(&group.change(), &file).unwrap();
+    std::mem::forget((group, file));
+    scene.disks.restart();
+    let group = open_kept(&scene, &journal);
+    assert!(group.file(FileId(10)).is_none());
+    assert_sound(&group);
+}
+
+#[test]
 fn errors_that_are_owed_by_many_files_take_no_space_that_the_journal_alone_names() {
     // One that has no replica of the catalog, and most of the files.
     let disks = &[(0, 64), (0, 64), (1, 64), (1, 2048)];
