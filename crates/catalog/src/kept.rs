@@ -33,6 +33,7 @@ mod log;
 #[cfg(feature = "loom")]
 pub mod models;
 mod recovered;
+mod unwritten;
 mod words;
 
 use std::collections::BTreeSet;
@@ -45,6 +46,7 @@ use crate::{Edit, Table};
 use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
+pub use unwritten::{BlockSlot, LeftBlock, UnwrittenBlocks};
 use words::SharedMemory;
 
 /// A log that fills such a part of its ring asks for a commit: 16 MiB of what ships.
@@ -68,6 +70,8 @@ pub struct KeptJournal {
     /// Held by whoever names disks that failed a flush, or forgets them: those that nobody needs any
     /// more once a commit has what fell out of the log.
     told_failed_flushes: Mutex<BTreeSet<DiskNumber>>,
+    /// Beside the journal: blocks that were answered and are not on the disks yet.
+    unwritten: Option<UnwrittenBlocks>,
 }
 
 /// A place in the log, or behind its end among what fell out of it: between what a commit has and what
@@ -169,6 +173,7 @@ impl KeptJournal {
             is_at_half: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
             told_failed_flushes: Mutex::default(),
+            unwritten: None,
             memory,
         })
     }
@@ -180,6 +185,21 @@ impl KeptJournal {
     pub fn create() -> std::io::Result<Self> {
         let memory = SharedMemory::create("spindle-journal", Self::LENGTH_BYTES)?;
         Self::new(memory).map_err(std::io::Error::other)
+    }
+
+    /// With memory beside it for blocks that are to be written.
+    #[must_use]
+    pub fn with_blocks(self, blocks: UnwrittenBlocks) -> Self {
+        Self {
+            unwritten: Some(blocks),
+            ..self
+        }
+    }
+
+    /// The blocks that are to be written, where there is memory for them.
+    #[must_use]
+    pub const fn unwritten(&self) -> Option<&UnwrittenBlocks> {
+        self.unwritten.as_ref()
     }
 
     /// The memory, to be kept by another process.
@@ -231,12 +251,7 @@ impl KeptJournal {
             return;
         };
         let mut log = self.log.lock();
-        if self.header().claim() != Claim(claim) {
-            return;
-        }
-        if place > log.end() {
-            log.cut_with_gap(&self.memory, place);
-        } else {
+        if self.header().claim() == Claim(claim) {
             log.cut(&self.memory, place);
         }
     }
@@ -338,10 +353,12 @@ impl KeptJournal {
         self.header().close();
     }
 
-    /// Whether the process before this one closed the group.
+    /// Whether the process of that claim follows, with nobody between, on the one whose journal this
+    /// is: it was killed, or closed the group.
     #[must_use]
-    pub fn was_closed(&self) -> bool {
-        self.header().state() == State::Closed
+    pub fn is_heir(&self, claim: Claim) -> bool {
+        let header = self.header();
+        header.state() != State::Empty && header.is_heir(claim)
     }
 
     /// Whether so much is in the log that a commit should come soon.
@@ -493,7 +510,7 @@ impl KeptJournal {
             let position = place.0.min(log.end());
             return log.cut(&self.memory, position);
         }
-        log.cut_with_gap(&self.memory, place.0);
+        log.cut(&self.memory, place.0);
         self.header().clear_overflowed();
         for slot in self.settled_touches.lock().drain(..) {
             self.give_back(slot);

@@ -77,6 +77,31 @@ fn requests_of_the_mount_are_counted_by_kind() {
 }
 
 #[test]
+fn a_buffered_write_waits_in_memory_and_a_sync_has_it_written() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let mut file = std::fs::File::create(place.mount_point().join("file")).unwrap();
+    let waiting = || {
+        let samples = parse(&of_socket(&place));
+        value(&samples, "spindle_unwritten_bytes", &[("group", "data")])
+    };
+    // Where the mount is quiet for half a second they are written before anybody looks.
+    let seen = (0..100).any(|_| {
+        file.write_all(&[7; 8192]).unwrap();
+        waiting() >= 8192.0
+    });
+    assert!(seen);
+    file.sync_data().unwrap();
+    assert_eq!(waiting(), 0.0);
+    drop(file);
+    place.umount();
+}
+
+#[test]
 fn a_tcp_port_gives_the_metrics_and_nothing_else_and_only_on_loopback_unless_it_is_said() {
     let place = Place::new();
     place.create_group();

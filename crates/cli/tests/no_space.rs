@@ -40,11 +40,25 @@ fn a_full_mount_answers_enospc_and_space_comes_back_with_a_removal() {
     std::fs::write(place.mount_point().join("kept"), &kept).unwrap();
     let mut file = std::fs::File::create(place.mount_point().join("large")).unwrap();
     let piece = bytes(10, 1 << 20);
+    // The write itself says so, and what was accepted before is there.
+    let mut accepted_bytes = 0;
     let failure = (0..400)
-        .find_map(|_| file.write_all(&piece).and_then(|()| file.sync_data()).err())
+        .find_map(|_| {
+            let written = file.write_all(&piece);
+            accepted_bytes += if written.is_ok() { 1 << 20 } else { 0 };
+            written.err()
+        })
         .expect("256 MiB of disks do not hold 400 MiB twice");
     assert_eq!(failure.kind(), std::io::ErrorKind::StorageFull, "{failure}");
+    file.sync_data().unwrap();
     drop(file);
+    let large = std::fs::read(place.mount_point().join("large")).unwrap();
+    assert!(large.len() >= accepted_bytes);
+    assert!(
+        large[..accepted_bytes]
+            .chunks(1 << 20)
+            .all(|found| found == piece)
+    );
     assert!(std::fs::read(place.mount_point().join("kept")).unwrap() == kept);
     std::fs::remove_file(place.mount_point().join("large")).unwrap();
     std::fs::File::open(place.mount_point())

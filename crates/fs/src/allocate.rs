@@ -48,7 +48,7 @@ impl FileSystem {
                 return Ok(());
             }
             let _content = node.content.write();
-            core.group.punch(file, offset_bytes, end - offset_bytes)?;
+            core.punch(node, file, offset_bytes, end)?;
             return core.note_contents(node, None, now);
         }
         let keep_size = mode & KEEP_SIZE != 0;
@@ -65,6 +65,7 @@ impl FileSystem {
         }
         core.group.allocate(file, offset_bytes, length_bytes)?;
         if zero {
+            core.write_out_range(node, offset_bytes, end)?;
             core.zero(file, offset_bytes, end)?;
         }
         let grown = (!keep_size && end > size_bytes).then_some(end);

@@ -102,9 +102,7 @@ impl FileSystem {
         }
         let old_end = end.min(size_bytes);
         if old_end > offset_bytes {
-            self.core
-                .group
-                .punch(file, offset_bytes, old_end - offset_bytes)?;
+            self.core.punch(node, file, offset_bytes, old_end)?;
         }
         let grown = (end > size_bytes).then_some(end);
         self.core.note_contents(node, grown, now)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{ReadTarget, WriteSource};
+use spindle_format::Timestamp;
 use spindle_group::File;
 
 use crate::attribute::Time;
@@ -79,10 +80,25 @@ impl FileSystem {
         if length == 0 {
             return Ok(0);
         }
+        // Before the disks are asked: what is written to them meanwhile goes from here.
+        let newer = self.core.in_memory(node, offset_bytes, length);
         // Whole blocks go without a copy, so the last block is read whole where it fits.
         let whole = (offset_bytes + length).next_multiple_of(BLOCK_SIZE_BYTES) - offset_bytes;
-        let out = out.first(memory(whole.min(asked)));
-        self.core.group.read_into(file, offset_bytes, out)?;
+        let whole = memory(whole.min(asked));
+        let end_block = (offset_bytes + length).div_ceil(BLOCK_SIZE_BYTES);
+        if bytes(newer.len()) < end_block - offset_bytes / BLOCK_SIZE_BYTES {
+            let read = (self.core.group).read_into(file, offset_bytes, out.first(whole));
+            match read {
+                // What memory has need not be readable where it will be written.
+                Err(_) if !newer.is_empty() => {
+                    self.read_gaps(file, offset_bytes, &mut out.bytes()[..whole], &newer)?;
+                }
+                read => read?,
+            }
+        } else {
+            self.core.group.check_serves()?;
+        }
+        lay_over(&mut out.bytes()[..whole], offset_bytes, &newer);
         Ok(memory(length))
     }
 
@@ -150,13 +166,76 @@ impl FileSystem {
         if offset_bytes >= size_bytes {
             return Ok(None);
         }
-        let found = self.core.group.seek(file, offset_bytes, size_bytes, hole);
+        let found = self.seek_both(node, file, offset_bytes, size_bytes, hole);
         match found.filter(|found| *found < size_bytes) {
             Some(found) => Ok(Some(found)),
             // Every file ends in a hole.
             None if hole => Ok(Some(size_bytes)),
             None => Ok(None),
         }
+    }
+
+    /// Reads what lies between blocks of memory.
+    fn read_gaps(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        out: &mut [u8],
+        newer: &[(u64, Vec<u8>)],
+    ) -> FsResult<()> {
+        let end_bytes = offset_bytes + bytes(out.len());
+        let mut from = offset_bytes;
+        let blocks = newer.iter().map(|(block, _)| *block);
+        for block in blocks.chain([end_bytes.div_ceil(BLOCK_SIZE_BYTES)]) {
+            let to = (block * BLOCK_SIZE_BYTES).min(end_bytes);
+            if from < to {
+                let gap = &mut out[memory(from - offset_bytes)..memory(to - offset_bytes)];
+                self.core.group.read(file, from, gap)?;
+            }
+            from = (block + 1) * BLOCK_SIZE_BYTES;
+        }
+        Ok(())
+    }
+
+    /// Where data or a hole begins, in memory or on the disks. Memory is asked first: what it
+    /// gives up meanwhile is data on the disks.
+    fn seek_both(
+        &self,
+        node: &Node,
+        file: &File,
+        offset_bytes: u64,
+        size_bytes: u64,
+        hole: bool,
+    ) -> Option<u64> {
+        let group = &self.core.group;
+        let mut at = offset_bytes;
+        if !hole {
+            let waiting = node.unwritten.first_from(at / BLOCK_SIZE_BYTES);
+            let waiting = waiting.map(|block| (block * BLOCK_SIZE_BYTES).max(at));
+            let there = group.seek(file, at, size_bytes, false);
+            return waiting.into_iter().chain(there).min();
+        }
+        loop {
+            let end = node.unwritten.end_from(at / BLOCK_SIZE_BYTES) * BLOCK_SIZE_BYTES;
+            let from = end.max(at);
+            let found = group.seek(file, from, size_bytes, true)?;
+            if found == from || found >= size_bytes {
+                return Some(found);
+            }
+            at = found;
+        }
+    }
+}
+
+/// Puts blocks of memory over what the disks had of a range.
+fn lay_over(out: &mut [u8], offset_bytes: u64, blocks: &[(u64, Vec<u8>)]) {
+    let end_bytes = offset_bytes + bytes(out.len());
+    for (block, newer) in blocks {
+        let start = block * BLOCK_SIZE_BYTES;
+        let from = start.max(offset_bytes);
+        let to = (start + BLOCK_SIZE_BYTES).min(end_bytes);
+        out[memory(from - offset_bytes)..memory(to - offset_bytes)]
+            .copy_from_slice(&newer[memory(from - start)..memory(to - start)]);
     }
 }
 
@@ -178,14 +257,25 @@ impl Core {
     ) -> FsResult<()> {
         let end = checked_end(offset_bytes, bytes(data.len()))?;
         let now = now.stamp()?;
-        let written = self.group.write_from(file, offset_bytes, data);
-        let mut state = node.state.lock();
+        // A write that finds no space must change nothing that waits.
+        if !node.unwritten.is_empty() {
+            (self.group).allocate(file, offset_bytes, bytes(data.len()))?;
+        }
+        let written = self.around(node, offset_bytes, data.bytes(), || {
+            self.group.write_from(file, offset_bytes, data)
+        });
         if let Err(error) = written {
-            if end > state.inode.size_bytes {
-                state.clean_beyond_end = false;
-            }
+            node.note_failed_write(end);
             return Err(error.into());
         }
+        self.note_written(node, end, now);
+        Ok(())
+    }
+
+    /// Notes that the contents up to `end` are new; the end of the file moves where it lies before.
+    /// The caller holds the content, shared or alone.
+    pub(crate) fn note_written(&self, node: &Arc<Node>, end: u64, now: Timestamp) {
+        let mut state = node.state.lock();
         let was_dirty = state.is_dirty();
         let grown = end > state.inode.size_bytes;
         if grown {
@@ -195,7 +285,6 @@ impl Core {
         state.inode.changed = now;
         state.touch(grown);
         self.note_dirty(node, &mut state, was_dirty);
-        Ok(())
     }
 
     /// Makes everything from the end of the file on read as zeros: what a failed write, a crash
@@ -210,7 +299,11 @@ impl Core {
             state.inode.size_bytes
         };
         let block_end = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
+        // Of writes that failed half way.
+        self.discard(node, block_end / BLOCK_SIZE_BYTES, u64::MAX);
         if block_end > size_bytes {
+            let block = size_bytes / BLOCK_SIZE_BYTES;
+            self.write_out(node, block, block + 1)?;
             let mut tail = vec![0; memory(block_end - size_bytes)];
             self.group.read(file, size_bytes, &mut tail)?;
             if tail.iter().any(|byte| *byte != 0) {

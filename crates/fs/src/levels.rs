@@ -17,4 +17,6 @@ spindle_sync::levels! {
     /// A node's state. It is taken within operations, which have the group's change lock, and none
     /// begins while it is held.
     NodeState = 45, "a node's state";
+    /// The files with blocks that wait to be written; whether one has any is asked under it.
+    UnwrittenFiles = 46, "the files with blocks to be written";
 }

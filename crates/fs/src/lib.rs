@@ -21,6 +21,7 @@
 mod activity;
 mod allocate;
 mod attribute;
+mod behind;
 mod check;
 mod copy;
 mod create;

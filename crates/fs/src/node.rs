@@ -16,6 +16,7 @@ use spindle_sync::level::{DeepMutex, DeepRwLock};
 
 use crate::activity::Activity;
 use crate::attribute::Attributes;
+use crate::behind::Unwritten;
 use crate::directory::Listing;
 use crate::error::{FsError, FsResult, corrupt};
 use crate::levels;
@@ -133,10 +134,20 @@ pub(crate) struct Node {
     pub(crate) activity: Activity,
     /// What its pages are, where it is a database's.
     pub(crate) pages: PageWatch,
+    /// Its blocks that are in memory and are to be written.
+    pub(crate) unwritten: Unwritten,
     used: AtomicBool,
 }
 
 impl Node {
+    /// A write up to `end` failed: bytes of it may lie beyond the end of the file.
+    pub(crate) fn note_failed_write(&self, end: u64) {
+        let mut state = self.state.lock();
+        if end > state.inode.size_bytes {
+            state.clean_beyond_end = false;
+        }
+    }
+
     /// A node as its row says; not dirty.
     pub(crate) fn loaded(
         id: FileId,
@@ -194,6 +205,7 @@ impl Node {
             listing: DeepMutex::new(None),
             activity: Activity::default(),
             pages: PageWatch::default(),
+            unwritten: Unwritten::default(),
             used: AtomicBool::new(true),
         }
     }

@@ -69,6 +69,7 @@ impl Core {
             },
         )?;
         self.begin().remove(node, edit)?;
+        self.discard(node, 0, u64::MAX);
         self.nodes.remove(node.id);
         Ok(())
     }

@@ -52,6 +52,7 @@ impl FileSystem {
         let core = &self.core;
         let asked = asked.into();
         self.core.group.make_room(Wish::More)?;
+        self.write_out_before((parent, name), (new_parent, new_name), mode)?;
         let replaced = {
             let _names = core.names.write();
             let source = core.target(parent, name.as_bytes())?;
@@ -76,6 +77,39 @@ impl FileSystem {
         };
         if let Some(node) = replaced {
             core.remove_if_lost(&node);
+        }
+        Ok(())
+    }
+}
+
+impl FileSystem {
+    /// Programs put a new file in the place of an old one by its name, and some do not ask for a
+    /// sync between: what they wrote is on the disks before the name leads to it, so that no power
+    /// cut after the commit leaves neither the old contents nor the new ones.
+    fn write_out_before(
+        &self,
+        (parent, name): (FileId, &OsStr),
+        (new_parent, new_name): (FileId, &OsStr),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        if self.unwritten_bytes() == 0 {
+            return Ok(());
+        }
+        let (Ok(source), Ok(target)) =
+            (self.lookup(parent, name), self.lookup(new_parent, new_name))
+        else {
+            return Ok(());
+        };
+        let both = [source, target];
+        let written = if mode == RenameMode::Exchange {
+            &both[..]
+        } else {
+            &both[..1]
+        };
+        for named in written {
+            if let Some(node) = self.core.nodes.get(named.id) {
+                self.core.write_out_all(&node)?;
+            }
         }
         Ok(())
     }

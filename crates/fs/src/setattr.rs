@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spindle_base::FileId;
+use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_format::{InodeKind, Timestamp};
 use spindle_group::{File, Wish};
 
@@ -118,6 +118,10 @@ impl Core {
                 Ok(())
             })?;
         if size_bytes <= old_bytes {
+            let end = size_bytes.div_ceil(BLOCK_SIZE_BYTES);
+            self.discard(node, end, u64::MAX);
+            // The rest of the last block becomes zeros on the disks.
+            self.write_out(node, size_bytes / BLOCK_SIZE_BYTES, end)?;
             // Also at the same size: space that was reserved beyond the end goes, as elsewhere.
             self.group.truncate(file, size_bytes)?;
             node.state.lock().clean_beyond_end = true;

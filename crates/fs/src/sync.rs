@@ -31,8 +31,10 @@ impl FileSystem {
     pub fn sync_file(&self, handle: &Handle, data_only: bool) -> FsResult<()> {
         let node = &handle.node;
         let Some(file) = &node.file else {
-            return self.sync();
+            return self.make_durable();
         };
+        // What fails is told by the group too: each failure once, to somebody.
+        let written = self.core.write_out_all(node);
         let (version, metadata) = {
             let state = node.state.lock();
             let wanted = if data_only {
@@ -45,7 +47,9 @@ impl FileSystem {
         if metadata {
             self.core.begin_to_write_back().write_back(node);
         }
-        self.core.group.sync_file(file, metadata)?;
+        let synced = self.core.group.sync_file(file, metadata);
+        written?;
+        synced?;
         if metadata {
             let mut state = node.state.lock();
             state.durable_version = state.durable_version.max(version);
@@ -53,18 +57,22 @@ impl FileSystem {
         Ok(())
     }
 
-    /// fsync of a directory, syncfs: makes everything durable.
+    /// syncfs: makes everything durable.
     ///
     /// # Errors
     /// What the group says.
     pub fn sync(&self) -> FsResult<()> {
+        let written = self.core.write_out_everything();
         self.core.write_dirty_nodes();
-        self.core.group.sync()?;
+        let synced = self.core.group.sync();
+        written?;
+        synced?;
         Ok(())
     }
 
-    /// As [`FileSystem::sync`], for nobody in particular: what disks lost is left to be told to
-    /// whoever asks for a sync.
+    /// fsync of a directory, and for nobody in particular: makes all names durable, and what else a
+    /// kill would lose. What waits to be written stays where a kill leaves it, and what disks lost
+    /// is left to be told to whoever asks for a sync.
     ///
     /// # Errors
     /// What the group says.
@@ -81,6 +89,7 @@ impl FileSystem {
     /// # Errors
     /// What the group says.
     pub fn step(&self, now_ms: u64) -> FsResult<bool> {
+        self.core.behind.note_time(now_ms);
         let aged = {
             let mut last_ms = self.core.aged_ms.lock();
             let aged =
@@ -94,6 +103,13 @@ impl FileSystem {
             self.core.write_dirty_nodes();
         }
         if self.core.is_quiet(now_ms) {
+            // Sooner than by their age: there is time now.
+            if self.unwritten_bytes() > 0 && !self.core.behind.is_stuck() {
+                self.core.behind.hurry();
+                return Ok(self.core.group.step(now_ms)?);
+            }
+            self.core.note_durable();
+            self.core.release_memory();
             self.make_durable()?;
             self.core.group.look_for_room()?;
             return Ok(true);
@@ -106,14 +122,16 @@ impl FileSystem {
     /// # Errors
     /// What the group says.
     pub fn close(&self) -> FsResult<()> {
+        // One file that cannot be written keeps nothing else from the disks.
+        let written = self.core.write_out_everything();
         self.core.write_dirty_nodes();
         self.core.group.close()?;
-        Ok(())
+        written
     }
 }
 
 impl Core {
-    /// Whether changes came, are not durable, and none has come for a while. True once.
+    /// Whether changes came, are not durable, and none has come for a while. True until it is noted.
     fn is_quiet(&self, now_ms: u64) -> bool {
         let count = self.changes_count.load(Ordering::Relaxed);
         let mut quiet = self.quiet.lock();
@@ -122,12 +140,13 @@ impl Core {
             quiet.since_ms = now_ms;
             return false;
         }
-        let is_due =
-            count != quiet.durable_count && now_ms.saturating_sub(quiet.since_ms) >= QUIET_MS;
-        if is_due {
-            quiet.durable_count = count;
-        }
-        is_due
+        count != quiet.durable_count && now_ms.saturating_sub(quiet.since_ms) >= QUIET_MS
+    }
+
+    /// What was seen is durable soon.
+    fn note_durable(&self) {
+        let mut quiet = self.quiet.lock();
+        quiet.durable_count = quiet.seen_count;
     }
 
     /// Turns what the nodes hold back into edits. At return the edits of all nodes that were

@@ -12,6 +12,7 @@ use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spindle_sync::level::{DeepRwLock, LeafMutex, LeafRwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
+use crate::behind::Behind;
 use crate::error::{FsError, FsResult, corrupt};
 use crate::levels;
 use crate::node::{Node, State};
@@ -83,6 +84,8 @@ pub(crate) struct Core {
     pub(crate) doubtful_orphans: LeafMutex<BTreeSet<FileId>>,
     /// Whether reads verify the pages of databases.
     pub(crate) verifies: AtomicBool,
+    /// What is to be written of all files.
+    pub(crate) behind: Behind,
 }
 
 /// The parts of one operation, which reach one commit together. Memory only: whoever holds it
@@ -172,8 +175,10 @@ impl FileSystem {
             inherits,
             doubtful_orphans: LeafMutex::default(),
             verifies: AtomicBool::new(true),
+            behind: Behind::default(),
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
+        core.take_unwritten();
         // Before anything is changed here: what an earlier process left in its journal would come
         // back over it if this one were killed too.
         core.group.begin_journal()?;

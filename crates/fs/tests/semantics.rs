@@ -6,6 +6,8 @@
     reason = "a test tells by a panic what went wrong"
 )]
 
+#[path = "semantics/behind.rs"]
+mod behind;
 #[path = "semantics/checking.rs"]
 mod checking;
 #[path = "semantics/contents.rs"]

@@ -110,6 +110,12 @@ pub mod open_flags {
 
     pub const EXCLUSIVE: u32 = 0o200;
     pub const TRUNCATE: u32 = 0o1000;
+    /// The caller wants no cache between itself and the disks.
+    #[cfg(target_arch = "x86_64")]
+    pub const DIRECT: u32 = 0o40_000;
+    /// The caller wants no cache between itself and the disks.
+    #[cfg(target_arch = "aarch64")]
+    pub const DIRECT: u32 = 0o200_000;
     /// A write is answered when its data is durable.
     pub const DATA_SYNC: u32 = 0o10_000;
     /// Times as well. `O_SYNC` is this bit beside [`DATA_SYNC`].

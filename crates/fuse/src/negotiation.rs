@@ -61,16 +61,12 @@ impl From<Errno> for NegotiationError {
 /// Not wanted, so that the kernel does it alone: locks, access checks, ACLs. `ATOMIC_O_TRUNC`:
 /// the file would be cut before the kernel has looked whether it may be, and the kernel refuses to
 /// cut a program that runs.
+/// `WRITEBACK_CACHE`: the kernel would answer writes that find no space, and know sizes and holes
+/// that we do not. Write-behind is ours (`spindle_fs`).
 /// `EXPLICIT_INVAL_DATA`: the mount is the only door, so cached pages are never stale by
 /// themselves. `NO_OPENDIR_SUPPORT`: a directory needs no handle, its cookies are stable.
-fn wanted(direct: bool) -> u64 {
-    let cached = if direct {
-        0
-    } else {
-        capability::WRITEBACK_CACHE
-    };
-    cached
-        | capability::ASYNC_READ
+fn wanted() -> u64 {
+    capability::ASYNC_READ
         | capability::EXPORT_SUPPORT
         | capability::BIG_WRITES
         | capability::READDIRPLUS
@@ -89,10 +85,7 @@ fn wanted(direct: bool) -> u64 {
 }
 
 /// Answers `INIT`.
-pub(crate) fn negotiate<T: Transport>(
-    transport: &mut T,
-    direct: bool,
-) -> Result<Negotiated, NegotiationError> {
+pub(crate) fn negotiate<T: Transport>(transport: &mut T) -> Result<Negotiated, NegotiationError> {
     loop {
         let Some(header) = transport.receive()? else {
             return Err(NegotiationError::Ended);
@@ -127,7 +120,7 @@ pub(crate) fn negotiate<T: Transport>(
         let offered = u64::from(init.flags) | (u64::from(high) << 32);
         let negotiated = Negotiated {
             minor: init.minor.min(abi::MINOR),
-            capabilities: offered & wanted(direct),
+            capabilities: offered & wanted(),
         };
         transport.answer(0, agreement(negotiated, &init).as_bytes())?;
         return Ok(negotiated);

@@ -417,9 +417,6 @@ impl Mount {
     /// # Errors
     /// Where there is none for too long, because programs keep the mount too busy.
     pub fn wait_until_written(&self) -> Result<(), MountError> {
-        if !self.negotiated.has_writeback_cache() {
-            return Ok(());
-        }
         let begun = Instant::now();
         let mut idle_since = begun;
         let mut received_count = None;
@@ -590,7 +587,7 @@ fn agree(
         Arc::clone(&first),
         Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
     );
-    let negotiated = match negotiate(&mut transport, options.direct) {
+    let negotiated = match negotiate(&mut transport) {
         Ok(negotiated) => negotiated,
         Err(NegotiationError::Ended) => return Err(failed(Errno::NODEV)),
         Err(NegotiationError::Failed(error)) => return Err(failed(error)),

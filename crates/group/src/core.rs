@@ -23,7 +23,7 @@ use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, GroupName};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, GroupName, Striping};
 use spindle_catalog::{Catalog, Row, Table};
 use spindle_extent::capacity::DiskCapacity;
 use spindle_extent::placement::Placement;
@@ -42,6 +42,11 @@ use crate::quorum::{Apart, Clock, FaultOutcome, Membership};
 use crate::region::ReplicatedRegion;
 use bad_places::BadPlaces;
 use takeover::Kept;
+
+/// Files leave so much of a group to logs, or a hundredth where that is more.
+const LOG_RESERVE_BYTES_MIN: u64 = 64 << 20;
+/// And never more than such a part of a disk.
+const LOG_RESERVE_PART_MAX: u64 = 16;
 
 pub use commit::Change;
 pub use disks::ReadTotals;
@@ -164,18 +169,40 @@ impl Core {
         }
     }
 
-    /// Free blocks of each disk; only those that a large file could get where `for_files`.
-    pub(crate) fn capacities(&self, for_files: bool) -> Vec<DiskCapacity> {
+    /// As [`Core::reserve_aus`], for a file of this striping: logs, which are striped finely, may have
+    /// what other files leave to them. A database whose data files find no space goes on as long as
+    /// its log finds some.
+    pub(crate) fn reserve_for(&self, striping: Striping) -> impl Fn(DiskNumber) -> u64 + '_ {
+        let disks_count = self.disks.iter().filter(|disk| disk.holds_data).count();
+        let au_bytes = self.membership.au_size().bytes();
+        let copies_count = self.membership.redundancy().copies() as u64;
+        let least_bytes = LOG_RESERVE_BYTES_MIN * copies_count / disks_count.max(1) as u64;
+        move |disk| {
+            let total_bytes = self.disks.get(disk).map_or(0, |disk| disk.total_bytes());
+            let log_bytes = match striping {
+                Striping::Fine => 0,
+                Striping::Coarse => (total_bytes / 100)
+                    .max(least_bytes)
+                    .min(total_bytes / LOG_RESERVE_PART_MAX),
+            };
+            self.reserve_aus(disk) + log_bytes / au_bytes
+        }
+    }
+
+    /// Free blocks of each disk; only those that a large file of that striping could get where one
+    /// is named.
+    pub(crate) fn capacities(&self, for_files: Option<Striping>) -> Vec<DiskCapacity> {
         let au_blocks = self.membership.au_size().blocks();
+        let reserve = self.reserve_for(for_files.unwrap_or(Striping::Fine));
         self.disks
             .iter()
             .filter(|disk| disk.holds_data)
             .map(|disk| DiskCapacity {
                 failure_group: u32::from(disk.group_index),
                 total_blocks: disk.total_bytes() / BLOCK_SIZE_BYTES,
-                free_blocks: if for_files {
+                free_blocks: if for_files.is_some() {
                     let free_aus = self.space.free_aus(disk.number);
-                    free_aus.saturating_sub(self.reserve_aus(disk.number)) * au_blocks
+                    free_aus.saturating_sub(reserve(disk.number)) * au_blocks
                 } else {
                     self.space.free_blocks(disk.number)
                 },

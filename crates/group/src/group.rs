@@ -12,7 +12,9 @@ pub use view::{DiskView, ExtentView, GroupFigures, GroupView};
 use spindle_sync::atomic::Ordering;
 
 use crate::background::Group;
+use crate::core::takeover::claim_of;
 use crate::error::{GroupError, GroupErrorKind};
+use spindle_format::OpenerRecord;
 
 impl Group {
     /// Commits, cleans, and marks the group closed. Later calls fail.
@@ -27,12 +29,18 @@ impl Group {
         self.clean_everything()?;
         self.make_durable()?;
         self.catalog.close()?;
-        // All is durable. Before the disks say that nobody has the group, or whoever comes after a
-        // kill between the two would be nobody's heir, and forget what files owe.
-        if let Some(journal) = self.journal() {
+        // All is durable. Before the disks say that nobody has the group, or a kill between the two
+        // would have whoever comes next forget what files owe.
+        let journal = self.journal();
+        if let Some(journal) = journal {
             journal.close();
         }
-        self.membership.close()?;
+        let announce = |before: &OpenerRecord, closed: &OpenerRecord| {
+            if let Some(journal) = journal {
+                journal.note_claim(claim_of(before), claim_of(closed));
+            }
+        };
+        self.membership.close_announced(&announce)?;
         *self.fence.lock() = Some(GroupError::new(
             GroupErrorKind::Invalid,
             "the group is closed: open it again",

@@ -46,4 +46,7 @@ pub use quorum::{
     NewGroup, Opener, Overwritten, SlotFound, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
-pub use spindle_catalog::{Connection, KeptJournal, RequestUnderWay, Touch, TouchSlot, Wish};
+pub use spindle_catalog::{
+    BlockSlot, Connection, KeptJournal, LeftBlock, RequestUnderWay, Touch, TouchSlot,
+    UnwrittenBlocks, Wish,
+};

@@ -412,12 +412,23 @@ impl Membership {
     /// # Errors
     /// Where too few voters take it: the next mount then finds the group not clean.
     pub fn close(&self) -> Result<(), GroupError> {
+        self.close_announced(&|_, _| {})
+    }
+
+    /// As [`Membership::close`]. `announce` is told what this process has written of itself and what
+    /// it is about to write, before any disk has the latter.
+    pub fn close_announced(
+        &self,
+        announce: &dyn Fn(&OpenerRecord, &OpenerRecord),
+    ) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
         let mut next = inner.state.clone();
         next.clean = true;
         self.publish(&mut inner, next, Quorum::Half)?;
+        let before = inner.opener.clone();
         inner.opener.open = false;
         inner.opener.sequence += 1;
+        announce(&before, &inner.opener);
         let answer = self.claim_new_voters(&mut inner);
         self.disks.end();
         let name = &inner.state.group_name;

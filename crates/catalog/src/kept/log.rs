@@ -142,18 +142,15 @@ impl Log {
         true
     }
 
-    /// Gives up everything before `place`, where the log goes on, and what fell out of it with it:
-    /// one word says both.
-    pub(super) fn cut_with_gap(&mut self, memory: &SharedMemory, place: u64) {
-        memory.words()[Ring::of(memory).place(place)].store(0, Ordering::Relaxed);
-        self.end = place;
-        self.fallen_out_count = 0;
-        self.cut(memory, place);
-    }
-
-    /// Gives up everything before `position`.
+    /// Gives up everything before `position`. Where that is behind the end, what fell out of the log
+    /// goes too, and the log goes on there: one word says both.
     pub(super) fn cut(&mut self, memory: &SharedMemory, position: u64) {
         let header = Header::of(memory);
+        if position > self.end {
+            memory.words()[Ring::of(memory).place(position)].store(0, Ordering::Relaxed);
+            self.end = position;
+            self.fallen_out_count = 0;
+        }
         if position <= header.log_start() {
             return;
         }

@@ -21,6 +21,7 @@ mod server;
 mod threads;
 mod underway;
 mod working;
+mod write_behind;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use spindle_base::{DiskNumber, FileId, GroupName};
-use spindle_group::{Event, EventKind, Severity};
+use spindle_group::{Event, EventKind, KeptJournal, Severity, UnwrittenBlocks};
 use tokio::sync::watch;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -55,6 +56,7 @@ use crate::serving::mount::{MountRequest, Mounts};
 use crate::serving::served::refuse_if_served;
 use crate::serving::service_manager::ServiceManager;
 use lock::ServingLock;
+use threads::Worker;
 
 /// What to serve, and how.
 #[derive(Debug, Clone)]
@@ -120,6 +122,15 @@ pub(super) struct Daemon {
     underway: Arc<underway::Underway>,
 }
 
+fn own_memory() -> ControlResult<Kept> {
+    let blocks = UnwrittenBlocks::create();
+    let journal = blocks.and_then(|blocks| Ok(KeptJournal::create()?.with_blocks(blocks)));
+    Ok(Kept {
+        journal: Arc::new(journal.map_err(|error| ControlError::io("get", "memory", &error))?),
+        has_mount: false,
+    })
+}
+
 /// Serves a group until it is told to stop or, unless it is to stay, its last mount is gone.
 ///
 /// # Errors
@@ -144,10 +155,15 @@ pub fn serve(
         record: options.record.clone(),
         force: options.force,
     };
-    let kept = options.keeper.as_ref().map(|keeper| Kept {
-        journal: keeper.journal().clone(),
-        has_mount: keeper.mount().is_some(),
-    });
+    let kept = match (&options.keeper, &options.record) {
+        (Some(keeper), _) => Some(Kept {
+            journal: keeper.journal().clone(),
+            has_mount: keeper.mount().is_some(),
+        }),
+        // What is recorded is what a kept daemon does, in memory of its own.
+        (None, Some(_)) => Some(own_memory()?),
+        (None, None) => None,
+    };
     let opened = Opened::open_kept(settings, &options.group, &access, kept)?;
     let group_name = opened.group_name().to_owned();
     let hook = start_hook(settings, &opened)?;
@@ -210,9 +226,11 @@ impl Daemon {
         self.tell(Event::new(EventKind::GroupOpened, opened));
         let socket = socket_path(&settings.runtime_directory, self.group_name());
         let rounds = patience::Rounds::default();
-        let background = background::start(self.clone(), rounds.clone(), stopped.clone())?;
-        let patience = patience::start(self.clone(), rounds, stopped.clone())?;
+        let (all_written, is_written) = watch::channel(false);
+        let background = background::start(self.clone(), rounds.clone(), is_written.clone())?;
+        let patience = patience::start(self.clone(), rounds, is_written)?;
         let working = working::start(self.clone(), stopped.clone())?;
+        let writing = write_behind::start(self, &stopped)?;
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
             let listener = listen(&socket)?;
@@ -231,7 +249,11 @@ impl Daemon {
         // Gone before the group is closed: who finds no socket opens the disks and finds them
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
-        let panicked = [working.wait(), background.wait(), patience.wait()];
+        let writing = writing.into_iter().chain([working]);
+        let mut panicked: Vec<bool> = writing.map(Worker::wait).collect();
+        // As long as anything is written the group has an owner who says so.
+        all_written.send_replace(true);
+        panicked.extend([background, patience].map(Worker::wait));
         if panicked.contains(&true) {
             self.die_where_kept();
             return Err(ControlError::new(
@@ -367,6 +389,7 @@ impl Daemon {
         let group = self.report();
         metrics::expose(&Snapshot {
             figures: self.opened.group().figures(),
+            unwritten_bytes: self.opened.file_system().unwritten_bytes(),
             disks: self.opened.disk_counters(&group.disks),
             requests: self.mounts.requests(),
             operations: self.opened.group().operations(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use spindle_group::KeptJournal;
+use spindle_group::{KeptJournal, UnwrittenBlocks};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 
@@ -33,6 +33,7 @@ impl Formats {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             exact: map(&[
                 ("journal", KeptJournal::VERSION),
+                ("unwritten blocks", UnwrittenBlocks::VERSION),
                 (
                     "keeper",
                     u64::from(crate::serving::keeper::PROTOCOL_VERSION),

@@ -29,7 +29,7 @@ use command::Asked;
 use message::{FromDaemon, Notice, Start};
 use spindle_base::GroupName;
 use spindle_device::SharedMemory;
-use spindle_group::KeptJournal;
+use spindle_group::{KeptJournal, UnwrittenBlocks};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
@@ -123,7 +123,8 @@ struct Keeper {
     arguments: Vec<OsString>,
     directory: PathBuf,
     program: Program,
-    journal: SharedMemory,
+    /// The journal, and the blocks that are to be written.
+    memories: [SharedMemory; 2],
     /// Copies of the mount's descriptors; empty where nothing is mounted.
     descriptors: Vec<OwnedFd>,
     mount: Option<KeptMount>,
@@ -175,8 +176,11 @@ impl Keeper {
             arguments,
             directory,
             program: Program::own()?,
-            journal: SharedMemory::create("spindle-journal", KeptJournal::LENGTH_BYTES)
-                .map_err(fail)?,
+            memories: [
+                SharedMemory::create("spindle-journal", KeptJournal::LENGTH_BYTES).map_err(fail)?,
+                SharedMemory::create("spindle-unwritten", UnwrittenBlocks::LENGTH_BYTES)
+                    .map_err(fail)?,
+            ],
             descriptors: Vec::new(),
             mount: None,
             commands: command::hear(listener),
@@ -268,7 +272,7 @@ impl Keeper {
             child::leave_output_and_directory();
         }
         self.daemon_id = Some(child.id());
-        if let Err(error) = child.send_start(&start, &self.journal, &self.descriptors) {
+        if let Err(error) = child.send_start(&start, &self.memories, &self.descriptors) {
             // Its end follows, and says why.
             tracing::error!(error = error.message(), "the daemon did not take the mount");
         }

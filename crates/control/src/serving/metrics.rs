@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub figures: GroupFigures,
     /// What the engine counts of each disk, by number; none where it was not found.
     pub disks: Vec<(u16, DiskCounters)>,
+    /// Bytes that were answered and wait to be written.
+    pub unwritten_bytes: u64,
     /// Requests of the mount, by kind.
     pub requests: Vec<RequestSum>,
     /// Background work that runs or waits.
@@ -48,6 +50,12 @@ pub(super) fn expose(snapshot: &Snapshot) -> String {
     of_operations(&mut text, group, &snapshot.operations);
     of_disks(&mut text, group, &snapshot.group.disks);
     of_engine(&mut text, group, snapshot);
+    text.family(
+        "spindle_unwritten_bytes",
+        Gauge,
+        "What was answered and waits in memory to be written to the disks.",
+    );
+    text.sample(&[("group", group)], snapshot.unwritten_bytes);
     of_requests(&mut text, group, &snapshot.requests);
     text.finish()
 }

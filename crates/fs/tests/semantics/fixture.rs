@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, Request, SharedMemory, SimulatedDisks};
-use spindle_fs::{Attributes, FileSystem, FsError, FsResult, Handle, Owner, Time};
-use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
+use spindle_fs::{AttributeChange, Attributes, FileSystem, FsError, FsResult, Handle, Owner, Time};
+use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener, UnwrittenBlocks};
 
 pub const ROOT: FileId = FileId::ROOT;
 pub const OWNER: Owner = Owner {
@@ -110,16 +110,40 @@ impl Fixture {
 
     /// From now on a keeper holds a journal, so that this process may be killed.
     pub fn keep(&mut self) {
-        self.journal = Some(Arc::new(KeptJournal::create().unwrap()));
-        self.reopen();
+        self.keep_with(1 << 18);
+    }
+
+    /// As [`Self::keep`], with memory for so many blocks.
+    pub fn keep_with(&mut self, blocks_count: u32) {
+        self.keep_in(KeptJournal::create().unwrap(), blocks_count);
     }
 
     /// As [`Self::keep`], with a log that has so much room.
     pub fn keep_with_log_of(&mut self, log_bytes: u64) {
         let length_bytes = KeptJournal::length_bytes(log_bytes);
         let memory = SharedMemory::create("journal", length_bytes).unwrap();
-        self.journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+        self.keep_in(KeptJournal::new(memory).unwrap(), 1 << 10);
+    }
+
+    fn keep_in(&mut self, journal: KeptJournal, blocks_count: u32) {
+        let length_bytes = UnwrittenBlocks::length_bytes(blocks_count);
+        let memory = SharedMemory::create("blocks", length_bytes).unwrap();
+        let blocks = UnwrittenBlocks::new(memory).unwrap();
+        self.journal = Some(Arc::new(journal.with_blocks(blocks)));
         self.reopen();
+    }
+
+    /// Has changes noted until the log is full.
+    pub fn fill_log(&self, path: &str) {
+        let journal = self.journal.as_ref().expect("a keeper holds a journal");
+        let id = self.find(path).id;
+        while !journal.is_overflowed() {
+            let change = AttributeChange {
+                permissions: Some(0o600),
+                ..AttributeChange::default()
+            };
+            self.fs().set_attributes(id, &change, self.now()).unwrap();
+        }
     }
 
     /// Ends this process as SIGKILL would in the midst of `last`: what that did to the disks counts,
@@ -146,6 +170,17 @@ impl Fixture {
         self.open(true);
     }
 
+    /// Closes the group, as far as that goes, and starts the next process on the same mount.
+    /// Handles must be forgotten.
+    pub fn hand_over(&mut self) -> FsResult<()> {
+        let fs = self.fs.take().expect("open between calls");
+        let answer = fs.close();
+        drop(fs);
+        self.journal = Some(Arc::new(self.kept_memory()));
+        self.open(true);
+        answer
+    }
+
     /// Ends this process as SIGKILL would.
     pub fn die(&mut self) {
         // Nothing of a killed process runs any more, no drop either.
@@ -156,8 +191,15 @@ impl Fixture {
     /// The memory as the keeper gives it to the next process.
     fn kept_memory(&self) -> KeptJournal {
         let journal = self.journal.as_ref().expect("a keeper holds a journal");
-        let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
-        KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap()
+        let again = |memory: &SharedMemory| {
+            let descriptor = memory.descriptor().try_clone_to_owned().unwrap();
+            SharedMemory::from_descriptor(descriptor).unwrap()
+        };
+        let next = KeptJournal::new(again(journal.memory())).unwrap();
+        match journal.unwritten() {
+            Some(blocks) => next.with_blocks(UnwrittenBlocks::new(again(blocks.memory())).unwrap()),
+            None => next,
+        }
     }
 
     /// Starts the next process, which is killed when so many requests have gone to the disks;
@@ -262,6 +304,8 @@ impl Fixture {
     pub fn crash(&mut self) {
         self.disks.crash();
         self.fs = None;
+        // The keeper's memory goes with the power.
+        self.journal = None;
         self.disks.restart();
         self.fs = Some(FileSystem::open(self.open_group()).unwrap());
     }
@@ -284,6 +328,20 @@ impl Fixture {
         self.fs()
             .write(handle, offset_bytes, data, false, self.now())
             .unwrap();
+    }
+
+    /// Where the copies of a byte of the file lie.
+    pub fn places(&self, handle: &Handle, offset_bytes: u64) -> Vec<(DiskSlot, u64)> {
+        let group = self.fs().group();
+        let extents = group.map(&group.file(handle.id()).unwrap());
+        let extent = (extents.into_iter())
+            .rfind(|extent| extent.offset_bytes <= offset_bytes)
+            .unwrap();
+        let inside = offset_bytes - extent.offset_bytes;
+        let copies = extent.copies.into_iter().flatten();
+        copies
+            .map(|(disk, start)| (DiskSlot(disk.0), start + inside))
+            .collect()
     }
 
     pub fn contents(&self, handle: &Handle) -> Vec<u8> {

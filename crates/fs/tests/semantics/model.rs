@@ -9,7 +9,7 @@ use spindle_base::{FileId, Redundancy};
 use spindle_fs::{AttributeChange, Handle, Kind, RenameMode};
 
 use crate::fixture::{Fixture, OWNER, ROOT, class, name};
-use crate::operations::{Step, step, step_or_kill};
+use crate::operations::{Step, Way, step, step_or_kill};
 
 const PERMISSIONS: u16 = 0o644;
 
@@ -272,6 +272,7 @@ impl Run {
             Step::Age => {
                 self.clock_ms += 6000;
                 while self.fixture.fs().step(self.clock_ms).unwrap() {}
+                while self.fixture.fs().write_due() {}
             }
             Step::Reopen => {
                 self.handles.clear();
@@ -390,18 +391,20 @@ impl Run {
             Step::Write {
                 offset,
                 length,
-                append,
+                way,
                 ..
             } => {
                 self.writes_count = self.writes_count.wrapping_add(1).max(1);
                 let data = vec![self.writes_count; *length];
                 let now = self.fixture.now();
-                self.fixture
-                    .fs()
-                    .write(&handle, *offset, &data, *append, now)
-                    .unwrap();
+                let fs = self.fixture.fs();
+                match way {
+                    Way::Behind => fs.write_behind(&handle, *offset, data[..].into(), now),
+                    _ => fs.write(&handle, *offset, &data, *way == Way::Append, now),
+                }
+                .unwrap();
                 let bytes = self.bytes(id);
-                let start = if *append {
+                let start = if *way == Way::Append {
                     bytes.len()
                 } else {
                     *offset as usize
@@ -528,6 +531,37 @@ impl Run {
 
     // ---- comparing ----
 
+    /// Reads that begin and end anywhere, around the ends of blocks above all.
+    fn compare_parts(&self, handle: &Handle, bytes: &[u8]) {
+        for number in 0..6 {
+            let block =
+                (usize::from(self.writes_count) * 7 + number * 5) % (bytes.len() / 4096 + 1);
+            let at = (block * 4096).saturating_sub([0, 1, 2048][number % 3]);
+            let length = [2, 4096, 6000, 12_288][number % 4];
+            let mut out = vec![0xee; length];
+            let read = self.fixture.fs().read(handle, at as u64, &mut out).unwrap();
+            let expected = &bytes[at.min(bytes.len())..(at + length).min(bytes.len())];
+            assert!(out[..read] == *expected, "{length} bytes at {at}");
+        }
+    }
+
+    /// Whoever skips the holes misses nothing.
+    fn compare_holes(&self, handle: &Handle, bytes: &[u8]) {
+        let fs = self.fixture.fs();
+        let end = bytes.len() as u64;
+        let mut at = 0;
+        while at < end {
+            let data = fs.seek(handle, at, false).unwrap().unwrap_or(end);
+            let skipped = &bytes[at as usize..data as usize];
+            assert!(skipped.iter().all(|byte| *byte == 0), "a hole at {at}");
+            if data == end {
+                break;
+            }
+            at = fs.seek(handle, data, true).unwrap().unwrap();
+            assert!(at > data, "data at {data}");
+        }
+    }
+
     fn compare(&self, whole: bool) {
         for (id, node) in &self.nodes {
             let found = self.fixture.fs().attributes(*id).unwrap();
@@ -549,6 +583,8 @@ impl Run {
                 assert_eq!(found.size_bytes, bytes.len() as u64, "size of {id}");
                 let handle = self.fixture.fs().open_file(*id).unwrap();
                 assert!(self.fixture.contents(&handle) == *bytes, "bytes of {id}");
+                self.compare_holes(&handle, bytes);
+                self.compare_parts(&handle, bytes);
             }
             if whole {
                 let listed = self.fixture.fs().list_extended_attributes(*id).unwrap();
@@ -591,6 +627,7 @@ proptest! {
     fn every_step_does_what_the_model_does(
         steps in prop::collection::vec(step(), 1..80),
         fine in any::<bool>(),
+        is_kept in any::<bool>(),
     ) {
         // In the second case every name that the steps use is striped finely.
         let redundancy = if fine { Redundancy::External } else { Redundancy::Normal };
@@ -599,6 +636,9 @@ proptest! {
             let mut templates = run.fixture.fs().templates();
             templates[0].striping = spindle_base::Striping::Fine;
             run.fixture.fs().set_templates(templates).unwrap();
+        }
+        if is_kept {
+            run.fixture.keep();
         }
         for step in &steps {
             run.run(step);

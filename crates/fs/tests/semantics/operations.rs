@@ -3,6 +3,25 @@
 use proptest::prelude::*;
 use spindle_fs::RenameMode;
 
+/// How a write goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// To the disks.
+    Around,
+    /// To the disks, at the end of the file.
+    Append,
+    /// Into memory, and to the disks behind it.
+    Behind,
+}
+
+const WAYS: &[Way] = &[
+    Way::Around,
+    Way::Append,
+    Way::Behind,
+    Way::Behind,
+    Way::Behind,
+];
+
 /// A step. Directories and files are chosen by a number, modulo how many there are then; names
 /// by a number of a few.
 #[derive(Debug, Clone)]
@@ -50,7 +69,7 @@ pub enum Step {
         file: usize,
         offset: u64,
         length: usize,
-        append: bool,
+        way: Way,
     },
     Truncate {
         file: usize,
@@ -129,8 +148,8 @@ pub fn step() -> impl Strategy<Value = Step> {
         2 => at.clone().prop_map(|file| Step::Open { file }),
         1 => at.clone().prop_map(|directory| Step::Unnamed { directory }),
         2 => at.clone().prop_map(|handle| Step::CloseHandle { handle }),
-        6 => (at.clone(), offset(), 1_usize..9000, prop::bool::weighted(0.2))
-            .prop_map(|(file, offset, length, append)| Step::Write { file, offset, length, append }),
+        9 => (at.clone(), offset(), 1_usize..9000, prop::sample::select(WAYS))
+            .prop_map(|(file, offset, length, way)| Step::Write { file, offset, length, way }),
         3 => (at.clone(), offset()).prop_map(|(file, size)| Step::Truncate { file, size }),
         3 => (at.clone(), offset(), 1_u64..70_000, prop::sample::select(vec![0, 1, 3, 0x10, 0x11]))
             .prop_map(|(file, offset, length, mode)| Step::Allocate { file, offset, length, mode }),

@@ -187,11 +187,15 @@ fn a_directory_moved_elsewhere_takes_its_contents_and_its_way_up() {
 #[test]
 fn a_file_written_and_renamed_over_another_is_whole_after_a_crash_that_kept_the_rename() {
     let mut fixture = Fixture::plain();
+    fixture.keep();
     let old = fixture.make(ROOT, "settings");
     fixture.write(&old, 0, b"old settings");
     fixture.fs().sync().unwrap();
     let new = fixture.make(ROOT, "settings.new");
-    fixture.write(&new, 0, b"new settings, longer");
+    let (bytes, now) = (b"new settings, longer", fixture.now());
+    (fixture.fs())
+        .write_behind(&new, 0, bytes[..].into(), now)
+        .unwrap();
     rename(
         &fixture,
         (ROOT, "settings.new"),

@@ -123,17 +123,7 @@ fn a_request_whose_full_log_a_kill_leaves_uncut_behind_its_commit_is_known_as_do
     fixture.make(ROOT, "goes");
     fixture.make(ROOT, "fills");
     fixture.keep_with_log_of(1 << 10);
-    let journal = fixture.fs().group().journal().unwrap();
-    while !journal.is_overflowed() {
-        let found = fixture.find("/fills").id;
-        let change = spindle_fs::AttributeChange {
-            permissions: Some(0o600),
-            ..spindle_fs::AttributeChange::default()
-        };
-        (fixture.fs())
-            .set_attributes(found, &change, fixture.now())
-            .unwrap();
-    }
+    fixture.fill_log("/fills");
     let unlink = asked(&fixture, 7);
     fixture.fs().unlink(ROOT, name("goes"), unlink).unwrap();
     // As the mount commits what fell out of the log, before it answers.
@@ -153,17 +143,8 @@ fn what_a_full_log_holds_of_a_file_does_not_come_back_over_its_removal() {
     let mut fixture = Fixture::plain();
     fixture.make(ROOT, "goes");
     fixture.keep_with_log_of(1 << 10);
-    let journal = fixture.fs().group().journal().unwrap();
     let id = fixture.find("/goes").id;
-    while !journal.is_overflowed() {
-        let change = spindle_fs::AttributeChange {
-            permissions: Some(0o600),
-            ..spindle_fs::AttributeChange::default()
-        };
-        (fixture.fs())
-            .set_attributes(id, &change, fixture.now())
-            .unwrap();
-    }
+    fixture.fill_log("/goes");
     (fixture.fs())
         .unlink(ROOT, name("goes"), asked(&fixture, 7))
         .unwrap();

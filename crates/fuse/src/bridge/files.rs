@@ -51,13 +51,19 @@ impl Bridge {
             .data(size_of::<WriteIn>(), length_bytes)
             .ok_or(Errno::PROTO)?;
         let started = Instant::now();
-        self.file_system
-            .write_from(&handle, request.offset_bytes, data, false, now)?;
+        // The kernel's own pages come from a mapping: it has no word of whoever changed them.
+        let is_from_cache = request.write_flags & abi::WRITE_FROM_CACHE != 0;
+        let is_synchronous = !is_from_cache && request.flags & open_flags::DATA_SYNC != 0;
+        let is_direct = request.flags & open_flags::DIRECT != 0;
+        let offset_bytes = request.offset_bytes;
+        if is_from_cache || is_direct || is_synchronous {
+            (self.file_system).write_from(&handle, offset_bytes, data, false, now)?;
+        } else {
+            (self.file_system).write_behind(&handle, offset_bytes, data, now)?;
+        }
         handle.note_write(length_bytes, started.elapsed());
-        // Writes past the cache carry the caller's wish for durability; for cached ones the
-        // kernel sends an FSYNC of its own.
-        let is_synchronous = request.flags & open_flags::DATA_SYNC != 0;
-        if is_synchronous && request.write_flags & abi::WRITE_FROM_CACHE == 0 {
+        // For a cached write the kernel asks for a sync of its own, which finds nothing to do.
+        if is_synchronous {
             let data_only = request.flags & open_flags::FULL_SYNC == 0;
             self.file_system.sync_file(&handle, data_only)?;
         }
@@ -186,6 +192,11 @@ impl Bridge {
         let handle = self.handle(request.handle, node(header))?;
         let data_only = request.flags & abi::FSYNC_DATA_ONLY != 0;
         self.file_system.sync_file(&handle, data_only)?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn make_durable(&self) -> Served {
+        self.file_system.make_durable()?;
         Ok(Answer::Done)
     }
 

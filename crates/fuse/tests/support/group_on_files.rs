@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DEADLINE_DEFAULT, DiskSlot, Engine, OpenDisk, open_engine};
 use spindle_fs::{FileSystem, Owner, Time};
-use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
+use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener, UnwrittenBlocks};
 
 const DISKS_COUNT: usize = 4;
 
@@ -38,6 +38,11 @@ impl GroupOnFiles {
         disk_bytes: u64,
         journal: Option<Arc<KeptJournal>>,
     ) -> Self {
+        // As a keeper's daemon has it: writes are answered from memory.
+        let journal = journal.unwrap_or_else(|| {
+            let blocks = UnwrittenBlocks::create().unwrap();
+            Arc::new(KeptJournal::create().unwrap().with_blocks(blocks))
+        });
         let (engine, _) = open_engine(DEADLINE_DEFAULT);
         let engine = Arc::new(engine);
         let disks: Vec<NewDisk> = (0..DISKS_COUNT)
@@ -75,7 +80,8 @@ impl GroupOnFiles {
         };
         Group::create(engine.clone(), &new).unwrap();
         let disks = engine.clone();
-        let group = Group::open_kept(disks, &slots, &name, &opener, &|_| false, journal).unwrap();
+        let group =
+            Group::open_kept(disks, &slots, &name, &opener, &|_| false, Some(journal)).unwrap();
         let group = Arc::new(group);
         let owner = Owner { user: 0, group: 0 };
         let now = Time {
@@ -92,7 +98,8 @@ impl GroupOnFiles {
             move || {
                 while !ended.load(Ordering::Relaxed) {
                     let now_ms = u64::try_from(start.elapsed().as_millis()).unwrap();
-                    if !file_system.step(now_ms).unwrap() {
+                    let stepped = file_system.step(now_ms).unwrap();
+                    if !file_system.write_due() && !stepped {
                         thread::sleep(Duration::from_millis(20));
                     }
                 }

@@ -242,7 +242,7 @@ impl Group {
                 ),
             ));
         }
-        let mut able: Vec<u32> = (self.capacities(false).iter())
+        let mut able: Vec<u32> = (self.capacities(None).iter())
             .filter(|disk| disk.online)
             .map(|disk| disk.failure_group)
             .collect();
@@ -274,7 +274,7 @@ impl Group {
             })
             .sum();
         if lacking == 0 {
-            let after = less_free(&self.capacities(false), added);
+            let after = less_free(&self.capacities(None), added);
             let usable = capacity::usable_blocks(of_group, &after);
             lacking = u64::try_from(-usable).unwrap_or(0) * of_group.copies() as u64;
         }

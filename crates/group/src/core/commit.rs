@@ -514,6 +514,14 @@ impl Core {
         }
     }
 
+    /// Refuses in a group that had to stop.
+    ///
+    /// # Errors
+    /// Why it had to.
+    pub fn check_serves(&self) -> Result<(), GroupError> {
+        self.check_fence()
+    }
+
     /// Refuses for a file that is gone and in a group that had to stop.
     pub(crate) fn check_alive(&self, file: &File) -> Result<(), GroupError> {
         self.check_fence()?;

@@ -73,6 +73,8 @@ pub(crate) struct Scene<'a> {
 /// The journal of a group that a keeper holds the mount of.
 #[derive(Debug)]
 pub(crate) struct Kept {
+    /// Nobody had the group between this process and the one whose journal it finds.
+    has_predecessor: bool,
     pub(crate) journal: Arc<KeptJournal>,
     /// One operation at a time writes records, so that none counts that followed from another
     /// which was cut off.
@@ -98,6 +100,7 @@ impl Kept {
             recovered.done.iter().copied().collect()
         });
         Ok(Self {
+            has_predecessor: journal.is_heir(claim),
             journal,
             operation: Mutex::new(()),
             done: LeafMutex::new(done),
@@ -335,6 +338,12 @@ impl Core {
         self.kept
             .as_ref()
             .is_none_or(|kept| kept.journal.touch(slot, touch))
+    }
+
+    /// Whether this opening takes over from a process that was killed, or from one that closed the
+    /// group to hand it over: programs on the mount outlive both.
+    pub fn takes_over(&self) -> bool {
+        (self.kept.as_ref()).is_some_and(|kept| kept.has_predecessor)
     }
 
     /// Whether touches are noted at all.

@@ -132,7 +132,7 @@ impl Group {
     /// Sums and disks.
     pub fn view(&self) -> GroupView {
         let disks = self.disk_views();
-        let capacities = self.capacities(false);
+        let capacities = self.capacities(None);
         let redundancy = self.membership.redundancy();
         let bytes = |blocks: u64| blocks * BLOCK_SIZE_BYTES;
         let files = self.all_files();
@@ -244,6 +244,7 @@ impl Group {
     /// Bytes that one more file of `layout` could get: whole AUs, less what is kept for the
     /// catalog, as far as the failure groups can pair them.
     pub fn usable_bytes(&self, layout: Layout) -> u64 {
-        capacity::writable_blocks(layout.redundancy, &self.capacities(true)) * BLOCK_SIZE_BYTES
+        capacity::writable_blocks(layout.redundancy, &self.capacities(Some(layout.striping)))
+            * BLOCK_SIZE_BYTES
     }
 }

@@ -56,6 +56,7 @@ impl Core {
             return Err(Self::catalog_full());
         }
         let placement = self.placement();
+        let reserve = self.reserve_for(file.striping);
         let mut taken: SmallVec<[(u32, Extent); 4]> = SmallVec::new();
         for index in missing {
             let extent = placement.allocate(
@@ -64,7 +65,7 @@ impl Core {
                 index,
                 map.wanted(),
                 map.schedule().class(index),
-                &|disk| self.reserve_aus(disk),
+                &reserve,
             );
             match extent {
                 Some(extent) => taken.push((index, extent)),

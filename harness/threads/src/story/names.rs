@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use spindle_base::{FileId, Uuid};
 use spindle_device::{DiskSlot, SeededRandom, SharedMemory, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Owner as User, Time};
-use spindle_group::{Group, KeptJournal, Opener, RequestUnderWay};
+use spindle_group::{Group, KeptJournal, Opener, RequestUnderWay, UnwrittenBlocks};
 use spindle_sync::thread;
 
 use super::{Story, scene};
@@ -115,7 +115,12 @@ const LOGS_BYTES: [u64; 6] = [128 << 20, 128 << 20, 128 << 20, 1 << 10, 4 << 10,
 fn new_journal(log_bytes: u64) -> Arc<KeptJournal> {
     let length_bytes = KeptJournal::length_bytes(log_bytes);
     let memory = SharedMemory::create("journal", length_bytes).expect("the kernel gives memory");
-    Arc::new(KeptJournal::new(memory).expect("it is empty"))
+    let blocks_count = if log_bytes < LOGS_BYTES[0] { 4 } else { 256 };
+    let length_bytes = UnwrittenBlocks::length_bytes(blocks_count);
+    let blocks = SharedMemory::create("blocks", length_bytes).expect("the kernel gives memory");
+    let blocks = UnwrittenBlocks::new(blocks).expect("they are empty");
+    let journal = KeptJournal::new(memory).expect("it is empty");
+    Arc::new(journal.with_blocks(blocks))
 }
 
 /// Runs the story of a seed within an execution of the scheduler.
@@ -448,6 +453,7 @@ impl Process {
         while !self.story.is_over.load(Ordering::Relaxed) && self.story.goes_on() {
             let now_ms = self.story.later_ms(1 + random.below(2000));
             self.answered("a step", fs.step(now_ms));
+            fs.write_due();
             fs.group().take_events();
             spindle_sync::point();
         }

@@ -38,7 +38,8 @@ pub(super) fn start(
     })
 }
 
-struct StopOnDrop(Arc<Daemon>);
+/// Ends the daemon in order when its thread ends, however that is.
+pub(super) struct StopOnDrop(pub(super) Arc<Daemon>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -96,6 +97,7 @@ fn follow_disks(daemon: &Daemon, limit: &mut DirtyLimit) {
     let copies_count = group.redundancy().copies();
     let limit_bytes = limit.look(&written, copies_count, memory_bytes);
     daemon.mounts.limit_dirty_bytes(limit_bytes);
+    (daemon.opened.file_system()).set_unwritten_most(limit_bytes);
 }
 
 fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {

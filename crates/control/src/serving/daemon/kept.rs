@@ -55,6 +55,7 @@ impl Daemon {
                     Order::Alone => {
                         // From now on its own end must take the mount away.
                         daemon.mounts.own_again();
+                        daemon.opened.file_system().write_behind_no_more();
                         let message = "the keeper is gone: the mount now ends with this process";
                         daemon.tell(Event::new(EventKind::KeeperLost, message));
                         return;

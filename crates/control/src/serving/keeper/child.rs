@@ -142,7 +142,7 @@ impl Child {
     pub(super) fn send_start(
         &self,
         start: &Start,
-        journal: &SharedMemory,
+        memories: &[SharedMemory],
         descriptors: &[OwnedFd],
     ) -> ControlResult<()> {
         let fail = |error| ControlError::io("hand the mount to", self.id(), &error);
@@ -155,7 +155,9 @@ impl Child {
             version: PROTOCOL_VERSION,
             start: start.clone(),
         };
-        wire::send(socket, &message, &[journal.descriptor()]).map_err(fail)
+        // A daemon of an earlier version takes the first and drops the others.
+        let memories: Vec<BorrowedFd<'_>> = memories.iter().map(SharedMemory::descriptor).collect();
+        wire::send(socket, &message, &memories).map_err(fail)
     }
 
     /// Tells it something; one that has died is noticed by its end.

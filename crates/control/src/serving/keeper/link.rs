@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use spindle_device::SharedMemory;
 use spindle_fuse::{Mount, Negotiated};
-use spindle_group::{Event, EventKind, KeptJournal, Severity};
+use spindle_group::{Event, EventKind, KeptJournal, Severity, UnwrittenBlocks};
 
 use super::child::set_out_of_memory_score;
 use super::message::{self, FromDaemon, KeptMount, PROTOCOL_VERSION, Start, ToDaemon};
@@ -71,7 +71,7 @@ impl KeeperLink {
         socket: OwnedFd,
         version: u32,
         start: Start,
-        journal: Vec<OwnedFd>,
+        memories: Vec<OwnedFd>,
         descriptors: Vec<OwnedFd>,
     ) -> ControlResult<Self> {
         let bug = |what: String| ControlError::new(ControlErrorKind::Bug, what);
@@ -80,13 +80,19 @@ impl KeeperLink {
                 "the keeper speaks version {version}, this program version {PROTOCOL_VERSION}: unmount and mount again"
             )));
         }
-        let memory = journal
-            .into_iter()
-            .next()
-            .ok_or_else(|| bug("the keeper gave no journal".to_owned()))?;
-        let memory = SharedMemory::from_descriptor(memory)
-            .map_err(|error| ControlError::io("map", "the journal", &error))?;
-        let journal = KeptJournal::new(memory).map_err(bug)?;
+        let mut memories = memories.into_iter();
+        let map = |memory: OwnedFd| {
+            SharedMemory::from_descriptor(memory)
+                .map_err(|error| ControlError::io("map", "the keeper's memory", &error))
+        };
+        let memory =
+            (memories.next()).ok_or_else(|| bug("the keeper gave no journal".to_owned()))?;
+        let mut journal = KeptJournal::new(map(memory)?).map_err(bug)?;
+        // A keeper of an earlier version has none: writes go to the disks at once then.
+        if let Some(memory) = memories.next() {
+            let blocks = UnwrittenBlocks::new(map(memory)?).map_err(bug)?;
+            journal = journal.with_blocks(blocks);
+        }
         if let Some(score) = &start.out_of_memory_score {
             set_out_of_memory_score(score);
         }

@@ -15,7 +15,6 @@
 use spindle_base::FileId;
 use spindle_catalog::{Catalog, Edit, Table};
 use spindle_sync::atomic::Ordering;
-use spindle_sync::level::Unshown;
 
 use crate::core::Core;
 use crate::core::file::File;
@@ -65,7 +64,7 @@ pub(in crate::core) fn put(
 
 impl Core {
     /// The next sync of the file answers with this error.
-    pub(crate) fn owe(&self, file: &File, message: &str) {
+    pub fn owe(&self, file: &File, message: &str) {
         self.owe_for(file, message, false);
     }
 
@@ -113,11 +112,7 @@ impl Core {
 
     /// At an opening: takes up what a killed process owed, where this one takes over from it.
     pub(crate) fn take_up_owed(&self) -> Result<(), GroupError> {
-        // From one that was killed, or from one that closed the group to hand it over: programs on
-        // the mount outlive both. Any other opening since would have taken the rows away.
-        let takes_over = (self.kept.as_ref()).is_some_and(|kept| {
-            kept.recovered.lock(Unshown).is_some() || kept.journal.was_closed()
-        });
+        let takes_over = self.takes_over();
         let mut from = KEY_START.as_bytes().to_vec();
         loop {
             let rows = (self.catalog).range(Table::Attribute, &from, KEYS_END, ROWS_MOST)?;

@@ -8,7 +8,7 @@ use spindle_fs::{Asked, AttributeChange, FileSystem, FsResult, Kind, RenameMode}
 
 use super::owner::{Change, Entry, Owner, Place};
 use super::{FILE_BLOCKS, Process, USER, locked};
-use crate::history::{BLOCK_BYTES, CUT_END_BLOCK, fill};
+use crate::history::{BLOCK_BYTES, CUT_END_BLOCK, SECTOR_BYTES, fill};
 
 impl Process {
     /// A thread that owns names.
@@ -132,7 +132,17 @@ impl Process {
         fill(&mut data, id, first, version);
         let place = self.history().begin_write(id, (first, end), version);
         let at = first * BLOCK_BYTES as u64;
-        let answer = self.kept(fs, fs.write(&handle, at, &data, false, self.time()));
+        let answer = if random.chance(1, 3) {
+            fs.write(&handle, at, &data, false, self.time())
+        } else {
+            // A part of a block takes the rest of it from memory or from the disks. A kill may come
+            // between the two, which must not cut what is judged.
+            let (front, rest) =
+                data.split_at(random.index(BLOCK_BYTES / SECTOR_BYTES) * SECTOR_BYTES);
+            let behind = |at, part: &[u8]| fs.write_behind(&handle, at, part.into(), self.time());
+            behind(at, front).and_then(|()| behind(at + front.len() as u64, rest))
+        };
+        let answer = self.kept(fs, answer);
         let ok = self.unless_full("a write", answer).is_some();
         self.history().end_write(id, place, ok);
     }

@@ -129,6 +129,7 @@ impl Process {
 
     /// Everything comes to rest.
     pub(super) fn end(&mut self, fs: &FileSystem) {
+        self.answered("the last sync", fs.sync());
         let owners = locked(&self.owners);
         let files = owners.iter().flat_map(|owner| owner.names().values());
         self.story.files = files

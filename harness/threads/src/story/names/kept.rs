@@ -6,13 +6,24 @@ use anyhow::{Context, Result};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use spindle_device::SharedMemory;
-use spindle_group::KeptJournal;
+use spindle_group::{KeptJournal, UnwrittenBlocks};
 
 const WORD_BYTES: u64 = 8;
 
-/// The journal that the next process finds. The one before goes on in its own memory.
+/// The journal that the next process finds, with the blocks beside it. The one before goes on in
+/// its own memory.
 pub fn copy(journal: &KeptJournal) -> Result<KeptJournal> {
-    let memory = journal.memory();
+    let copied = copy_memory(journal.memory())?;
+    let copied = KeptJournal::new(copied).map_err(anyhow::Error::msg)?;
+    let Some(blocks) = journal.unwritten() else {
+        return Ok(copied);
+    };
+    let blocks = copy_memory(blocks.memory())?;
+    let blocks = UnwrittenBlocks::new(blocks).map_err(anyhow::Error::msg)?;
+    Ok(copied.with_blocks(blocks))
+}
+
+fn copy_memory(memory: &SharedMemory) -> Result<SharedMemory> {
     let length_bytes = memory.words().len() as u64 * WORD_BYTES;
     let copy = SharedMemory::create("copy", length_bytes).context("no memory")?;
     let mut at = 0;
@@ -30,5 +41,5 @@ pub fn copy(journal: &KeptJournal) -> Result<KeptJournal> {
             copy.words()[word].store(bits, Ordering::Release);
         }
     }
-    KeptJournal::new(copy).map_err(anyhow::Error::msg)
+    Ok(copy)
 }

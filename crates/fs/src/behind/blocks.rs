@@ -1,0 +1,324 @@
+//! A file's blocks that are to be written: which, where their bytes lie, and who writes them.
+
+use std::collections::BTreeMap;
+
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::AlignedBuffer;
+use spindle_group::{BlockSlot, UnwrittenBlocks};
+use spindle_sync::Condvar;
+use spindle_sync::level::{LeafGuard, LeafMutex};
+
+use crate::data::memory as in_memory;
+
+/// A run that is written never goes over a multiple of so many blocks: 1 MiB, as an extent has it
+/// or a multiple of it.
+pub(super) const CHUNK_BLOCKS: u64 = 256;
+
+/// The blocks of one node.
+#[derive(Debug, Default)]
+pub(crate) struct Unwritten {
+    blocks: LeafMutex<Blocks>,
+    /// A run is no longer under way.
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    waiting: BTreeMap<u64, Waiting>,
+    /// Writes under way that go to the disks past the memory.
+    around_count: u32,
+    /// Changes whenever the disks may have got bytes that memory did not have: what was read from
+    /// them before is old.
+    turn: u64,
+    /// Where the next run is looked for by whoever writes behind.
+    cursor: u64,
+}
+
+/// One block.
+#[derive(Debug)]
+struct Waiting {
+    slot: BlockSlot,
+    /// Counts its changes.
+    version: u32,
+    is_under_way: bool,
+}
+
+/// Blocks that follow each other, with the bytes that they had; nobody else writes them.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) versions: Vec<u32>,
+}
+
+/// What becomes of bytes that are to be kept in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    /// They are there.
+    There,
+    /// They must go to the disks at once: no memory is left, or somebody writes past it. What is in
+    /// memory of them by now is as good as any other part of a write under way.
+    Around,
+    /// The disks got something since the block was read: read it again.
+    Again,
+}
+
+impl Unwritten {
+    pub(super) fn lock(&self) -> LeafGuard<'_, Blocks> {
+        self.blocks.lock()
+    }
+
+    pub(super) fn wait(&self, blocks: &mut LeafGuard<'_, Blocks>) {
+        blocks.wait(&self.written);
+    }
+
+    pub(super) fn notify(&self) {
+        self.written.notify_all();
+    }
+
+    /// Whether nothing is to be written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.lock().waiting.is_empty()
+    }
+
+    /// The first block from `block` on that is here.
+    pub(crate) fn first_from(&self, block: u64) -> Option<u64> {
+        let blocks = self.blocks.lock();
+        blocks.waiting.range(block..).next().map(|(at, _)| *at)
+    }
+
+    /// The first block from `block` on that is not here.
+    pub(crate) fn end_from(&self, block: u64) -> u64 {
+        let blocks = self.blocks.lock();
+        let mut at = block;
+        for (found, _) in blocks.waiting.range(block..) {
+            if *found != at {
+                break;
+            }
+            at += 1;
+        }
+        at
+    }
+}
+
+impl Blocks {
+    pub(super) fn len(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// Puts whole blocks.
+    pub(super) fn put(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        file: spindle_base::FileId,
+        first: u64,
+        bytes: &[u8],
+    ) -> Put {
+        for (block, bytes) in (first..).zip(bytes.chunks_exact(in_memory(BLOCK_SIZE_BYTES))) {
+            if self.patch_block(memory, block, 0, bytes) {
+                continue;
+            }
+            let Some(slot) = memory.take() else {
+                return Put::Around;
+            };
+            memory.put(&slot, file, block, bytes);
+            self.insert(block, slot);
+        }
+        Put::There
+    }
+
+    /// What the disks have is only as old as this.
+    pub(super) const fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Changes a part of a block that is here; else puts it in whole, where `base` has what the
+    /// disks had of it at that turn.
+    pub(super) fn put_part(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        file: spindle_base::FileId,
+        block: u64,
+        (at, bytes): (usize, &[u8]),
+        base: Option<(u64, &mut [u8])>,
+    ) -> Put {
+        if self.around_count > 0 {
+            return Put::Around;
+        }
+        if self.patch_block(memory, block, at, bytes) {
+            return Put::There;
+        }
+        match base {
+            Some((turn, base)) if turn == self.turn => {
+                base[at..at + bytes.len()].copy_from_slice(bytes);
+                self.put(memory, file, block, base)
+            }
+            _ => Put::Again,
+        }
+    }
+
+    /// A block that an earlier process left.
+    pub(super) fn insert(&mut self, block: u64, slot: BlockSlot) {
+        let waiting = Waiting {
+            slot,
+            version: 0,
+            is_under_way: false,
+        };
+        let before = self.waiting.insert(block, waiting);
+        assert!(before.is_none(), "a block has one slot");
+    }
+
+    fn patch_block(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        block: u64,
+        at: usize,
+        bytes: &[u8],
+    ) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&block) else {
+            return false;
+        };
+        memory.patch(&waiting.slot, at, bytes);
+        waiting.version = waiting.version.wrapping_add(1);
+        true
+    }
+
+    /// A write goes past the memory, where what it overwrites must not come back over it.
+    pub(super) fn begin_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
+        self.around_count += 1;
+        self.turn += 1;
+        self.patch(memory, offset, bytes);
+    }
+
+    /// It has ended; what came into memory meanwhile was older or came at the same time.
+    pub(super) fn end_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
+        self.around_count -= 1;
+        self.turn += 1;
+        self.patch(memory, offset, bytes);
+    }
+
+    fn patch(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len() as u64;
+        let range = offset / BLOCK_SIZE_BYTES..end.div_ceil(BLOCK_SIZE_BYTES);
+        for (block, waiting) in self.waiting.range_mut(range) {
+            let start = block * BLOCK_SIZE_BYTES;
+            let from = start.max(offset);
+            let to = (start + BLOCK_SIZE_BYTES).min(end);
+            let part = &bytes[in_memory(from - offset)..in_memory(to - offset)];
+            memory.patch(&waiting.slot, in_memory(from - start), part);
+            waiting.version = waiting.version.wrapping_add(1);
+        }
+    }
+
+    /// Copies of the blocks of a range that are here.
+    pub(super) fn copies(
+        &self,
+        memory: &UnwrittenBlocks,
+        first: u64,
+        end: u64,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let blocks = self.waiting.range(first..end).map(|(block, waiting)| {
+            let mut bytes = vec![0; in_memory(BLOCK_SIZE_BYTES)];
+            memory.read(&waiting.slot, &mut bytes);
+            (*block, bytes)
+        });
+        blocks.collect()
+    }
+
+    /// The first block of the range that is here and whether somebody writes it.
+    pub(super) fn next(&self, first: u64, end: u64) -> Option<(u64, bool)> {
+        let mut blocks = self.waiting.range(first..end);
+        blocks
+            .next()
+            .map(|(block, waiting)| (*block, waiting.is_under_way))
+    }
+
+    /// The first block from the cursor on that nobody writes. At the end of the blocks the next
+    /// round begins, with `round` at once.
+    pub(super) fn next_free(&mut self, round: bool) -> Option<u64> {
+        let free = |range: std::ops::RangeFrom<u64>| {
+            let mut blocks = self.waiting.range(range);
+            let free = blocks.find(|(_, waiting)| !waiting.is_under_way);
+            free.map(|(block, _)| *block)
+        };
+        let found = free(self.cursor..).or_else(|| if round { free(0..) } else { None });
+        self.cursor = found.map_or(0, |found| found + 1);
+        found
+    }
+
+    /// Takes the run that begins with this block, which is here and which nobody writes, to write
+    /// it.
+    pub(super) fn take(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        first: u64,
+        end: u64,
+    ) -> (Run, AlignedBuffer) {
+        let most = end.min((first / CHUNK_BLOCKS + 1) * CHUNK_BLOCKS);
+        let mut versions = Vec::new();
+        for (block, waiting) in self.waiting.range_mut(first..most) {
+            if *block != first + versions.len() as u64 || waiting.is_under_way {
+                break;
+            }
+            waiting.is_under_way = true;
+            versions.push(waiting.version);
+        }
+        let block_bytes = in_memory(BLOCK_SIZE_BYTES);
+        let mut buffer = AlignedBuffer::zeroed(versions.len() * block_bytes);
+        let run = Run {
+            first,
+            end: first + versions.len() as u64,
+            versions,
+        };
+        let blocks = self.waiting.range(run.first..run.end);
+        for ((_, waiting), out) in blocks.zip(buffer.chunks_exact_mut(block_bytes)) {
+            memory.read(&waiting.slot, out);
+        }
+        (run, buffer)
+    }
+
+    /// The blocks of the run are on the disks where `is_written` says so; the others are to be
+    /// written still. So many went.
+    pub(super) fn settle(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        run: &Run,
+        is_written: &[bool],
+    ) -> u64 {
+        let mut gone = 0;
+        let versions = run.versions.iter().zip(is_written);
+        for (block, (version, is_written)) in (run.first..run.end).zip(versions) {
+            let waiting = self.waiting.get_mut(&block);
+            let waiting = waiting.expect("whoever discards blocks has the content alone");
+            if *is_written && waiting.version == *version {
+                let waiting = self.waiting.remove(&block).expect("it was found");
+                memory.give_back(waiting.slot);
+                gone += 1;
+            } else {
+                waiting.is_under_way = false;
+            }
+        }
+        // Where all were written anew meanwhile the disks have got something all the same.
+        self.turn += 1;
+        gone
+    }
+
+    /// Forgets the blocks of a range; so many.
+    pub(super) fn discard(&mut self, memory: &UnwrittenBlocks, first: u64, end: u64) -> u64 {
+        let blocks: Vec<u64> = (self.waiting.range(first..end))
+            .map(|(block, _)| *block)
+            .collect();
+        for block in &blocks {
+            let waiting = self.waiting.remove(block).expect("it was found");
+            assert!(
+                !waiting.is_under_way,
+                "whoever writes blocks shares the content"
+            );
+            memory.give_back(waiting.slot);
+        }
+        blocks.len() as u64
+    }
+}

@@ -1,0 +1,191 @@
+//! The way of blocks from memory to the disks: for a sync, by age, and to make room.
+
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::{AlignedBuffer, WriteSource};
+use spindle_group::UnwrittenBlocks;
+
+use super::blocks::{Blocks, CHUNK_BLOCKS, Run};
+use super::due::Which;
+use crate::data::memory as in_memory;
+use crate::error::{FsError, FsResult};
+use crate::node::Node;
+use crate::system::Core;
+
+/// Failures after which the rest of a run is left for later: one bad block of a run takes nine.
+const FAILURES_MAX: u32 = 20;
+
+impl Core {
+    /// Writes what is in memory of these blocks; at return the disks have what was there at the
+    /// call. The caller holds the content, shared or alone.
+    pub(crate) fn write_out(&self, node: &Node, first: u64, end: u64) -> FsResult<()> {
+        let mut at = first;
+        while let Some((next, answer)) = self.write_run(node, at, end) {
+            answer?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// As [`Core::write_out`], of the blocks of a byte range.
+    pub(crate) fn write_out_range(
+        &self,
+        node: &Node,
+        offset_bytes: u64,
+        end_bytes: u64,
+    ) -> FsResult<()> {
+        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        self.write_out(node, offset_bytes / BLOCK_SIZE_BYTES, end)
+    }
+
+    /// As [`Core::write_out`], of the whole file, for whoever holds nothing. Between two runs the
+    /// content is let go of. What can be written is, whatever fails.
+    pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
+        let mut at = 0;
+        let mut answer = Ok(());
+        while !node.unwritten.is_empty() {
+            let _content = node.content.read();
+            let Some((next, written)) = self.write_run(node, at, u64::MAX) else {
+                break;
+            };
+            at = next;
+            answer = answer.and(written);
+        }
+        answer
+    }
+
+    /// Writes the first run of a range, where somebody else writes it after that; where the next
+    /// one may begin, and what came of it. The caller holds the content.
+    fn write_run(&self, node: &Node, first: u64, end: u64) -> Option<(u64, FsResult<()>)> {
+        let memory = self.unwritten_memory()?;
+        let mut blocks = node.unwritten.lock();
+        let next = loop {
+            match blocks.next(first, end) {
+                None => return None,
+                Some((_, true)) => node.unwritten.wait(&mut blocks),
+                Some((next, false)) => break next,
+            }
+        };
+        let (run, buffer) = blocks.take(memory, next, end);
+        drop(blocks);
+        Some((run.end, self.write_taken(memory, node, &run, &buffer)))
+    }
+
+    /// Writes a run. Where it fails it is halved, so that what can be written is, until it has failed
+    /// often. What cannot be written stays in memory, where reads find it.
+    fn write_taken(
+        &self,
+        memory: &UnwrittenBlocks,
+        node: &Node,
+        run: &Run,
+        buffer: &AlignedBuffer,
+    ) -> FsResult<()> {
+        let file = node.file()?;
+        let block_bytes = in_memory(BLOCK_SIZE_BYTES);
+        let mut answer = Ok(());
+        let mut is_written = vec![false; run.versions.len()];
+        let mut pieces = vec![(0, is_written.len())];
+        let mut failures_left = FAILURES_MAX;
+        while let Some((start, end)) = pieces.pop() {
+            let bytes = start * block_bytes..end * block_bytes;
+            let offset_bytes = (run.first + start as u64) * BLOCK_SIZE_BYTES;
+            let part = WriteSource::from(buffer).slice(bytes);
+            let Err(error) = self.group.write_from(file, offset_bytes, part) else {
+                is_written[start..end].fill(true);
+                continue;
+            };
+            failures_left -= 1;
+            if failures_left == 0 {
+                answer = Err(FsError::from(error));
+                break;
+            }
+            if end - start == 1 {
+                answer = Err(FsError::from(error));
+                continue;
+            }
+            let middle = usize::midpoint(start, end);
+            pieces.push((middle, end));
+            pieces.push((start, middle));
+        }
+        if let Err(error) = self.keep_what_fell_out() {
+            answer = Err(error);
+            is_written.fill(false);
+        }
+        let gone = node.unwritten.lock().settle(memory, run, &is_written);
+        node.unwritten.notify();
+        self.behind.went(gone);
+        if gone > 0 {
+            self.behind.forget_where_empty(node);
+        }
+        answer
+    }
+
+    /// What a write changed may have found no room in the journal: it is committed before the
+    /// memory lets go of the bytes, or a kill in between would lose it.
+    fn keep_what_fell_out(&self) -> FsResult<()> {
+        if (self.group.journal()).is_some_and(|journal| journal.is_overflowed()) {
+            self.group.make_durable()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits of all files. What can be written is, whatever fails.
+    pub(crate) fn write_out_everything(&self) -> FsResult<()> {
+        let nodes = self.behind.nodes();
+        let answers = nodes.iter().map(|node| self.write_out_all(node));
+        answers.fold(Ok(()), Result::and)
+    }
+
+    /// Writes a stretch that a program has filled.
+    pub(super) fn write_filled(&self) -> bool {
+        let Some((node, first)) = self.behind.take_filled() else {
+            return false;
+        };
+        let _content = node.content.read();
+        // What fails is tried again by its age.
+        self.write_free_run(&node, |blocks| {
+            match blocks.next(first, first + CHUNK_BLOCKS) {
+                Some((next, false)) => Some(next),
+                _ => None,
+            }
+        });
+        true
+    }
+
+    /// Writes a run of the file that waits longest and has one which nobody writes.
+    pub(super) fn write_oldest(&self, which: Which) -> bool {
+        for due in self.behind.due(which) {
+            let node = &due.node;
+            let written = {
+                let _content = node.content.read();
+                self.write_free_run(node, |blocks| blocks.next_free(!due.is_old))
+            };
+            match written {
+                Some(true) => return true,
+                Some(false) => {
+                    self.behind.leave_for_later(node.id);
+                    return true;
+                }
+                None if due.is_old => self.behind.begin_anew(node.id),
+                None => {}
+            }
+            self.behind.forget_where_empty(node);
+        }
+        false
+    }
+
+    /// Writes the run that begins where `choose` says; whether that went well. The caller shares
+    /// the content.
+    fn write_free_run(
+        &self,
+        node: &Node,
+        choose: impl FnOnce(&mut Blocks) -> Option<u64>,
+    ) -> Option<bool> {
+        let memory = self.unwritten_memory()?;
+        let (run, buffer) = {
+            let mut blocks = node.unwritten.lock();
+            let next = choose(&mut blocks)?;
+            blocks.take(memory, next, u64::MAX)
+        };
+        Some(self.write_taken(memory, node, &run, &buffer).is_ok())
+    }
+}
