@@ -56,7 +56,9 @@ fn a_commit_on_a_direct_mount_costs_a_write_and_a_sync() {
     };
     let file = existing_file(&mounted, 0);
     file.write_all_at(&[1; 8192], 0).unwrap();
-    let found = requests(mounted.mount().counters(), || commit_100_times(&file));
+    let mut found = requests(mounted.mount().counters(), || commit_100_times(&file));
+    // The release of the handle that made the file may still be on its way.
+    found.retain(|(opcode, _)| *opcode != Opcode::Release);
     assert_eq!(found, [(Opcode::Write, 100), (Opcode::Fsync, 100)]);
 }
 
@@ -82,7 +84,9 @@ fn a_commit_on_a_cached_mount_costs_a_write_and_a_sync() {
     };
     let file = existing_file(&mounted, 0);
     file.write_all_at(&[1; 8192], 0).unwrap();
-    let found = requests(mounted.mount().counters(), || commit_100_times(&file));
+    let mut found = requests(mounted.mount().counters(), || commit_100_times(&file));
+    // The release of the handle that made the file may still be on its way.
+    found.retain(|(opcode, _)| *opcode != Opcode::Release);
     assert_eq!(found, [(Opcode::Write, 100), (Opcode::Fsync, 100)]);
 }
 

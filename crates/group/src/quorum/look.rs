@@ -3,7 +3,7 @@
 mod label;
 
 use spindle_base::{DiskNumber, GroupName, Uuid};
-use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Request, Work};
 use spindle_format::{
     FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
     OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, STATE_SLOT_BYTES,
@@ -155,9 +155,9 @@ fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
         })
         .collect();
     disks.run(&mut batch);
-    let failures: Vec<Option<String>> = batch
+    let failures: Vec<Option<DeviceError>> = batch
         .into_iter()
-        .map(|request| request.result.err().map(|error| error.to_string()))
+        .map(|request| request.result.err())
         .collect();
     (slots.iter().enumerate())
         .map(|(index, &slot)| {
@@ -174,14 +174,41 @@ fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
 /// The bytes of one disk's structures, or why they cannot be read.
 struct Pieces<'a> {
     buffers: &'a [AlignedBuffer],
-    failures: &'a [Option<String>],
+    failures: &'a [Option<DeviceError>],
+}
+
+/// The disk went away while it was looked at, or keeps silent. The states that it showed before
+/// may not be its newest, so it counts as one that is not there at all: a voter that showed an
+/// older state would let that be elected beside a disk that was left behind with it.
+struct WentAway(String);
+
+impl WentAway {
+    fn of(failure: &DeviceError) -> Option<Self> {
+        match failure.kind {
+            DeviceErrorKind::Gone
+            | DeviceErrorKind::TimedOut
+            | DeviceErrorKind::Fenced
+            | DeviceErrorKind::PowerLost => Some(Self(failure.to_string())),
+            DeviceErrorKind::Medium | DeviceErrorKind::NoSpace | DeviceErrorKind::Misaligned => {
+                None
+            }
+        }
+    }
 }
 
 impl Pieces<'_> {
+    /// Whether a piece within the disk's `size_bytes` says so. Behind the end of a file that was
+    /// cut off, `Gone` only means that.
+    fn went_away(&self, size_bytes: u64) -> Option<WentAway> {
+        (self.failures.iter().flatten())
+            .filter(|failure| failure.offset_bytes + failure.length_bytes as u64 <= size_bytes)
+            .find_map(WentAway::of)
+    }
+
     fn bytes(&self, piece: usize) -> Result<&[u8], String> {
         match &self.failures[piece] {
             None => Ok(&self.buffers[piece]),
-            Some(failure) => Err(failure.clone()),
+            Some(failure) => Err(failure.to_string()),
         }
     }
 }
@@ -191,19 +218,35 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
         slot,
         path: disks.path(slot),
         size_bytes,
-        label: label::of_front(size_bytes, pieces),
+        label: LabelFound::None,
         end_label_place: None,
         opener: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
-    if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
-        label::judge_end_alone(&mut found, disks, pieces);
+    let judged = match pieces.went_away(size_bytes) {
+        Some(went_away) => Err(went_away),
+        None => judge_pieces(&mut found, disks, pieces),
+    };
+    if let Err(WentAway(why)) = judged {
+        found.label = LabelFound::Damaged(why);
     }
-    label::judge_marks(&mut found, disks, pieces);
+    found
+}
+
+fn judge_pieces(
+    found: &mut DiskLook,
+    disks: &dyn Disks,
+    pieces: &Pieces<'_>,
+) -> Result<(), WentAway> {
+    found.label = label::of_front(found.size_bytes, pieces);
+    if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
+        label::judge_end_alone(found, disks, pieces)?;
+    }
+    label::judge_marks(found, disks, pieces);
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
     else {
-        return found;
+        return Ok(());
     };
     if let Ok(bytes) = pieces.bytes(OPENER_PIECE)
         && identities(bytes) == Some((group, disk))
@@ -214,9 +257,9 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
             Err(_) => {}
         }
     }
-    found.states = states(disks, slot, pieces, group, disk);
-    label::judge_end(&mut found, disks, pieces);
-    found
+    found.states = states(disks, found.slot, pieces, group, disk)?;
+    label::judge_end(found, disks, pieces);
+    Ok(())
 }
 
 /// What stands in the two slots of the group state of such a disk.
@@ -226,18 +269,24 @@ fn states(
     pieces: &Pieces<'_>,
     group: Uuid,
     disk: Uuid,
-) -> [SlotFound; 2] {
-    [0, 1].map(|index| {
+) -> Result<[SlotFound; 2], WentAway> {
+    let mut states = [SlotFound::Blank, SlotFound::Blank];
+    for (index, state) in states.iter_mut().enumerate() {
         let place = STATE_PLACES[index];
-        match pieces.bytes(STATE_PIECES[index]) {
+        *state = match pieces.bytes(STATE_PIECES[index]) {
             Ok(head) if is_longer(head, place) => {
                 let mut whole = AlignedBuffer::zeroed(STATE_SLOT_BYTES);
                 let answer = read(disks, slot, place, &mut whole);
-                judge_state(answer.map(|()| &whole[..]), place, group, disk)
+                if let Some(went_away) = answer.as_ref().err().and_then(WentAway::of) {
+                    return Err(went_away);
+                }
+                let bytes = (answer.map(|()| &whole[..])).map_err(|error| error.to_string());
+                judge_state(bytes, place, group, disk)
             }
             head => judge_state(head, place, group, disk),
-        }
-    })
+        };
+    }
+    Ok(states)
 }
 
 fn read(
@@ -245,11 +294,11 @@ fn read(
     slot: DiskSlot,
     place: u64,
     buffer: &mut AlignedBuffer,
-) -> Result<(), String> {
+) -> Result<(), DeviceError> {
     let mut batch = [Request::new(slot, place, Work::Read(buffer))];
     disks.run(&mut batch);
     let [request] = batch;
-    request.result.map_err(|error| error.to_string())
+    request.result
 }
 
 /// Whether the state goes on behind its head.

@@ -13,7 +13,7 @@ use spindle_format::{
     LabelStatus, ParsedLabel, end_label_place, foreign_signatures, identities, said_place,
 };
 
-use super::{DiskLook, END_PIECE, MARK_PIECE, Pieces, SlotFound};
+use super::{DiskLook, END_PIECE, MARK_PIECE, Pieces, SlotFound, WentAway};
 
 /// How much of the beginning is asked for marks: no format has one further behind in what a group
 /// leaves to its structures. Behind them is data, which may hold anything.
@@ -177,7 +177,7 @@ pub(super) fn judge_end(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces
     } else {
         // The disk was made larger than the group knows.
         let answer = super::read(disks, found.slot, place, &mut read_apart);
-        answer.map(|()| &read_apart[..])
+        (answer.map(|()| &read_apart[..])).map_err(|error| error.to_string())
     };
     found.end_label_place = Some(place);
     if let Some((group, disk, why)) = newer_at_end(&bytes, place)
@@ -198,14 +198,18 @@ pub(super) fn judge_end(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces
 }
 
 /// What the label at the end of the disk says where no other copy is good.
-pub(super) fn judge_end_alone(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces<'_>) {
+pub(super) fn judge_end_alone(
+    found: &mut DiskLook,
+    disks: &dyn Disks,
+    pieces: &Pieces<'_>,
+) -> Result<(), WentAway> {
     let place = end_label_place(found.size_bytes);
     if let Some(label) = alone(place, pieces) {
-        let states = super::states(disks, found.slot, pieces, label.group_uuid, label.disk_uuid);
+        let states = super::states(disks, found.slot, pieces, label.group_uuid, label.disk_uuid)?;
         found.label = of_end_alone(label, &states);
         found.end_label_place = Some(place);
     } else if let Some((group_uuid, disk, why)) = newer_at_end(&pieces.bytes(END_PIECE), place) {
-        let states = super::states(disks, found.slot, pieces, group_uuid, disk);
+        let states = super::states(disks, found.slot, pieces, group_uuid, disk)?;
         let is_there = |slot: &SlotFound| matches!(slot, SlotFound::State(_) | SlotFound::Newer(_));
         found.label = if states.iter().any(is_there) {
             LabelFound::Newer { group_uuid, why }
@@ -216,6 +220,7 @@ pub(super) fn judge_end_alone(found: &mut DiskLook, disks: &dyn Disks, pieces: &
         };
         found.end_label_place = Some(place);
     }
+    Ok(())
 }
 
 /// The label of a member at the end of the disk, which ends where it says.

@@ -1,5 +1,7 @@
 //! Disks that fail while the group is open.
 
+use std::sync::Arc;
+
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 use spindle_format::{DiskStatus, Replica, STATE_PLACES};
@@ -48,6 +50,24 @@ fn the_half_that_was_left_behind_does_not_mount() {
             (0..half).collect::<Vec<_>>()
         );
     }
+}
+
+#[test]
+fn a_survivor_that_goes_while_it_is_looked_at_does_not_vote_for_the_half_left_behind() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.take_offline(&[DiskNumber(0)], "test").unwrap();
+    drop(membership);
+    let mut refused_count = 0;
+    for requests in 1..=10 {
+        let disks = Arc::new(disks.fork(requests));
+        disks.vanish_after(DiskSlot(1), requests);
+        match open(&disks) {
+            Ok(membership) => assert_eq!(online(&membership), [1], "after {requests} requests"),
+            Err(_) => refused_count += 1,
+        }
+    }
+    assert!(refused_count >= 7, "{refused_count}");
 }
 
 #[test]
