@@ -33,8 +33,7 @@ impl FileSystem {
         let Some(file) = &node.file else {
             return self.make_durable();
         };
-        // What fails is told by the group too: each failure once, to somebody.
-        let written = self.core.write_out_all(node);
+        // Before what waits is written: sizes that come meanwhile may reach beyond it.
         let (version, metadata) = {
             let state = node.state.lock();
             let wanted = if data_only {
@@ -44,6 +43,8 @@ impl FileSystem {
             };
             (state.version, wanted > state.durable_version)
         };
+        // What fails is told by the group too: each failure once, to somebody.
+        let written = self.core.write_out_all(node);
         if metadata {
             self.core.begin_to_write_back().write_back(node);
         }

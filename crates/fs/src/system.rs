@@ -315,7 +315,7 @@ impl Core {
         if self.group.notes_touches() && !state.removed {
             let touch = state.touch_of(node.id);
             if !self.group.touch(&mut state.touched, &touch) {
-                let edit = state.rows(node.id);
+                let edit = state.whole_rows(node.id);
                 self.group.apply_alone(edit);
                 self.note_clean(node.id);
                 return;
@@ -374,11 +374,15 @@ impl Operation<'_> {
         let was_dirty = state.is_dirty();
         let result = change(&mut state)?;
         state.touch(essential);
-        let edit = state.rows(node.id);
-        self.core.group.apply(&self.change, edit);
-        self.change.settle(&mut state.touched);
         if was_dirty {
-            self.core.note_clean(node.id);
+            self.apply_rows(node, &mut state);
+            if !state.is_dirty() {
+                self.core.note_clean(node.id);
+            }
+        } else {
+            let edit = state.whole_rows(node.id);
+            self.core.group.apply(&self.change, edit);
+            self.change.settle(&mut state.touched);
         }
         Ok(result)
     }
@@ -387,11 +391,27 @@ impl Operation<'_> {
     pub(crate) fn write_back(&self, node: &Node) {
         let mut state = node.state.lock();
         if state.is_dirty() {
-            let edit = state.rows(node.id);
-            self.core.group.apply(&self.change, edit);
-            self.change.settle(&mut state.touched);
-            self.core.note_clean(node.id);
+            self.apply_rows(node, &mut state);
+            if !state.is_dirty() {
+                self.core.note_clean(node.id);
+            }
         }
+    }
+
+    /// Adds the rows of a node, and gives up its touch where they say all. Where they do not the touch is
+    /// noted anew: it counts beside rows that are older than it.
+    fn apply_rows(&self, node: &Node, state: &mut State) {
+        let edit = state.rows(node.id, &node.unwritten);
+        self.core.group.apply(&self.change, edit);
+        if state.is_dirty() {
+            let touch = state.touch_of(node.id);
+            if self.core.group.touch(&mut state.touched, &touch) {
+                return;
+            }
+            let edit = state.whole_rows(node.id);
+            self.core.group.apply(&self.change, edit);
+        }
+        self.change.settle(&mut state.touched);
     }
 
     /// Removes all that there is of a node that nobody can reach; `edit` has its rows. Where the

@@ -181,11 +181,10 @@ impl Core {
             let total_bytes = self.disks.get(disk).map_or(0, |disk| disk.total_bytes());
             let log_bytes = match striping {
                 Striping::Fine => 0,
-                Striping::Coarse => (total_bytes / 100)
-                    .max(least_bytes)
-                    .min(total_bytes / LOG_RESERVE_PART_MAX),
+                Striping::Coarse => (total_bytes / 100).max(least_bytes),
             };
-            self.reserve_aus(disk) + log_bytes / au_bytes
+            let most_aus = total_bytes / LOG_RESERVE_PART_MAX / au_bytes;
+            self.reserve_aus(disk) + log_bytes.div_ceil(au_bytes).min(most_aus)
         }
     }
 

@@ -40,6 +40,7 @@ impl Core {
     /// As [`Core::write_out`], of the whole file, for whoever holds nothing. Between two runs the
     /// content is let go of. What can be written is, whatever fails.
     pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
+        let size_bytes = node.state.lock().inode.size_bytes;
         let mut at = 0;
         let mut answer = Ok(());
         while !node.unwritten.is_empty() {
@@ -49,6 +50,12 @@ impl Core {
             };
             at = next;
             answer = answer.and(written);
+        }
+        if answer.is_ok() {
+            let mut state = node.state.lock();
+            // It may have been cut meanwhile.
+            let size_bytes = size_bytes.min(state.inode.size_bytes);
+            state.on_disks_bytes = state.on_disks_bytes.max(size_bytes);
         }
         answer
     }

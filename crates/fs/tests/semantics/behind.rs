@@ -62,6 +62,60 @@ fn a_sync_covers_what_was_answered_and_a_power_cut_leaves_it() {
     }
 }
 
+/// A program appends; what is written, committed and synced comes as it may.
+#[test]
+fn a_power_cut_leaves_no_zeros_at_the_end_of_what_nothing_synced() {
+    for seed in 0..12 {
+        let mut random = SeededRandom::new(seed);
+        let fixture = kept();
+        let handle = fixture.make(ROOT, "file");
+        let fs = fixture.fs();
+        fs.sync_file(&handle, false).unwrap();
+        let (mut written, mut synced_bytes, mut clock_ms) = (Vec::new(), 0, 0);
+        for round in 0..60_u64 {
+            match random.below(8) {
+                0..3 => {
+                    let length = 1 + random.below(20_000) as usize;
+                    let bytes = vec![(round % 250) as u8 + 1; length];
+                    behind(&fixture, &handle, written.len() as u64, &bytes).unwrap();
+                    written.extend(bytes);
+                }
+                3 => {
+                    fs.write_due();
+                }
+                4 => {
+                    clock_ms += 1 + random.below(6000);
+                    fs.step(clock_ms).unwrap();
+                }
+                5 => fs.make_durable().unwrap(),
+                6 => {
+                    let change = AttributeChange {
+                        permissions: Some(0o600),
+                        ..Default::default()
+                    };
+                    (fs.set_attributes(handle.id(), &change, fixture.now())).unwrap();
+                    fs.make_durable().unwrap();
+                }
+                _ if random.below(3) == 0 => {
+                    fs.sync_file(&handle, random.below(2) == 0).unwrap();
+                    synced_bytes = written.len();
+                }
+                _ => {}
+            }
+            let group = fixture.after_power_cut(round);
+            let after = spindle_fs::FileSystem::open(group).unwrap();
+            let found = after.open_file(handle.id()).unwrap();
+            let mut bytes = vec![0; written.len() + 1];
+            let length = after.read(&found, 0, &mut bytes).unwrap();
+            assert!(length >= synced_bytes, "{length} of {synced_bytes}");
+            assert!(
+                bytes[..length] == written[..length],
+                "seed {seed} round {round}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_full_group_refuses_the_write_and_keeps_what_it_accepted() {
     let fixture = kept();
