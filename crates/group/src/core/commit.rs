@@ -24,6 +24,7 @@ use crate::core::Core;
 use crate::core::disks::{FailedFlush, Fate, Flushes, Target};
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
+use crate::core::takeover::cannot_be_flushed;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
@@ -361,7 +362,8 @@ impl Core {
     /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
     /// redundancy that would lose all it holds, so there it stays, and the error is told now and
     /// at the next sync of every file that had written to it. A group that cannot do without the
-    /// disk stops: whoever takes over finds the failure noted, see `quorum/failed_flushes.rs`.
+    /// disk stops: whoever takes over finds the failure noted, see `quorum/failed_flushes.rs`. Within
+    /// a takeover it stops where it cannot do without all of them, see `takeover/unflushed.rs`.
     pub(crate) fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
         let flushes: &Flushes = &self.disks.flushes;
         let failed = flushes.cover(&self.disks, targets);
@@ -395,6 +397,15 @@ impl Core {
                 failures.forget(flush.life.disk, flush.failures_count);
             }
             return Err(GroupError::new(GroupErrorKind::Io, reason).because(error));
+        }
+        if self.is_taking_over()
+            && !self
+                .membership
+                .can_do_without(&disks.iter().copied().collect())
+        {
+            let error = cannot_be_flushed(&failed[0]);
+            self.stop_for(&error);
+            return Err(error);
         }
         self.take_offline(&disks, &reason)
     }

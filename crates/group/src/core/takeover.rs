@@ -25,6 +25,7 @@ use spindle_extent::space::{Run, Space};
 use spindle_format::{
     COPIES_MAX, EXTENTS_PER_ROW, ExtentCopy, ExtentRow, FileRecord, Inode, OpenerRecord,
 };
+use spindle_sync::atomic::{AtomicBool, Ordering};
 use spindle_sync::level::{LeafMutex, Mutex, Unshown};
 
 use crate::core::Core;
@@ -34,6 +35,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::levels;
 use crate::quorum::Membership;
 use unflushed::Unflushed;
+pub(super) use unflushed::cannot_be_flushed;
 
 /// What the journal calls the claim that this record is of: made of what no heartbeat changes.
 /// The host's name may be shorter on the disk, and the boot tells hosts apart.
@@ -83,6 +85,8 @@ pub(crate) struct Kept {
     pub(crate) done: LeafMutex<BTreeSet<u64>>,
     /// What was found, until [`Core::begin_journal`].
     pub(crate) recovered: Mutex<Option<Recovered>, levels::Recovered>,
+    /// Whether anything was, for who must not wait for who uses it.
+    is_under_way: AtomicBool,
 }
 
 impl Kept {
@@ -104,6 +108,7 @@ impl Kept {
             journal,
             operation: Mutex::new(()),
             done: LeafMutex::new(done),
+            is_under_way: AtomicBool::new(recovered.is_some()),
             recovered: Mutex::new(recovered),
         })
     }
@@ -329,6 +334,7 @@ impl Core {
         let doubtful = !self.dirty.doubtful().is_empty();
         kept.journal.begin(claim, doubtful);
         *kept.recovered.lock(Unshown) = None;
+        kept.is_under_way.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -344,6 +350,11 @@ impl Core {
     /// group to hand it over: programs on the mount outlive both.
     pub fn takes_over(&self) -> bool {
         (self.kept.as_ref()).is_some_and(|kept| kept.has_predecessor)
+    }
+
+    /// Whether a kill now would leave the next process the journal of the one before this.
+    pub(super) fn is_taking_over(&self) -> bool {
+        (self.kept.as_ref()).is_some_and(|kept| kept.is_under_way.load(Ordering::Acquire))
     }
 
     /// Whether touches are noted at all.

@@ -24,5 +24,6 @@ mod scrub;
 mod scrub_left_out;
 mod scrub_structures;
 mod syncs;
+mod takeover_flushes;
 mod takeovers;
 mod threads;

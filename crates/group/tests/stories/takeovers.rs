@@ -25,7 +25,7 @@ pub fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
 }
 
 /// The same by way of these disks, and not to its end: nothing of the journal is taken yet.
-fn take_over(
+pub fn take_over(
     scene: &Scene,
     journal: &KeptJournal,
     disks: Arc<dyn Disks>,
@@ -250,7 +250,7 @@ fn half_a_mirror(scene: &Scene, journal: &KeptJournal) -> (Group, Arc<File>, Arc
 }
 
 /// Whoever keeps the mount begins daemons until one serves.
-fn open_kept_at_last(scene: &Scene, journal: &KeptJournal) -> Group {
+pub fn open_kept_at_last(scene: &Scene, journal: &KeptJournal) -> Group {
     for _ in 0..3 {
         let group = take_over(scene, journal, Arc::clone(&scene.disks) as Arc<dyn Disks>);
         if let Ok(group) = group {
@@ -373,7 +373,7 @@ fn two_by_two(seed: u64, journal: &KeptJournal) -> (Scene, Vec<FileId>) {
     (scene, files)
 }
 
-fn assert_all_read(group: &Group, files: &[FileId]) {
+pub fn assert_all_read(group: &Group, files: &[FileId]) {
     for id in files {
         let file = group.file(*id).unwrap();
         let data = pattern(id.0, 64 << 10);
@@ -704,7 +704,7 @@ impl KilledBefore {
     }
 }
 
-fn copy_of(memory: &SharedMemory) -> KeptJournal {
+pub fn copy_of(memory: &SharedMemory) -> KeptJournal {
     let words = memory.words();
     let copy = SharedMemory::create("journal", words.len() as u64 * 8).unwrap();
     for (to, from) in copy.words().iter().zip(words) {

@@ -19,6 +19,10 @@
 //! then. Where another copy counts, it is stale beside that one, and where none does the copies are
 //! compared; see `io/recovery.rs`.
 //!
+//! The same is asked of every flush until this process's own journal has begun: where the group
+//! cannot do without all that fail one together, the takeover ends there, and the next process
+//! finds all of them noted.
+//!
 //! A disk counts as gone where it is offline and no row says since when: such a row is written some
 //! seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is
 //! killed itself, when the group state already says that the disk is offline, leaves it as gone to
@@ -99,7 +103,7 @@ impl Others {
     }
 }
 
-fn cannot_be_flushed(flush: &FailedFlush) -> GroupError {
+pub(in crate::core) fn cannot_be_flushed(flush: &FailedFlush) -> GroupError {
     let FailedFlush { life, error, .. } = flush;
     GroupError::new(
         GroupErrorKind::Io,
@@ -152,15 +156,17 @@ impl Unflushed {
         for flush in failed.drain(..) {
             failures.forget(flush.life.disk, flush.failures_count);
         }
-        for flush in cover() {
-            let disk = flush.life.disk;
-            if !(scene.membership).can_do_without(&BTreeSet::from([disk])) {
-                return Err(cannot_be_flushed(&flush));
-            }
-            scene
-                .membership
-                .take_offline(&[disk], &flush.error.to_string())?;
+        let failed_again = cover();
+        let Some(first) = failed_again.first() else {
+            return Ok(unflushed);
+        };
+        let disks = failed_again.iter().map(|flush| flush.life.disk);
+        // One by one the first would go, and the next one would be asked for what both have.
+        if !(scene.membership).can_do_without(&disks.clone().collect()) {
+            return Err(cannot_be_flushed(first));
         }
+        let numbers: Vec<DiskNumber> = disks.collect();
+        (scene.membership).take_offline(&numbers, &first.error.to_string())?;
         Ok(unflushed)
     }
 
