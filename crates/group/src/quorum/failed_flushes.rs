@@ -136,12 +136,13 @@ impl FailedFlushes {
 }
 
 impl Membership {
-    /// Asks every disk that serves for a flush, and does no more than note which fail it. To be
-    /// called before anything else of an opening flushes, which would take such a disk offline,
+    /// Asks every disk that serves for a flush, and does no more than note which fail it; gives
+    /// those. What they show may not be durable there, and nothing makes it so any more but to write
+    /// it anew. To be called before anything else of an opening flushes, which would take such a disk offline,
     /// whatever it alone holds of a killed process; and before a state follows the elected one. A
     /// killed process may have sent that to a disk which shows it and would lose it with its power:
     /// once a newer one lies on others, the disk would look put back.
-    pub(super) fn flush_and_note(&self) {
+    pub(super) fn flush_and_note(&self) -> Vec<DiskNumber> {
         let slots: Slots = (self.slots.read().iter())
             .filter(|(disk, _)| self.is_online(**disk))
             .map(|(disk, slot)| (*disk, *slot))
@@ -150,11 +151,15 @@ impl Membership {
             .map(|slot| Request::new(*slot, 0, Work::Flush))
             .collect();
         self.run(&mut batch);
+        let failed = (slots.keys().zip(&batch))
+            .filter_map(|(disk, request)| request.result.is_err().then_some(*disk))
+            .collect();
         // This process has written nothing yet that they could have dropped. What one before it had
         // stays in the journal until this one serves.
         for disk in slots.into_keys() {
             self.forget_failed_flushes_of(disk);
         }
+        failed
     }
 
     /// The flushes that disks failed.

@@ -103,7 +103,6 @@ impl Membership {
                 false => (*number, past.held_epoch(*number)),
             })
             .collect();
-        let lacking = lacking(&members, state);
         let opener_before = newest_opener(found);
         let slots: Slots = (members.iter())
             .map(|(number, (look, _))| (*number, look.slot))
@@ -134,31 +133,40 @@ impl Membership {
         membership.set_standings(state);
         membership.become_judge();
         announce(opener_before, &membership.opener());
-        membership.claim(missing, &set_back, &cut_off, &lacking, opener.force)?;
+        membership.claim(missing, &set_back, &cut_off, &members, opener.force)?;
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
     }
 
     /// Writes who has the group, then the state that says so: not clean, the missing offline.
-    /// Disks that a crash kept the elected state from are given it first: see `set_back.rs`.
+    /// Disks that a crash kept the elected state from are given it first, and so are those that
+    /// failed a flush of it: see `set_back.rs`.
     fn claim(
         &self,
         mut missing: BTreeSet<DiskNumber>,
         set_back: &BTreeSet<DiskNumber>,
         cut_off: &[CutOff],
-        lacking: &[DiskNumber],
+        members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>,
         force: bool,
     ) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
         let quorum = if force { Quorum::Forced } else { Quorum::Half };
         let proves_first = !set_back.is_empty();
         let mut unable = Vec::new();
-        self.flush_and_note();
+        let lacking = lacking(members, &inner.state);
+        let unflushed = self.flush_and_note();
+        for number in &unflushed {
+            if let (Some(member), Some((look, _))) =
+                (inner.members.get_mut(number), members.get(number))
+            {
+                member.held_epoch = oldest_shown(look);
+            }
+        }
         if !proves_first {
             unable.extend(self.write_opener(&inner));
         }
-        unable.extend(self.hand_on_state(&mut inner, lacking));
+        unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
         if proves_first {
             self.tell_of_unable(&mut missing, std::mem::take(&mut unable));
             let next = self.without(&inner.state, &missing, set_back, cut_off);
@@ -179,10 +187,13 @@ impl Membership {
         unable: Vec<(DiskNumber, DeviceError)>,
     ) {
         for (number, why) in unable {
+            if !missing.insert(number) {
+                // It failed more than one write.
+                continue;
+            }
             let title = self.disk_title(number);
             let message = format!("disk {title} goes offline: it cannot be written: {why}");
             self.disk_event(EventKind::DiskOffline, number, message);
-            missing.insert(number);
         }
     }
 
@@ -205,27 +216,34 @@ impl Membership {
         next
     }
 
-    /// Writes the state that is relied on to disks that lack it; gives those that did not take it.
+    /// Writes the state that is relied on to disks that lack it, and once more over itself to those
+    /// that show it and failed a flush; gives those that did not take it.
     fn hand_on_state(
         &self,
         inner: &mut Inner,
         lacking: &[DiskNumber],
+        unflushed: &[DiskNumber],
     ) -> Vec<(DiskNumber, DeviceError)> {
-        let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (inner.members.iter())
-            .filter(|(number, _)| lacking.contains(number) && self.serves(&inner.state, **number))
+        let wants = |number| lacking.contains(number) || unflushed.contains(number);
+        let pages: Vec<(DiskNumber, usize, AlignedBuffer)> = (inner.members.iter())
+            .filter(|(number, _)| wants(number) && self.serves(&inner.state, **number))
             .map(|(number, member)| {
-                let place = STATE_PLACES[1 - member.held_slot];
-                let bytes = inner.state.encode(place, member.label.disk_uuid);
-                (*number, place, whole_blocks(&bytes))
+                let slot = match lacking.contains(number) {
+                    true => 1 - member.held_slot,
+                    false => member.held_slot,
+                };
+                let bytes = (inner.state).encode(STATE_PLACES[slot], member.label.disk_uuid);
+                (*number, slot, whole_blocks(&bytes))
             })
             .collect();
-        let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
+        let writes =
+            (pages.iter()).map(|(number, slot, page)| (*number, STATE_PLACES[*slot], &page[..]));
         let unable = self.write_durably(writes);
-        for (number, ..) in &pages {
+        for (number, slot, _) in &pages {
             if let Some(member) = inner.members.get_mut(number)
                 && unable.iter().all(|(other, _)| other != number)
             {
-                member.held_slot = 1 - member.held_slot;
+                member.held_slot = *slot;
                 member.held_epoch = inner.state.epoch;
             }
         }
@@ -255,18 +273,18 @@ pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Me
 /// The epoch of the newest state that the disk cannot lose any more. A disk that is offline may
 /// have gone in the midst of taking one, which it shows and which was never durable there.
 fn surely_held(look: &DiskLook, label: &Label, elected: &GroupState) -> u64 {
-    let mut epochs: Vec<u64> = (look.states.iter())
-        .filter_map(SlotFound::state)
-        .map(|state| state.epoch)
-        .collect();
-    epochs.sort_unstable();
     let serves = (elected.disk(label.number)).is_some_and(|disk| disk.status.is_served());
-    let surely = if serves {
-        epochs.last()
-    } else {
-        epochs.first()
-    };
-    surely.copied().unwrap_or(0)
+    match serves {
+        true => look.newest_state().map_or(0, |state| state.epoch),
+        false => oldest_shown(look),
+    }
+}
+
+/// The epoch of the older of the states that the disk shows: a newer one was sent to no disk before
+/// that was durable.
+fn oldest_shown(look: &DiskLook) -> u64 {
+    let states = look.states.iter().filter_map(SlotFound::state);
+    states.map(|state| state.epoch).min().unwrap_or(0)
 }
 
 /// The one group of that name.

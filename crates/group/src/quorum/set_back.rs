@@ -7,7 +7,8 @@
 //! it takes the next one, so L was relied on. A disk that L and N name as serving, with no change of
 //! its standing in between, held L durably: a state is relied on when every disk that serves in it
 //! has taken it, and an opening hands the elected state on to those that a crash kept from it, and
-//! flushes those that show it, which may have it from a process that was killed in the midst.
+//! flushes those that show it, which may have it from a process that was killed in the midst; where
+//! one fails that, it is written there anew.
 //! Where a voter of N that holds L proves that nothing relied on N (see `election.rs`), what N says
 //! of a disk never counted, and L alone is asked. So such a disk was put back where
 //! - both of its slots are readable, and hold nothing as new as L; or

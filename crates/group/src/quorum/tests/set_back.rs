@@ -249,33 +249,63 @@ fn a_disk_that_was_missing_when_it_was_put_back_does_not_come_back() {
     assert!(error.message.contains("older image"), "{error}");
 }
 
+/// Disks of which one shows a state that a killed process had only sent it, and loses it with its
+/// power.
+fn with_a_state_only_sent(letters: &str, slot: u16) -> Arc<SimulatedDisks> {
+    let disks = make(letters, Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let before = image(&disks, slot);
+    membership.change_state(|_| {}).unwrap();
+    let sent = image(&disks, slot);
+    drop(membership);
+    put_back(&disks, slot, &before);
+    for place in STATE_PLACES {
+        let at = usize::try_from(place).unwrap();
+        let mut page = AlignedBuffer::zeroed(4096);
+        page.copy_from_slice(&sent[at..at + 4096]);
+        disks.run(&mut [Request::new(DiskSlot(slot), place, Work::Write(&page))]);
+    }
+    disks
+}
+
 #[test]
 fn a_state_that_a_killed_process_had_only_sent_makes_no_disk_look_put_back() {
     for (letters, slot) in [("abc", 0), ("aabb", 0), ("aabb", 3), ("aabbc", 1)] {
-        for request in 1.. {
-            let disks = make(letters, Redundancy::Normal);
-            let membership = open(&disks).unwrap();
-            let before = image(&disks, slot);
-            membership.change_state(|_| {}).unwrap();
-            let sent = image(&disks, slot);
-            drop(membership);
-            // The disk shows it, and loses it with its power.
-            put_back(&disks, slot, &before);
-            for place in STATE_PLACES {
-                let at = usize::try_from(place).unwrap();
-                let mut page = AlignedBuffer::zeroed(4096);
-                page.copy_from_slice(&sent[at..at + 4096]);
-                disks.run(&mut [Request::new(DiskSlot(slot), place, Work::Write(&page))]);
-            }
+        for (request, fails) in (1..).flat_map(|request| [(request, false), (request, true)]) {
+            let disks = with_a_state_only_sent(letters, slot);
+            // Whatever the disk answers to the opening's flush.
+            disks.fail_flushes(DiskSlot(slot), u64::from(fails));
             disks.power_fails_after(request);
             let has_ended = open(&disks).is_ok();
             cut(&disks);
             let membership = open(&disks).unwrap();
-            let what = format!("{letters}, disk {slot}, request {request}");
+            let what = format!("{letters}, disk {slot}, request {request}, fails {fails}");
             assert_eq!(online(&membership).len(), letters.len(), "{what}");
-            if has_ended {
+            if has_ended && fails {
                 break;
             }
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_a_flush_and_goes_comes_back_without_a_state_that_it_was_only_sent() {
+    for requests in 1..40 {
+        for seed in 0..4 {
+            let disks = Arc::new(with_a_state_only_sent("abc", 0).fork(seed));
+            disks.fail_flushes(DiskSlot(0), 1);
+            disks.vanish_after(DiskSlot(0), requests);
+            let membership = open(&disks).unwrap();
+            if membership.is_online(DiskNumber(0)) {
+                continue;
+            }
+            let what = format!("request {requests}, seed {seed}");
+            let events = membership.take_events().into_iter();
+            let offline = events.filter(|event| event.kind == EventKind::DiskOffline);
+            assert_eq!(offline.count(), 1, "{what}");
+            disks.bring_back(DiskSlot(0));
+            let judged = membership.judge_return(&[DiskSlot(0)], &|_| None);
+            assert!(judged.is_ok(), "{what}: {}", judged.unwrap_err());
         }
     }
 }
