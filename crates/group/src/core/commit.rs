@@ -27,7 +27,6 @@ use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
-use crate::incarnation::Life;
 use crate::levels;
 
 /// Beyond every edit: asks a commit for what its seal will add.
@@ -374,23 +373,26 @@ impl Core {
         let reason = error.to_string();
         let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
         if self.membership.redundancy() == Redundancy::External {
-            let message = format!("a flush failed: {reason}");
-            self.event(Event::new(EventKind::FlushFailed, message).disk(disks[0]));
+            for flush in &failed {
+                let message = format!("a flush failed: {}", flush.error);
+                self.event(Event::new(EventKind::FlushFailed, message).disk(flush.life.disk));
+            }
             let failures = self.membership.failed_flushes();
             // Whoever told one meanwhile has told it to everybody.
             let is_untold = |flush: &FailedFlush| {
                 failures.of(flush.life.disk).told_count < flush.failures_count
             };
             let untold: Vec<FailedFlush> = failed.into_iter().filter(is_untold).collect();
-            let lives: Vec<Life> = untold.iter().map(|flush| flush.life).collect();
             for file in self.all_files() {
-                let concerned = |target: &Target| {
-                    lives.contains(&target.life)
-                        && flushes.fate(&self.disks, *target) != Fate::Flushed
-                };
                 let targets = file.written.lock().clone();
-                if targets.iter().any(concerned) {
-                    self.owe(&file, &reason);
+                let concerns = |flush: &&FailedFlush| {
+                    targets.iter().any(|target| {
+                        target.life == flush.life
+                            && flushes.fate(&self.disks, *target) != Fate::Flushed
+                    })
+                };
+                if let Some(flush) = untold.iter().find(concerns) {
+                    self.owe(&file, &flush.error.to_string());
                 }
             }
             for flush in untold {

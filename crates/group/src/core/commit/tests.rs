@@ -123,3 +123,30 @@ fn a_flush_of_the_catalog_that_fails_is_told_to_who_had_written_to_the_disk() {
     group.sync_file(&file, false).unwrap_err();
     group.sync_file(&file, false).unwrap();
 }
+
+#[test]
+fn where_several_disks_fail_a_flush_each_file_is_told_of_the_one_that_it_lies_on() {
+    let scene = Scene::new(9, Redundancy::External, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    let files: Vec<_> = (10..20).map(|id| create(&group, id, EXTERNAL)).collect();
+    for file in &files {
+        group.write(file, 0, &pattern(1, 4096)).unwrap();
+    }
+    group.sync().unwrap();
+    for file in &files {
+        group.write(file, 0, &pattern(2, 4096)).unwrap();
+    }
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    scene.disks.fail_flushes(DiskSlot(1), 1);
+    group.sync().unwrap_err();
+    let mut on_disk = [0, 0];
+    for file in &files {
+        let (disk, _) = group.map(file)[0].copies[0].unwrap();
+        on_disk[usize::from(disk.0)] += 1;
+        let error = group.sync_file(file, false).unwrap_err();
+        let path = format!("simulated-{disk} ");
+        assert!(error.message.contains(&path), "on disk {disk}: {error}");
+        group.sync_file(file, false).unwrap();
+    }
+    assert!(on_disk.iter().all(|count| *count > 0), "{on_disk:?}");
+}
