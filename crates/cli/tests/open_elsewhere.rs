@@ -109,6 +109,9 @@ fn an_owner_that_was_stopped_while_another_host_took_the_group_writes_and_answer
     for process in [daemon, keeper] {
         signal(process, rustix::process::Signal::CONT);
     }
+    // Not even from memory.
+    assert!(file.write_all_at(&[2; 4096], 0).is_err());
+    assert!(std::fs::File::create(place.mount_point().join("another")).is_err());
     assert!(!write_durably(&file, 2), "the group is another host's");
     drop(file);
     let shown = place.ask(["group", "show", "data"]);

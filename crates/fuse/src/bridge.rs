@@ -128,6 +128,15 @@ impl Bridge {
         }
     }
 
+    /// What was read from memory or put there met no disk, which would have been asked whose the
+    /// group is. An owner that slept answers nothing of it.
+    fn check_owner(&self, header: &InHeader) -> Result<(), Refusal> {
+        if !Opcode::from_number(header.opcode).is_some_and(tells_of_contents) {
+            return Ok(());
+        }
+        (self.file_system.group().check_owner()).map_err(|error| FsError::from(error).into())
+    }
+
     fn dispatch<T: Transport>(
         &self,
         header: &InHeader,
@@ -214,6 +223,7 @@ impl Service for Bridge {
                 .and_then(|()| self.dispatch(header, transport, worker))
         };
         let served = served.and_then(|answer| self.keep_what_fell_out().map(|()| answer));
+        let served = served.and_then(|answer| self.check_owner(header).map(|()| answer));
         self.die_at_half();
         match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
@@ -230,6 +240,34 @@ impl Service for Bridge {
     fn panicked(&self) {
         self.die_at_half();
     }
+}
+
+/// Whether the answer says what bytes a file has, or that something has changed.
+const fn tells_of_contents(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Read
+            | Opcode::Write
+            | Opcode::SetAttributes
+            | Opcode::Symlink
+            | Opcode::MakeNode
+            | Opcode::MakeDirectory
+            | Opcode::Unlink
+            | Opcode::RemoveDirectory
+            | Opcode::Rename
+            | Opcode::Rename2
+            | Opcode::Link
+            | Opcode::Create
+            | Opcode::TemporaryFile
+            | Opcode::Fsync
+            | Opcode::FsyncDirectory
+            | Opcode::SyncFs
+            | Opcode::Allocate
+            | Opcode::CopyRange
+            | Opcode::CopyRange64
+            | Opcode::SetExtendedAttribute
+            | Opcode::RemoveExtendedAttribute
+    )
 }
 
 /// The opcode's structure at the start of the request.

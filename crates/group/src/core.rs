@@ -267,6 +267,15 @@ impl Core {
         self.membership.watch_clock(clock, apart);
     }
 
+    /// For what is answered without a request to a disk, when it is done: refuses where this process
+    /// seems to have slept, and the voters do not say that the group is still its own.
+    ///
+    /// # Errors
+    /// Who has the group, or that too few voters can be read.
+    pub fn check_owner(&self) -> Result<(), GroupError> {
+        self.membership.check_owner()
+    }
+
     /// Stops the group where the membership could not go on.
     pub(crate) fn keep_fence<T>(&self, answer: Result<T, GroupError>) -> Result<T, GroupError> {
         if let Err(error) = &answer {

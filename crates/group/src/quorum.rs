@@ -307,6 +307,12 @@ impl Membership {
         self.disks.watch_clock(clock, apart);
     }
 
+    /// Refuses where this process seems to have slept, and the voters do not say that the group is
+    /// still its own.
+    pub(crate) fn check_owner(&self) -> Result<(), GroupError> {
+        self.disks.check()
+    }
+
     /// Refuses where the group had to stop or somebody else has it.
     fn refuse_stopped(&self, inner: &mut Inner) -> Result<(), GroupError> {
         if inner.broken.is_none() {

@@ -226,6 +226,18 @@ impl Ownership {
         self.tenure.lost.get().cloned()
     }
 
+    /// As for a request to a disk, for what is answered without one.
+    pub(super) fn check(&self) -> Result<(), GroupError> {
+        let Err(_) = self.permits() else {
+            return Ok(());
+        };
+        let unreadable = || {
+            let message = "fewer than half of the disks that vote say whose the group is";
+            GroupError::new(GroupErrorKind::Io, message)
+        };
+        Err(self.lost().unwrap_or_else(unreadable))
+    }
+
     /// Reads the owner record, whenever it was read last.
     pub(super) fn look(&self) {
         let _one = self.reading.lock();
