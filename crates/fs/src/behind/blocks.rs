@@ -81,6 +81,12 @@ impl Unwritten {
         self.blocks.lock().waiting.is_empty()
     }
 
+    /// The end of what is here.
+    pub(super) fn end(&self) -> u64 {
+        let blocks = self.blocks.lock();
+        (blocks.waiting.last_key_value()).map_or(0, |(block, _)| block + 1)
+    }
+
     /// The first block from `block` on that is here.
     pub(crate) fn first_from(&self, block: u64) -> Option<u64> {
         let blocks = self.blocks.lock();

@@ -41,11 +41,13 @@ impl Core {
     /// content is let go of. What can be written is, whatever fails.
     pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
         let size_bytes = node.state.lock().inode.size_bytes;
+        // What comes behind that is not asked for, and may come as fast as it is written.
+        let end = node.unwritten.end();
         let mut at = 0;
         let mut answer = Ok(());
         while !node.unwritten.is_empty() {
             let _content = node.content.read();
-            let Some((next, written)) = self.write_run(node, at, u64::MAX) else {
+            let Some((next, written)) = self.write_run(node, at, end) else {
                 break;
             };
             at = next;

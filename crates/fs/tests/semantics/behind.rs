@@ -1,7 +1,8 @@
 //! Writes that are answered from memory and written to the disks behind it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use spindle_base::Redundancy;
 use spindle_device::SeededRandom;
@@ -60,6 +61,49 @@ fn a_sync_covers_what_was_answered_and_a_power_cut_leaves_it() {
         assert_eq!(fs.read(&handle, 0, &mut bytes).unwrap(), 3 * BLOCK);
         assert!(bytes[..3 * BLOCK].iter().all(|byte| *byte == 7));
     }
+}
+
+/// A program goes on as fast as the disks take what it writes.
+#[test]
+fn a_sync_ends_though_a_program_goes_on_behind_what_it_writes() {
+    const PIECE_BYTES: usize = 1 << 20;
+    const PIECES_MOST: u64 = 32;
+    let mut fixture = kept();
+    let handle = fixture.make(ROOT, "log");
+    fixture.write(&handle, 0, &vec![1; PIECES_MOST as usize * PIECE_BYTES]);
+    drop(handle);
+    let syncs = Arc::new(AtomicBool::new(false));
+    let (asks, asked) = channel();
+    let (answers, answered) = channel();
+    let (is_asked, answered) = (Arc::clone(&syncs), Mutex::new(answered));
+    let asks_before_writes = asks.clone();
+    fixture.reopen_watched(move || {
+        if is_asked.load(Ordering::Relaxed) {
+            asks_before_writes.send(false).unwrap();
+            answered.lock().unwrap().recv().unwrap();
+        }
+    });
+    let handle = (fixture.fs().open_file(fixture.find("/log").id)).unwrap();
+    let write_piece = |piece: u64| {
+        let offset = piece * PIECE_BYTES as u64;
+        behind(&fixture, &handle, offset, &vec![2; PIECE_BYTES]).unwrap();
+    };
+    let mut pieces = 0..PIECES_MOST;
+    pieces.by_ref().take(2).for_each(write_piece);
+    let fs = fixture.fs();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            syncs.store(true, Ordering::Relaxed);
+            fs.sync_file(&handle, true).unwrap();
+            syncs.store(false, Ordering::Relaxed);
+            asks.send(true).unwrap();
+        });
+        while !asked.recv().unwrap() {
+            pieces.next().into_iter().for_each(write_piece);
+            answers.send(()).unwrap();
+        }
+    });
+    assert_ne!(pieces.next(), None, "the sync ended with the program");
 }
 
 /// A program appends; what is written, committed and synced comes as it may.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
-use spindle_device::{DiskSlot, Disks, Request, SharedMemory, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, Operation, Request, SharedMemory, SimulatedDisks};
 use spindle_fs::{AttributeChange, Attributes, FileSystem, FsError, FsResult, Handle, Owner, Time};
 use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener, UnwrittenBlocks};
 
@@ -47,6 +47,39 @@ impl Disks for Dying {
                 std::thread::park();
             }
         }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.disks.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.disks.path(slot)
+    }
+
+    fn in_flight_count(&self, _slot: DiskSlot) -> u32 {
+        0
+    }
+}
+
+/// The disks, and somebody who is called before each batch of requests that writes.
+struct Watched {
+    disks: Arc<SimulatedDisks>,
+    watch: Box<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Watched").finish_non_exhaustive()
+    }
+}
+
+impl Disks for Watched {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        if (batch.iter()).any(|request| request.work.operation() == Operation::Write) {
+            (self.watch)();
+        }
+        self.disks.run(batch);
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
@@ -241,6 +274,19 @@ impl Fixture {
     pub fn open(&mut self, inherits: bool) {
         let fs = FileSystem::open_kept(self.open_group(), inherits).unwrap();
         self.fs = Some(fs);
+    }
+
+    /// Closes and opens again; `watch` is called before all requests that write. Handles must be gone.
+    pub fn reopen_watched(&mut self, watch: impl Fn() + Send + Sync + 'static) {
+        let fs = self.fs.take().expect("open between calls");
+        fs.close().unwrap();
+        drop(fs);
+        let disks = Watched {
+            disks: Arc::clone(&self.disks),
+            watch: Box::new(watch),
+        };
+        let group = Self::open_with(Arc::new(disks), self.journal.clone());
+        self.fs = Some(FileSystem::open_kept(group, false).unwrap());
     }
 
     fn open_group(&self) -> Arc<Group> {
