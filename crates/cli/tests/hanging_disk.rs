@@ -3,6 +3,7 @@
 
 mod place;
 
+use std::ffi::OsStr;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use place::{Place, bytes, can_mount};
+use place::{Place, bytes, can_mount, is_mounted, signal, wait_for_end};
+use rustix::process::Signal;
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
@@ -184,4 +186,86 @@ fn writers_newcomers_and_the_next_process_go_on_while_a_disk_hangs_and_it_comes_
     place.umount();
     let check = place.run(["check", "data"]);
     assert_eq!(check.code, 0, "{check:?}");
+}
+
+/// The group is closed and nothing is mounted; mounted again it has the file.
+#[track_caller]
+fn closed_with(place: &Place, keeper: u32, contents: &[u8]) {
+    wait_for_end(keeper);
+    assert!(!is_mounted(&place.mount_point()));
+    let shown = place.ask(["group", "show", "data"]);
+    assert_eq!(shown["process_id"], serde_json::Value::Null, "{shown}");
+    place.mount();
+    let found = std::fs::read(place.mount_point().join("file")).unwrap();
+    assert!(found == contents, "{} bytes are there", found.len());
+    place.umount();
+}
+
+#[test]
+fn a_daemon_that_dies_while_it_writes_out_what_was_unmounted_is_followed_by_one_that_only_closes() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(freezer) = Freezer::new(&place) else {
+        return;
+    };
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let contents = bytes(3, 300_000);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&stop, &freezer);
+        freezer.freeze();
+        std::fs::write(place.mount_point().join("file"), &contents).unwrap();
+        let unmounting = scope.spawn(|| {
+            let point = place.mount_point();
+            place.run([OsStr::new("umount"), point.as_os_str()])
+        });
+        wait_for("it is unmounted", || !is_mounted(&place.mount_point()));
+        std::thread::sleep(Duration::from_millis(300));
+        signal(daemon, Signal::KILL);
+        unmounting.join().unwrap();
+        freezer.thaw();
+        wait_for("the next daemon was started", || {
+            !std::path::Path::new(&format!("/proc/{daemon}")).exists()
+        });
+        closed_with(&place, keeper, &contents);
+    });
+}
+
+#[test]
+fn a_mount_whose_killed_daemon_hangs_in_the_kernel_is_given_up_at_once_and_closed_afterwards() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(freezer) = Freezer::new(&place) else {
+        return;
+    };
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let contents = bytes(4, 300_000);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|_| {
+        let _ending = Ending(&stop, &freezer);
+        freezer.freeze();
+        std::fs::write(place.mount_point().join("file"), &contents).unwrap();
+        // Its threads write, and hang.
+        std::thread::sleep(Duration::from_secs(1));
+        signal(daemon, Signal::KILL);
+        // The keeper has seen that the kernel does not let go of it.
+        std::thread::sleep(Duration::from_secs(2));
+        signal(keeper, Signal::TERM);
+        wait_for("it is unmounted", || !is_mounted(&place.mount_point()));
+        assert!(std::path::Path::new(&format!("/proc/{keeper}")).exists());
+        freezer.thaw();
+        closed_with(&place, keeper, &contents);
+    });
 }

@@ -469,7 +469,7 @@ impl Daemon {
         self.mounts.remove(directory)?;
         let ending = !self.stay && self.mounts.close_if_empty();
         if ending {
-            self.stop.send_replace(true);
+            self.stop_in_order();
         }
         Ok(self.ending(ending))
     }
@@ -495,7 +495,7 @@ impl Daemon {
                 self.mounts.remove(Path::new(&mount.directory))?;
             }
         }
-        self.stop.send_replace(true);
+        self.stop_in_order();
         Ok(self.ending(true))
     }
 

@@ -8,8 +8,10 @@
 //! **Invariants.** While there is a mount and the keeper lives, requests are held, never failed.
 //! A daemon that ends in order ends its keeper. A daemon that dies again and again is given up
 //! after [`DEATHS_MOST`] deaths soon after its start, the mount still held; `spindle mount`
-//! and `spindle upgrade` go on from there. Where the keeper itself dies, the daemon goes on
-//! without it, as one that was started without a keeper.
+//! and `spindle upgrade` go on from there. A keeper that is to end while the last daemon died, or
+//! whose mount went while none served, starts one more, which writes what waits and closes the
+//! group: what programs were answered for is in this process's memory alone. Where the keeper
+//! itself dies, the daemon goes on without it, as one that was started without a keeper.
 //!
 //! One thread, and nothing that grows with time.
 
@@ -19,6 +21,7 @@ mod link;
 mod message;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -27,7 +30,7 @@ use std::time::{Duration, Instant};
 use child::{Child, Program};
 use command::Asked;
 use message::{FromDaemon, Notice, Start};
-use spindle_base::GroupName;
+use spindle_base::{BLOCK_SIZE_BYTES, FileId, GroupName};
 use spindle_device::SharedMemory;
 use spindle_group::{KeptJournal, UnwrittenBlocks};
 use tokio::net::UnixStream;
@@ -144,8 +147,13 @@ struct Keeper {
     /// A daemon was ready once: from then on its deaths are not the end.
     was_ready: bool,
     upgrade: Option<Upgrade>,
-    /// Somebody asked to end.
+    /// Nothing is to be served any more: the next daemon is the last one, and only writes what waits
+    /// and closes the group.
     stopping: bool,
+    /// Somebody asked to end once more.
+    stop_now: bool,
+    /// The mount that the first daemon was asked for has ended.
+    mount_is_over: bool,
     /// Somebody asked for the next daemon at once.
     go_on: bool,
     /// Daemons that have ended and that the kernel has not let go of.
@@ -197,6 +205,8 @@ impl Keeper {
             was_ready: false,
             upgrade: None,
             stopping: false,
+            stop_now: false,
+            mount_is_over: false,
             go_on: false,
             lingering: Vec::new(),
             formats: None,
@@ -209,6 +219,7 @@ impl Keeper {
     async fn run(&mut self) -> ControlResult<u8> {
         let mut signals = child::Signals::catch()?;
         loop {
+            let is_last = self.stopping;
             let ended = match self.start() {
                 Ok(mut child) => {
                     let ended = self.attend(&mut child, &mut signals).await?;
@@ -227,13 +238,22 @@ impl Keeper {
             self.daemon_id = None;
             match ended {
                 Ended::Over(code) => {
+                    self.tell_what_is_lost();
                     self.end();
                     return Ok(code);
                 }
                 Ended::HandedOver => self.take_new_program(),
                 Ended::Died(why) => {
                     self.note_death(&why).await;
-                    if self.stopping || !self.wait_for_next(&mut signals).await {
+                    // It may have died of a mount that somebody took away in that moment.
+                    let gives_up = is_last && !self.mount_is_gone();
+                    if gives_up || !self.wait_for_next(&mut signals).await {
+                        tracing::error!(
+                            group = self.group,
+                            "the group is left as it was: nobody has closed it"
+                        );
+                        self.tell_what_is_lost();
+                        self.detach_mount();
                         self.end();
                         return Ok(spindle_base::ErrorClass::Environment.exit_code());
                     }
@@ -249,12 +269,16 @@ impl Keeper {
             // kernel would wait for answers from that mount for ever; without, it is dead.
             self.descriptors.clear();
         }
+        if self.mount_is_gone() {
+            self.forget_mount();
+        }
         let start = Start {
             generation: self.generation,
             keeper_process_id: std::process::id(),
             mount: self.mount.clone(),
             notices: std::mem::take(&mut self.notices),
             died_at_ms: self.died_at_ms.take(),
+            mount_is_over: self.mount_is_over || self.stopping,
             out_of_memory_score: self.out_of_memory_score.clone(),
         };
         let first = self.generation == 0;
@@ -275,6 +299,9 @@ impl Keeper {
         if let Err(error) = child.send_start(&start, &self.memories, &self.descriptors) {
             // Its end follows, and says why.
             tracing::error!(error = error.message(), "the daemon did not take the mount");
+        }
+        if self.stopping {
+            child.send(&message::ToDaemon::Stop);
         }
         Ok(child)
     }
@@ -299,9 +326,13 @@ impl Keeper {
                         alive_at = Instant::now();
                     }
                     Some((FromDaemon::Descriptors, more)) => self.descriptors.extend(more),
-                    Some((FromDaemon::Mounted(mount), _)) => self.mount = Some(mount),
+                    Some((FromDaemon::Mounted(mount), _)) => {
+                        self.mount = Some(mount);
+                        self.mount_is_over = false;
+                    }
                     Some((FromDaemon::Unmounted, _)) => self.forget_mount(),
                     Some((FromDaemon::Alive, _)) => alive_at = Instant::now(),
+                    Some((FromDaemon::Stopping, _)) => self.stopping = true,
                     Some((FromDaemon::Ending, _)) => {
                         ending = true;
                         self.phase = KeeperPhase::Ending;
@@ -465,9 +496,13 @@ impl Keeper {
         command::answer::<String>(upgrade.answer, &Err(refused)).await;
     }
 
-    /// Waits before the next daemon is started. False: nothing is left to be served.
+    /// Waits before the next daemon is started. False: none is.
     async fn wait_for_next(&mut self, signals: &mut child::Signals) -> bool {
-        let gave_up = self.deaths_count >= DEATHS_MOST;
+        let gave_up = !self.stopping && self.deaths_count >= DEATHS_MOST;
+        if gave_up && self.mount_is_over {
+            // Nobody waits for it, and nobody would come to decide.
+            return false;
+        }
         if gave_up {
             self.phase = KeeperPhase::GaveUp;
             let message = format!(
@@ -490,30 +525,33 @@ impl Keeper {
         tokio::pin!(pause);
         let mut look = tokio::time::interval(LOOK_INTERVAL);
         loop {
-            tokio::select! {
-                () = &mut pause, if !gave_up && !self.waits_for_kernel() => {
-                    return !self.mount_is_gone();
+            if !self.waits_for_kernel() {
+                if self.stopping || (gave_up && self.mount_is_gone()) {
+                    self.phase = KeeperPhase::Starting;
+                    return true;
                 }
+            } else if self.stop_now {
+                return false;
+            }
+            tokio::select! {
+                () = &mut pause, if !gave_up && !self.waits_for_kernel() => return true,
                 asked = self.commands.recv() => if let Some(asked) = asked {
                     self.serve_command(asked, None).await;
-                    if self.stopping {
-                        return false;
-                    }
                     if std::mem::take(&mut self.go_on) {
                         self.deaths_count = 0;
                         return true;
                     }
                 },
                 () = signals.received() => {
-                    self.detach_mount();
-                    return false;
+                    self.stop_now = self.stopping;
+                    self.stopping = true;
+                    if self.phase == KeeperPhase::GaveUp {
+                        self.detach_mount();
+                    }
                 }
                 _ = look.tick() => {
                     self.service.tell("WATCHDOG=1");
                     self.forget_gone();
-                    if self.mount_is_gone() {
-                        return false;
-                    }
                 }
             }
         }
@@ -525,6 +563,7 @@ impl Keeper {
     }
 
     fn forget_mount(&mut self) {
+        self.mount_is_over = true;
         self.mount = None;
         self.descriptors.clear();
     }
@@ -534,7 +573,7 @@ impl Keeper {
         let directory = self.mount.as_ref().map(|mount| mount.directory.clone());
         self.forget_mount();
         if let Some(directory) = directory
-            && let Err(error) = crate::serving::mount::remove_dead(&directory)
+            && let Err(error) = crate::serving::mount::detach_given_up(&directory, &self.group)
         {
             tracing::error!(error = error.message(), "the mount stays behind");
         }
@@ -545,6 +584,26 @@ impl Keeper {
     fn leave_socket(&mut self) {
         if !std::mem::replace(&mut self.has_left, true) {
             let _ = std::fs::remove_file(&self.socket);
+        }
+    }
+
+    /// Tells of blocks that no daemon could write: this process's memory ends with it.
+    fn tell_what_is_lost(&self) {
+        let [_, unwritten] = &self.memories;
+        let descriptor = unwritten.descriptor().try_clone_to_owned();
+        let memory = descriptor.and_then(SharedMemory::from_descriptor);
+        let Some(blocks) = memory.ok().and_then(|it| UnwrittenBlocks::new(it).ok()) else {
+            return;
+        };
+        let left = blocks.left();
+        let files: BTreeSet<FileId> = left.iter().map(|block| block.file).collect();
+        if !left.is_empty() {
+            tracing::error!(
+                group = self.group,
+                "{} KiB that were written to {} files and not synced are lost",
+                left.len() as u64 * BLOCK_SIZE_BYTES / 1024,
+                files.len()
+            );
         }
     }
 

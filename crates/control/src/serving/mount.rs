@@ -461,6 +461,22 @@ pub(crate) fn remove_dead(directory: &Path) -> ControlResult<bool> {
     Ok(removed)
 }
 
+/// Detaches the group's mount at `directory`. It is not looked at: while the kernel holds a killed
+/// process for a disk that hangs, whoever looks waits.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(super) fn detach_given_up(directory: &Path, group_name: &str) -> ControlResult<()> {
+    match mounted_at(directory) {
+        Some(mount)
+            if mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group_name) =>
+        {
+            detach(directory)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn detach(directory: &Path) -> ControlResult<()> {
     let fail = |error| ControlError::io("take away the dead mount at", directory.display(), &error);
     if rustix::process::geteuid().is_root() {

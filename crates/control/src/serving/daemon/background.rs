@@ -132,7 +132,7 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
             if daemon.mounts.reap() && !daemon.stay && daemon.mounts.close_if_empty() {
                 let message = "the mount was removed from outside";
                 daemon.tell(Event::new(EventKind::MountRemoved, message));
-                return;
+                return daemon.stop_in_order();
             }
         }
         space.look(daemon);

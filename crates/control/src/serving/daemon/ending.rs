@@ -21,13 +21,13 @@ impl Signals {
         })
     }
 
-    /// Waits for one of them or for `stopped`; says which.
-    pub(super) async fn wait(mut self, mut stopped: watch::Receiver<bool>) -> &'static str {
+    /// Waits for one of them, and says which, or for `stopped`.
+    pub(super) async fn wait(mut self, mut stopped: watch::Receiver<bool>) -> Option<&'static str> {
         tokio::select! {
-            _ = self.terminate.recv() => "told to stop by SIGTERM",
-            _ = self.interrupt.recv() => "told to stop by SIGINT",
+            _ = self.terminate.recv() => Some("told to stop by SIGTERM"),
+            _ = self.interrupt.recv() => Some("told to stop by SIGINT"),
             // The sender lives as long as the daemon, so that an error cannot come before.
-            _ = stopped.wait_for(|stop| *stop) => "stopping",
+            _ = stopped.wait_for(|stop| *stop) => None,
         }
     }
 }

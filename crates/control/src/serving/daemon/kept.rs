@@ -10,7 +10,7 @@ use spindle_group::{Event, EventKind};
 
 use super::{Daemon, ServeOptions};
 use crate::api::error::{ControlError, ControlResult};
-use crate::serving::keeper::Order;
+use crate::serving::keeper::{KeeperLink, Order};
 
 impl Daemon {
     /// Takes the kept mount over, or makes the one that was asked for.
@@ -32,6 +32,15 @@ impl Daemon {
                 kept.directory.display()
             );
             self.tell(Event::new(EventKind::GroupTakenOver, message));
+        } else if link.is_some_and(KeeperLink::mount_is_over) {
+            let message = format!(
+                "process {} took over the group without a mount",
+                std::process::id()
+            );
+            self.tell(Event::new(EventKind::GroupTakenOver, message));
+            if !self.stay && self.mounts.close_if_empty() {
+                self.stop_in_order();
+            }
         } else if let Some(mount) = &options.mount {
             self.mounts.add(file_system, self.group_name(), mount)?;
         }
@@ -74,6 +83,15 @@ impl Daemon {
         self.service.tell("READY=1");
         self.service
             .tell(&format!("STATUS=serving {}", self.group_name()));
+    }
+
+    /// Has the server end in order. The keeper knows it at once: where this process is killed on the
+    /// way, the next one goes on with the end and serves nothing.
+    pub(super) fn stop_in_order(&self) {
+        if let Some(link) = &self.keeper {
+            link.stopping();
+        }
+        self.stop.send_replace(true);
     }
 
     /// Background work goes on: the keeper and the service manager need not end this process.

@@ -137,9 +137,12 @@ pub(super) async fn serve(
     let waiting = {
         let daemon = daemon.clone();
         async move {
-            let why = signals.wait(stopped).await;
+            let told = signals.wait(stopped).await;
+            let why = told.unwrap_or("stopping");
             daemon.tell(Event::new(EventKind::GroupStopping, why));
-            daemon.stop.send_replace(true);
+            if told.is_some() {
+                daemon.stop_in_order();
+            }
             daemon.mounts.close();
             graceful.send_replace(true);
             // A client that neither reads nor leaves must not keep the group open.

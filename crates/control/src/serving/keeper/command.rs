@@ -142,7 +142,7 @@ enum Request {
     Status,
     /// Start a daemon although the last ones died.
     GoOn,
-    /// Give the mount up, where no daemon serves it.
+    /// Give the mount up, where no daemon serves it; the next one only closes the group.
     GiveUp,
     Upgrade {
         program: PathBuf,
@@ -223,9 +223,9 @@ impl Keeper {
             }
             Request::GiveUp => {
                 if child.is_none() {
+                    self.stop_now = self.stopping;
                     self.stopping = true;
                     self.detach_mount();
-                    self.leave_socket();
                 }
                 answer_last(stream, &Ok(self.status())).await;
             }
@@ -243,7 +243,7 @@ impl Keeper {
         program: ControlResult<Program>,
         child: Option<&Child>,
     ) {
-        if self.upgrade.is_some() || self.phase == KeeperPhase::Ending {
+        if self.upgrade.is_some() || self.stopping || self.phase == KeeperPhase::Ending {
             let busy = ControlError::new(
                 ControlErrorKind::Busy,
                 format!("{} is ending or being upgraded already", self.group),

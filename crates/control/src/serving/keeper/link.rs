@@ -129,6 +129,12 @@ impl KeeperLink {
         self.start.mount.as_ref()
     }
 
+    /// Whether the mount that was asked for is over: none is made anew.
+    #[must_use]
+    pub const fn mount_is_over(&self) -> bool {
+        self.start.mount_is_over
+    }
+
     /// Whether the keeper has died.
     #[must_use]
     pub fn is_alone(&self) -> bool {
@@ -206,6 +212,12 @@ impl KeeperLink {
     /// Background work goes on.
     pub fn alive(&self) {
         self.send(&FromDaemon::Alive, &[]);
+    }
+
+    /// Nothing is to be served any more. Where this process is killed before it has closed the
+    /// group, the next one only does that.
+    pub fn stopping(&self) {
+        self.send(&FromDaemon::Stopping, &[]);
     }
 
     /// The process ends in order.

@@ -42,6 +42,10 @@ pub(super) struct Start {
     pub(super) notices: Vec<Notice>,
     /// When the daemon before died, on the clock of [`now_ms`].
     pub(super) died_at_ms: Option<u64>,
+    /// The mount that the first daemon was asked for is over, or nothing is to be served any more:
+    /// none is made anew.
+    #[serde(default)]
+    pub(super) mount_is_over: bool,
     pub(super) out_of_memory_score: Option<String>,
 }
 
@@ -75,6 +79,8 @@ pub(super) enum FromDaemon {
     Unmounted,
     /// Background work goes on.
     Alive,
+    /// Nothing is to be served any more: it writes what waits, closes the group and ends.
+    Stopping,
     /// It ends in order, and the keeper with it.
     Ending,
     /// The group is closed and the mount left to the next daemon.

@@ -1,0 +1,185 @@
+//! A keeper is to end while the daemon has just been killed: what programs were answered for is in
+//! the keeper's memory alone, and a last daemon writes it and closes the group.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::io::Write;
+use std::time::Duration;
+
+use place::{Place, bytes, can_mount, is_mounted, signal, wait_for_end};
+use rustix::process::Signal;
+
+/// Long enough for a process to have seen a signal.
+const SEEN: Duration = Duration::from_millis(300);
+
+/// A mount with a file that was answered for and that no disk has; its daemon is stopped.
+fn unwritten() -> (Place, u32, u32, Vec<u8>) {
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let contents = bytes(11, 300_000);
+    std::fs::write(place.mount_point().join("file"), &contents).unwrap();
+    signal(daemon, Signal::STOP);
+    (place, daemon, keeper, contents)
+}
+
+/// The group is closed and nothing is mounted; mounted again it has the file, and is whole.
+#[track_caller]
+fn closed_with(place: &Place, keeper: u32, contents: &[u8]) {
+    wait_for_end(keeper);
+    assert!(!is_mounted(&place.mount_point()));
+    let shown = place.ask(["group", "show", "data"]);
+    assert_eq!(shown["process_id"], serde_json::Value::Null, "{shown}");
+    place.mount();
+    let found = std::fs::read(place.mount_point().join("file")).unwrap();
+    assert!(found == contents, "{} bytes are there", found.len());
+    let check = place.ask(["group", "check", "data"]);
+    assert_eq!(check["contradictions"], serde_json::json!([]));
+    place.umount();
+}
+
+#[test]
+fn a_daemon_that_dies_while_its_keeper_is_to_end_leaves_nothing_unwritten() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, contents) = unwritten();
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(daemon, Signal::KILL);
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_keeper_that_is_told_to_end_while_no_daemon_serves_has_what_waits_written() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, contents) = unwritten();
+    signal(keeper, Signal::STOP);
+    signal(daemon, Signal::KILL);
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(keeper, Signal::CONT);
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_daemon_that_dies_after_its_directory_was_unmounted_leaves_nothing_unwritten() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, contents) = unwritten();
+    rustix::mount::unmount(place.mount_point(), rustix::mount::UnmountFlags::empty()).unwrap();
+    signal(daemon, Signal::KILL);
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_program_that_waits_while_the_keeper_is_to_end_is_answered_by_the_last_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let mut contents = bytes(11, 300_000);
+    let mut file = std::fs::File::create_new(place.mount_point().join("file")).unwrap();
+    file.write_all(&contents).unwrap();
+    signal(daemon, Signal::STOP);
+    let waiting = std::thread::spawn(move || file.write_all(b"the last words"));
+    std::thread::sleep(SEEN);
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(daemon, Signal::KILL);
+    waiting.join().unwrap().unwrap();
+    contents.extend(b"the last words");
+    closed_with(&place, keeper, &contents);
+}
+
+/// A mount whose daemons died until its keeper gave up, and what was written before the last death.
+fn given_up() -> (Place, u32, Vec<u8>) {
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut command = place.command(["mount", "data"]);
+    command.arg(&point).env("SPINDLE_SHORT_LIFE_MS", "60000");
+    assert_eq!(place::outcome(&mut command).code, 0);
+    let keeper = place.keeper_process_id();
+    let mut contents = Vec::new();
+    for round in 0..20 {
+        let shown = place.run(["group", "show", "data", "--json"]);
+        if shown.code != 0 {
+            assert!(shown.stderr.contains("held by the keeper"), "{shown:?}");
+            return (place, keeper, contents);
+        }
+        let group: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+        let daemon = u32::try_from(group["process_id"].as_u64().unwrap()).unwrap();
+        contents = bytes(round, 300_000);
+        std::fs::write(point.join("file"), &contents).unwrap();
+        signal(daemon, Signal::KILL);
+        wait_for_end(daemon);
+    }
+    panic!("the keeper does not give up");
+}
+
+#[test]
+fn a_mount_that_is_given_up_leaves_nothing_unwritten() {
+    if !can_mount() {
+        return;
+    }
+    let (place, keeper, contents) = given_up();
+    place.umount();
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_keeper_that_gave_up_and_is_told_to_end_leaves_nothing_unwritten() {
+    if !can_mount() {
+        return;
+    }
+    let (place, keeper, contents) = given_up();
+    signal(keeper, Signal::TERM);
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_mount_that_was_removed_after_its_keeper_gave_up_leaves_nothing_unwritten() {
+    if !can_mount() {
+        return;
+    }
+    let (place, keeper, contents) = given_up();
+    rustix::mount::unmount(place.mount_point(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_last_daemon_that_dies_too_ends_the_keeper_which_says_what_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, _) = unwritten();
+    // Whoever comes next cannot open the group.
+    for disk in ["a", "b", "c", "d"] {
+        std::fs::rename(place.disk(disk), place.path(disk)).unwrap();
+    }
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(daemon, Signal::KILL);
+    wait_for_end(keeper);
+    assert!(!is_mounted(&place.mount_point()));
+    let log = std::fs::read_to_string(place.path("run/data.log")).unwrap();
+    assert!(log.contains("nobody has closed it"), "{log}");
+    assert!(
+        log.contains("written to 1 files and not synced are lost"),
+        "{log}"
+    );
+    for disk in ["a", "b", "c", "d"] {
+        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
+    }
+    place.mount();
+    place.umount();
+}
