@@ -67,8 +67,8 @@ pub struct KeptJournal {
     is_at_half: AtomicBool,
     /// This process serves: what it forgets it has told.
     has_begun: AtomicBool,
-    /// Held by whoever names disks that failed a flush, or forgets them: those that nobody needs any
-    /// more once a commit has what fell out of the log.
+    /// Held by whoever names disks, or forgets some. Of those that failed a flush: the ones that nobody
+    /// needs any more once a commit has what fell out of the log.
     told_failed_flushes: Mutex<BTreeSet<DiskNumber>>,
     /// Beside the journal: blocks that were answered and are not on the disks yet.
     unwritten: Option<UnwrittenBlocks>,
@@ -412,6 +412,32 @@ impl KeptJournal {
     #[must_use]
     pub fn has_failed_flush(&self, disk: DiskNumber) -> bool {
         self.header().has_failed(disk)
+    }
+
+    /// Which appearance of each disk the process of this claim serves, which is about to begin. A disk
+    /// that appeared anew since an earlier process had it is noted as one that failed a flush: it may
+    /// have dropped what no flush had covered.
+    pub fn note_appearances(
+        &self,
+        claim: Claim,
+        appearances: impl Iterator<Item = (DiskNumber, Option<u64>)>,
+    ) {
+        for (disk, appearance) in appearances {
+            self.note_appearance(disk, appearance);
+        }
+        self.header().set_appearances_claim(claim);
+    }
+
+    /// As [`Self::note_appearances`], of a disk that comes while this process serves.
+    pub fn note_appearance(&self, disk: DiskNumber, appearance: Option<u64>) {
+        let _one = self.told_failed_flushes.lock();
+        self.header().set_appearance(disk, appearance);
+    }
+
+    /// Whether a killed process served another appearance of the disk than this one.
+    #[must_use]
+    pub fn served_another(&self, disk: DiskNumber, appearance: u64) -> bool {
+        self.header().served_another(disk, appearance)
     }
 
     /// Every file concerned owes the error, or the disk is offline. A process that does not serve

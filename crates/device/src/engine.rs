@@ -109,6 +109,13 @@ impl Disks for Engine {
         }
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        match self {
+            Self::Uring(disks) => disks.appearance(slot),
+            Self::Plain(disks) => disks.appearance(slot),
+        }
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         match self {
             Self::Uring(disks) => disks.is_fenced(slot),

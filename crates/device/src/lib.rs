@@ -82,6 +82,12 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
     /// Requests under way on `slot`, so that a read can go to the least busy copy.
     fn in_flight_count(&self, slot: DiskSlot) -> u32;
 
+    /// Which appearance of the disk in `slot` this is, where the kernel counts them: a device that went
+    /// away and came back is another one, and may have lost what no flush had covered.
+    fn appearance(&self, _slot: DiskSlot) -> Option<u64> {
+        None
+    }
+
     /// Whether requests to `slot` were given up that may still reach the disk.
     fn is_fenced(&self, _slot: DiskSlot) -> bool {
         false
@@ -118,6 +124,10 @@ impl<D: Disks + ?Sized> Disks for std::sync::Arc<D> {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         (**self).in_flight_count(slot)
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        (**self).appearance(slot)
     }
 
     fn is_fenced(&self, slot: DiskSlot) -> bool {

@@ -5,6 +5,7 @@
 //! gives both back when the process ends, however it ends. Opening to look never locks and the
 //! descriptor cannot write.
 
+mod appearance;
 mod file_disk;
 mod holder;
 mod release;
@@ -346,6 +347,16 @@ impl OpenDisk {
         // What lies behind an end that came nearer is answered by the kernel: that it is not there.
         self.size_bytes.fetch_max(size_bytes, Ordering::Relaxed);
         Ok(size_bytes)
+    }
+
+    /// The number that the kernel gave the device when it appeared, and gives no other; `None` for a
+    /// plain file, and before Linux 5.15.
+    #[must_use]
+    pub fn appearance(&self) -> Option<u64> {
+        match self.kind {
+            DiskKind::BlockDevice => appearance::appearance_of(&self.file),
+            DiskKind::PlainFile => None,
+        }
     }
 
     /// The logical sector size in bytes; 512 for a plain file.

@@ -384,6 +384,10 @@ impl Disks for PlainDisks {
         self.shared.table.entry(slot).counters.in_flight()
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.shared.table.entry(slot).disk.appearance()
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.shared.table.entry(slot).is_fenced()
     }

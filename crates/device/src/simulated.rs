@@ -245,6 +245,7 @@ impl SimulatedDisks {
     /// Brings a vanished disk back with the bytes that survived.
     pub fn bring_back(&self, slot: DiskSlot) {
         self.with_disk(slot, |disk| {
+            disk.appearance += u64::from(disk.vanished);
             disk.vanished = false;
             disk.vanishes_after = None;
         });
@@ -694,6 +695,10 @@ impl Disks for SimulatedDisks {
         for index in unanswered {
             self.wait_for(&mut batch[index]);
         }
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        Some(self.with_disk(slot, |disk| disk.appearance))
     }
 
     fn is_fenced(&self, slot: DiskSlot) -> bool {

@@ -197,6 +197,10 @@ impl Disks for UringDisks {
         self.table.entry(slot).counters.in_flight()
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.table.entry(slot).disk.appearance()
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.table.entry(slot).is_fenced()
     }

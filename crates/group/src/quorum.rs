@@ -307,6 +307,12 @@ impl Membership {
         self.disks.watch_clock(clock, apart);
     }
 
+    /// Of each disk that this process has open which appearance it has.
+    pub(crate) fn appearances(&self) -> impl Iterator<Item = (DiskNumber, Option<u64>)> {
+        let slots = self.slots.read().clone();
+        (slots.into_iter()).map(|(disk, slot)| (disk, self.disks.appearance(slot)))
+    }
+
     /// Refuses where this process seems to have slept, and the voters do not say that the group is
     /// still its own.
     pub(crate) fn check_owner(&self) -> Result<(), GroupError> {

@@ -19,7 +19,10 @@ use spindle_format::Timestamp;
 use super::Claim;
 use super::recovered::Touch;
 use super::words::{SharedMemory, Word, fence};
-use sizes::{DONE_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START, LOG_ALIGN_WORDS};
+use sizes::{
+    APPEARANCES_COUNT, DONE_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START,
+    LOG_ALIGN_WORDS,
+};
 pub(super) use sizes::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 
 /// Changes with every change of what lies where or means what.
@@ -45,6 +48,8 @@ mod sizes {
     pub(super) const HEIRS_COUNT: usize = 64;
     /// Disks that failed a flush and can be named; with more, every disk counts.
     pub(super) const FAILED_COUNT: usize = 256;
+    /// Disks of which it is known which appearance of theirs is served; of more it is not.
+    pub(super) const APPEARANCES_COUNT: usize = 126;
     /// A page.
     pub(super) const LOG_ALIGN_WORDS: usize = 512;
 }
@@ -56,10 +61,11 @@ mod sizes {
     pub(super) const DONE_COUNT: usize = 2;
     pub(crate) const WRITES_COUNT: usize = 1;
     pub(crate) const TOUCHES_COUNT: u32 = 1;
-    pub(super) const HEADER_WORDS: usize = 12;
+    pub(super) const HEADER_WORDS: usize = 14;
     pub(super) const HEIRS_START: usize = 8;
     pub(super) const HEIRS_COUNT: usize = 2;
     pub(super) const FAILED_COUNT: usize = 1;
+    pub(super) const APPEARANCES_COUNT: usize = 1;
     pub(super) const LOG_ALIGN_WORDS: usize = 1;
 }
 
@@ -68,6 +74,13 @@ mod sizes {
 /// leave them as they are; the next process that begins has another claim.
 const FAILED_CLAIM: usize = HEIRS_START + HEIRS_COUNT;
 const FAILED_START: usize = FAILED_CLAIM + 1;
+/// The appearances of the disks, in the same way: whose they are, then a word for each disk.
+const APPEARANCES_CLAIM: usize = FAILED_START + FAILED_COUNT;
+const APPEARANCES_START: usize = APPEARANCES_CLAIM + 1;
+const _: () = assert!(APPEARANCES_START + APPEARANCES_COUNT <= HEADER_WORDS);
+/// The lower bits of such a word; the others name the disk as [`failed_word`] does.
+const APPEARANCE_BITS: u32 = 47;
+const APPEARANCE: u64 = (1 << APPEARANCE_BITS) - 1;
 
 const REQUEST_WORDS: usize = 2;
 const WRITE_WORDS: usize = 4;
@@ -262,6 +275,42 @@ impl<'a> Header<'a> {
         for word in self.failed() {
             word.store(0, Ordering::Release);
         }
+    }
+
+    fn appearances(&self) -> &[Word] {
+        &self.0[APPEARANCES_START..][..APPEARANCES_COUNT]
+    }
+
+    fn appearance_of(&self, disk: DiskNumber) -> Option<&Word> {
+        self.appearances()
+            .iter()
+            .find(|word| word.load(Ordering::Acquire) >> APPEARANCE_BITS == failed_word(disk))
+    }
+
+    /// Which appearance of the disk is served from now on. One at a time says so.
+    pub(super) fn set_appearance(&self, disk: DiskNumber, appearance: Option<u64>) {
+        let is_free = |word: &&Word| word.load(Ordering::Acquire) == 0;
+        let place = (self.appearance_of(disk)).or_else(|| self.appearances().iter().find(is_free));
+        let word = appearance.map_or(0, |appearance| {
+            (failed_word(disk) << APPEARANCE_BITS) | (appearance & APPEARANCE)
+        });
+        if let Some(place) = place {
+            place.store(word, Ordering::Release);
+        }
+    }
+
+    /// All the appearances are those that the process of this claim serves, or is about to.
+    pub(super) fn set_appearances_claim(&self, claim: Claim) {
+        self.set(APPEARANCES_CLAIM, claim.0);
+    }
+
+    /// Whether another appearance of the disk was served. A program that does not know of them may
+    /// have had the group since; what it left says nothing.
+    pub(super) fn served_another(&self, disk: DiskNumber, appearance: u64) -> bool {
+        self.is_heir(Claim(self.get(APPEARANCES_CLAIM)))
+            && (self.appearance_of(disk)).is_some_and(|word| {
+                word.load(Ordering::Acquire) & APPEARANCE != appearance & APPEARANCE
+            })
     }
 
     /// Where the log begins.

@@ -450,6 +450,36 @@ fn a_kill_at_any_step_of_a_takeover_brings_nothing_old_back_and_forgets_nothing(
 }
 
 #[test]
+fn which_appearance_of_a_disk_was_served_is_known_of_the_last_process_alone() {
+    let journal = KeptJournal::create().unwrap();
+    let (disk, other) = (DiskNumber(3), DiskNumber(u16::MAX));
+    let another = |journal: &KeptJournal, appearance| {
+        let next = next_of(journal);
+        [disk, other].map(|disk| next.served_another(disk, appearance))
+    };
+    assert_eq!(another(&journal, 1), [false, false]);
+    let seen = [(disk, Some(1)), (other, None)];
+    journal.note_appearances(claim(1), seen.into_iter());
+    journal.begin(claim(1), false);
+    assert_eq!(another(&journal, 1), [false, false]);
+    assert_eq!(another(&journal, 2), [true, false]);
+    journal.note_appearance(other, Some(2));
+    assert_eq!(another(&journal, 2), [true, false]);
+    assert_eq!(another(&journal, 1), [false, true]);
+    // The heir has not begun.
+    let second = next_of(&journal);
+    second.note_claim(claim(1), claim(2));
+    let seen = [(disk, Some(2)), (other, Some(2))];
+    second.note_appearances(claim(2), seen.into_iter());
+    assert_eq!(another(&second, 2), [false, false]);
+    assert_eq!(another(&second, 3), [true, true]);
+    // A program that knows nothing of this began: the disks may have come back since.
+    second.note_claim(claim(2), claim(3));
+    second.begin(claim(3), false);
+    assert_eq!(another(&second, 3), [false, false]);
+}
+
+#[test]
 fn a_failed_flush_that_a_full_log_has_no_room_to_tell_of_is_known_until_a_commit_has_that() {
     let memory = SharedMemory::create("journal", KeptJournal::length_bytes(1 << 10)).unwrap();
     let journal = KeptJournal::new(memory).unwrap();

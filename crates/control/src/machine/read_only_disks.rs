@@ -129,6 +129,10 @@ impl Disks for ReadOnlyDisks {
         self.inner.in_flight_count(slot)
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner.appearance(slot)
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.inner.is_fenced(slot)
     }

@@ -76,6 +76,8 @@ pub(super) struct SimulatedDisk {
     /// The size that it had when it was largest.
     pub(super) largest_bytes: u64,
     pub(super) vanished: bool,
+    /// How often it came back.
+    pub(super) appearance: u64,
     /// Requests to this disk until it vanishes.
     pub(super) vanishes_after: Option<u64>,
     pub(super) faults: Vec<Fault>,
@@ -94,6 +96,7 @@ impl SimulatedDisk {
             size_bytes,
             largest_bytes: size_bytes,
             vanished: false,
+            appearance: 0,
             vanishes_after: None,
             faults: Vec::new(),
             hangs: Vec::new(),

@@ -331,6 +331,7 @@ impl Core {
         // What came in between.
         self.commit_everything()?;
         let claim = claim_of(&self.membership.opener());
+        (kept.journal).note_appearances(claim, self.membership.appearances());
         let doubtful = !self.dirty.doubtful().is_empty();
         kept.journal.begin(claim, doubtful);
         *kept.recovered.lock(Unshown) = None;

@@ -227,7 +227,15 @@ impl Membership {
             held_slot: 1,
         };
         inner.members.insert(joining.number, member);
-        (self.slots.write()).insert(joining.number, joining.disk.slot);
+        self.come(joining.number, joining.disk.slot);
+    }
+
+    /// From now on the disk is in this slot. Before anything is written to it that a kill and a
+    /// moment without power could take away unseen, the journal knows which appearance it has.
+    pub(super) fn come(&self, number: DiskNumber, slot: DiskSlot) {
+        let appearance = self.disks.appearance(slot);
+        (self.failed_flushes()).note_appearance(number, appearance);
+        self.slots.write().insert(number, slot);
     }
 
     fn let_go(&self, inner: &mut Inner, number: DiskNumber) {

@@ -12,6 +12,10 @@
 //! A failure is what the disk answered. A flush that was never sent, or whose good answer does not
 //! count because nobody knew whose the group was then, made no disk drop anything.
 //!
+//! A disk that went and came back between two processes may have dropped as much. The second finds
+//! in the journal which appearance of the disk the first one had, and takes another one for a flush
+//! that failed.
+//!
 //! Failures are counted: whoever has told one forgets those that it knew of, and none that came
 //! since.
 
@@ -100,6 +104,14 @@ impl FailedFlushes {
         }
         let counts = self.by_disk.get_or_put(disk.0, Counts::default);
         counts.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// This appearance of the disk is served from now on. Where a process that takes over meets
+    /// another one, the disk went in between, and may have dropped as much as one that failed a flush.
+    pub(crate) fn note_appearance(&self, disk: DiskNumber, appearance: Option<u64>) {
+        if let Some(journal) = &self.journal {
+            journal.note_appearance(disk, appearance);
+        }
     }
 
     /// Cheap.

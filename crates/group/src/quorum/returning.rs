@@ -229,7 +229,7 @@ impl Membership {
             }
             let found = member(&disk.look, label, &inner.state);
             inner.members.insert(disk.number, found);
-            self.slots.write().insert(disk.number, disk.slot);
+            self.come(disk.number, disk.slot);
             if let Some(entry) = next.disk_mut(disk.number) {
                 entry.lost = Lost::NOTHING;
                 entry.status = if std::mem::take(&mut entry.leaves) {

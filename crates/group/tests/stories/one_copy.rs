@@ -337,6 +337,10 @@ impl Disks for Hooked {
         self.inner.in_flight_count(slot)
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner.appearance(slot)
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.inner.is_fenced(slot)
     }

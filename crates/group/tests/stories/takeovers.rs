@@ -99,6 +99,42 @@ fn what_a_killed_daemon_had_not_flushed_is_told_where_its_disk_is_gone_at_the_ta
 }
 
 #[test]
+fn a_disk_that_was_away_for_a_moment_when_the_daemon_was_killed_counts_as_one_that_failed_a_flush()
+{
+    let scene = Scene::new(23, Redundancy::Normal, FOUR);
+    let journal = KeptJournal::create().unwrap();
+    let slot = DiskSlot(3);
+    let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
+    scene.disks.vanish(slot);
+    scene.disks.bring_back(slot);
+    let group = open_kept(&scene, &journal);
+    let standing = |group: &Group| group.view().disks[usize::from(slot.0)].mode.clone();
+    assert_eq!(standing(&group), "offline");
+    tells_once(&group, &group.file(id).unwrap());
+    group.sync_file(&group.file(other).unwrap(), true).unwrap();
+    group.return_disks(&[slot]).unwrap();
+    resync(&group);
+    // What comes now is known by its new appearance.
+    let mirrored = create(&group, 50, NORMAL);
+    group.write(&mirrored, 0, &pattern(3, 64 << 10)).unwrap();
+    std::mem::forget((group, mirrored));
+    let group = open_kept(&scene, &journal);
+    assert_eq!(standing(&group), "online");
+    // First writes, which no record of the journal names.
+    let mirrored = create(&group, 51, NORMAL);
+    group.write(&mirrored, 0, &pattern(4, 16 << 20)).unwrap();
+    std::mem::forget((group, mirrored));
+    scene.disks.vanish(slot);
+    scene.disks.bring_back(slot);
+    let group = open_kept(&scene, &journal);
+    group.return_disks(&[slot]).unwrap();
+    resync(&group);
+    let mirrored = group.file(FileId(51)).unwrap();
+    assert_copies_equal(&scene, &group, &mirrored, "after the return");
+    assert_sound(&group);
+}
+
+#[test]
 fn a_copy_that_is_stale_is_no_other_copy_at_a_takeover() {
     let scene = Scene::new(14, Redundancy::Normal, FOUR);
     let journal = KeptJournal::create().unwrap();
@@ -489,6 +525,10 @@ impl Disks for KilledAtAFailedFlush {
         self.0.in_flight_count(slot)
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.0.appearance(slot)
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.0.is_fenced(slot)
     }
@@ -746,6 +786,10 @@ impl Disks for KilledBefore {
 
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.disks.in_flight_count(slot)
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
     }
 
     fn is_fenced(&self, slot: DiskSlot) -> bool {

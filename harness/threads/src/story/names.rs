@@ -223,10 +223,7 @@ impl Process {
         let away: Vec<DiskSlot> = (self.story.fallible().into_iter())
             .filter(|slot| disks.is_vanished(*slot))
             .collect();
-        // One that lost its power unnoticed and is back before the next process looks shows nothing of
-        // what it lost: after a kill that is left out (docs/plan.md).
-        let comes_late = random.chance(1, 2) || self.was_killed;
-        if !comes_late {
+        if random.chance(1, 2) {
             away.iter().for_each(|slot| disks.bring_back(*slot));
         }
         self.history().note(|| {

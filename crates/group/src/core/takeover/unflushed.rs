@@ -23,6 +23,10 @@
 //! cannot do without all that fail one together, the takeover ends there, and the next process
 //! finds all of them noted.
 //!
+//! A disk that went away and is back when the next process opens it, be it for a moment, may have
+//! dropped the same. The journal has which appearance of each disk was served; of another one the
+//! flush counts as failed.
+//!
 //! A disk counts as gone where it is offline and no row says since when: such a row is written some
 //! seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is
 //! killed itself, when the group state already says that the disk is offline, leaves it as gone to
@@ -122,6 +126,11 @@ impl Unflushed {
         for disk in scene.disks.iter().filter(|disk| disk.is_online()) {
             flushes.assume_written(disk.life());
         }
+        for (disk, appearance) in scene.membership.appearances() {
+            if appearance.is_some_and(|appearance| journal.served_another(disk, appearance)) {
+                journal.note_failed_flush(disk);
+            }
+        }
         let cover = || flushes.cover(scene.disks, &flushes.all_written(scene.disks));
         let mut failed = cover();
         let online = scene.disks.iter().filter(|disk| disk.is_online());
@@ -138,7 +147,8 @@ impl Unflushed {
         }
         let reason = failed.first().map_or_else(
             || {
-                "it failed a flush since the process that served the group was killed, or before"
+                "it failed a flush, or was away for a moment, when the process that served the \
+                 group was killed or before"
                     .to_owned()
             },
             |flush| flush.error.to_string(),
