@@ -46,7 +46,7 @@ use crate::{Edit, Table};
 use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
-pub use unwritten::{BlockSlot, LeftBlock, UnwrittenBlocks};
+pub use unwritten::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
 use words::SharedMemory;
 
 /// A log that fills such a part of its ring asks for a commit: 16 MiB of what ships.

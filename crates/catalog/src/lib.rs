@@ -34,8 +34,8 @@ pub use error::CatalogError;
 #[cfg(feature = "loom")]
 pub use kept::models;
 pub use kept::{
-    BlockSlot, Bracket, Claim, Connection, KeptJournal, LeftBlock, Recovered, RecoveredExtent,
-    RequestUnderWay, Touch, TouchSlot, UnwrittenBlocks, WriteUnderWay,
+    BlockSlot, Bracket, Claim, Connection, KeptJournal, LeftBlock, LostBlock, Recovered,
+    RecoveredExtent, RequestUnderWay, Touch, TouchSlot, UnwrittenBlocks, WriteUnderWay,
 };
 pub use levels::Committing;
 pub use region::Region;

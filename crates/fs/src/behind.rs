@@ -12,11 +12,14 @@
 //!   block that changes meanwhile stays in memory and is written again.
 //! - A write past the memory puts its bytes into the blocks that are there, before and after it is
 //!   out, and no part of a block comes into memory meanwhile: see [`Blocks::begin_around`].
+//! - A block that an earlier process left and that nobody has taken yet is taken before anybody can
+//!   write its file: see [`left`].
 //!
 //! A group without a journal has no such memory: its writes go to the disks at once.
 
 mod blocks;
 mod due;
+mod left;
 mod writing;
 
 use std::sync::Arc;
@@ -28,7 +31,7 @@ use spindle_group::{File, UnwrittenBlocks};
 
 use crate::attribute::Time;
 use crate::data::{bytes, checked_end, memory as in_memory, needs_cleaning};
-use crate::error::{FsError, FsResult};
+use crate::error::FsResult;
 use crate::handle::Handle;
 use crate::node::Node;
 use crate::system::{Core, FileSystem};
@@ -321,52 +324,5 @@ impl Core {
         (self.group).punch(file, offset_bytes, end_bytes - offset_bytes)?;
         self.discard(node, first, end.max(first));
         Ok(())
-    }
-
-    /// Takes what a process before this one was answered for and had not written.
-    pub(crate) fn take_unwritten(&self) {
-        let Some(memory) = self.unwritten_memory() else {
-            return;
-        };
-        if !self.group.takes_over() {
-            return self.forget_unwritten(memory);
-        }
-        for left in memory.left() {
-            let node = match self.node(left.file) {
-                Ok(node) => node,
-                // It was removed, or its making was never answered.
-                Err(FsError::NotFound) => {
-                    memory.give_back(left.slot);
-                    continue;
-                }
-                // Its row is damaged; the others' blocks are not. The slot stays as it is.
-                Err(error) => {
-                    tracing::error!(file = left.file.0, %error, "what waits of a file cannot be written");
-                    continue;
-                }
-            };
-            let size_bytes = node.state.lock().inode.size_bytes;
-            // Of a write that was not answered, or behind the end of a file that was cut.
-            if left.block * BLOCK_SIZE_BYTES >= size_bytes {
-                memory.give_back(left.slot);
-                continue;
-            }
-            self.putting(&node, |blocks| blocks.insert(left.block, left.slot));
-        }
-    }
-
-    /// Somebody else has had the group since: what waited may be older than what the disks have. Programs
-    /// that live on are told.
-    fn forget_unwritten(&self, memory: &UnwrittenBlocks) {
-        for left in memory.left() {
-            if let Ok(node) = self.node(left.file)
-                && let Some(file) = &node.file
-            {
-                let message =
-                    "what was written and not synced is lost: somebody else had the group";
-                self.group.owe(file, message);
-            }
-            memory.give_back(left.slot);
-        }
     }
 }

@@ -178,10 +178,11 @@ impl FileSystem {
             behind: Behind::default(),
         });
         core.node(FileId::ROOT)?.check_living_directory()?;
-        core.take_unwritten();
+        let lost = core.take_unwritten();
         // Before anything is changed here: what an earlier process left in its journal would come
         // back over it if this one were killed too.
         core.group.begin_journal()?;
+        core.forget_lost(lost);
         core.remove_orphans()?;
         core.group.set_page_judge(Arc::new(PathJudge::new(&core)));
         Ok(Self { core })
@@ -262,8 +263,16 @@ pub(crate) fn new_inode(
 impl Core {
     /// The node, from memory or from its rows.
     pub(crate) fn node(&self, id: FileId) -> FsResult<Arc<Node>> {
-        self.nodes
-            .get_or_load(id, || Node::load(&self.group, id, self.inherits))
+        let mut came = false;
+        let node = self.nodes.get_or_load(id, || {
+            let node = Node::load(&self.group, id, self.inherits)?;
+            came = self.take_parked(&node);
+            Ok(node)
+        })?;
+        if came {
+            self.behind.note_waiting(&node);
+        }
+        Ok(node)
     }
 
     /// The node that an entry leads to; that it is missing is then a contradiction.

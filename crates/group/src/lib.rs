@@ -47,6 +47,6 @@ pub use quorum::{
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{
-    BlockSlot, Connection, KeptJournal, LeftBlock, RequestUnderWay, Touch, TouchSlot,
+    BlockSlot, Connection, KeptJournal, LeftBlock, LostBlock, RequestUnderWay, Touch, TouchSlot,
     UnwrittenBlocks, Wish,
 };

@@ -5,6 +5,10 @@
 //! word with the file is stored last and taken away first, so that a kill at any point leaves a
 //! block that is whole and named, or none. A block that is written again keeps its slot: a kill
 //! then may leave a part of the newer bytes, of a write that nobody was answered.
+//!
+//! A block that must not reach the disks any more is lost from one word to the next, and its slot
+//! says whose it was until the file owes the error for good. A program of before, which knows
+//! nothing of that, finds such a slot free.
 
 use std::sync::atomic::Ordering;
 
@@ -22,8 +26,11 @@ const _: () = assert!(BLOCK_BYTES as u64 == BLOCK_SIZE_BYTES);
 /// Magic, version, and how many slots were ever used.
 const HEADER_WORDS: usize = 8;
 const USED: usize = 2;
-/// Of whom a slot's block is: the file, and which of its blocks.
+/// Of whom a slot's block is: the file, and which of its blocks. Of a lost one the second word has the
+/// file beside [`LOST`], and the first one nothing.
 const NAME_WORDS: usize = 2;
+/// No file has so many blocks, and no group so many files.
+const LOST: u64 = 1 << 63;
 
 /// The place of one block. Without [`UnwrittenBlocks::give_back`] it stays taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +44,15 @@ pub struct LeftBlock {
     /// Which block of the file.
     pub block: u64,
     /// Where its bytes are.
+    pub slot: BlockSlot,
+}
+
+/// A block that is lost, and whose file owes that to its next sync.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LostBlock {
+    /// Whose it was.
+    pub file: FileId,
+    /// Where.
     pub slot: BlockSlot,
 }
 
@@ -99,7 +115,8 @@ impl UnwrittenBlocks {
         let fresh = u32::try_from(get(&words[USED]))
             .unwrap_or(u32::MAX)
             .min(count);
-        let is_free = |slot: &u32| name_in(words, *slot).is_none();
+        let is_free =
+            |slot: &u32| name_in(words, *slot).is_none() && lost_in(words, *slot).is_none();
         let slots = (0..fresh).rev().filter(is_free).collect();
         Ok(Self {
             count,
@@ -150,6 +167,30 @@ impl UnwrittenBlocks {
             Some(LeftBlock {
                 file,
                 block,
+                slot: BlockSlot(number),
+            })
+        });
+        blocks.collect()
+    }
+
+    /// The block must not be written any more, whoever finds it: a kill leaves it to nobody, and to the
+    /// next process that it was lost.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "nobody has the block afterwards"
+    )]
+    pub fn lose(&self, left: LeftBlock) {
+        let words = self.name_words(left.slot.0);
+        words[1].store(LOST | left.file.0, Ordering::Release);
+        words[0].store(0, Ordering::Release);
+    }
+
+    /// What was lost, here or in an earlier process, and is not given back yet.
+    #[must_use]
+    pub fn lost(&self) -> Vec<LostBlock> {
+        let blocks = (0..self.free.lock().fresh).filter_map(|number| {
+            Some(LostBlock {
+                file: lost_in(self.memory.words(), number)?,
                 slot: BlockSlot(number),
             })
         });
@@ -217,13 +258,18 @@ impl UnwrittenBlocks {
         }
     }
 
-    /// The block is on the disks, or nobody wants it any more.
+    /// The block is on the disks, or nobody wants it any more; of a lost one its file owes the error,
+    /// whoever is killed.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "nobody has the slot afterwards"
     )]
     pub fn give_back(&self, slot: BlockSlot) {
-        self.name_words(slot.0)[0].store(0, Ordering::Release);
+        let words = self.name_words(slot.0);
+        words[0].store(0, Ordering::Release);
+        if get(&words[1]) & LOST != 0 {
+            words[1].store(0, Ordering::Release);
+        }
         // Whoever gets the slot next fills it, and a kill must not find that under the old name.
         fence(Ordering::Release);
         self.free.lock().slots.push(slot.0);
@@ -248,12 +294,18 @@ fn name_words_in(words: &[Word], slot: u32) -> &[Word] {
     &words[HEADER_WORDS + slot as usize * NAME_WORDS..][..NAME_WORDS]
 }
 
-/// Whose block is in the slot: none where it is free, or its block was not named yet.
+/// Whose block is in the slot: none where it is free or lost, or its block was not named yet.
 fn name_in(words: &[Word], slot: u32) -> Option<(FileId, u64)> {
     let words = name_words_in(words, slot);
     // No file has the number zero.
-    let file = get(&words[0]);
-    (file != 0).then(|| (FileId(file), get(&words[1])))
+    let (file, block) = (get(&words[0]), get(&words[1]));
+    (file != 0 && block & LOST == 0).then_some((FileId(file), block))
+}
+
+/// Whose block was lost in the slot, if one was.
+fn lost_in(words: &[Word], slot: u32) -> Option<FileId> {
+    let block = get(&name_words_in(words, slot)[1]);
+    (block & LOST != 0).then_some(FileId(block & !LOST))
 }
 
 /// As many blocks as find room in so many words.
@@ -329,6 +381,47 @@ mod tests {
         assert_eq!(blocks.left(), []);
         blocks.release();
         assert_eq!(bytes_of(&blocks, &blocks.take().unwrap()), [0; BLOCK_BYTES]);
+    }
+
+    #[test]
+    fn a_lost_block_is_left_to_nobody_and_stays_lost_until_it_is_given_back() {
+        let blocks = new();
+        let slot = blocks.take().unwrap();
+        blocks.put(&slot, FileId(7), 3, &[1; BLOCK_BYTES]);
+        let blocks = next(&blocks);
+        blocks.lose(blocks.left().pop().unwrap());
+
+        let blocks = next(&blocks);
+        assert_eq!(blocks.left(), []);
+        let lost = blocks.lost().pop().unwrap();
+        assert_eq!(lost.file, FileId(7));
+        let other = blocks.take().unwrap();
+        assert_ne!(other, lost.slot);
+        blocks.give_back(lost.slot);
+
+        let blocks = next(&blocks);
+        assert_eq!((blocks.left(), blocks.lost()), (vec![], vec![]));
+        let again = blocks.take().unwrap();
+        blocks.put(&again, FileId(8), 0, &[1; BLOCK_BYTES]);
+        let names = |left: LeftBlock| (left.file, left.block);
+        assert_eq!(blocks.left().pop().map(names), Some((FileId(8), 0)));
+        assert_eq!(blocks.lost(), []);
+    }
+
+    /// A kill in the midst of losing a block, or of giving a lost one back.
+    #[test]
+    fn half_a_lost_block_is_lost_and_never_a_block_that_is_left() {
+        let blocks = new();
+        let slot = blocks.take().unwrap();
+        blocks.put(&slot, FileId(7), 3, &[1; BLOCK_BYTES]);
+        blocks.name_words(slot.0)[1].store(LOST | 7, Ordering::Relaxed);
+        let blocks = next(&blocks);
+        assert_eq!(blocks.left(), []);
+        assert_eq!(blocks.lost().pop().unwrap().file, FileId(7));
+        blocks.name_words(slot.0)[0].store(0, Ordering::Relaxed);
+        let blocks = next(&blocks);
+        assert_eq!(blocks.left(), []);
+        assert_eq!(blocks.lost().pop().unwrap().file, FileId(7));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A file's blocks that are to be written: which, where their bytes lie, and who writes them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::AlignedBuffer;
@@ -128,7 +129,8 @@ impl Blocks {
                 return Put::Around;
             };
             memory.put(&slot, file, block, bytes);
-            self.insert(block, slot);
+            let inserted = self.insert(block, slot);
+            assert!(inserted.is_ok(), "it was not here to be patched");
         }
         Put::There
     }
@@ -163,15 +165,20 @@ impl Blocks {
         }
     }
 
-    /// A block that an earlier process left.
-    pub(super) fn insert(&mut self, block: u64, slot: BlockSlot) {
-        let waiting = Waiting {
-            slot,
-            version: 0,
-            is_under_way: false,
-        };
-        let before = self.waiting.insert(block, waiting);
-        assert!(before.is_none(), "a block has one slot");
+    /// A block that came, or that an earlier process left. Where it has a slot already, this one is
+    /// handed back.
+    pub(super) fn insert(&mut self, block: u64, slot: BlockSlot) -> Result<(), BlockSlot> {
+        match self.waiting.entry(block) {
+            Entry::Occupied(_) => Err(slot),
+            Entry::Vacant(place) => {
+                place.insert(Waiting {
+                    slot,
+                    version: 0,
+                    is_under_way: false,
+                });
+                Ok(())
+            }
+        }
     }
 
     fn patch_block(

@@ -9,6 +9,7 @@ use spindle_sync::Condvar;
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spindle_sync::level::{DeepMutex, LeafMutex};
 
+use super::left::Parked;
 use crate::levels;
 use crate::node::Node;
 
@@ -29,6 +30,8 @@ pub(crate) struct Behind {
     files: DeepMutex<Files, levels::UnwrittenFiles>,
     /// Stretches that a program has filled: it will hardly write them again soon.
     filled: LeafMutex<VecDeque<(Arc<Node>, u64)>>,
+    /// Blocks of files whose rows cannot be read, as an earlier process left them.
+    pub(super) parked: LeafMutex<Parked>,
     blocks_count: AtomicU64,
     blocks_most: AtomicU64,
     /// Nobody holds the memory beyond this process: nothing more is kept in it.
@@ -81,6 +84,7 @@ impl Default for Behind {
         Self {
             files: DeepMutex::default(),
             filled: LeafMutex::default(),
+            parked: LeafMutex::default(),
             blocks_count: AtomicU64::new(0),
             blocks_most: AtomicU64::new(WAITING_BYTES_MOST / BLOCK_SIZE_BYTES),
             is_alone: AtomicBool::new(false),
@@ -167,7 +171,7 @@ impl Behind {
     }
 
     /// Blocks of the node wait.
-    pub(super) fn note_waiting(&self, node: &Arc<Node>) {
+    pub(crate) fn note_waiting(&self, node: &Arc<Node>) {
         let now_ms = self.now_ms();
         let mut files = self.files.lock();
         let Files { by_id, by_age } = &mut *files;

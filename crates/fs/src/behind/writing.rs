@@ -139,9 +139,10 @@ impl Core {
 
     /// Writes what waits of all files. What can be written is, whatever fails.
     pub(crate) fn write_out_everything(&self) -> FsResult<()> {
+        let loaded = self.load_parked();
         let nodes = self.behind.nodes();
         let answers = nodes.iter().map(|node| self.write_out_all(node));
-        answers.fold(Ok(()), Result::and)
+        answers.fold(loaded, Result::and)
     }
 
     /// Writes a stretch that a program has filled.

@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use spindle_base::Redundancy;
+use spindle_catalog::{Edit, Table, file_key};
 use spindle_device::SeededRandom;
 use spindle_fs::{AttributeChange, FsResult, Handle, RenameMode, Time};
 
@@ -323,6 +324,102 @@ fn what_waited_is_told_as_lost_where_somebody_else_had_the_group() {
     assert!(fixture.fs().sync_file(&file, false).is_err());
     fixture.fs().sync_file(&file, false).unwrap();
     assert_eq!(fixture.fs().unwritten_bytes(), 0);
+}
+
+/// Whoever finds out that it is lost is killed before anything else, or after it.
+#[test]
+fn what_is_lost_is_told_whenever_who_finds_it_out_is_killed() {
+    for requests in 0.. {
+        let mut fixture = kept();
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[1; BLOCK]);
+        fixture.fs().sync().unwrap();
+        behind(&fixture, &file, 0, &[2; BLOCK]).unwrap();
+        std::mem::forget(file);
+        fixture.die();
+        let other = spindle_fs::FileSystem::open(fixture.open_elsewhere()).unwrap();
+        other.close().unwrap();
+        let has_opened = fixture.open_and_die_after(requests);
+        if !has_opened {
+            fixture.open(true);
+        }
+        let file = fixture.fs().open_file(fixture.find("/file").id).unwrap();
+        assert_eq!(fixture.contents(&file), vec![1; BLOCK]);
+        let told = fixture.fs().sync_file(&file, false);
+        assert!(told.is_err(), "killed after {requests} requests");
+        fixture.fs().sync_file(&file, false).unwrap();
+        if has_opened {
+            break;
+        }
+    }
+}
+
+/// A row that cannot be read when another process takes over, and can be read later.
+#[test]
+fn what_waits_of_a_file_that_cannot_be_loaded_is_there_when_it_can_and_comes_over_nothing_newer() {
+    let mut fixture = kept();
+    let file = fixture.make(ROOT, "file");
+    let id = file.id();
+    fixture.write(&file, 0, &[1; 2 * BLOCK]);
+    fixture.fs().sync().unwrap();
+    behind(&fixture, &file, 0, &[2; BLOCK]).unwrap();
+    fixture.fs().make_durable().unwrap();
+    let row = (fixture.fs().group().get(Table::Inode, &file_key(id))).unwrap();
+    let put_row = |fixture: &Fixture, row: Vec<u8>| {
+        let mut edit = Edit::default();
+        edit.put(Table::Inode, file_key(id), row);
+        let group = fixture.fs().group();
+        group.apply(&group.change(), edit);
+    };
+    put_row(&fixture, vec![1]);
+    std::mem::forget(file);
+    // It stays, over as many processes as it takes.
+    fixture.kill();
+    fixture.kill();
+    assert!(fixture.fs().open_file(id).is_err());
+    assert!(fixture.fs().sync().is_err(), "not all is on the disks");
+    put_row(&fixture, row.unwrap());
+    let file = fixture.fs().open_file(id).unwrap();
+    let both = [[2; BLOCK], [1; BLOCK]].concat();
+    assert_eq!(fixture.contents(&file), both);
+    fixture.fs().sync().unwrap();
+    assert_eq!(fixture.fs().unwritten_bytes(), 0);
+    behind(&fixture, &file, 0, &[3; BLOCK]).unwrap();
+    fixture.fs().sync_file(&file, false).unwrap();
+    std::mem::forget(file);
+    fixture.kill();
+    let file = fixture.fs().open_file(id).unwrap();
+    let both = [[3; BLOCK], [1; BLOCK]].concat();
+    assert_eq!(fixture.contents(&file), both);
+}
+
+#[test]
+fn of_two_versions_of_a_block_that_were_left_one_is_kept_and_the_file_owes_an_error() {
+    for is_killed in [false, true] {
+        let mut fixture = kept();
+        let file = fixture.make(ROOT, "file");
+        let id = file.id();
+        behind(&fixture, &file, 0, &[2; BLOCK]).unwrap();
+        std::mem::forget(file);
+        fixture.die();
+        fixture.leave_block(id, 0, &[3; BLOCK]);
+        fixture.open(true);
+        if is_killed {
+            fixture.kill();
+        }
+        let file = fixture.fs().open_file(id).unwrap();
+        let kept = fixture.contents(&file);
+        assert!(kept == [2; BLOCK] || kept == [3; BLOCK]);
+        assert!(fixture.fs().sync_file(&file, false).is_err());
+        fixture.fs().sync_file(&file, false).unwrap();
+        behind(&fixture, &file, 0, &[4; BLOCK]).unwrap();
+        fixture.fs().sync_file(&file, false).unwrap();
+        std::mem::forget(file);
+        fixture.kill();
+        let file = fixture.fs().open_file(id).unwrap();
+        assert_eq!(fixture.contents(&file), [4; BLOCK]);
+        fixture.fs().sync_file(&file, false).unwrap();
+    }
 }
 
 #[test]

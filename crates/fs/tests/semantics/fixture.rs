@@ -221,6 +221,14 @@ impl Fixture {
         self.journal = Some(Arc::new(self.kept_memory()));
     }
 
+    /// The memory has another block beside those that a process left.
+    pub fn leave_block(&self, file: FileId, block: u64, bytes: &[u8]) {
+        let journal = self.journal.as_ref().expect("a keeper holds a journal");
+        let blocks = journal.unwritten().expect("it has memory for blocks");
+        let slot = blocks.take().unwrap();
+        blocks.put(&slot, file, block, bytes);
+    }
+
     /// The memory as the keeper gives it to the next process.
     fn kept_memory(&self) -> KeptJournal {
         let journal = self.journal.as_ref().expect("a keeper holds a journal");
