@@ -13,7 +13,10 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{FallocateFlags, fallocate, memfd_create};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::io::retry_on_intr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+const PAGE_BYTES: u64 = 4096;
 
 /// A mapped memfd whose size never changes.
 #[derive(Debug)]
@@ -87,10 +90,24 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words_count) }
     }
 
+    /// Gets the pages of these words from the machine, where they are not there yet: until then the
+    /// first store into a page kills the process where the machine has none to give.
+    ///
+    /// # Errors
+    /// What the kernel answered: it has none.
+    pub fn reserve(&self, first_word: usize, end_word: usize) -> io::Result<()> {
+        let from = first_word as u64 * 8 / PAGE_BYTES * PAGE_BYTES;
+        let to = (end_word as u64 * 8).next_multiple_of(PAGE_BYTES);
+        if from < to {
+            let flags = FallocateFlags::KEEP_SIZE;
+            retry_on_intr(|| fallocate(&self.descriptor, flags, from, to - from))?;
+        }
+        Ok(())
+    }
+
     /// Gives the pages between these words back to the machine; they read as zeros then. What is
     /// not a whole page stays as it is.
     pub fn release(&self, first_word: usize, end_word: usize) {
-        const PAGE_BYTES: u64 = 4096;
         let from = (first_word as u64 * 8).next_multiple_of(PAGE_BYTES);
         let to = (end_word as u64 * 8) / PAGE_BYTES * PAGE_BYTES;
         if from < to {
@@ -131,6 +148,20 @@ mod tests {
         assert_eq!(second.words()[77].load(Ordering::Acquire), 5);
         second.release(0, 1 << 17);
         assert_eq!(second.words()[77].load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn what_is_reserved_is_there_before_anybody_stores_into_it() {
+        let memory = SharedMemory::create("test", 1 << 20).unwrap();
+        let length_bytes = || rustix::fs::fstat(memory.descriptor()).unwrap().st_blocks * 512;
+        assert_eq!(length_bytes(), 0);
+        // The last word of one page and the first one of the page after the next.
+        memory.reserve(511, 1025).unwrap();
+        assert_eq!(length_bytes(), 3 * 4096);
+        memory.words()[600].store(7, Ordering::Relaxed);
+        memory.reserve(0, 1025).unwrap();
+        assert_eq!(memory.words()[600].load(Ordering::Relaxed), 7);
+        assert_eq!(length_bytes(), 3 * 4096);
     }
 
     #[test]

@@ -26,6 +26,8 @@ const _: () = assert!(BLOCK_BYTES as u64 == BLOCK_SIZE_BYTES);
 /// Magic, version, and how many slots were ever used.
 const HEADER_WORDS: usize = 8;
 const USED: usize = 2;
+/// Slots whose memory the machine is asked for together: 1 MiB.
+const CHUNK_SLOTS: u32 = 256;
 /// Of whom a slot's block is: the file, and which of its blocks. Of a lost one the second word has the
 /// file beside [`LOST`], and the first one nothing.
 const NAME_WORDS: usize = 2;
@@ -63,6 +65,11 @@ struct Free {
     slots: Vec<u32>,
     /// From this one on none was ever used.
     fresh: u32,
+    /// By chunk, whether this process has asked for its memory since it was given back last.
+    reserved: Vec<bool>,
+    /// The machine has no memory.
+    #[cfg(test)]
+    is_short: bool,
 }
 
 /// The memory of blocks to be written: a header, the names of all slots, and their bytes. All
@@ -95,6 +102,8 @@ impl UnwrittenBlocks {
     /// # Errors
     /// A line that says why this program cannot read what is there.
     pub fn new(memory: SharedMemory) -> Result<Self, String> {
+        (memory.reserve(0, HEADER_WORDS))
+            .map_err(|error| format!("there is no memory for blocks to be written: {error}"))?;
         let words = memory.words();
         let count = count_in(words.len());
         match (get(&words[0]), get(&words[1])) {
@@ -120,7 +129,13 @@ impl UnwrittenBlocks {
         let slots = (0..fresh).rev().filter(is_free).collect();
         Ok(Self {
             count,
-            free: Mutex::new(Free { slots, fresh }),
+            free: Mutex::new(Free {
+                slots,
+                fresh,
+                reserved: vec![false; count.div_ceil(CHUNK_SLOTS) as usize],
+                #[cfg(test)]
+                is_short: false,
+            }),
             memory,
         })
     }
@@ -197,19 +212,48 @@ impl UnwrittenBlocks {
         blocks.collect()
     }
 
-    /// Takes a free slot; none where all are taken.
+    /// Takes a free slot; none where all are taken, or the machine has no memory for it.
     #[must_use]
     pub fn take(&self) -> Option<BlockSlot> {
         let mut free = self.free.lock();
-        if let Some(slot) = free.slots.pop() {
-            return Some(BlockSlot(slot));
-        }
-        if free.fresh == self.count {
+        let known = free.slots.last().copied();
+        let slot = known.unwrap_or(free.fresh);
+        if slot == self.count || !self.reserve(&mut free, slot) {
             return None;
         }
-        free.fresh += 1;
-        self.memory.words()[USED].store(u64::from(free.fresh), Ordering::Release);
-        Some(BlockSlot(free.fresh - 1))
+        if known.is_some() {
+            free.slots.pop();
+        } else {
+            free.fresh += 1;
+            self.memory.words()[USED].store(u64::from(free.fresh), Ordering::Release);
+        }
+        Some(BlockSlot(slot))
+    }
+
+    /// Whether the slot's memory is there. Where the machine gave none at the first store into it,
+    /// this process would be killed, and the next one again.
+    fn reserve(&self, free: &mut Free, slot: u32) -> bool {
+        let chunk = slot / CHUNK_SLOTS;
+        if free.reserved[chunk as usize] {
+            return true;
+        }
+        #[cfg(test)]
+        if free.is_short {
+            return false;
+        }
+        let first = (chunk * CHUNK_SLOTS) as usize;
+        let end = first + CHUNK_SLOTS.min(self.count - chunk * CHUNK_SLOTS) as usize;
+        let (names, data) = (HEADER_WORDS, data_start(self.count));
+        let is_there =
+            [(names, NAME_WORDS), (data, BLOCK_WORDS)]
+                .into_iter()
+                .all(|(start, words)| {
+                    let reserved =
+                        (self.memory).reserve(start + first * words, start + end * words);
+                    reserved.is_ok()
+                });
+        free.reserved[chunk as usize] = is_there;
+        is_there
     }
 
     /// Puts the block of a file into the slot: from here on a kill leaves it to the next process.
@@ -277,8 +321,9 @@ impl UnwrittenBlocks {
 
     /// Gives the memory of free slots back to the machine, where all of them are free.
     pub fn release(&self) {
-        let free = self.free.lock();
+        let mut free = self.free.lock();
         if free.slots.len() == free.fresh as usize {
+            free.reserved.fill(false);
             let start = data_start(self.count);
             let end = start + free.fresh as usize * BLOCK_WORDS;
             self.memory.release(start, end);
@@ -435,6 +480,56 @@ mod tests {
             why.contains("have version 2, and this program reads version 1"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn memory_of_a_slot_is_there_before_it_is_handed_out_and_none_is_handed_out_without() {
+        use std::os::unix::fs::MetadataExt;
+        let blocks = new();
+        let memory = blocks.memory().descriptor().try_clone_to_owned().unwrap();
+        let memory = std::fs::File::from(memory);
+        let length_bytes = || memory.metadata().unwrap().blocks() * 512;
+        let all_bytes = UnwrittenBlocks::length_bytes(COUNT);
+        assert!(length_bytes() < all_bytes);
+        let slot = blocks.take().unwrap();
+        assert_eq!(length_bytes(), all_bytes);
+        blocks.put(&slot, FileId(7), 3, &[1; BLOCK_BYTES]);
+
+        // Given back, it is asked for again; where there is none the slot stays free.
+        blocks.give_back(slot);
+        blocks.release();
+        assert!(length_bytes() < all_bytes);
+        blocks.free.lock().is_short = true;
+        assert_eq!(blocks.take(), None);
+        assert!(length_bytes() < all_bytes);
+        blocks.free.lock().is_short = false;
+        let slot = blocks.take().unwrap();
+        assert_eq!(length_bytes(), all_bytes);
+        blocks.put(&slot, FileId(7), 3, &[2; BLOCK_BYTES]);
+        assert_eq!(bytes_of(&blocks, &slot), [2; BLOCK_BYTES]);
+        // So does the next process.
+        let blocks = next(&blocks);
+        blocks.free.lock().is_short = true;
+        assert_eq!(blocks.take(), None);
+        assert_eq!(blocks.left().len(), 1);
+    }
+
+    #[test]
+    fn no_store_into_a_slot_needs_memory_that_is_not_there() {
+        use std::os::unix::fs::MetadataExt;
+        let length_bytes = UnwrittenBlocks::length_bytes(3 * CHUNK_SLOTS - 100);
+        let blocks =
+            UnwrittenBlocks::new(SharedMemory::create("test", length_bytes).unwrap()).unwrap();
+        let memory = blocks.memory().descriptor().try_clone_to_owned().unwrap();
+        let memory = std::fs::File::from(memory);
+        let blocks_count = || memory.metadata().unwrap().blocks();
+        for block in 0..u64::from(blocks.count()) {
+            let slot = blocks.take().unwrap();
+            let before = blocks_count();
+            blocks.put(&slot, FileId(9), block, &[3; BLOCK_BYTES]);
+            assert_eq!(blocks_count(), before, "slot {slot:?}");
+        }
+        assert_eq!(blocks.take(), None);
     }
 
     #[test]
