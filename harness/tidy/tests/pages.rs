@@ -72,6 +72,66 @@ fn every_make_command_of_a_page_exists() {
     }
 }
 
+/// The word behind `flag` in a command.
+fn value_of<'a>(command: &'a str, flag: &str) -> Option<&'a str> {
+    let mut words = command.split_whitespace();
+    words.find(|word| *word == flag)?;
+    words.next()
+}
+
+#[test]
+fn every_command_that_runs_one_test_of_a_crate_finds_some() {
+    let sources = files_ending_with(&[".rs"]).unwrap();
+    let mut commands_count = 0;
+    for page in files_ending_with(&[".md"]).unwrap() {
+        for line in page.text.lines() {
+            let command = line.split('#').next().unwrap_or_default();
+            let Some(package) = value_of(command, "-p") else {
+                continue;
+            };
+            if !command.starts_with("cargo test ") {
+                continue;
+            }
+            commands_count += 1;
+            let name = package.trim_start_matches("spindle-");
+            let folders = [format!("crates/{name}/"), format!("harness/{name}/")];
+            let inside = |file: &SourceFile| {
+                let inside = folders
+                    .iter()
+                    .find_map(|folder| file.path.strip_prefix(folder));
+                inside.map(str::to_owned)
+            };
+            if let Some(target) = value_of(command, "--test") {
+                let paths = [
+                    format!("tests/{target}.rs"),
+                    format!("tests/{target}/main.rs"),
+                ];
+                let is_there = |file| inside(file).is_some_and(|path| paths.contains(&path));
+                assert!(
+                    sources.iter().any(is_there),
+                    "{}: {package} has no tests `{target}`",
+                    page.path
+                );
+            }
+            let modules = command.split_whitespace();
+            for module in modules.filter_map(|word| word.strip_suffix("::")) {
+                let end = format!("/{}.rs", module.replace("::", "/"));
+                let has_tests = |file: &SourceFile| {
+                    inside(file)
+                        .is_some_and(|path| path.starts_with("src/") && path.ends_with(&end))
+                        && file.text.contains("mod tests")
+                };
+                assert!(
+                    sources.iter().any(has_tests),
+                    "{}: {package} has no module `{module}` with tests",
+                    page.path
+                );
+            }
+        }
+    }
+    assert!(commands_count > 0, "no page says how to run one test");
+}
+
 #[test]
 fn every_path_of_the_newcomers_way_exists() {
     for name in ["README.md", "CONTRIBUTING.md", "docs/architecture.md"] {
