@@ -60,7 +60,7 @@ pub struct KeptJournal {
     free_touches: Mutex<Vec<u32>>,
     /// Given up by operations whose end may have fallen out of the log: taken until a commit.
     settled_touches: Mutex<Vec<u32>>,
-    next_bracket: AtomicU32,
+    last_bracket: AtomicU32,
     next_write: AtomicU64,
     connection: AtomicU32,
     /// The log ends where it does, as long as this process lives.
@@ -164,7 +164,7 @@ impl KeptJournal {
             .filter(|slot| !taken(slot))
             .collect();
         Ok(Self {
-            next_bracket: AtomicU32::new(log.last_bracket + 1),
+            last_bracket: AtomicU32::new(log.last_bracket),
             log: Mutex::new(log),
             free_touches: Mutex::new(free_touches),
             settled_touches: Mutex::default(),
@@ -458,9 +458,12 @@ impl KeptJournal {
     /// Begins an operation. The caller sees to it that only one is open at a time.
     #[must_use]
     pub fn bracket(&self) -> Bracket {
-        let number = self.next_bracket.fetch_add(1, Ordering::Relaxed) & log::BRACKET_MASK;
-        // Zero is for records that belong to no operation.
-        Bracket(number.max(1))
+        // Zero is for records that belong to no operation. No number comes again before all others
+        // have: what is left of an earlier operation in the log must not count as one that has ended.
+        let next = |last| last % log::BRACKET_MASK + 1;
+        let (order, last) = (Ordering::Relaxed, &self.last_bracket);
+        let last = last.fetch_update(order, order, |last| Some(next(last)));
+        Bracket(next(last.expect("there is always a next number")))
     }
 
     /// Ends an operation that fulfils no request: all of it counts now.

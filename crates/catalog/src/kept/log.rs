@@ -25,7 +25,7 @@ const EDIT: u64 = 1;
 const EXTENT: u64 = 2;
 const END: u64 = 3;
 
-/// Bits of a bracket's number.
+/// Bits of a bracket's number, and the highest one. No log has so many operations.
 pub(super) const BRACKET_MASK: u32 = (1 << 24) - 1;
 /// A record's position and its description.
 const HEAD_WORDS: u64 = 2;
@@ -50,7 +50,7 @@ pub(super) struct Log {
     fallen_out_count: u64,
     /// Memory before this position was given back.
     released: u64,
-    /// The highest bracket that was found.
+    /// The bracket that was found last. Not the highest: after that one they begin again.
     pub(super) last_bracket: u32,
 }
 
@@ -85,7 +85,9 @@ impl Log {
         };
         while let Some(record) = read(memory, log.end) {
             log.end += HEAD_WORDS + record.payload.len() as u64;
-            log.last_bracket = log.last_bracket.max(record.bracket);
+            if record.bracket != 0 {
+                log.last_bracket = record.bracket;
+            }
         }
         log
     }

@@ -1,9 +1,11 @@
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use spindle_base::{DiskNumber, FileId};
 use spindle_device::SharedMemory;
 use spindle_format::Timestamp;
 
+use super::log::BRACKET_MASK;
 use super::{Bracket, Claim, KeptJournal, Recovered, Touch};
 use crate::{Edit, Table, file_key};
 
@@ -105,6 +107,24 @@ fn an_operation_that_was_cut_off_counts_as_if_it_had_not_begun() {
     // A later process must not end it by chance.
     next_journal.end(next_journal.bracket());
     assert_eq!(next(&next_journal).1.edits.len(), 2);
+}
+
+/// The numbers of operations begin again after the highest one.
+#[test]
+fn no_operation_has_the_number_of_another_whose_end_is_in_the_log() {
+    let journal = live();
+    (journal.last_bracket).store(BRACKET_MASK - 3, Ordering::Relaxed);
+    for id in 1..=4 {
+        let bracket = journal.bracket();
+        journal.edit(Some(bracket), &put(id, b"whole"));
+        journal.end(bracket);
+    }
+    journal.edit(Some(journal.bracket()), &put(5, b"half"));
+    let (next_journal, recovered) = next(&journal);
+    assert_eq!(recovered.edits.len(), 4);
+    // Nor has one of the next process, though the highest number is in the log.
+    next_journal.edit(Some(next_journal.bracket()), &put(6, b"half"));
+    assert_eq!(next(&next_journal).1.edits.len(), 4);
 }
 
 #[test]
