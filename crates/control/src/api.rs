@@ -1,5 +1,5 @@
-//! The ground floor: what a process that serves a group is asked, in which words, and what it
-//! answers.
+//! Floor 1 of 5, below `machine`: what a process that serves a group is asked, in which words, and
+//! what it answers.
 //!
 //! Requests, reports, errors, and the client that carries them. Nothing here knows a disk, a group
 //! that is open, or who serves it, so both ends of a conversation stand on it.

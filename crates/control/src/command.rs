@@ -1,4 +1,4 @@
-//! The top floor: what each command does.
+//! Floor 5 of 5, above `serving`: what each command does.
 //!
 //! A command asks the process that serves the group, and where there is none it opens the disks
 //! here ([`mod@reach`]). Printing is for `cli`.

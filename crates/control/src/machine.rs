@@ -1,4 +1,4 @@
-//! The first floor: this machine as a command finds it.
+//! Floor 2 of 5, above `api` and below `opened`: this machine as a command finds it.
 //!
 //! Its settings, its disks and what stands on them, its clock and its users, which processes listen
 //! in the runtime directory, and the engine that moves bytes. No group is opened here.

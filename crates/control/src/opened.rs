@@ -1,4 +1,5 @@
-//! The second floor: a group that this process has open, to serve it, to change it or to look.
+//! Floor 3 of 5, above `machine` and below `serving`: a group that this process has open, to serve
+//! it, to change it or to look.
 //!
 //! What can be done with it is done by methods of [`open::Opened`], which are the same whether the
 //! process that serves the group calls them or a command that found nobody serving it. Nothing here

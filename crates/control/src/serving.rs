@@ -1,4 +1,4 @@
-//! The third floor: the processes that serve a group.
+//! Floor 4 of 5, above `opened` and below `command`: the processes that serve a group.
 //!
 //! The daemon with its mounts, its socket, its threads and its metrics, and the keeper that holds a
 //! mount beyond the daemon's death. What a command does with them stands above.

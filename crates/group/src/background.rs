@@ -1,4 +1,5 @@
-//! Background copying: what is wanted, how fast, and the passes that do it.
+//! Floor 5 of 7, above `io` and below `change`: background copying. What is wanted, how fast, and the
+//! passes that do it.
 //!
 //! [`Group::work`] does one small unit; whoever has threads calls it, as many and as often as
 //! [`Group::workers_wanted`] says. The passes run in order, one at a time: RESYNC (stale runs of

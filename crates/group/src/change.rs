@@ -1,5 +1,5 @@
-//! The disks of an open group change: added, dropped, kept after all, replaced, resized, renamed,
-//! taken offline.
+//! Floor 6 of 7, above `background` and below `group`: the disks of an open group change. Added,
+//! dropped, kept after all, replaced, resized, renamed, taken offline.
 //!
 //! What a person asks for in one go is judged whole, and refused before anything is written. Then
 //! come, in this order: labels of disks that join; the catalog (records of the disks, and that a

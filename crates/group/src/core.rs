@@ -1,4 +1,5 @@
-//! The core of an open disk group: its disks, files and maps, and what becomes durable when.
+//! Floor 3 of 7, above `region` and below `io`: the core of an open disk group. Its disks, files and
+//! maps, and what becomes durable when.
 
 pub(crate) mod bad_places;
 pub(crate) mod bad_runs;

@@ -1,4 +1,5 @@
-//! The front of an open disk group: how it is made, opened, looked at, stepped on and closed.
+//! Floor 7 of 7, above `change`: the front of an open disk group. How it is made, opened, looked at,
+//! stepped on and closed.
 
 pub(crate) mod check;
 pub(crate) mod create;

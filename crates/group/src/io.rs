@@ -1,4 +1,5 @@
-//! Reading and writing files: the plan executed, and what failed put right.
+//! Floor 4 of 7, above `core` and below `background`: reading and writing files. The plan executed,
+//! and what failed put right.
 //!
 //! A crash finds nothing of this in the catalog but what a commit took: extents with their
 //! marks, and dirty regions. Data may be there or not until a sync covered it.

@@ -1,4 +1,4 @@
-//! Which disks belong to the group, who votes, and who has it open.
+//! Floor 1 of 7, below `region`: which disks belong to the group, who votes, and who has it open.
 //!
 //! [`Membership::create`] and [`Membership::open`] give the one owner of the group's labels,
 //! openers and group states; nothing else writes them. Everything that the group must remember

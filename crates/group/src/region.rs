@@ -1,4 +1,5 @@
-//! The catalog's region: a block store on several disks, each block with a checksum.
+//! Floor 2 of 7, above `quorum` and below `core`: the catalog's region, a block store on several
+//! disks, each block with a checksum.
 //!
 //! # Layout
 //! Every replica has the same runs, at places of its own (the group state names them). A run

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spindle_tidy::files_ending_with;
+use spindle_tidy::{SourceFile, files_ending_with};
 
 /// A crate whose inside has an order.
 struct House {
@@ -22,6 +22,9 @@ struct House {
     shared: &'static [&'static str],
     /// What values of the shared types are called.
     values: &'static [&'static str],
+    /// The crates that its values come from beside its own. A method that one of their types has too
+    /// is told from one of a shared type only by what the value is called.
+    below: &'static [&'static str],
 }
 
 const HOUSES: [House; 2] = [
@@ -39,6 +42,9 @@ const HOUSES: [House; 2] = [
         ground: &["by_number", "error", "event", "incarnation", "levels"],
         shared: &["Core", "Group"],
         values: &["group", "core"],
+        below: &[
+            "base", "catalog", "device", "extent", "format", "pages", "sync",
+        ],
     },
     House {
         sources: "crates/control/src/",
@@ -46,6 +52,7 @@ const HOUSES: [House; 2] = [
         ground: &[],
         shared: &[],
         values: &[],
+        below: &[],
     },
 ];
 
@@ -55,7 +62,8 @@ struct Room {
     path: String,
     /// The modules that it lies in, its own the last.
     modules: Vec<String>,
-    /// The lines, each with its number; a chain of calls is one line, however it is broken.
+    /// The lines, each with its number; a chain of calls is one line, however it is broken, and so is
+    /// a `use`.
     lines: Vec<(usize, String)>,
 }
 
@@ -63,6 +71,20 @@ impl House {
     fn floor_of(&self, name: &str) -> usize {
         let place = self.floors.iter().position(|floor| *floor == name);
         place.map_or(0, |floor| floor + 1)
+    }
+
+    /// Whether the name is a floor or stands on the ground.
+    fn has(&self, name: &str) -> bool {
+        self.floors.contains(&name) || self.ground.contains(&name)
+    }
+
+    /// How the head of a floor begins.
+    fn place_of(&self, floor: usize) -> String {
+        let count = self.floors.len();
+        let above = (floor > 1).then(|| format!("above `{}`", self.floors[floor - 2]));
+        let below = (floor < count).then(|| format!("below `{}`", self.floors[floor]));
+        let between: Vec<String> = above.into_iter().chain(below).collect();
+        format!("//! Floor {floor} of {count}, {}: ", between.join(" and "))
     }
 
     fn is_shared(&self, name: &str) -> bool {
@@ -98,18 +120,8 @@ impl House {
     fn methods(&self, rooms: &[Room]) -> BTreeMap<String, BTreeSet<usize>> {
         let mut methods: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
         for room in rooms {
-            let mut is_inside = false;
-            for (_, line) in &room.lines {
-                if let Some(name) = owner_of_methods(line) {
-                    is_inside = self.is_shared(name);
-                } else if line == "}" {
-                    is_inside = false;
-                }
-                let Some((before, after)) = line.split_once("fn ") else {
-                    continue;
-                };
-                if is_inside && before.starts_with("    ") && !before.starts_with("     ") {
-                    let name = after.split(['(', '<']).next().unwrap();
+            for (owner, name) in defined_methods(&room.lines) {
+                if owner.is_some_and(|owner| self.is_shared(owner)) {
                     methods
                         .entry(name.to_owned())
                         .or_default()
@@ -118,6 +130,51 @@ impl House {
             }
         }
         methods
+    }
+
+    /// The names of methods that other types than the shared ones have, here and in the crates below.
+    fn other_methods(&self, rooms: &[Room]) -> BTreeSet<String> {
+        let files = files_ending_with(&[".rs"]).unwrap();
+        let is_below = |file: &&SourceFile| {
+            let below = self.below.iter();
+            !file.is_test()
+                && below
+                    .map(|name| format!("crates/{name}/src/"))
+                    .any(|folder| file.path.starts_with(&folder))
+        };
+        let mut names = BTreeSet::new();
+        for file in files.iter().filter(is_below) {
+            let lines = whole_chains(file.lines_without_tests());
+            names.extend(defined_methods(&lines).map(|(_, name)| name.to_owned()));
+        }
+        for room in rooms {
+            let others = defined_methods(&room.lines)
+                .filter(|(owner, _)| !owner.is_some_and(|owner| self.is_shared(owner)));
+            names.extend(others.map(|(_, name)| name.to_owned()));
+        }
+        names
+    }
+
+    /// What values of the shared types are called that this line declares.
+    fn other_names<'a>(&self, line: &'a str) -> Vec<&'a str> {
+        if is_comment(line) {
+            return Vec::new();
+        }
+        let mut names: Vec<&str> = (self.shared.iter())
+            .flat_map(|of| values_of(line, of))
+            .collect();
+        names.extend(
+            self.values
+                .iter()
+                .filter_map(|value| other_name_of(line, value)),
+        );
+        names
+    }
+
+    /// Whether a call is of one of the shared types' methods: by the name of the value or of the type,
+    /// or because no other type has such a method.
+    fn is_theirs(&self, value: &str, name: &str, others: &BTreeSet<String>) -> bool {
+        self.values.contains(&value) || self.is_shared(value) || !others.contains(name)
     }
 }
 
@@ -132,17 +189,80 @@ impl Room {
     }
 }
 
-/// Lines with what continues a chain of calls brought onto the line where the chain begins.
+/// Lines with what continues a chain of calls, or a `use`, brought onto the line where it begins.
 fn whole_chains<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
     let mut whole: Vec<(usize, String)> = Vec::new();
     for (number, line) in lines {
-        let continues = line.trim_start().starts_with('.') && !line.trim_start().starts_with("..");
-        match whole.last_mut().filter(|_| continues) {
-            Some((_, chain)) => chain.push_str(line.trim_start()),
-            None => whole.push((number, line.to_owned())),
+        let line_begins = line.trim_start();
+        let continues = line_begins.starts_with('.') && !line_begins.starts_with("..");
+        let continues_use =
+            |before: &str| used_path(before).is_some() && !before.trim_end().ends_with(';');
+        match whole.last_mut() {
+            Some((_, before)) if continues || continues_use(before) => before.push_str(line_begins),
+            _ => whole.push((number, line.to_owned())),
         }
     }
     whole
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// What stands behind the `use` of this line.
+fn used_path(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.trim_start(),
+        None => line,
+    };
+    line.strip_prefix("use ")
+}
+
+/// Whether a `use` leads somewhere by a way that [`Room::names`] does not follow: another name for
+/// the top of the crate or of a module above, or a way up within braces.
+fn hides_where_it_leads(line: &str) -> bool {
+    let Some(path) = used_path(line) else {
+        return false;
+    };
+    let another_name = ["crate", "super", "self"];
+    let mut another_name = another_name.iter().map(|name| format!("{name} as "));
+    let within = path.split_once('{').map_or("", |(_, within)| within);
+    another_name.any(|name| path.contains(&name)) || within.contains("super") || path == "crate;"
+}
+
+/// The methods that these lines define, each with its type where that is not a trait's block.
+fn defined_methods(lines: &[(usize, String)]) -> impl Iterator<Item = (Option<&str>, &str)> {
+    let mut owner = None;
+    lines.iter().filter_map(move |(_, line)| {
+        if let Some(name) = owner_of_methods(line) {
+            owner = Some(name);
+        } else if line == "}" {
+            owner = None;
+        }
+        let (before, after) = line.split_once("fn ")?;
+        let is_within = before.starts_with("    ") && !before.starts_with("     ");
+        (is_within && !is_comment(line)).then(|| {
+            let end = after.find(|letter| !is_of_word(letter));
+            (owner, &after[..end.unwrap_or(after.len())])
+        })
+    })
+}
+
+/// Whether this line begins a block of methods whose type [`owner_of_methods`] does not find: a head
+/// over several lines, or a type by its path.
+fn is_head_unread(line: &str) -> bool {
+    let head = line.trim_start();
+    let Some(rest) = head.strip_prefix("impl") else {
+        return false;
+    };
+    // A macro's own parameter names a type of where it is used.
+    if !rest.starts_with([' ', '<']) || rest.starts_with(" $") || head.contains(" for ") {
+        return false;
+    }
+    let rest = owner_of_methods(head).and_then(|owner| head.split_once(owner));
+    !rest.is_some_and(|(_, rest)| rest.starts_with([' ', '<']))
 }
 
 /// The type whose own methods begin on this line.
@@ -164,15 +284,80 @@ fn defined_type(line: &str) -> Option<&str> {
         Some(rest) => rest.split_once(' ')?.1,
         None => line,
     };
-    let rest = ["struct ", "enum ", "type "]
+    let rest = ["struct ", "enum "]
         .iter()
         .find_map(|kind| rest.strip_prefix(kind))?;
     rest.split(|letter| !is_of_word(letter)).next()
 }
 
-/// The calls of a line: what is called, and the last word of what it is called on.
+/// What the values of this type are called that the line declares.
+fn values_of<'a>(line: &'a str, of: &str) -> Vec<&'a str> {
+    let mut values = Vec::new();
+    for (at, _) in line.match_indices(of) {
+        if line[at + of.len()..].starts_with(is_of_word) {
+            continue;
+        }
+        let mut before = &line[..at];
+        loop {
+            let shorter = ["&", "mut ", "Arc<", "Option<"]
+                .iter()
+                .find_map(|mark| before.strip_suffix(mark))
+                // A lifetime, or a part of the type's path.
+                .or_else(|| {
+                    let (start, name) = before.strip_suffix(' ')?.rsplit_once('\'')?;
+                    name.chars().all(is_of_word).then_some(start)
+                })
+                .or_else(|| {
+                    let path = before.strip_suffix("::")?;
+                    let module = last_word(path);
+                    // `Scope::Group` is another type's.
+                    let is_module = module.starts_with(|letter: char| letter.is_ascii_lowercase());
+                    is_module.then(|| &path[..path.len() - module.len()])
+                });
+            match shorter {
+                Some(shorter) => before = shorter,
+                None => break,
+            }
+        }
+        if let Some(before) = before.strip_suffix(": ") {
+            values.push(last_word(before));
+        }
+    }
+    values
+}
+
+/// The name that `let` gives to what is called `value`.
+fn other_name_of<'a>(line: &'a str, value: &str) -> Option<&'a str> {
+    let (name, is) = line.trim_start().strip_prefix("let ")?.split_once(" = ")?;
+    let is = is.trim_end_matches(';').trim_end_matches(".clone()");
+    let is = is.strip_prefix("Arc::clone(").unwrap_or(is);
+    let is = is.trim_end_matches(['(', ')']).trim_start_matches('&');
+    let is = is.strip_prefix("self.").unwrap_or(is);
+    (is == value).then_some(name.trim_start_matches("mut "))
+}
+
+fn last_word(text: &str) -> &str {
+    let start = text.rfind(|letter| !is_of_word(letter));
+    &text[start.map_or(0, |before| before + 1)..]
+}
+
+/// The calls of a line: what is called, and the last word of what it is called on, which may be a
+/// type.
 fn calls(line: &str) -> Vec<(&str, &str)> {
     let mut calls = Vec::new();
+    if is_comment(line) {
+        return calls;
+    }
+    // A method that is handed over is called as well: `.map(Group::name)`.
+    for (at, _) in line.match_indices("::") {
+        let rest = &line[at + 2..];
+        let end = rest.find(|letter| !is_of_word(letter));
+        // `<Group>::name` is one of `Group`.
+        let owner = last_word(line[..at].trim_end_matches('>'));
+        if owner.starts_with(|letter: char| letter.is_ascii_uppercase()) {
+            calls.push((owner, &rest[..end.unwrap_or(rest.len())]));
+        }
+    }
     for (at, _) in line.match_indices('.') {
         let rest = &line[at + 1..];
         let end = rest.find(|letter| !is_of_word(letter));
@@ -183,10 +368,7 @@ fn calls(line: &str) -> Vec<(&str, &str)> {
         };
         // `self.group().name(` is called on `group`, `(&group).name(` as well.
         let before = line[..at].trim_end_matches("()").trim_end_matches(')');
-        let start = before
-            .rfind(|letter| !is_of_word(letter))
-            .map_or(0, |before| before + 1);
-        calls.push((&before[start..], name));
+        calls.push((last_word(before), name));
     }
     calls
 }
@@ -216,11 +398,12 @@ fn a_floor_is_a_folder_with_a_head_that_says_what_it_is() {
             let is_head = |room: &&Room| room.modules == [*floor];
             let head = rooms.iter().find(is_head);
             let head = head.unwrap_or_else(|| panic!("{}{floor}.rs is missing", house.sources));
+            let place = house.place_of(head.floor);
             let says = head
                 .lines
                 .first()
-                .is_some_and(|(_, line)| line.starts_with("//! "));
-            assert!(says, "{}: begin with what this floor is", head.path);
+                .is_some_and(|(_, line)| line.starts_with(&place));
+            assert!(says, "{}: begin with `{place}`", head.path);
         }
         for room in rooms.iter().filter(|room| room.floor == 0) {
             assert!(
@@ -238,11 +421,16 @@ fn a_floor_names_only_what_lies_below_it() {
     for house in &HOUSES {
         for room in house.rooms() {
             for (number, line) in &room.lines {
+                assert!(
+                    !hides_where_it_leads(line),
+                    "{}:{number}: write each path from the top of the crate",
+                    room.path,
+                );
                 for name in room.names(line) {
-                    let is_module = name.starts_with(|letter: char| letter.is_ascii_lowercase());
                     assert!(
-                        is_module,
-                        "{}:{number}: name the floor, not what `lib.rs` hands on",
+                        house.has(name),
+                        "{}:{number}: `{name}` is neither a floor nor the ground: name the floor, \
+                         not what `lib.rs` hands on",
                         room.path,
                     );
                     assert!(
@@ -271,6 +459,15 @@ fn the_methods_of_a_type_stand_on_its_floor() {
         }
         for room in &rooms {
             for (number, line) in &room.lines {
+                // What is defined within something else is found by nobody either.
+                let within = owner_of_methods(line.trim_start())
+                    .is_some_and(|owner| line.starts_with(' ') && house.is_shared(owner));
+                assert!(
+                    !is_head_unread(line) && !within,
+                    "{}:{number}: begin the block on one line, at its beginning, with the bare name \
+                     of the type",
+                    room.path,
+                );
                 let Some(name) = owner_of_methods(line).filter(|name| !house.is_shared(name))
                 else {
                     continue;
@@ -278,7 +475,7 @@ fn the_methods_of_a_type_stand_on_its_floor() {
                 assert!(
                     floors
                         .get(name)
-                        .is_none_or(|floors| floors.contains(&room.floor)),
+                        .is_some_and(|floors| floors.contains(&room.floor)),
                     "{}:{number}: `{name}` stands on another floor: make this a function, or give \
                      it a type of its own",
                     room.path,
@@ -294,6 +491,7 @@ fn a_floor_calls_only_what_lies_below_it() {
         let rooms = house.rooms();
         let methods = house.methods(&rooms);
         assert!(methods.len() > 200, "{} methods were found", methods.len());
+        let others = house.other_methods(&rooms);
         // A method of the same name further down would hide a call upward.
         for (name, floors) in &methods {
             assert!(floors.len() == 1, "`{name}` is defined on two floors");
@@ -309,8 +507,17 @@ fn a_floor_calls_only_what_lies_below_it() {
             // In a file that has no part of the shared types, `self` is something else.
             let of_self = room.lines.iter().any(is_of_shared);
             for (number, line) in &room.lines {
+                for named in house.other_names(line) {
+                    assert!(
+                        house.values.contains(&named),
+                        "{}:{number}: call `{named}` one of {:?}, so that its calls are seen",
+                        room.path,
+                        house.values
+                    );
+                }
                 for (value, name) in calls(line) {
-                    let is_theirs = house.values.contains(&value) || (of_self && value == "self");
+                    let is_theirs = house.is_theirs(value, name, &others)
+                        || (of_self && matches!(value, "self" | "Self"));
                     let Some(floors) = methods.get(name).filter(|_| is_theirs) else {
                         continue;
                     };
@@ -337,6 +544,30 @@ fn a_call_upward_is_seen_however_it_is_written() {
     assert_eq!(whole[0].0, 7);
     assert!(calls(&whole[0].1).contains(&("group", "change_disks")));
     assert_eq!(calls("(&group).work(now)"), [("group", "work")]);
+    // By its type, called or handed over.
+    let of_type = ("Group", "change_disks");
+    assert!(calls("Group::change_disks(group, &changes)").contains(&of_type));
+    assert!(calls("changes.map(crate::background::Group::change_disks)").contains(&of_type));
+    assert!(calls("<Group>::change_disks(group, &changes)").contains(&of_type));
+    assert_eq!(calls("    /// As [`Group::change_disks`]"), []);
+    // By a value of another name: no other type has such a method, and the name is refused.
+    let house = &HOUSES[0];
+    let others = BTreeSet::from(["view".to_owned()]);
+    assert!(house.is_theirs("g", "change_disks", &others));
+    assert!(!house.is_theirs("scrub", "view", &others));
+    for line in [
+        "fn judge(g: &Group, now_s: u64) {",
+        "    g: &'a Arc<crate::background::Group>,",
+        "        let g = group;",
+        "        let mut g = Arc::clone(&self.group);",
+        "        let g = self.group();",
+    ] {
+        assert_eq!(house.other_names(line), ["g"], "{line}");
+    }
+    assert_eq!(house.other_names("fn judge(group: &Group) {"), ["group"]);
+    assert!(house.other_names("    groups: Vec<GroupView>,").is_empty());
+    assert!(house.other_names("    scope: Scope::Group,").is_empty());
+    assert!(house.other_names("    /// let g = group").is_empty());
     let room = |modules: &[&str]| Room {
         floor: 1,
         path: String::new(),
@@ -347,4 +578,53 @@ fn a_call_upward_is_seen_however_it_is_written() {
     let deep = room(&["core", "disks"]);
     assert_eq!(deep.names("use super::super::group::Group;"), ["group"]);
     assert!(deep.names("use super::Core;").is_empty());
+    // Within a module of the file one step more leads to the top.
+    let up = "        use super::super::super::group::Group;";
+    assert_eq!(deep.names(up), ["super"]);
+    // What `lib.rs` hands on is no floor, be it a type or a function.
+    for name in ["super", "Group", "change_disks", ""] {
+        assert!(!house.has(name), "{name}");
+    }
+    assert!(house.has("core") && house.has("event"));
+    for line in [
+        "use crate as top;",
+        "use super::super as top;",
+        "pub(crate) use super::{super::group::Group, Core};",
+        "use super::super::{self as top};",
+    ] {
+        assert!(hides_where_it_leads(line), "{line}");
+    }
+    assert!(!hides_where_it_leads("use super::{Core, File};"));
+    let lines = [
+        (1, "use super::{"),
+        (2, "    super::group::Group,"),
+        (3, "};"),
+        (4, "fn f() {}"),
+    ];
+    let whole = whole_chains(lines.into_iter());
+    assert_eq!(whole.len(), 2);
+    assert!(hides_where_it_leads(&whole[0].1));
+}
+
+#[test]
+fn a_block_of_methods_is_read_or_refused() {
+    for line in [
+        "impl crate::core::Core {",
+        "impl<T> Group",
+        "impl<T: Fn() -> u8> Group {",
+    ] {
+        assert!(is_head_unread(line), "{line}");
+    }
+    for line in [
+        "impl Group {",
+        "impl<'a> Tree<'a> {",
+        "impl<T: Into<Vec<u8>>> Tree<T> {",
+        "impl std::ops::Deref for Group {",
+        "impl Eq for GroupError {}",
+        "implements(now)",
+        "        impl EventKind {",
+        "        impl $name {",
+    ] {
+        assert!(!is_head_unread(line), "{line}");
+    }
 }

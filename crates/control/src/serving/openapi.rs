@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document: the routes of [`ROUTES`] and the schemas of [`crate::view`].
+//! The OpenAPI 3.1 document: the routes of [`ROUTES`] and the schemas of [`crate::api::view`].
 
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
