@@ -107,6 +107,10 @@ impl<D: Disks> Disks for FaultableDisks<D> {
         self.inner.in_flight_count(slot)
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner.appearance(slot)
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.inner.is_fenced(slot)
     }

@@ -84,9 +84,7 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
 
     /// Which appearance of the disk in `slot` this is, where the kernel counts them: a device that went
     /// away and came back is another one, and may have lost what no flush had covered.
-    fn appearance(&self, _slot: DiskSlot) -> Option<u64> {
-        None
-    }
+    fn appearance(&self, slot: DiskSlot) -> Option<u64>;
 
     /// Whether requests to `slot` were given up that may still reach the disk.
     fn is_fenced(&self, _slot: DiskSlot) -> bool {

@@ -35,6 +35,10 @@ impl Disks for Instantly {
     fn in_flight_count(&self, _slot: DiskSlot) -> u32 {
         0
     }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -101,4 +101,8 @@ impl Disks for BrokenDisks {
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.disks.in_flight_count(slot)
     }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
+    }
 }

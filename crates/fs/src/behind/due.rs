@@ -56,6 +56,7 @@ struct Files {
 struct Waiting {
     node: Arc<Node>,
     since_ms: u64,
+    /// Zero where nothing of it failed since something of it was written.
     not_before_ms: u64,
 }
 
@@ -138,11 +139,11 @@ impl Behind {
         self.blocks_count() >= self.blocks_most.load(Ordering::Relaxed) / BEGIN_SHARE
     }
 
-    /// Whether nothing of what waits can be written for now.
+    /// Whether all that waits failed. Nobody waits for it to be tried again: a daemon that ends
+    /// tries it no more.
     pub(crate) fn is_stuck(&self) -> bool {
-        let now_ms = self.now_ms();
         let files = self.files.lock();
-        (files.by_id.values()).all(|waiting| waiting.not_before_ms > now_ms)
+        (files.by_id.values()).all(|waiting| waiting.not_before_ms > 0)
     }
 
     pub(super) fn notify(&self) {
@@ -212,6 +213,13 @@ impl Behind {
         let not_before_ms = self.now_ms() + RETRY_MS;
         if let Some(waiting) = self.files.lock().by_id.get_mut(&id) {
             waiting.not_before_ms = not_before_ms;
+        }
+    }
+
+    /// A run of the file went well.
+    pub(super) fn leave_no_more(&self, id: FileId) {
+        if let Some(waiting) = self.files.lock().by_id.get_mut(&id) {
+            waiting.not_before_ms = 0;
         }
     }
 

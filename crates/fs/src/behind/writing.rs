@@ -11,6 +11,30 @@ use crate::error::{FsError, FsResult};
 use crate::node::Node;
 use crate::system::Core;
 
+/// A run that is being written. However that ends, a panic included, others may write it after.
+struct UnderWay<'a> {
+    core: &'a Core,
+    memory: &'a UnwrittenBlocks,
+    node: &'a Node,
+    run: Run,
+    /// Which of its blocks the disks have, and nothing takes that away from them.
+    is_written: Vec<bool>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let Self { core, node, .. } = *self;
+        let mut blocks = node.unwritten.lock();
+        let gone = blocks.settle(self.memory, &self.run, &self.is_written);
+        drop(blocks);
+        node.unwritten.notify();
+        core.behind.went(gone);
+        if gone > 0 {
+            core.behind.forget_where_empty(node);
+        }
+    }
+}
+
 /// Failures after which the rest of a run is left for later: one bad block of a run takes nine.
 const FAILURES_MAX: u32 = 20;
 
@@ -76,7 +100,7 @@ impl Core {
         };
         let (run, buffer) = blocks.take(memory, next, end);
         drop(blocks);
-        Some((run.end, self.write_taken(memory, node, &run, &buffer)))
+        Some((run.end, self.write_taken(memory, node, run, &buffer)))
     }
 
     /// Writes a run. Where it fails it is halved, so that what can be written is, until it has failed
@@ -85,18 +109,26 @@ impl Core {
         &self,
         memory: &UnwrittenBlocks,
         node: &Node,
-        run: &Run,
+        run: Run,
         buffer: &AlignedBuffer,
     ) -> FsResult<()> {
+        let first = run.first;
+        let mut is_written = vec![false; run.versions.len()];
+        let mut under_way = UnderWay {
+            core: self,
+            memory,
+            node,
+            is_written: is_written.clone(),
+            run,
+        };
         let file = node.file()?;
         let block_bytes = in_memory(BLOCK_SIZE_BYTES);
         let mut answer = Ok(());
-        let mut is_written = vec![false; run.versions.len()];
         let mut pieces = vec![(0, is_written.len())];
         let mut failures_left = FAILURES_MAX;
         while let Some((start, end)) = pieces.pop() {
             let bytes = start * block_bytes..end * block_bytes;
-            let offset_bytes = (run.first + start as u64) * BLOCK_SIZE_BYTES;
+            let offset_bytes = (first + start as u64) * BLOCK_SIZE_BYTES;
             let part = WriteSource::from(buffer).slice(bytes);
             let Err(error) = self.group.write_from(file, offset_bytes, part) else {
                 is_written[start..end].fill(true);
@@ -115,16 +147,8 @@ impl Core {
             pieces.push((middle, end));
             pieces.push((start, middle));
         }
-        if let Err(error) = self.keep_what_fell_out() {
-            answer = Err(error);
-            is_written.fill(false);
-        }
-        let gone = node.unwritten.lock().settle(memory, run, &is_written);
-        node.unwritten.notify();
-        self.behind.went(gone);
-        if gone > 0 {
-            self.behind.forget_where_empty(node);
-        }
+        self.keep_what_fell_out()?;
+        under_way.is_written = is_written;
         answer
     }
 
@@ -170,7 +194,10 @@ impl Core {
                 self.write_free_run(node, |blocks| blocks.next_free(!due.is_old))
             };
             match written {
-                Some(true) => return true,
+                Some(true) => {
+                    self.behind.leave_no_more(node.id);
+                    return true;
+                }
                 Some(false) => {
                     self.behind.leave_for_later(node.id);
                     return true;
@@ -196,6 +223,6 @@ impl Core {
             let next = choose(&mut blocks)?;
             blocks.take(memory, next, u64::MAX)
         };
-        Some(self.write_taken(memory, node, &run, &buffer).is_ok())
+        Some(self.write_taken(memory, node, run, &buffer).is_ok())
     }
 }

@@ -60,6 +60,10 @@ impl Disks for Dying {
     fn in_flight_count(&self, _slot: DiskSlot) -> u32 {
         0
     }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
+    }
 }
 
 /// The disks, and somebody who is called before each batch of requests that writes.
@@ -92,6 +96,10 @@ impl Disks for Watched {
 
     fn in_flight_count(&self, _slot: DiskSlot) -> u32 {
         0
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
     }
 }
 

@@ -165,6 +165,10 @@ impl Disks for SlowWrite {
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.disks.in_flight_count(slot)
     }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
+    }
 }
 
 const MARK: &[u8] = b"this write is slow";

@@ -53,6 +53,10 @@ impl Disks for FlushedMeanwhile {
     fn in_flight_count(&self, slot: DiskSlot) -> u32 {
         self.inner.in_flight_count(slot)
     }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner.appearance(slot)
+    }
 }
 
 fn place_on(extent: &ExtentView, disk: DiskSlot) -> u64 {

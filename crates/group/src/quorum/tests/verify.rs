@@ -56,6 +56,10 @@ impl Disks for Asking {
         self.disks.in_flight_count(slot)
     }
 
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.disks.appearance(slot)
+    }
+
     fn is_fenced(&self, slot: DiskSlot) -> bool {
         self.disks.is_fenced(slot)
     }
