@@ -25,7 +25,7 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_device::WriteSource;
 use spindle_group::{File, UnwrittenBlocks};
 
@@ -182,6 +182,8 @@ impl Core {
         let mut at = offset_bytes;
         let mut left = data;
         let mut came_count = 0;
+        // Nobody makes it shorter meanwhile. Where somebody makes it longer, this has done it too.
+        let of = (node.id, node.state.lock().inode.size_bytes);
         while !left.is_empty() {
             let block = at / BLOCK_SIZE_BYTES;
             let inside = in_memory(at % BLOCK_SIZE_BYTES);
@@ -193,9 +195,9 @@ impl Core {
             };
             let (part, rest) = left.split_at(length);
             let (put, count) = if is_whole {
-                self.putting(node, |blocks| blocks.put(memory, node.id, block, part))
+                self.putting(node, |blocks| blocks.put(memory, of, block, part))
             } else {
-                self.put_part(memory, node, file, block, (inside, part))?
+                self.put_part(memory, node, (file, of), block, (inside, part))?
             };
             came_count += count;
             if put != Put::There {
@@ -217,7 +219,7 @@ impl Core {
         &self,
         memory: &UnwrittenBlocks,
         node: &Arc<Node>,
-        file: &File,
+        (file, of): (&File, (FileId, u64)),
         block: u64,
         part: (usize, &[u8]),
     ) -> FsResult<(Put, u64)> {
@@ -227,7 +229,7 @@ impl Core {
             let (put, count) = self.putting(node, |blocks| {
                 let known = turn.replace(blocks.turn());
                 let base = known.map(|turn| (turn, &mut base[..]));
-                blocks.put_part(memory, node.id, block, part, base)
+                blocks.put_part(memory, of, block, part, base)
             });
             if put != Put::Again {
                 return Ok((put, count));

@@ -8,7 +8,7 @@
 use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{File, Group, Touch, TouchSlot};
@@ -39,9 +39,6 @@ pub(crate) struct State {
     pub(crate) handles_count: u64,
     /// The kernel may hold references that it was given by a process before this one.
     pub(crate) inherited: bool,
-    /// Everything below was on the disks once, or was never written: a size up to here may be made
-    /// durable whatever waits.
-    pub(crate) on_disks_bytes: u64,
     /// Where the journal has what the row lacks.
     pub(crate) touched: Option<TouchSlot>,
     /// Its rows are gone; nothing may be done with it any more.
@@ -104,14 +101,11 @@ impl State {
     }
 
     /// The rows that make the catalog agree with this state. The orphan row comes and goes with
-    /// the last name, in the same edit. A size reaches no farther than the first block that is to be
-    /// written for the first time: a power cut would leave zeros there. The row lags behind then,
-    /// and the node stays dirty.
+    /// the last name, in the same edit. A size reaches no farther than what the disks have of what
+    /// made the file longer: a power cut would leave zeros there. The row lags behind then, and the
+    /// node stays dirty.
     pub(crate) fn rows(&mut self, id: FileId, unwritten: &Unwritten) -> Edit {
-        let first = unwritten.first_from(self.on_disks_bytes / BLOCK_SIZE_BYTES);
-        let waits_from_bytes = first.map_or(u64::MAX, |block| block * BLOCK_SIZE_BYTES);
-        let most_bytes = waits_from_bytes.max(self.on_disks_bytes);
-        self.rows_up_to(id, most_bytes)
+        self.rows_up_to(id, unwritten.grown_from_bytes().unwrap_or(u64::MAX))
     }
 
     /// As [`Self::rows`], whatever waits.
@@ -124,7 +118,6 @@ impl State {
         let mut edit = Edit::default();
         let whole_bytes = self.inode.size_bytes;
         self.inode.size_bytes = whole_bytes.min(most_bytes);
-        self.on_disks_bytes = self.inode.size_bytes;
         edit.put(Table::Inode, file_key(id), self.inode.encode());
         self.inode.size_bytes = whole_bytes;
         let orphan = self.inode.links_count == 0;
@@ -213,7 +206,6 @@ impl Node {
             file,
             content: DeepRwLock::new(()),
             state: DeepMutex::new(State {
-                on_disks_bytes: inode.size_bytes,
                 inode,
                 kernel_count: 0,
                 handles_count: 0,

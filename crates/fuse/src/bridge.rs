@@ -247,6 +247,7 @@ const fn tells_of_contents(opcode: Opcode) -> bool {
     matches!(
         opcode,
         Opcode::Read
+            | Opcode::Seek
             | Opcode::Write
             | Opcode::SetAttributes
             | Opcode::Symlink

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_device::AlignedBuffer;
 use spindle_group::{BlockSlot, UnwrittenBlocks};
 use spindle_sync::Condvar;
@@ -42,6 +42,26 @@ struct Waiting {
     /// Counts its changes.
     version: u32,
     is_under_way: bool,
+    /// Where the file ended before this block made it longer, if it did since the disks last got it:
+    /// from there on they have zeros of it.
+    grown_from_bytes: Option<u64>,
+    /// The same, since the bytes that are under way were taken.
+    grown_since_bytes: Option<u64>,
+}
+
+impl Waiting {
+    /// Bytes came up to `end_bytes` of a file that ended at `size_bytes`.
+    fn note_growth(&mut self, block: u64, end_bytes: u64, size_bytes: u64) {
+        if end_bytes > size_bytes {
+            let from = size_bytes.max(block * BLOCK_SIZE_BYTES);
+            let known = if self.is_under_way {
+                &mut self.grown_since_bytes
+            } else {
+                &mut self.grown_from_bytes
+            };
+            *known = Some(known.map_or(from, |known| known.min(from)));
+        }
+    }
 }
 
 /// Blocks that follow each other, with the bytes that they had; nobody else writes them.
@@ -94,6 +114,14 @@ impl Unwritten {
         blocks.waiting.range(block..).next().map(|(at, _)| *at)
     }
 
+    /// How far the file may reach with what the disks have: up to the first bytes that made it longer
+    /// and that they have not got. What they cannot take holds nothing up: its error is told.
+    pub(crate) fn grown_from_bytes(&self) -> Option<u64> {
+        let blocks = self.blocks.lock();
+        let mut waiting = blocks.waiting.values();
+        waiting.find_map(|waiting| waiting.grown_from_bytes.or(waiting.grown_since_bytes))
+    }
+
     /// The first block from `block` on that is not here.
     pub(crate) fn end_from(&self, block: u64) -> u64 {
         let blocks = self.blocks.lock();
@@ -113,18 +141,33 @@ impl Blocks {
         self.waiting.len() as u64
     }
 
-    /// Puts whole blocks.
+    /// Puts whole blocks of a file that ended at `size_bytes` before this write.
     pub(super) fn put(
         &mut self,
         memory: &UnwrittenBlocks,
-        file: spindle_base::FileId,
+        (file, size_bytes): (FileId, u64),
         first: u64,
         bytes: &[u8],
     ) -> Put {
         for (block, bytes) in (first..).zip(bytes.chunks_exact(in_memory(BLOCK_SIZE_BYTES))) {
-            if self.patch_block(memory, block, 0, bytes) {
-                continue;
+            let put = self.put_block(memory, (file, size_bytes), block, bytes, BLOCK_SIZE_BYTES);
+            if put != Put::There {
+                return put;
             }
+        }
+        Put::There
+    }
+
+    /// Puts a whole block, of which the file has the beginning up to `end` by this write.
+    fn put_block(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        (file, size_bytes): (FileId, u64),
+        block: u64,
+        bytes: &[u8],
+        end: u64,
+    ) -> Put {
+        if !self.patch_block(memory, block, 0, bytes) {
             let Some(slot) = memory.take() else {
                 return Put::Around;
             };
@@ -132,7 +175,15 @@ impl Blocks {
             let inserted = self.insert(block, slot);
             assert!(inserted.is_ok(), "it was not here to be patched");
         }
+        self.note_growth(block, end, size_bytes);
         Put::There
+    }
+
+    fn note_growth(&mut self, block: u64, end: u64, size_bytes: u64) {
+        let end_bytes = block * BLOCK_SIZE_BYTES + end;
+        if let Some(waiting) = self.waiting.get_mut(&block) {
+            waiting.note_growth(block, end_bytes, size_bytes);
+        }
     }
 
     /// What the disks have is only as old as this.
@@ -145,7 +196,7 @@ impl Blocks {
     pub(super) fn put_part(
         &mut self,
         memory: &UnwrittenBlocks,
-        file: spindle_base::FileId,
+        (file, size_bytes): (FileId, u64),
         block: u64,
         (at, bytes): (usize, &[u8]),
         base: Option<(u64, &mut [u8])>,
@@ -153,13 +204,15 @@ impl Blocks {
         if self.around_count > 0 {
             return Put::Around;
         }
+        let end = (at + bytes.len()) as u64;
         if self.patch_block(memory, block, at, bytes) {
+            self.note_growth(block, end, size_bytes);
             return Put::There;
         }
         match base {
             Some((turn, base)) if turn == self.turn => {
                 base[at..at + bytes.len()].copy_from_slice(bytes);
-                self.put(memory, file, block, base)
+                self.put_block(memory, (file, size_bytes), block, base, end)
             }
             _ => Put::Again,
         }
@@ -175,6 +228,8 @@ impl Blocks {
                     slot,
                     version: 0,
                     is_under_way: false,
+                    grown_from_bytes: None,
+                    grown_since_bytes: None,
                 });
                 Ok(())
             }
@@ -312,6 +367,7 @@ impl Blocks {
                 gone += 1;
             } else {
                 waiting.is_under_way = false;
+                waiting.grown_from_bytes = waiting.grown_since_bytes.take();
             }
         }
         // Where all were written anew meanwhile the disks have got something all the same.

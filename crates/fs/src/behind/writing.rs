@@ -64,7 +64,6 @@ impl Core {
     /// As [`Core::write_out`], of the whole file, for whoever holds nothing. Between two runs the
     /// content is let go of. What can be written is, whatever fails.
     pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
-        let size_bytes = node.state.lock().inode.size_bytes;
         // What comes behind that is not asked for, and may come as fast as it is written.
         let end = node.unwritten.end();
         let mut at = 0;
@@ -76,12 +75,6 @@ impl Core {
             };
             at = next;
             answer = answer.and(written);
-        }
-        if answer.is_ok() {
-            let mut state = node.state.lock();
-            // It may have been cut meanwhile.
-            let size_bytes = size_bytes.min(state.inode.size_bytes);
-            state.on_disks_bytes = state.on_disks_bytes.max(size_bytes);
         }
         answer
     }

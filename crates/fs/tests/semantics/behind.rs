@@ -127,6 +127,10 @@ fn a_power_cut_leaves_no_zeros_at_the_end_of_what_nothing_synced() {
                 }
                 3 => {
                     fs.write_due();
+                    // What is written again is there already.
+                    let at = random.below(written.len() as u64 + 1) as usize;
+                    let end = written.len().min(at + random.below(9000) as usize);
+                    behind(&fixture, &handle, at as u64, &written[at..end]).unwrap();
                 }
                 4 => {
                     clock_ms += 1 + random.below(6000);
@@ -158,6 +162,29 @@ fn a_power_cut_leaves_no_zeros_at_the_end_of_what_nothing_synced() {
                 "seed {seed} round {round}"
             );
         }
+    }
+}
+
+/// As a file with a head that changes with every record.
+#[test]
+fn a_power_cut_takes_no_more_of_a_file_that_is_written_again_while_it_grows_than_of_another() {
+    const RECORD: usize = 1 << 16;
+    let fixture = kept();
+    let handle = fixture.make(ROOT, "file");
+    let fs = fixture.fs();
+    fs.sync_file(&handle, false).unwrap();
+    for round in 1..=100_u64 {
+        let records = round * RECORD as u64;
+        behind(&fixture, &handle, records - RECORD as u64, &[1; RECORD]).unwrap();
+        behind(&fixture, &handle, 0, &[2; BLOCK]).unwrap();
+        fs.step(round * 1000).unwrap();
+        while fs.write_due() {}
+        behind(&fixture, &handle, 0, &[3; BLOCK]).unwrap();
+        fs.make_durable().unwrap();
+        let after = spindle_fs::FileSystem::open(fixture.after_power_cut(round)).unwrap();
+        let found_bytes = after.attributes(handle.id()).unwrap().size_bytes;
+        let least_bytes = round.saturating_sub(15) * RECORD as u64;
+        assert!(found_bytes >= least_bytes, "{found_bytes} of {records}");
     }
 }
 
@@ -280,31 +307,36 @@ fn memory_keeps_what_was_written_until_a_full_journal_has_the_mark() {
 
 #[test]
 fn what_could_not_be_written_before_a_hand_over_is_there_after_it() {
-    let mut fixture = Fixture::new("plain", Redundancy::External);
-    fixture.keep();
-    let file = fixture.make(ROOT, "file");
-    fixture.write(&file, 0, &[1; BLOCK]);
-    fixture.fs().sync().unwrap();
-    behind(&fixture, &file, 0, &[2; BLOCK]).unwrap();
-    let places = fixture.places(&file, 0);
-    for (slot, offset) in &places {
-        fixture
-            .disks
-            .fail_writes(*slot, *offset..*offset + BLOCK as u64, u64::MAX);
+    // What was there is overwritten, or the file gets longer, and the block fails that comes first.
+    for (first, blocks) in [(0, 1), (1, 1), (1, 3)] {
+        let mut fixture = Fixture::new("plain", Redundancy::External);
+        fixture.keep();
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[1; BLOCK]);
+        fixture.fs().sync().unwrap();
+        let at = first * BLOCK as u64;
+        let mut expected = vec![1; first as usize * BLOCK];
+        expected.extend(vec![2; blocks * BLOCK]);
+        behind(&fixture, &file, at, &expected[at as usize..]).unwrap();
+        let places = fixture.places(&file, at);
+        for (slot, offset) in &places {
+            let broken = *offset..*offset + BLOCK as u64;
+            fixture.disks.fail_writes(*slot, broken, u64::MAX);
+        }
+        std::mem::forget(file);
+        fixture.hand_over().unwrap_err();
+        for (slot, _) in &places {
+            fixture.disks.clear_faults(*slot);
+        }
+        let file = fixture.fs().open_file(fixture.find("/file").id).unwrap();
+        assert!(fixture.contents(&file) == expected, "{first} {blocks}");
+        assert!(
+            fixture.fs().sync_file(&file, false).is_err(),
+            "it was never told"
+        );
+        fixture.fs().sync_file(&file, false).unwrap();
+        assert_eq!(fixture.fs().unwritten_bytes(), 0);
     }
-    std::mem::forget(file);
-    fixture.hand_over().unwrap_err();
-    for (slot, _) in &places {
-        fixture.disks.clear_faults(*slot);
-    }
-    let file = fixture.fs().open_file(fixture.find("/file").id).unwrap();
-    assert_eq!(fixture.contents(&file), vec![2; BLOCK]);
-    assert!(
-        fixture.fs().sync_file(&file, false).is_err(),
-        "it was never told"
-    );
-    fixture.fs().sync_file(&file, false).unwrap();
-    assert_eq!(fixture.fs().unwritten_bytes(), 0);
 }
 
 #[test]
