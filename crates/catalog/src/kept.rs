@@ -8,7 +8,8 @@
 //! - the **writes under way**, whose copies may differ;
 //! - the **requests** whose effect is in the log, so that none is done twice;
 //! - the **disks that failed a flush** which nobody was told of yet: asked again they may answer
-//!   well, without what they held.
+//!   well, without what they held;
+//! - which **appearance** of each disk is served: another one may lack what no flush had covered.
 //!
 //! **Invariants.** A record is whole or not there: its first word, which no other record ever
 //! had, is stored last. Records of one operation count only where its end is in the log too
@@ -28,6 +29,8 @@
 //! leaves it as it was, each word whole. `docs/decisions/0005-a-daemon-that-dies.md` has the
 //! whole.
 
+mod disk_words;
+mod header;
 mod layout;
 mod log;
 #[cfg(feature = "loom")]
@@ -43,7 +46,9 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_sync::{Fault, Mutex, is_put_back};
 
 use crate::{Edit, Table};
-use layout::{Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
+use disk_words::{DiskWords, Named};
+use header::{Header, LogEnd, State};
+use layout::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
 pub use unwritten::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
@@ -67,9 +72,7 @@ pub struct KeptJournal {
     is_at_half: AtomicBool,
     /// This process serves: what it forgets it has told.
     has_begun: AtomicBool,
-    /// Held by whoever names disks, or forgets some. Of those that failed a flush: the ones that nobody
-    /// needs any more once a commit has what fell out of the log.
-    told_failed_flushes: Mutex<BTreeSet<DiskNumber>>,
+    disk_words: DiskWords,
     /// Beside the journal: blocks that were answered and are not on the disks yet.
     unwritten: Option<UnwrittenBlocks>,
 }
@@ -141,7 +144,7 @@ impl KeptJournal {
     /// much of the log it has: the claim of the process, and the position.
     pub const COVERED_KEY: &[u8] = b"journal_covered";
     /// The layout's version. A process that finds another one cannot take over.
-    pub const VERSION: u64 = layout::VERSION;
+    pub const VERSION: u64 = header::VERSION;
 
     /// Bytes of memory for a journal whose log has so much room, a power of two: less than what ships
     /// has, for tests of a log that is full.
@@ -172,7 +175,7 @@ impl KeptJournal {
             connection: AtomicU32::new(0),
             is_at_half: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
-            told_failed_flushes: Mutex::default(),
+            disk_words: DiskWords::default(),
             unwritten: None,
             memory,
         })
@@ -229,7 +232,7 @@ impl KeptJournal {
     /// has all until then, which a kill may leave uncut. Replayed over the rows of what fell out,
     /// older records would bring back what those have changed since, and so would touches.
     pub(crate) fn covered(&self, place: Place) -> Option<Edit> {
-        if !self.is_overflowed() || self.is_at_half() {
+        if !self.has_ended() || self.is_at_half() {
             return None;
         }
         let covered = format!("{} {}", self.header().claim().0, place.0);
@@ -288,7 +291,7 @@ impl KeptJournal {
         self.forget_touches();
         killed();
         // The errors that are owed for them are rows by now.
-        self.header().clear_failed();
+        self.disk_words.lock(&self.memory).clear_failed();
         killed();
     }
 
@@ -379,7 +382,7 @@ impl KeptJournal {
     pub fn end_at_half(&self) {
         let _log = self.log.lock();
         self.is_at_half.store(true, Ordering::SeqCst);
-        self.header().set_ended();
+        self.header().end_log(LogEnd::AtHalf);
     }
 
     /// Whether half an operation was left in this process's memory.
@@ -388,11 +391,18 @@ impl KeptJournal {
         self.is_at_half.load(Ordering::SeqCst)
     }
 
-    /// Whether something that was applied fell out of the log: it must be committed before anybody
-    /// is answered, because a kill would lose it.
+    /// Whether something that was applied fell out of the log, and no commit has it yet.
     #[must_use]
     pub fn is_overflowed(&self) -> bool {
-        self.header().has_ended()
+        self.header().log_end() == LogEnd::Overflowed
+    }
+
+    /// Whether nothing more goes into the log, because something fell out or half an operation was
+    /// left: what is applied must be committed before anybody is answered, because a kill would lose
+    /// it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.header().log_end() != LogEnd::Open
     }
 
     /// Copies may differ in places that no write under way names: a takeover compares all.
@@ -403,15 +413,13 @@ impl KeptJournal {
     /// The disk failed a flush: whoever takes over takes what it held for lost, however well it
     /// answers then.
     pub fn note_failed_flush(&self, disk: DiskNumber) {
-        let mut told = self.told_failed_flushes.lock();
-        told.remove(&disk);
-        self.header().add_failed(disk);
+        self.disk_words.lock(&self.memory).add_failed(disk);
     }
 
     /// Whether the disk failed a flush of this process or of an earlier one, and nobody was told.
     #[must_use]
     pub fn has_failed_flush(&self, disk: DiskNumber) -> bool {
-        self.header().has_failed(disk)
+        Named::in_memory(&self.memory).has_failed(disk)
     }
 
     /// Which appearance of each disk the process of this claim serves, which is about to begin. A disk
@@ -422,36 +430,33 @@ impl KeptJournal {
         claim: Claim,
         appearances: impl Iterator<Item = (DiskNumber, Option<u64>)>,
     ) {
-        for (disk, appearance) in appearances {
-            self.note_appearance(disk, appearance);
-        }
-        self.header().set_appearances_claim(claim);
+        (self.disk_words.lock(&self.memory)).set_appearances(claim, appearances);
     }
 
-    /// As [`Self::note_appearances`], of a disk that comes while this process serves.
+    /// As [`Self::note_appearances`], of a disk that comes while this process serves; none of one that
+    /// the group forgets.
     pub fn note_appearance(&self, disk: DiskNumber, appearance: Option<u64>) {
-        let _one = self.told_failed_flushes.lock();
-        self.header().set_appearance(disk, appearance);
+        (self.disk_words.lock(&self.memory)).set_appearance(disk, appearance);
     }
 
     /// Whether a killed process served another appearance of the disk than this one.
     #[must_use]
     pub fn served_another(&self, disk: DiskNumber, appearance: u64) -> bool {
-        self.header().served_another(disk, appearance)
+        Named::in_memory(&self.memory).served_another(disk, appearance)
     }
 
     /// Every file concerned owes the error, or the disk is offline. A process that does not serve
     /// yet does not know the files of the one before: there it stays noted. Where the log is full the
     /// rows of what is owed fell out of it: it stays noted until a commit has them.
     pub fn forget_failed_flush(&self, disk: DiskNumber) {
-        let mut told = self.told_failed_flushes.lock();
+        let mut words = self.disk_words.lock(&self.memory);
         if !self.has_begun.load(Ordering::SeqCst) {
             return;
         }
-        if self.is_overflowed() {
-            told.insert(disk);
+        if self.has_ended() {
+            words.remove_failed_later(disk);
         } else {
-            self.header().remove_failed(disk);
+            words.remove_failed(disk);
         }
     }
 
@@ -510,9 +515,9 @@ impl KeptJournal {
         let number = bracket.map_or(0, |bracket| bracket.0);
         let mut log = self.log.lock();
         // What comes after a gap must not count: it may follow from what fell into it.
-        if self.is_overflowed() || !log.append(&self.memory, kind, number, payload) {
+        if self.has_ended() || !log.append(&self.memory, kind, number, payload) {
             log.note_fallen_out();
-            self.header().set_overflowed();
+            self.header().end_log(LogEnd::Overflowed);
         }
         Place(log.place())
     }
@@ -535,20 +540,17 @@ impl KeptJournal {
     /// Everything that was noted before `place` is committed, what found no room included.
     pub(crate) fn cut(&self, place: Place) {
         let mut log = self.log.lock();
-        if !self.is_overflowed() || place.0 < log.place() || self.is_at_half() {
+        if !self.has_ended() || place.0 < log.place() || self.is_at_half() {
             let position = place.0.min(log.end());
             return log.cut(&self.memory, position);
         }
         log.cut(&self.memory, place.0);
-        self.header().clear_overflowed();
+        self.header().open_log();
         for slot in self.settled_touches.lock().drain(..) {
             self.give_back(slot);
         }
         // Behind the word that says that nothing is missing: whoever forgets one now does it at once.
-        let mut told = self.told_failed_flushes.lock();
-        while let Some(disk) = told.pop_first() {
-            self.header().remove_failed(disk);
-        }
+        self.disk_words.lock(&self.memory).remove_told();
     }
 
     /// Notes what an inode's row lacks. `slot` is the inode's place, taken where it has none.
@@ -569,7 +571,7 @@ impl KeptJournal {
     /// Gives a touch up, after the end of the operation that wrote the row.
     pub fn free_touch(&self, slot: TouchSlot) {
         let log = self.log.lock();
-        if self.is_overflowed() {
+        if self.has_ended() {
             // The row may have fallen out: until a commit has it, the touch is all there is.
             let touch = layout::touch(self.memory.words(), slot.0);
             touch.count_until(log.place());

@@ -37,7 +37,9 @@ models! {
         records_are_found_whole,
         what_is_done_is_in_the_log,
         a_touch_is_given_up_after_its_row,
-        a_takeover_leaves_what_the_next_one_needs;
+        a_takeover_leaves_what_the_next_one_needs,
+        a_block_that_is_left_is_whole_and_its_own,
+        a_lost_block_is_never_left;
     group:
         a_reader_looks_for_what_a_returned_disk_missed,
         a_disk_that_has_gone_is_a_turn,

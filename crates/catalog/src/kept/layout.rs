@@ -1,6 +1,6 @@
 //! Where everything lies in the journal's memory, in words of 8 bytes.
 //!
-//! A header; a table of requests, one for each worker; the numbers of requests that earlier
+//! A header ([`super::header`]); a table of requests, one for each worker; the numbers of requests that earlier
 //! processes had done, in two lists of which one counts; the writes under way; the touches; then
 //! the log's ring, which is what the memory has left. The memory dies with the machine, so that the
 //! byte order is the machine's.
@@ -9,25 +9,20 @@
 //! first so many, in the order that the compiler left them in. So the language's order is what
 //! counts, and it is asked for in both directions: what a word says is stored before the word
 //! (`Release`), and what is overwritten because a word no longer says it is so after that word
-//! ([`fence`]). `harness/loom` tries each.
+//! ([`fence`]). `docs/decisions/memory-orders.md` says which of them `harness/loom` tries.
 
 use std::sync::atomic::Ordering;
 
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::FileId;
 use spindle_format::Timestamp;
 
-use super::Claim;
 use super::recovered::Touch;
 use super::words::{SharedMemory, Word, fence};
-use sizes::{
-    APPEARANCES_COUNT, DONE_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START,
-    LOG_ALIGN_WORDS,
+pub(super) use sizes::{
+    APPEARANCES_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START, REQUESTS_COUNT,
+    TOUCHES_COUNT, WRITES_COUNT,
 };
-pub(super) use sizes::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
-
-/// Changes with every change of what lies where or means what.
-pub(super) const VERSION: u64 = 5;
-const MAGIC: u64 = u64::from_le_bytes(*b"SPNDJRNL");
+use sizes::{DONE_COUNT, LOG_ALIGN_WORDS};
 
 #[cfg(not(feature = "loom"))]
 mod sizes {
@@ -40,16 +35,16 @@ mod sizes {
     pub(crate) const WRITES_COUNT: usize = 1024;
     /// Inodes whose rows may lag behind at a time; with more, rows are written at once.
     pub(crate) const TOUCHES_COUNT: u32 = 1 << 16;
-    pub(super) const HEADER_WORDS: usize = 512;
+    pub(crate) const HEADER_WORDS: usize = 512;
     /// The heirs, among the header's words.
-    pub(super) const HEIRS_START: usize = 64;
+    pub(crate) const HEIRS_START: usize = 64;
     /// Processes in a row that may die between their claim and the end of their opening, each of
     /// them known. Of older ones no disk says any more that they had the group.
-    pub(super) const HEIRS_COUNT: usize = 64;
+    pub(crate) const HEIRS_COUNT: usize = 64;
     /// Disks that failed a flush and can be named; with more, every disk counts.
-    pub(super) const FAILED_COUNT: usize = 256;
+    pub(crate) const FAILED_COUNT: usize = 256;
     /// Disks of which it is known which appearance of theirs is served; of more it is not.
-    pub(super) const APPEARANCES_COUNT: usize = 126;
+    pub(crate) const APPEARANCES_COUNT: usize = 126;
     /// A page.
     pub(super) const LOG_ALIGN_WORDS: usize = 512;
 }
@@ -61,26 +56,13 @@ mod sizes {
     pub(super) const DONE_COUNT: usize = 2;
     pub(crate) const WRITES_COUNT: usize = 1;
     pub(crate) const TOUCHES_COUNT: u32 = 1;
-    pub(super) const HEADER_WORDS: usize = 14;
-    pub(super) const HEIRS_START: usize = 8;
-    pub(super) const HEIRS_COUNT: usize = 2;
-    pub(super) const FAILED_COUNT: usize = 1;
-    pub(super) const APPEARANCES_COUNT: usize = 1;
+    pub(crate) const HEADER_WORDS: usize = 14;
+    pub(crate) const HEIRS_START: usize = 8;
+    pub(crate) const HEIRS_COUNT: usize = 2;
+    pub(crate) const FAILED_COUNT: usize = 1;
+    pub(crate) const APPEARANCES_COUNT: usize = 1;
     pub(super) const LOG_ALIGN_WORDS: usize = 1;
 }
-
-/// The disks that failed a flush, among the header's words: whose journal it was that says so, as
-/// the header's own claim, then the disks. Programs of this version that do not know the words
-/// leave them as they are; the next process that begins has another claim.
-const FAILED_CLAIM: usize = HEIRS_START + HEIRS_COUNT;
-const FAILED_START: usize = FAILED_CLAIM + 1;
-/// The appearances of the disks, in the same way: whose they are, then a word for each disk.
-const APPEARANCES_CLAIM: usize = FAILED_START + FAILED_COUNT;
-const APPEARANCES_START: usize = APPEARANCES_CLAIM + 1;
-const _: () = assert!(APPEARANCES_START + APPEARANCES_COUNT <= HEADER_WORDS);
-/// The lower bits of such a word; the others name the disk as [`failed_word`] does.
-const APPEARANCE_BITS: u32 = 47;
-const APPEARANCE: u64 = (1 << APPEARANCE_BITS) - 1;
 
 const REQUEST_WORDS: usize = 2;
 const WRITE_WORDS: usize = 4;
@@ -101,271 +83,10 @@ pub(super) const LOG_START: usize =
     (TOUCHES_START + 2 * TOUCHES_COUNT as usize * TOUCH_WORDS).next_multiple_of(LOG_ALIGN_WORDS);
 /// Words of the ring in what ships: 128 MiB. A power of two in any case.
 pub(super) const LOG_WORDS: u64 = 16 << 20;
-/// Of the smallest ring: with less there would be no room for one change of names.
-const LOG_LEAST_WORDS: u64 = 16;
 
 /// Words of the ring in this memory.
 pub(super) fn log_words(memory: &SharedMemory) -> u64 {
     (memory.words().len() - LOG_START) as u64
-}
-
-/// Whether there is something to take over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// No process has begun.
-    Empty,
-    /// A process serves, or was killed while it did.
-    Live,
-    /// All that was in the log and the touches is durable; the process that took it does not
-    /// serve yet.
-    Taken,
-    /// The last process closed the group.
-    Closed,
-}
-
-const LIVE: u64 = 1;
-const CLOSED: u64 = 2;
-const TAKEN: u64 = 3;
-
-const OVERFLOWED: u64 = 1;
-const ENDED: u64 = 2;
-
-const EVERY_DISK: u64 = u64::MAX;
-
-/// Zero is for none.
-fn failed_word(disk: DiskNumber) -> u64 {
-    u64::from(disk.0) + 1
-}
-
-/// The first words.
-pub(super) struct Header<'a>(&'a [Word]);
-
-impl<'a> Header<'a> {
-    pub(super) fn of(memory: &'a SharedMemory) -> Self {
-        Self(memory.words())
-    }
-
-    /// Makes an empty journal of zeros, and refuses what it cannot read.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let log_words = (self.0.len() as u64).saturating_sub(LOG_START as u64);
-        if log_words < LOG_LEAST_WORDS || !log_words.is_power_of_two() {
-            return Err(format!("the journal has {} words", self.0.len()));
-        }
-        match (self.get(0), self.get(1)) {
-            (0, 0) => {
-                self.set(1, VERSION);
-                self.set(0, MAGIC);
-                Ok(())
-            }
-            (0 | MAGIC, VERSION) => {
-                self.set(0, MAGIC);
-                Ok(())
-            }
-            (MAGIC, version) => Err(format!(
-                "the journal has version {version}, and this program reads version {VERSION}"
-            )),
-            _ => Err("the kept memory holds no journal".to_owned()),
-        }
-    }
-
-    fn get(&self, word: usize) -> u64 {
-        self.0[word].load(Ordering::Acquire)
-    }
-
-    fn set(&self, word: usize, value: u64) {
-        self.0[word].store(value, Ordering::Release);
-    }
-
-    pub(super) fn state(&self) -> State {
-        match self.get(2) {
-            LIVE => State::Live,
-            CLOSED => State::Closed,
-            TAKEN => State::Taken,
-            _ => State::Empty,
-        }
-    }
-
-    fn heirs(&self) -> &[Word] {
-        &self.0[HEIRS_START..][..HEIRS_COUNT]
-    }
-
-    /// Whether the process of this claim began the journal, or is an heir of the one that did.
-    pub(super) fn is_heir(&self, claim: Claim) -> bool {
-        let heirs = self.heirs().iter();
-        self.get(4) == claim.0
-            || heirs
-                .map(|heir| heir.load(Ordering::Acquire))
-                .any(|heir| heir == claim.0)
-    }
-
-    /// Adds an heir; `before` stays one.
-    pub(super) fn add_heir(&self, before: Claim, next: Claim) {
-        if self.is_heir(next) {
-            return;
-        }
-        let count = self.get(5);
-        let places = (0..HEIRS_COUNT as u64).map(|step| (count + step) % HEIRS_COUNT as u64);
-        let free = places
-            .filter_map(|place| self.heirs().get(usize::try_from(place).ok()?))
-            .find(|heir| heir.load(Ordering::Acquire) != before.0);
-        if let Some(heir) = free {
-            heir.store(next.0, Ordering::Release);
-            self.set(5, count + 1);
-        }
-    }
-
-    /// Of the process that began the journal.
-    pub(super) fn claim(&self) -> Claim {
-        Claim(self.get(4))
-    }
-
-    pub(super) fn set_taken(&self) {
-        self.set(2, TAKEN);
-    }
-
-    pub(super) fn begin(&self, claim: Claim) {
-        self.set(4, claim.0);
-        for heir in self.heirs() {
-            heir.store(0, Ordering::Release);
-        }
-        self.set(2, LIVE);
-    }
-
-    pub(super) fn close(&self) {
-        self.set(2, CLOSED);
-    }
-
-    fn failed(&self) -> &[Word] {
-        &self.0[FAILED_START..][..FAILED_COUNT]
-    }
-
-    /// Names a disk that failed a flush. One at a time names or forgets.
-    pub(super) fn add_failed(&self, disk: DiskNumber) {
-        if self.get(FAILED_CLAIM) != self.get(4) {
-            self.clear_failed();
-            self.set(FAILED_CLAIM, self.get(4));
-        }
-        if self.has_failed(disk) {
-            return;
-        }
-        let is_free = |word: &&Word| word.load(Ordering::Acquire) == 0;
-        match self.failed().iter().find(is_free) {
-            Some(word) => word.store(failed_word(disk), Ordering::Release),
-            None => self.failed()[0].store(EVERY_DISK, Ordering::Release),
-        }
-    }
-
-    pub(super) fn has_failed(&self, disk: DiskNumber) -> bool {
-        let words = self.failed().iter();
-        self.get(FAILED_CLAIM) == self.get(4)
-            && words
-                .map(|word| word.load(Ordering::Acquire))
-                .any(|word| word == failed_word(disk) || word == EVERY_DISK)
-    }
-
-    pub(super) fn remove_failed(&self, disk: DiskNumber) {
-        for word in self.failed() {
-            if word.load(Ordering::Acquire) == failed_word(disk) {
-                word.store(0, Ordering::Release);
-            }
-        }
-    }
-
-    pub(super) fn clear_failed(&self) {
-        for word in self.failed() {
-            word.store(0, Ordering::Release);
-        }
-    }
-
-    fn appearances(&self) -> &[Word] {
-        &self.0[APPEARANCES_START..][..APPEARANCES_COUNT]
-    }
-
-    fn appearance_of(&self, disk: DiskNumber) -> Option<&Word> {
-        self.appearances()
-            .iter()
-            .find(|word| word.load(Ordering::Acquire) >> APPEARANCE_BITS == failed_word(disk))
-    }
-
-    /// Which appearance of the disk is served from now on. One at a time says so.
-    pub(super) fn set_appearance(&self, disk: DiskNumber, appearance: Option<u64>) {
-        let is_free = |word: &&Word| word.load(Ordering::Acquire) == 0;
-        let place = (self.appearance_of(disk)).or_else(|| self.appearances().iter().find(is_free));
-        let word = appearance.map_or(0, |appearance| {
-            (failed_word(disk) << APPEARANCE_BITS) | (appearance & APPEARANCE)
-        });
-        if let Some(place) = place {
-            place.store(word, Ordering::Release);
-        }
-    }
-
-    /// All the appearances are those that the process of this claim serves, or is about to.
-    pub(super) fn set_appearances_claim(&self, claim: Claim) {
-        self.set(APPEARANCES_CLAIM, claim.0);
-    }
-
-    /// Whether another appearance of the disk was served. A program that does not know of them may
-    /// have had the group since; what it left says nothing.
-    pub(super) fn served_another(&self, disk: DiskNumber, appearance: u64) -> bool {
-        self.is_heir(Claim(self.get(APPEARANCES_CLAIM)))
-            && (self.appearance_of(disk)).is_some_and(|word| {
-                word.load(Ordering::Acquire) & APPEARANCE != appearance & APPEARANCE
-            })
-    }
-
-    /// Where the log begins.
-    pub(super) fn log_start(&self) -> u64 {
-        self.get(3)
-    }
-
-    #[cfg(feature = "loom")]
-    pub(super) const fn claim_word(&self) -> &Word {
-        &self.0[4]
-    }
-
-    #[cfg(feature = "loom")]
-    pub(super) const fn log_start_word(&self) -> &Word {
-        &self.0[3]
-    }
-
-    pub(super) fn set_log_start(&self, position: u64) {
-        self.set(3, position);
-    }
-
-    pub(super) fn set_compare_everything(&self, compare: bool) {
-        self.set(6, u64::from(compare));
-    }
-
-    pub(super) fn compares_everything(&self) -> bool {
-        self.get(6) != 0
-    }
-
-    /// Something fell out of the log, which ends there.
-    pub(super) fn set_overflowed(&self) {
-        if !self.has_ended() {
-            self.set(7, OVERFLOWED);
-        }
-    }
-
-    /// The log ends, and nobody misses what comes after.
-    pub(super) fn set_ended(&self) {
-        if !self.has_ended() {
-            self.set(7, ENDED);
-        }
-    }
-
-    pub(super) fn clear_overflowed(&self) {
-        self.set(7, 0);
-    }
-
-    pub(super) fn has_overflowed(&self) -> bool {
-        self.get(7) == OVERFLOWED
-    }
-
-    /// Nothing more goes into the log for now.
-    pub(super) fn has_ended(&self) -> bool {
-        self.get(7) != 0
-    }
 }
 
 /// One worker's request.

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{Header, LOG_START, log_words};
+use super::header::{Header, LogEnd};
+use super::layout::{LOG_START, log_words};
 use super::words::SharedMemory;
 use crate::{Edit, Table};
 
@@ -75,11 +76,12 @@ impl Ring {
 impl Log {
     /// Finds the end of what is there.
     pub(super) fn open(memory: &SharedMemory) -> Self {
-        let start = Header::of(memory).log_start();
+        let header = Header::of(memory);
+        let start = header.log_start();
         let mut log = Self {
             end: start,
             // How many they were is known to who wrote them; at least one.
-            fallen_out_count: u64::from(Header::of(memory).has_overflowed()),
+            fallen_out_count: u64::from(header.log_end() == LogEnd::Overflowed),
             released: start,
             last_bracket: 0,
         };

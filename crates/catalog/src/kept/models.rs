@@ -14,17 +14,21 @@
 //! stores so.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use spindle_base::FileId;
 use spindle_format::Timestamp;
+use spindle_sync::atomic::AtomicBool;
 use spindle_sync::thread;
 
-use super::layout::{self, Header, State};
+use super::header::{Header, State};
+use super::layout;
 use super::log;
 use super::recovered::Touch;
+use super::unwritten::{self, BLOCK_BYTES};
 use super::words::{SharedMemory, Word, fence};
-use super::{Claim, KeptJournal};
+use super::{Claim, KeptJournal, UnwrittenBlocks};
 use crate::{Edit, Table};
 
 /// Of the log: three of the records that are made here, and a little.
@@ -246,5 +250,75 @@ pub fn a_takeover_leaves_what_the_next_one_needs() {
     });
     journal.take(&BTreeSet::from([5]));
     journal.begin(next, true);
+    observer.join().expect("no panic");
+}
+
+/// Memory for one block.
+fn new_blocks() -> SharedMemory {
+    SharedMemory::create("model", UnwrittenBlocks::length_bytes(1)).expect("memory")
+}
+
+/// The blocks as this process has them, or the next one.
+fn blocks_in(memory: &SharedMemory) -> UnwrittenBlocks {
+    UnwrittenBlocks::new(memory.clone()).expect("blocks")
+}
+
+fn put(blocks: &UnwrittenBlocks, file: u8, block: u64) {
+    let slot = blocks.take().expect("it is free");
+    blocks.put(&slot, FileId(file.into()), block, &[file; BLOCK_BYTES]);
+}
+
+/// A block that is left has the bytes that were put under its name, all of them.
+pub fn a_block_that_is_left_is_whole_and_its_own() {
+    let memory = new_blocks();
+    let blocks = blocks_in(&memory);
+    let slot = blocks.take().expect("it is free");
+    blocks.put(&slot, FileId(1), 1, &[1; BLOCK_BYTES]);
+    let observer = thread::spawn(move || {
+        let seen = while_it_stood(unwritten::file_word(memory.words(), 0), || {
+            let heir = blocks_in(&memory);
+            let mut left = heir.left();
+            let bytes = left.pop().map(|left| {
+                let mut bytes = [0; BLOCK_BYTES];
+                heir.read(&left.slot, &mut bytes);
+                (left.file, left.block, bytes)
+            });
+            assert!(left.is_empty());
+            bytes
+        });
+        if let Some(Some((file, block, bytes))) = seen {
+            let number = u8::try_from(file.0).expect("small");
+            assert_eq!((block, bytes), (file.0, [number; BLOCK_BYTES]));
+        }
+    });
+    blocks.give_back(slot);
+    put(&blocks, 2, 2);
+    observer.join().expect("no panic");
+}
+
+/// A block that was lost is not left to the next process, and is not forgotten before its file owes
+/// the error.
+pub fn a_lost_block_is_never_left() {
+    let memory = new_blocks();
+    put(&blocks_in(&memory), 1, 5);
+    let blocks = blocks_in(&memory);
+    let is_owed = Arc::new(AtomicBool::new(false));
+    let owes = Arc::clone(&is_owed);
+    let observer = thread::spawn(move || {
+        let heir = blocks_in(&memory);
+        let is_left = while_it_stood(unwritten::file_word(memory.words(), 0), || heir.left());
+        for left in is_left.iter().flatten() {
+            let name = (left.file.0, left.block);
+            assert!(name == (1, 5) || name == (2, 7), "{name:?}");
+        }
+        let is_known = !heir.left().is_empty() || !heir.lost().is_empty();
+        assert!(is_known || is_owed.load(Ordering::Acquire));
+    });
+    let left = blocks.left().pop().expect("one is left");
+    blocks.lose(left);
+    let lost = blocks.lost().pop().expect("it is lost");
+    owes.store(true, Ordering::Release);
+    blocks.give_back(lost.slot);
+    put(&blocks, 2, 7);
     observer.join().expect("no panic");
 }

@@ -6,7 +6,8 @@ use spindle_base::FileId;
 use spindle_format::Timestamp;
 
 use super::KeptJournal;
-use super::layout::{self, Header, REQUESTS_COUNT, State, TOUCHES_COUNT, WRITES_COUNT};
+use super::header::{Header, LogEnd, State};
+use super::layout::{self, REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 use super::log::{self, Kind, Record};
 use crate::{Edit, Table};
 
@@ -71,7 +72,7 @@ pub(super) fn read(journal: &KeptJournal) -> Recovered {
     let log_end = journal.end_position();
     let mut recovered = Recovered {
         compare_everything: header.compares_everything(),
-        overflowed: !is_taken && header.has_overflowed(),
+        overflowed: !is_taken && header.log_end() == LogEnd::Overflowed,
         done: layout::read_done(words).collect(),
         writes: (0..WRITES_COUNT)
             .filter_map(|slot| layout::write(words, slot).get())

@@ -500,6 +500,47 @@ fn which_appearance_of_a_disk_was_served_is_known_of_the_last_process_alone() {
 }
 
 #[test]
+fn appearances_are_known_however_many_disks_came_and_went_before() {
+    let journal = KeptJournal::create().unwrap();
+    let all = |numbers: std::ops::Range<u16>| numbers.map(|number| (DiskNumber(number), Some(1)));
+    let is_known =
+        |journal: &KeptJournal, number| next_of(journal).served_another(DiskNumber(number), 2);
+    journal.note_appearances(claim(1), all(0..200));
+    journal.begin(claim(1), false);
+    // Others take the place of those that left, while this process serves and when the next one does.
+    journal.note_appearance(DiskNumber(5), None);
+    journal.note_appearance(DiskNumber(200), Some(1));
+    assert!(!is_known(&journal, 5) && is_known(&journal, 200));
+    let second = next_of(&journal);
+    second.note_claim(claim(1), claim(2));
+    second.note_appearances(claim(2), all(500..520));
+    assert!((500..520).all(|number| is_known(&second, number)));
+    assert!(!is_known(&second, 6));
+}
+
+/// What a panic leaves: nothing that follows is in the log.
+#[test]
+fn nothing_is_given_up_or_forgotten_after_half_an_operation() {
+    let journal = live();
+    let (mut touched, disk) = (None, DiskNumber(3));
+    assert!(journal.touch(&mut touched, &touch_of(1, 40)));
+    journal.note_failed_flush(disk);
+    journal.end_at_half();
+    assert!(journal.has_ended() && !journal.is_overflowed());
+    // The row and what is owed would be in the log; and no commit has what is missing there.
+    journal.edit(None, &put(1, b"a row with the size 40"));
+    journal.free_touch(touched.unwrap());
+    journal.forget_failed_flush(disk);
+    journal.cut(journal.place());
+    let (next_journal, recovered) = next(&journal);
+    assert_eq!(recovered.touches.len(), 1);
+    assert!(next_journal.has_failed_flush(disk) && !recovered.overflowed);
+    // The next process is whole again when it has taken what was left.
+    next_journal.take(&BTreeSet::new());
+    assert!(!next_journal.has_ended());
+}
+
+#[test]
 fn a_failed_flush_that_a_full_log_has_no_room_to_tell_of_is_known_until_a_commit_has_that() {
     let memory = SharedMemory::create("journal", KeptJournal::length_bytes(1 << 10)).unwrap();
     let journal = KeptJournal::new(memory).unwrap();

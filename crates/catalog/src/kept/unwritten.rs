@@ -12,20 +12,25 @@
 
 use std::sync::atomic::Ordering;
 
-use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+use spindle_base::FileId;
 use spindle_sync::Mutex;
 
-use super::words::{SharedMemory, Word, fence};
+use super::words::{MAGIC_WORDS, SharedMemory, Word, check_head, fence};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDBLKS");
 
 /// Words of a block.
+#[cfg(not(feature = "loom"))]
 const BLOCK_WORDS: usize = 512;
-const BLOCK_BYTES: usize = BLOCK_WORDS * size_of::<u64>();
-const _: () = assert!(BLOCK_BYTES as u64 == BLOCK_SIZE_BYTES);
-/// Magic, version, and how many slots were ever used.
+/// Just enough for a model to find half of it.
+#[cfg(feature = "loom")]
+const BLOCK_WORDS: usize = 2;
+pub(super) const BLOCK_BYTES: usize = BLOCK_WORDS * size_of::<u64>();
+#[cfg(not(feature = "loom"))]
+const _: () = assert!(BLOCK_BYTES as u64 == spindle_base::BLOCK_SIZE_BYTES);
 const HEADER_WORDS: usize = 8;
-const USED: usize = 2;
+/// How many slots were ever used.
+const USED: usize = MAGIC_WORDS;
 /// Slots whose memory the machine is asked for together: 1 MiB.
 const CHUNK_SLOTS: u32 = 256;
 /// Of whom a slot's block is: the file, and which of its blocks. Of a lost one the second word has the
@@ -83,8 +88,8 @@ pub struct UnwrittenBlocks {
 }
 
 impl UnwrittenBlocks {
-    /// Changes with every change of what lies where or means what. A process that finds another one
-    /// cannot take over.
+    /// Changes where a program of before would misread what lies here; words that it leaves alone may
+    /// be added. A process that finds another one cannot take over.
     pub const VERSION: u64 = 1;
     /// Bytes of memory for as many blocks as a daemon ever needs, 1 GiB of them; what is not used
     /// costs nothing.
@@ -106,21 +111,7 @@ impl UnwrittenBlocks {
             .map_err(|error| format!("there is no memory for blocks to be written: {error}"))?;
         let words = memory.words();
         let count = count_in(words.len());
-        match (get(&words[0]), get(&words[1])) {
-            (0, 0) => {
-                words[1].store(Self::VERSION, Ordering::Release);
-                words[0].store(MAGIC, Ordering::Release);
-            }
-            (0 | MAGIC, Self::VERSION) => words[0].store(MAGIC, Ordering::Release),
-            (MAGIC, version) => {
-                return Err(format!(
-                    "the blocks to be written have version {version}, and this program reads \
-                     version {}",
-                    Self::VERSION
-                ));
-            }
-            _ => return Err("the kept memory holds no blocks to be written".to_owned()),
-        }
+        check_head(words, MAGIC, Self::VERSION, "blocks to be written")?;
         let fresh = u32::try_from(get(&words[USED]))
             .unwrap_or(u32::MAX)
             .min(count);
@@ -353,6 +344,12 @@ fn lost_in(words: &[Word], slot: u32) -> Option<FileId> {
     (block & LOST != 0).then_some(FileId(block & !LOST))
 }
 
+/// The word that says whose block is in the slot.
+#[cfg(feature = "loom")]
+pub(super) fn file_word(words: &[Word], slot: u32) -> &Word {
+    &name_words_in(words, slot)[0]
+}
+
 /// As many blocks as find room in so many words.
 fn count_in(words_count: usize) -> u32 {
     let without_header = words_count.saturating_sub(HEADER_WORDS);
@@ -477,7 +474,7 @@ mod tests {
         let memory = SharedMemory::from_descriptor(descriptor).unwrap();
         let why = UnwrittenBlocks::new(memory).unwrap_err();
         assert!(
-            why.contains("have version 2, and this program reads version 1"),
+            why.contains("has version 2, and this program reads version 1"),
             "{why}"
         );
     }

@@ -148,7 +148,7 @@ impl Core {
     /// What a write changed may have found no room in the journal: it is committed before the
     /// memory lets go of the bytes, or a kill in between would lose it.
     fn keep_what_fell_out(&self) -> FsResult<()> {
-        if (self.group.journal()).is_some_and(|journal| journal.is_overflowed()) {
+        if (self.group.journal()).is_some_and(|journal| journal.has_ended()) {
             self.group.make_durable()?;
         }
         Ok(())

@@ -65,7 +65,7 @@ impl Bridge {
     /// What fell out of the journal is committed before it is answered: a kill would lose it.
     pub(super) fn keep_what_fell_out(&self) -> Result<(), Refusal> {
         let journal = self.file_system.group().journal();
-        if journal.is_some_and(|journal| journal.is_overflowed()) {
+        if journal.is_some_and(|journal| journal.has_ended()) {
             self.file_system.make_durable()?;
         }
         Ok(())

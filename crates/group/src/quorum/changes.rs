@@ -241,6 +241,8 @@ impl Membership {
     fn let_go(&self, inner: &mut Inner, number: DiskNumber) {
         inner.members.remove(&number);
         self.slots.write().remove(&number);
+        // Its place in the journal is for another disk.
+        (self.failed_flushes()).note_appearance(number, None);
         self.set_standings(&inner.state);
     }
 
