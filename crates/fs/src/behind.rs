@@ -25,7 +25,7 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::WriteSource;
 use spindle_group::{File, UnwrittenBlocks};
 
@@ -37,7 +37,7 @@ use crate::node::Node;
 use crate::system::{Core, FileSystem};
 
 pub(crate) use blocks::Unwritten;
-use blocks::{Blocks, CHUNK_BLOCKS, Put};
+use blocks::{Blocks, CHUNK_BLOCKS, Put, WriteOf};
 pub(crate) use due::Behind;
 use due::Which;
 
@@ -182,8 +182,11 @@ impl Core {
         let mut at = offset_bytes;
         let mut left = data;
         let mut came_count = 0;
-        // Nobody makes it shorter meanwhile. Where somebody makes it longer, this has done it too.
-        let of = (node.id, node.state.lock().inode.size_bytes);
+        // Nobody makes it shorter meanwhile: the content is shared.
+        let of = WriteOf {
+            file: node.id,
+            size_bytes: node.state.lock().inode.size_bytes,
+        };
         while !left.is_empty() {
             let block = at / BLOCK_SIZE_BYTES;
             let inside = in_memory(at % BLOCK_SIZE_BYTES);
@@ -219,7 +222,7 @@ impl Core {
         &self,
         memory: &UnwrittenBlocks,
         node: &Arc<Node>,
-        (file, of): (&File, (FileId, u64)),
+        (file, of): (&File, WriteOf),
         block: u64,
         part: (usize, &[u8]),
     ) -> FsResult<(Put, u64)> {

@@ -151,19 +151,15 @@ impl Membership {
     }
 
     /// Gives the group another redundancy, durably: the group state first, which counts, then
-    /// the labels.
+    /// the labels; one that cannot be written now is written later.
     ///
     /// # Errors
     /// Where too few voters take it.
     pub(crate) fn set_redundancy(&self, redundancy: Redundancy) -> Result<(), GroupError> {
         self.change_state(|state| state.redundancy = redundancy)?;
         *self.redundancy.write() = redundancy;
-        let mut inner = self.inner.lock();
-        self.write_labels(
-            &mut inner,
-            |number| self.is_online(number),
-            |label| label.redundancy = redundancy,
-        )
+        self.bring_labels_up_to_date();
+        Ok(())
     }
 
     /// Whether the group was closed in order before it was opened now: then no copies can differ

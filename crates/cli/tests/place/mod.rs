@@ -269,13 +269,15 @@ pub fn signal(process_id: u32, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Waits until the process has ended.
+/// Waits until the process has ended, and nothing of it holds a file or a socket.
 pub fn wait_for_end(process_id: u32) {
     let path = format!("/proc/{process_id}/stat");
+    let threads = format!("/proc/{process_id}/task");
     for _ in 0..1000 {
+        let threads_count = std::fs::read_dir(&threads).map_or(0, Iterator::count);
         match std::fs::read_to_string(&path) {
-            // A zombie has ended, too: only its parent has not asked yet.
-            Ok(stat) if !stat.contains(") Z ") => {
+            // A zombie has ended, too: only its parent has not asked yet. Its threads may be left.
+            Ok(stat) if threads_count > 1 || !stat.contains(") Z ") => {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             _ => return,

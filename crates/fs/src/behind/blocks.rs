@@ -50,10 +50,21 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Bytes came up to `end_bytes` of a file that ended at `size_bytes`.
-    fn note_growth(&mut self, block: u64, end_bytes: u64, size_bytes: u64) {
-        if end_bytes > size_bytes {
-            let from = size_bytes.max(block * BLOCK_SIZE_BYTES);
+    const fn new(slot: BlockSlot) -> Self {
+        Self {
+            slot,
+            version: 0,
+            is_under_way: false,
+            grown_from_bytes: None,
+            grown_since_bytes: None,
+        }
+    }
+
+    /// Bytes of a write came, up to `end` within the block.
+    fn note_growth(&mut self, of: WriteOf, block: u64, end: u64) {
+        let start_bytes = block * BLOCK_SIZE_BYTES;
+        if start_bytes + end > of.size_bytes {
+            let from = of.size_bytes.max(start_bytes);
             let known = if self.is_under_way {
                 &mut self.grown_since_bytes
             } else {
@@ -62,6 +73,14 @@ impl Waiting {
             *known = Some(known.map_or(from, |known| known.min(from)));
         }
     }
+}
+
+/// What is written to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteOf {
+    pub(super) file: FileId,
+    /// Where the file ended before the write, or farther in front where others make it longer too.
+    pub(super) size_bytes: u64,
 }
 
 /// Blocks that follow each other, with the bytes that they had; nobody else writes them.
@@ -141,49 +160,43 @@ impl Blocks {
         self.waiting.len() as u64
     }
 
-    /// Puts whole blocks of a file that ended at `size_bytes` before this write.
+    /// Puts whole blocks.
     pub(super) fn put(
         &mut self,
         memory: &UnwrittenBlocks,
-        (file, size_bytes): (FileId, u64),
+        of: WriteOf,
         first: u64,
         bytes: &[u8],
     ) -> Put {
         for (block, bytes) in (first..).zip(bytes.chunks_exact(in_memory(BLOCK_SIZE_BYTES))) {
-            let put = self.put_block(memory, (file, size_bytes), block, bytes, BLOCK_SIZE_BYTES);
-            if put != Put::There {
-                return put;
+            if !self.patch_block(memory, of, block, (0, bytes))
+                && !self.put_new(memory, of, block, bytes, BLOCK_SIZE_BYTES)
+            {
+                return Put::Around;
             }
         }
         Put::There
     }
 
-    /// Puts a whole block, of which the file has the beginning up to `end` by this write.
-    fn put_block(
+    /// Puts a block that is not here, of which the write has what comes before `end`; false where no
+    /// memory is left.
+    fn put_new(
         &mut self,
         memory: &UnwrittenBlocks,
-        (file, size_bytes): (FileId, u64),
+        of: WriteOf,
         block: u64,
         bytes: &[u8],
         end: u64,
-    ) -> Put {
-        if !self.patch_block(memory, block, 0, bytes) {
-            let Some(slot) = memory.take() else {
-                return Put::Around;
-            };
-            memory.put(&slot, file, block, bytes);
-            let inserted = self.insert(block, slot);
-            assert!(inserted.is_ok(), "it was not here to be patched");
-        }
-        self.note_growth(block, end, size_bytes);
-        Put::There
-    }
-
-    fn note_growth(&mut self, block: u64, end: u64, size_bytes: u64) {
-        let end_bytes = block * BLOCK_SIZE_BYTES + end;
-        if let Some(waiting) = self.waiting.get_mut(&block) {
-            waiting.note_growth(block, end_bytes, size_bytes);
-        }
+    ) -> bool {
+        let Some(slot) = memory.take() else {
+            return false;
+        };
+        memory.put(&slot, of.file, block, bytes);
+        let mut waiting = Waiting::new(slot);
+        waiting.note_growth(of, block, end);
+        let former = self.waiting.insert(block, waiting);
+        assert!(former.is_none(), "it was not here to be patched");
+        true
     }
 
     /// What the disks have is only as old as this.
@@ -196,7 +209,7 @@ impl Blocks {
     pub(super) fn put_part(
         &mut self,
         memory: &UnwrittenBlocks,
-        (file, size_bytes): (FileId, u64),
+        of: WriteOf,
         block: u64,
         (at, bytes): (usize, &[u8]),
         base: Option<(u64, &mut [u8])>,
@@ -204,33 +217,29 @@ impl Blocks {
         if self.around_count > 0 {
             return Put::Around;
         }
-        let end = (at + bytes.len()) as u64;
-        if self.patch_block(memory, block, at, bytes) {
-            self.note_growth(block, end, size_bytes);
+        if self.patch_block(memory, of, block, (at, bytes)) {
             return Put::There;
         }
         match base {
             Some((turn, base)) if turn == self.turn => {
-                base[at..at + bytes.len()].copy_from_slice(bytes);
-                self.put_block(memory, (file, size_bytes), block, base, end)
+                let end = at + bytes.len();
+                base[at..end].copy_from_slice(bytes);
+                match self.put_new(memory, of, block, base, end as u64) {
+                    true => Put::There,
+                    false => Put::Around,
+                }
             }
             _ => Put::Again,
         }
     }
 
-    /// A block that came, or that an earlier process left. Where it has a slot already, this one is
+    /// A block that an earlier process left. Where it has a slot already, this one is
     /// handed back.
     pub(super) fn insert(&mut self, block: u64, slot: BlockSlot) -> Result<(), BlockSlot> {
         match self.waiting.entry(block) {
             Entry::Occupied(_) => Err(slot),
             Entry::Vacant(place) => {
-                place.insert(Waiting {
-                    slot,
-                    version: 0,
-                    is_under_way: false,
-                    grown_from_bytes: None,
-                    grown_since_bytes: None,
-                });
+                place.insert(Waiting::new(slot));
                 Ok(())
             }
         }
@@ -239,14 +248,15 @@ impl Blocks {
     fn patch_block(
         &mut self,
         memory: &UnwrittenBlocks,
+        of: WriteOf,
         block: u64,
-        at: usize,
-        bytes: &[u8],
+        (at, bytes): (usize, &[u8]),
     ) -> bool {
         let Some(waiting) = self.waiting.get_mut(&block) else {
             return false;
         };
         memory.patch(&waiting.slot, at, bytes);
+        waiting.note_growth(of, block, (at + bytes.len()) as u64);
         waiting.version = waiting.version.wrapping_add(1);
         true
     }

@@ -165,14 +165,8 @@ impl Membership {
             let member = &inner.members[&number];
             if member.late.is_mixed || wanted != member.label {
                 // What fails is noted, and the group state counts.
-                let _ = self.write_labels(
-                    inner,
-                    |other| other == number,
-                    |label| {
-                        label.group_name = wanted.group_name.clone();
-                        label.size_bytes = wanted.size_bytes;
-                    },
-                );
+                let is_it = |other| other == number;
+                let _ = self.write_labels(inner, is_it, |label| *label = wanted.clone());
             } else {
                 let late: Vec<u64> = member.late.by_place.keys().copied().collect();
                 let _ = self.write_label_copies(inner, number, &late);
@@ -215,6 +209,7 @@ impl Membership {
     fn label_by(&self, state: &GroupState, label: &Label) -> Label {
         let mut wanted = label.clone();
         wanted.group_name = state.group_name.clone();
+        wanted.redundancy = state.redundancy;
         let Some(disk) = state.disk(label.number) else {
             return wanted;
         };

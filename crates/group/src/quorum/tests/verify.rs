@@ -212,3 +212,23 @@ fn a_copy_that_an_opening_cannot_repair_is_told_as_late_and_not_as_repaired() {
         membership.close().unwrap();
     }
 }
+
+#[test]
+fn a_group_has_its_new_redundancy_though_a_label_cannot_be_written() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    disks.fail_writes(DiskSlot(1), 0..4096, 1);
+    membership.set_redundancy(Redundancy::External).unwrap();
+    assert_eq!(membership.redundancy(), Redundancy::External);
+    let told = told_of_labels(&membership);
+    assert!(matches!(&told[..], [(EventKind::LabelLate, _)]), "{told:?}");
+    membership.bring_labels_up_to_date();
+    let told = told_of_labels(&membership);
+    assert!(
+        matches!(&told[..], [(EventKind::LabelWritten, _)]),
+        "{told:?}"
+    );
+    for look in crate::quorum::look(&*disks, &[DiskSlot(0), DiskSlot(1)]) {
+        assert_eq!(look.member().unwrap().redundancy, Redundancy::External);
+    }
+}
