@@ -14,7 +14,10 @@
 //! - **A disk vanishes** with its power: its own unsynced writes meet the fates above, and all
 //!   its requests answer [`DeviceErrorKind::Gone`] until it returns with what survived.
 //! - **A failed read** leaves rubbish in the memory. **A failed write** has reached the disk not
-//!   at all, whole or in part. **A failed flush** makes nothing durable.
+//!   at all, whole or in part. **A failed flush** makes nothing durable. Where it drops
+//!   ([`SimulatedDisks::drop_at_flushes`]) all that no flush had covered is lost, as in kernels and
+//!   caches that do not try again, and the next flush is answered well; so it is with the flush
+//!   within a durable write.
 //! - **A disk hangs** ([`SimulatedDisks::hang`]): it does not answer such requests until it is
 //!   released. Whoever waits for one gives it up after [`SimulatedDisks::set_deadline`] where the
 //!   judge allows it; the disk is fenced then, and the write reaches it when it is released.
@@ -291,6 +294,12 @@ impl SimulatedDisks {
         );
     }
 
+    /// Lets the next `count` flushes fail, those within durable writes among them, and the disk drop
+    /// at each what none had covered.
+    pub fn drop_at_flushes(&self, slot: DiskSlot, count: u64) {
+        self.with_disk(slot, |disk| disk.drops_left = count);
+    }
+
     /// Lets the next `count` such requests that touch the range fail with `kind`.
     pub fn fail(
         &self,
@@ -317,6 +326,7 @@ impl SimulatedDisks {
         self.with_disk(slot, |disk| {
             disk.faults.clear();
             disk.vanishes_after = None;
+            disk.drops_left = 0;
         });
     }
 
@@ -634,7 +644,11 @@ impl State {
             return;
         }
         let range = request.offset_bytes..request.offset_bytes + length_bytes;
-        if let Some(kind) = disk.take_fault(&request.work, &range) {
+        let dropped = disk.drop_at_flush(&request.work).then(|| {
+            self.unsynced_before[position] = 0;
+            DeviceErrorKind::Medium
+        });
+        if let Some(kind) = dropped.or_else(|| disk.take_fault(&request.work, &range)) {
             if let Some(bytes) = request.work.written() {
                 disk.write_in_part(request.offset_bytes, bytes, &mut self.random);
             }

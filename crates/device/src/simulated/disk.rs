@@ -81,6 +81,8 @@ pub(super) struct SimulatedDisk {
     /// Requests to this disk until it vanishes.
     pub(super) vanishes_after: Option<u64>,
     pub(super) faults: Vec<Fault>,
+    /// So many flushes fail yet, and drop what none had covered.
+    pub(super) drops_left: u64,
     pub(super) hangs: Vec<Hang>,
     /// Requests were given up, and have not come back.
     pub(super) fenced: bool,
@@ -99,6 +101,7 @@ impl SimulatedDisk {
             appearance: 0,
             vanishes_after: None,
             faults: Vec::new(),
+            drops_left: 0,
             hangs: Vec::new(),
             fenced: false,
             late: Vec::new(),
@@ -225,6 +228,23 @@ impl SimulatedDisk {
                 }
             }
         }
+    }
+
+    /// Whether this work's flush fails now, and has dropped what none had covered.
+    pub(super) fn drop_at_flush(&mut self, work: &Work<'_>) -> bool {
+        let flushes = matches!(
+            work.operation(),
+            Operation::Flush | Operation::WriteDurable
+        );
+        if !flushes || self.drops_left == 0 {
+            return false;
+        }
+        self.drops_left -= 1;
+        self.unsynced.clear();
+        for (page, bytes) in std::mem::take(&mut self.durable_before) {
+            self.pages.replace(page, bytes);
+        }
+        true
     }
 
     /// The disk loses its power: each unsynced write is kept, lost or torn, in any order.

@@ -220,6 +220,28 @@ fn set_faults_meet_the_next_requests_in_their_range_only() {
 }
 
 #[test]
+fn a_flush_that_drops_loses_what_none_had_covered_and_the_next_one_is_answered_well() {
+    for durable in [false, true] {
+        let disks = SimulatedDisks::new(5, &[MIB, MIB]);
+        write(&disks, D0, 0, 1, 8192);
+        flush(&disks, D0);
+        write(&disks, D0, 4096, 2, 8192);
+        disks.drop_at_flushes(D0, 1);
+        flush(&disks, D1);
+        let result = match durable {
+            true => one(&disks, D0, 65536, Work::WriteDurable(&[3; 4096])),
+            false => one(&disks, D0, 0, Work::Flush),
+        };
+        assert_eq!(kind(result), DeviceErrorKind::Medium);
+        flush(&disks, D0);
+        one(&disks, D0, 65536, Work::WriteDurable(&[3; 4096])).unwrap();
+        let left = [[1; 8192], [0; 8192]].concat();
+        assert_eq!(disks.bytes(D0, 0, 16384), left);
+        assert_eq!(disks.durable_bytes(D0, 0, 16384), left);
+    }
+}
+
+#[test]
 fn flipped_bits_are_silent_and_survive_a_power_cut() {
     let disks = SimulatedDisks::new(5, &[MIB]);
     write(&disks, D0, 0, 0, 4096);
