@@ -5,12 +5,14 @@
 //! flushed, a copy on its way, a bad place that waits) carries the incarnation in which it was
 //! seen, and is worth nothing in a later one: it is lost, never flushed.
 //!
-//! An incarnation ends with each outage, and a new one begins with each return. It is memory
-//! only: an opening begins with the first one of every disk that is here.
+//! An incarnation ends with each outage, and a new one begins with each return. A disk that failed a
+//! flush and serves on, because nobody else has what it holds, has lost as much as one that was away
+//! for a moment: so its incarnation ends there too, and the next that serves begins at once. It is
+//! memory only: an opening begins with the first one of every disk that is here.
 
 use spindle_base::DiskNumber;
 
-/// How often a disk has come and gone: odd while it serves.
+/// How often a disk has come and gone, or lost as much as if it had: odd while it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Incarnation(u32);
 

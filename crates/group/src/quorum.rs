@@ -204,7 +204,8 @@ impl Membership {
         self.standings.incarnation(number)
     }
 
-    /// Another number after each disk of the group that came or went. Cheap.
+    /// Another number after each disk of the group that came, went or lost as much as if it had.
+    /// Cheap.
     pub(crate) fn turns_count(&self) -> u64 {
         self.standings.turns_count()
     }

@@ -232,10 +232,7 @@ impl SimulatedDisk {
 
     /// Whether this work's flush fails now, and has dropped what none had covered.
     pub(super) fn drop_at_flush(&mut self, work: &Work<'_>) -> bool {
-        let flushes = matches!(
-            work.operation(),
-            Operation::Flush | Operation::WriteDurable
-        );
+        let flushes = matches!(work.operation(), Operation::Flush | Operation::WriteDurable);
         if !flushes || self.drops_left == 0 {
             return false;
         }

@@ -21,7 +21,7 @@ use spindle_sync::level::{
 use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
-use crate::core::disks::{FailedFlush, Fate, Flushes, Target};
+use crate::core::disks::Target;
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
@@ -337,7 +337,8 @@ impl Core {
         match flushed {
             Ok(()) if !lost_a_disk => Ok(Flushed(taken.batch)),
             answer => Err(Uncommitted {
-                try_again: lost_a_disk,
+                // A disk that fails its flushes and serves on would fail the next one too.
+                try_again: lost_a_disk && answer.is_ok(),
                 error: answer.err().unwrap_or_else(lost),
             }),
         }
@@ -359,13 +360,13 @@ impl Core {
     }
 
     /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
-    /// redundancy that would lose all it holds, so there it stays, and the error is told now and
-    /// at the next sync of every file that had written to it. A group that cannot do without the
+    /// redundancy that would lose all it holds, so there it stays, what it had not flushed is lost,
+    /// and the error is told now and at the next sync of every file that had written to it, see
+    /// `commit/lost.rs`. A group that cannot do without the
     /// disk stops: whoever takes over finds the failure noted, see `quorum/failed_flushes.rs`. Within
     /// a takeover it stops where it cannot do without all of them, see `takeover/unflushed.rs`.
     pub(crate) fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
-        let flushes: &Flushes = &self.disks.flushes;
-        let failed = flushes.cover(&self.disks, targets);
+        let failed = self.disks.flushes.cover(&self.disks, targets);
         if failed.is_empty() {
             return Ok(());
         }
@@ -373,31 +374,7 @@ impl Core {
         let reason = error.to_string();
         let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
         if self.membership.redundancy() == Redundancy::External {
-            for flush in &failed {
-                let message = format!("a flush failed: {}", flush.error);
-                self.event(Event::new(EventKind::FlushFailed, message).disk(flush.life.disk));
-            }
-            let failures = self.membership.failed_flushes();
-            // Whoever told one meanwhile has told it to everybody.
-            let is_untold = |flush: &FailedFlush| {
-                failures.of(flush.life.disk).told_count < flush.failures_count
-            };
-            let untold: Vec<FailedFlush> = failed.into_iter().filter(is_untold).collect();
-            for file in self.all_files() {
-                let targets = file.written.lock().clone();
-                let concerns = |flush: &&FailedFlush| {
-                    targets.iter().any(|target| {
-                        target.life == flush.life
-                            && flushes.fate(&self.disks, *target) != Fate::Flushed
-                    })
-                };
-                if let Some(flush) = untold.iter().find(concerns) {
-                    self.owe(&file, &flush.error.to_string());
-                }
-            }
-            for flush in untold {
-                failures.forget(flush.life.disk, flush.failures_count);
-            }
+            self.outlive_failed_flushes(&failed);
             return Err(GroupError::new(GroupErrorKind::Io, reason).because(error));
         }
         if self.is_taking_over()
@@ -425,6 +402,7 @@ impl Core {
         let targets = file.written.lock().clone();
         if let Err(error) = self.cover(&targets) {
             // Told here and now.
+            self.forget_lost(file, &targets);
             self.take_owed(file);
             return Err(error);
         }
@@ -434,8 +412,11 @@ impl Core {
             .lock()
             .retain(|target| !targets.contains(target));
         if let Err(error) = kept {
-            self.take_owed(file);
-            return Err(error);
+            // What is owed names the disk.
+            let owed = self.take_owed(file);
+            return Err(owed.map_or(error, |message| {
+                GroupError::new(GroupErrorKind::Io, message)
+            }));
         }
         let books = file.map.read().books();
         let through = match books {
@@ -462,8 +443,9 @@ impl Core {
         self.check_fence()?;
         loop {
             let turns_count = self.membership.turns_count();
-            self.flush_written()?;
-            let kept = self.keep_what_all_disks_lost();
+            let flushed = self.flush_written();
+            // Also where that failed: what was lost is told by this sync, and not by the next one too.
+            let kept = flushed.and(self.keep_what_all_disks_lost());
             self.commit_everything()?;
             // Where a disk came or went meanwhile, a mark may have been set back before it was
             // durable.

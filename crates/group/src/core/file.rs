@@ -131,8 +131,8 @@ impl File {
         GroupError::new(
             GroupErrorKind::Io,
             format!(
-                "extent {index} of file {} lost what a disk had not flushed when it went away: the \
-                 next sync of the file tells it, and {what_then} then",
+                "extent {index} of file {} lost what a disk had not flushed: the next sync of the file \
+                 tells it, and {what_then} then",
                 self.id
             ),
         )

@@ -554,8 +554,8 @@ impl Core {
         };
         if is_lost {
             let message = format!(
-                "a disk with the only copy of what was written to file {} went away before it was \
-                 flushed",
+                "a disk with the only copy of what was written to file {} went away or failed a flush \
+                 before it was flushed",
                 file.id
             );
             return Err(self.write_failed(file, &message));

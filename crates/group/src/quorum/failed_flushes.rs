@@ -29,6 +29,7 @@ use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::level::{LeafMutex, LeafRwLock};
 
 use crate::by_number::ByNumber;
+use crate::incarnation::Life;
 use crate::quorum::{Membership, Slots};
 
 /// How often a disk failed a flush.
@@ -177,6 +178,14 @@ impl Membership {
     /// The flushes that disks failed.
     pub(crate) fn failed_flushes(&self) -> &FailedFlushes {
         self.disks.failed_flushes()
+    }
+
+    /// The disk failed a flush in that life and serves on: what it had not flushed is lost there, and
+    /// belongs to an incarnation that has ended.
+    pub(crate) fn begin_anew(&self, life: Life) {
+        // Under it every turn of a disk is made.
+        let _one = self.inner.lock();
+        self.standings.renew(life);
     }
 
     /// Nobody relies any more on what the disk was to flush until now, because it went, of which the

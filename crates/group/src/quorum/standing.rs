@@ -12,12 +12,12 @@ use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use spindle_sync::{Fault, is_put_back, thread};
 
 use crate::by_number::ByNumber;
-use crate::incarnation::Incarnation;
+use crate::incarnation::{Incarnation, Life};
 
 /// Of one disk.
 #[derive(Debug, Default)]
 struct Standing {
-    /// Its [`Incarnation`]: whether it is here and serves, and how often it came and went.
+    /// Its [`Incarnation`]: whether it is here and serves, and which of its stays that is.
     incarnation: AtomicU32,
     /// New extents may go there too.
     receives: AtomicBool,
@@ -27,7 +27,7 @@ struct Standing {
 #[derive(Debug, Default)]
 pub(crate) struct StandingTable {
     by_disk: ByNumber<Standing>,
-    /// Twice as often as any disk came or went, and one more while one does.
+    /// Twice as often as any disk came, went or began anew, and one more while one does.
     turns_count: AtomicU64,
 }
 
@@ -41,16 +41,29 @@ impl StandingTable {
     pub(crate) fn set(&self, disk: DiskNumber, serves: bool, receives: bool) {
         let standing = self.by_disk.get_or_put(disk.0, Standing::default);
         standing.receives.store(receives, Ordering::Release);
-        let incarnation = Incarnation::of_number(standing.incarnation.load(Ordering::Acquire));
-        if incarnation.serves() == serves {
-            return;
+        let incarnation = self.incarnation(disk);
+        if incarnation.serves() != serves {
+            self.turn(standing, incarnation.next());
         }
+    }
+
+    /// The disk serves on, in the incarnation after the next, where that life is the one that it has.
+    /// By one thread at a time, as [`Self::set`].
+    pub(crate) fn renew(&self, life: Life) {
+        if let Some(standing) = self.by_disk.get(life.disk.0)
+            && self.incarnation(life.disk) == life.incarnation
+            && life.incarnation.serves()
+        {
+            self.turn(standing, life.incarnation.next().next());
+        }
+    }
+
+    fn turn(&self, standing: &Standing, next: Incarnation) {
         let is_late = is_put_back(Fault::TurnsCountedLate);
         if !is_late {
             self.turns_count.fetch_add(1, Ordering::AcqRel);
         }
-        let next = incarnation.next().number();
-        standing.incarnation.store(next, Ordering::Release);
+        standing.incarnation.store(next.number(), Ordering::Release);
         let rest = if is_late { 2 } else { 1 };
         self.turns_count.fetch_add(rest, Ordering::AcqRel);
     }

@@ -49,7 +49,9 @@ fn a_sync_of_a_file_of_one_copy_tells_what_its_disk_lost_between_write_and_sync(
     let error = group.sync_file(&file, true).unwrap_err();
     assert_eq!(error.kind, GroupErrorKind::Io);
     assert!(
-        error.message.contains("went away before it was flushed"),
+        error
+            .message
+            .contains("went away before what was written to file 10 was flushed"),
         "{error}"
     );
     // Told once; what is written after that is as good as any.

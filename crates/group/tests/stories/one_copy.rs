@@ -78,29 +78,54 @@ fn what_was_lost_shows_nothing_of_an_earlier_file() {
     for seed in 1..9 {
         let scene = Scene::new(seed, Redundancy::Normal, FOUR);
         let group = scene.open();
-        let filler = create(&group, 10, EXTERNAL);
-        let old = vec![0xa5; 100 << 20];
-        group.write(&filler, 0, &old).unwrap();
-        group.sync().unwrap();
-        group.remove_file(&group.change(), &filler).unwrap();
-        group.sync().unwrap();
+        fill_and_remove(&group, FileId(10));
         let file = create(&group, 11, EXTERNAL);
         group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
         blink(&scene, &group, disk_of(&group, &file));
-        let shown = |group: &Group, file: &File, when: &str| {
-            let found = read(group, file, 0, LENGTH);
-            assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "{when}");
-        };
-        let mut out = vec![0; LENGTH];
-        assert!(group.read(&file, 0, &mut out).is_err(), "seed {seed}");
-        tells_once(&group, &file);
-        shown(&group, &file, "it is told");
-        drop((file, group));
-        scene.crash();
-        let group = scene.open();
-        let file = group.file(FileId(11)).unwrap();
-        shown(&group, &file, "opened again");
+        assert_hides_until_told(&scene, group, &file);
     }
+}
+
+#[test]
+fn what_a_disk_dropped_that_failed_a_flush_and_serves_on_shows_nothing_of_an_earlier_file() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::External, FOUR);
+        let group = scene.open();
+        fill_and_remove(&group, FileId(10));
+        let file = create(&group, 11, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
+        scene.disks.drop_at_flushes(disk_of(&group, &file), 1);
+        group.make_durable().unwrap_err();
+        // The disk answers the next one well.
+        group.make_durable().unwrap();
+        assert_hides_until_told(&scene, group, &file);
+    }
+}
+
+/// Leaves bytes of a removed file wherever another one will be.
+pub fn fill_and_remove(group: &Group, id: FileId) {
+    let filler = create(group, id.0, EXTERNAL);
+    group.write(&filler, 0, &vec![0xa5; 100 << 20]).unwrap();
+    group.sync().unwrap();
+    group.remove_file(&group.change(), &filler).unwrap();
+    group.sync().unwrap();
+}
+
+pub fn assert_shows_nothing_removed(group: &Group, file: &File, when: &str) {
+    let found = read(group, file, 0, LENGTH);
+    assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "{when}");
+}
+
+fn assert_hides_until_told(scene: &Scene, group: Group, file: &File) {
+    let mut out = vec![0; LENGTH];
+    assert!(group.read(file, 0, &mut out).is_err(), "nothing is told");
+    tells_once(&group, file);
+    assert_shows_nothing_removed(&group, file, "it is told");
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(11)).unwrap();
+    assert_shows_nothing_removed(&group, &file, "opened again");
 }
 
 /// A file of which the newest write is lost with its disk's cache, and the disk is back.
@@ -380,6 +405,45 @@ fn a_write_whose_disk_blinks_before_its_writer_hears_of_it_is_told_as_lost() {
         let answer = group.write(&file, at as u64, &new);
         assert!(hooked.at_write.lock().unwrap().is_none());
         let synced = answer.and_then(|()| group.sync());
+        let mut found = vec![0; new.len()];
+        let answer = group.read(&file, at as u64, &mut found);
+        assert!(
+            synced.is_err() || (answer.is_ok() && found == new),
+            "it was answered and synced, and is not there"
+        );
+    }
+}
+
+/// The disk drops what it holds when the next write has reached it, and whoever asked for the flush
+/// that failed has told it before that write's own caller hears of it.
+fn drops_at_the_next_write(hooked: &Hooked, scene: &Scene, group: &Arc<Group>, slot: DiskSlot) {
+    let (disks, group) = (Arc::clone(&scene.disks), Arc::clone(group));
+    let hook: Hook = Box::new(move || {
+        // It has something to flush.
+        let other = create(&group, 12, EXTERNAL);
+        group.write(&other, 0, &pattern(3, 32 << 20)).unwrap();
+        assert!(copies_on(&group, 12, slot.0) > 0);
+        disks.drop_at_flushes(slot, 1);
+        group.make_durable().unwrap_err();
+        group.make_durable().unwrap();
+    });
+    *hooked.at_write.lock().unwrap() = Some((slot, hook));
+}
+
+#[test]
+fn a_write_whose_disk_fails_a_flush_before_its_writer_hears_of_it_is_told_as_lost() {
+    for at in [0, LENGTH / 2] {
+        let scene = Scene::new(6, Redundancy::External, FOUR);
+        let (hooked, group) = Hooked::open(&scene, false);
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &pattern(1, LENGTH / 2)).unwrap();
+        group.sync().unwrap();
+        let slot = disk_of(&group, &file);
+        drops_at_the_next_write(&hooked, &scene, &group, slot);
+        let new = pattern(2, LENGTH / 4);
+        let answer = group.write(&file, at as u64, &new);
+        assert!(hooked.at_write.lock().unwrap().is_none());
+        let synced = answer.and_then(|()| group.sync_file(&file, false));
         let mut found = vec![0; new.len()];
         let answer = group.read(&file, at as u64, &mut found);
         assert!(

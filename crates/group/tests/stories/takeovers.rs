@@ -11,7 +11,9 @@ use spindle_device::{
 };
 use spindle_group::{File, Group, GroupError, KeptJournal};
 
-use crate::one_copy::{FOUR, LENGTH, disk_of, tells_once};
+use crate::one_copy::{
+    FOUR, LENGTH, assert_shows_nothing_removed, disk_of, fill_and_remove, tells_once,
+};
 use crate::scene::{
     EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read,
     resync,
@@ -229,11 +231,7 @@ fn what_a_killed_daemon_had_not_flushed_shows_nothing_of_an_earlier_file() {
         let scene = Scene::new(seed, Redundancy::Normal, FOUR);
         let journal = KeptJournal::create().unwrap();
         let group = open_kept(&scene, &journal);
-        let filler = create(&group, 10, EXTERNAL);
-        group.write(&filler, 0, &vec![0xa5; 100 << 20]).unwrap();
-        group.sync().unwrap();
-        group.remove_file(&group.change(), &filler).unwrap();
-        group.sync().unwrap();
+        fill_and_remove(&group, FileId(10));
         let file = create(&group, 11, EXTERNAL);
         group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
         let slot = disk_of(&group, &file);
@@ -246,8 +244,28 @@ fn what_a_killed_daemon_had_not_flushed_shows_nothing_of_an_earlier_file() {
         let mut out = vec![0; LENGTH];
         assert!(group.read(&file, 0, &mut out).is_err(), "seed {seed}");
         tells_once(&group, &file);
-        let found = read(&group, &file, 0, LENGTH);
-        assert!(!found.windows(64).any(|at| at == [0xa5; 64]), "seed {seed}");
+        assert_shows_nothing_removed(&group, &file, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn what_a_disk_dropped_that_fails_the_first_flush_shows_nothing_of_an_earlier_file() {
+    for seed in 1..9 {
+        let scene = Scene::new(seed, Redundancy::External, FOUR);
+        let journal = KeptJournal::create().unwrap();
+        let group = open_kept(&scene, &journal);
+        fill_and_remove(&group, FileId(10));
+        let file = create(&group, 11, EXTERNAL);
+        group.write(&file, 0, &pattern(seed, LENGTH)).unwrap();
+        let slot = disk_of(&group, &file);
+        std::mem::forget((group, file));
+        scene.disks.drop_at_flushes(slot, 1);
+        let group = open_kept(&scene, &journal);
+        let file = group.file(FileId(11)).unwrap();
+        let mut out = vec![0; LENGTH];
+        assert!(group.read(&file, 0, &mut out).is_err(), "seed {seed}");
+        tells_once(&group, &file);
+        assert_shows_nothing_removed(&group, &file, &format!("seed {seed}"));
     }
 }
 
@@ -621,8 +639,24 @@ fn errors_that_are_owed_by_many_files_take_no_space_that_the_journal_alone_names
     let group = open_kept(&scene, &journal);
     assert_sound(&group);
     let file = group.file(FileId(10)).unwrap();
-    assert!(read(&group, &file, 0, data.len()) == data);
     tells_once(&group, &file);
+    // It reads as zeros from there on; where it was nobody else has written.
+    for extent in group.map(&file) {
+        let (disk, at) = extent.copies[0].unwrap();
+        let length = usize::try_from(
+            extent
+                .length_bytes
+                .min(data.len() as u64 - extent.offset_bytes),
+        )
+        .unwrap();
+        let from = usize::try_from(extent.offset_bytes).unwrap();
+        let bytes = scene.disks.bytes(DiskSlot(disk.0), at, length);
+        assert!(
+            bytes == data[from..from + length],
+            "extent {}",
+            extent.index
+        );
+    }
 }
 
 #[test]

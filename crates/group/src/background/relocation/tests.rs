@@ -9,7 +9,7 @@ use super::Step;
 use crate::background::planner::Move;
 use crate::core::file::File;
 use crate::scene::{
-    EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, resync,
+    EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
 
 #[test]
@@ -165,4 +165,48 @@ fn a_flush_that_the_target_of_a_move_fails_is_told_to_others_that_had_written_th
     group.sync_file(&other, false).unwrap_err();
     group.sync_file(&other, false).unwrap();
     group.sync_file(&moving, false).unwrap();
+}
+
+#[test]
+fn a_copy_that_its_disk_dropped_by_a_failed_flush_takes_the_place_of_none() {
+    let scene = Scene::new(5, Redundancy::External, &[(0, 64), (0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    let data = pattern(5, 8 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    let (index, extent) = {
+        let map = file.map.read();
+        let index = map.end_index() - 1;
+        (index, map.extent(index).unwrap())
+    };
+    let from = extent.copies()[0];
+    let moved = Move {
+        file: file.id,
+        index,
+        copy_number: 0,
+        from,
+        to: DiskNumber(1 - from.disk().0),
+        blocks: from.blocks(),
+    };
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let mut step = || {
+        group
+            .step_relocation(&mut relocation, 64, &mut buffer)
+            .unwrap()
+    };
+    assert!(matches!(step(), Step::Copied(_)));
+    // Somebody else's flush fails, is told, and the next one is answered well.
+    scene.disks.drop_at_flushes(DiskSlot(moved.to.0), 1);
+    group.make_durable().unwrap_err();
+    group.make_durable().unwrap();
+    let last = loop {
+        match step() {
+            Step::Copied(_) => {}
+            last => break last,
+        }
+    };
+    assert_eq!(last, Step::Abandoned);
+    assert!(read(&group, &file, 0, data.len()) == data);
 }

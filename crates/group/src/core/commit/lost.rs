@@ -1,6 +1,9 @@
-//! What becomes of data whose disk goes before a flush has covered it.
+//! What becomes of data whose disk loses it before a flush has covered it.
 //!
-//! An outage ends an incarnation of a disk. What was written in it and not flushed is lost there:
+//! An outage ends an incarnation of a disk, and so does a failed flush of one that serves on because
+//! the group has no redundancy: it may have dropped what it held, and answer the next flush well. A
+//! mark that became durable then would show what an earlier file left. What was written in that
+//! incarnation and not flushed is lost there:
 //! it is noted as missed before anything durable relies on the disk again ([`Core::notice_offline`]),
 //! and the next sync of each file that had written to it looks whether another copy has it, else
 //! it answers with an error, once. Nobody ever takes it for flushed.
@@ -11,6 +14,7 @@
 //! before: of a hole that was punched there, or of an earlier file. Until the error is told nobody
 //! reads zeros there, which would look like an answer.
 
+use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
@@ -20,14 +24,15 @@ use spindle_sync::atomic::Ordering;
 use crate::core::Core;
 use crate::core::commit::Change;
 use crate::core::dirty::REGION_BLOCKS;
-use crate::core::disks::{DiskState, Fate, Target};
+use crate::core::disks::{DiskState, FailedFlush, Fate, Target};
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 
 impl Core {
-    /// Data written to a disk that went away before a flush covered it is lost where no other copy
-    /// has it; where one has it, that one is made durable.
+    /// Data written to a disk that lost it before a flush covered it is lost where no other copy has
+    /// it; where one has it, that one is made durable.
     pub(crate) fn keep_what_disks_lost(
         &self,
         file: &File,
@@ -62,6 +67,14 @@ impl Core {
         }
     }
 
+    /// The sync that asks tells what became of those of its writes that are lost.
+    pub(super) fn forget_lost(&self, file: &File, targets: &[Target]) {
+        let is_lost =
+            |target: &&Target| self.disks.flushes.fate(&self.disks, **target) == Fate::Lost;
+        let lost: SmallVec<[&Target; 4]> = targets.iter().filter(is_lost).collect();
+        (file.written.lock()).retain(|target| !lost.contains(&&*target));
+    }
+
     /// Refuses where an extent with a copy on one of these disks, which lost some of it, has no
     /// copy that is online and up to date. After a crash a disk that a row names is stale in all of
     /// its region, so that a copy counts only where nothing of its regions is.
@@ -90,9 +103,9 @@ impl Core {
             Some(index) => Err(GroupError::new(
                 GroupErrorKind::Io,
                 format!(
-                    "extent {index} of file {} was written to a disk that went away before it was \
-                     flushed, and has no other copy: what was written since the last sync may be \
-                     lost",
+                    "extent {index} of file {} was written to a disk that went away or failed a flush \
+                     before it was flushed, and has no other copy: what was written since the last \
+                     sync may be lost",
                     file.id
                 ),
             )),
@@ -146,6 +159,31 @@ impl Core {
         Ok(())
     }
 
+    /// Disks that failed a flush and serve on, because nobody else has what they hold: each has lost
+    /// what no flush had covered, as if it had been away for a moment.
+    pub(super) fn outlive_failed_flushes(&self, failed: &[FailedFlush]) {
+        for flush in failed {
+            let message = format!("a flush failed: {}", flush.error);
+            self.event(Event::new(EventKind::FlushFailed, message).disk(flush.life.disk));
+        }
+        let failures = self.membership.failed_flushes();
+        // Whoever told one meanwhile has told it to everybody.
+        let is_untold =
+            |flush: &&FailedFlush| failures.of(flush.life.disk).told_count < flush.failures_count;
+        let untold: Vec<&FailedFlush> = failed.iter().filter(is_untold).collect();
+        // Of files that get a second copy the disks lack something from here on: readers look.
+        let _returning = self.dirty.begin_resync();
+        let disks = untold.iter().map(|flush| flush.life.disk);
+        self.membership.begin_catching_up(disks);
+        for flush in &untold {
+            self.membership.begin_anew(flush.life);
+        }
+        self.notice_offline();
+        for flush in untold {
+            failures.forget(flush.life.disk, flush.failures_count);
+        }
+    }
+
     /// Follows the membership: disks that went offline, whoever took them, get nothing new, and
     /// what was written lately is noted as missing there. When it returns all that is noted of
     /// every outage before the call, whoever noted it.
@@ -174,8 +212,8 @@ impl Core {
         }
     }
 
-    /// Of files with extents that have no copy but on a disk which went away with unflushed writes
-    /// of theirs: they owe the error, and the marks go back. Noted twice it does no more.
+    /// Of files with extents that have no copy but on a disk which lost unflushed writes of theirs:
+    /// they owe the error, and the marks go back. Noted twice it does no more.
     fn note_lost_alone(&self, change: &Change<'_>, gone: Life) {
         let lost_there = |target: &Target| {
             target.life.disk == gone.disk
@@ -187,9 +225,13 @@ impl Core {
             if !targets.iter().any(lost_there) {
                 continue;
             }
+            let what = match self.membership.failed_flushes().of(gone.disk).stand() {
+                true => "failed a flush",
+                false => "went away",
+            };
             let message = format!(
-                "{} went away before what was written to file {} was flushed, and there is no \
-                 other copy: what was written since the last sync may be lost",
+                "{} {what} before what was written to file {} was flushed, and there is no other \
+                 copy: what was written since the last sync may be lost",
                 self.disks.describe(gone.disk),
                 file.id
             );

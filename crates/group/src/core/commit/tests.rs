@@ -144,7 +144,7 @@ fn where_several_disks_fail_a_flush_each_file_is_told_of_the_one_that_it_lies_on
         let (disk, _) = group.map(file)[0].copies[0].unwrap();
         on_disk[usize::from(disk.0)] += 1;
         let error = group.sync_file(file, false).unwrap_err();
-        let path = format!("simulated-{disk} ");
+        let path = format!("(simulated-{disk})");
         assert!(error.message.contains(&path), "on disk {disk}: {error}");
         group.sync_file(file, false).unwrap();
     }

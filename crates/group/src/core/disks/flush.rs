@@ -105,7 +105,7 @@ pub enum Fate {
     Flushed,
     /// A flush may cover it yet.
     Waits,
-    /// Its disk went away before a flush had covered it.
+    /// Its disk went away, or failed a flush and serves on, before a flush had covered it.
     Lost,
 }
 

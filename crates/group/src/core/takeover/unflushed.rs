@@ -232,8 +232,7 @@ impl Unflushed {
         durable_blocks: u32,
     ) -> u32 {
         let only = self.only_on(file, blocks, copies_of(extent));
-        let is_gone = only.is_some_and(|on| self.gone.contains(&on));
-        if !is_gone || extent.mark_blocks <= durable_blocks {
+        if only.is_none() || extent.mark_blocks <= durable_blocks {
             return extent.mark_blocks;
         }
         self.hides.insert(file);
