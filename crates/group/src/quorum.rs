@@ -511,6 +511,13 @@ impl Membership {
             .is_some_and(|disk| disk.leaves || disk.status == DiskStatus::Dropping)
     }
 
+    /// The epoch of the group state that took the disk offline; `None` where it is not.
+    pub(crate) fn offline_epoch(&self, number: DiskNumber) -> Option<u64> {
+        let inner = self.inner.lock();
+        let disk = inner.state.disk(number)?;
+        (disk.status == DiskStatus::Offline).then_some(disk.status_epoch)
+    }
+
     /// The disk's status.
     #[must_use]
     pub fn status(&self, number: DiskNumber) -> Option<DiskStatus> {

@@ -16,7 +16,7 @@ use spindle_catalog::{Edit, Table};
 use spindle_format::DiskStatus;
 
 use crate::background::Group;
-use crate::core::disks::away_key;
+use crate::core::disks::{Away, away_key};
 use crate::error::{GroupError, GroupErrorKind};
 
 /// The longest repair time of a disk that was being dropped when it went, in seconds.
@@ -31,44 +31,6 @@ const REPAIR_MOST_S: u64 = 10 * 365 * 86_400;
 const TICK_MOST_S: u64 = 60;
 /// How often the time that a disk was away is written back.
 const WRITE_BACK_S: u64 = 600;
-
-/// Since when a disk is away, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Away {
-    /// Seconds since 1970.
-    pub since_s: u64,
-    /// Seconds of it during which the group was open, as last written back.
-    pub counted_s: u64,
-    /// The epoch of the last group state that it held, as far as we know.
-    pub held_epoch: u64,
-    /// A person took it offline, and brings it back.
-    pub by_hand: bool,
-}
-
-impl Away {
-    /// As a line of text, which a dump of the catalog shows as it is.
-    fn encode(self) -> Vec<u8> {
-        format!(
-            "since_s={} counted_s={} held_epoch={} by_hand={}",
-            self.since_s, self.counted_s, self.held_epoch, self.by_hand
-        )
-        .into_bytes()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let fields: BTreeMap<&str, &str> = std::str::from_utf8(bytes)
-            .ok()?
-            .split(' ')
-            .filter_map(|field| field.split_once('='))
-            .collect();
-        Some(Self {
-            since_s: fields.get("since_s")?.parse().ok()?,
-            counted_s: fields.get("counted_s")?.parse().ok()?,
-            held_epoch: fields.get("held_epoch")?.parse().ok()?,
-            by_hand: fields.get("by_hand")?.parse().ok()?,
-        })
-    }
-}
 
 /// Whose repair time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -132,10 +94,20 @@ impl Group {
         self.commit_through(sequence)
     }
 
-    /// Since when the disk is away, where that was noted.
+    /// Since when the disk is away, where it is and that was noted.
     pub(crate) fn away(&self, disk: DiskNumber) -> Option<Away> {
-        let row = self.catalog.get(Table::Attribute, &away_key(disk));
-        Away::parse(&row.ok()??)
+        let offline_epoch = self.membership.offline_epoch(disk)?;
+        Away::of_outage(&self.catalog, disk, offline_epoch).ok()?
+    }
+
+    /// Which group state each disk that is away held last before it went, by its epoch, where that was
+    /// noted.
+    pub(crate) fn held_epochs(&self) -> impl Fn(DiskNumber) -> Option<u64> {
+        let away = self.away_disks().into_iter();
+        let held: BTreeMap<DiskNumber, u64> = away
+            .filter_map(|disk| Some((disk, self.away(disk)?.held_epoch)))
+            .collect();
+        move |disk| held.get(&disk).copied()
     }
 
     /// How much of its repair time a disk that is away has left, in seconds.
@@ -205,35 +177,40 @@ impl Group {
         clock.last_s = Some(now_s);
         for state in self.disks.iter() {
             let disk = state.number;
-            let is_away = self.membership.status(disk) == Some(DiskStatus::Offline);
-            match (is_away, self.away(disk)) {
-                (true, None) if state.outage_to_note().is_some() => {}
-                (true, None) => {
+            let Some(offline_epoch) = self.membership.offline_epoch(disk) else {
+                let row = self.catalog.get(Table::Attribute, &away_key(disk));
+                if row.is_ok_and(|row| row.is_some()) {
+                    clock.counted_s.remove(&disk);
+                    clock.told.remove(&disk);
+                    edit.delete(Table::Attribute, away_key(disk));
+                }
+                continue;
+            };
+            let away = Away::of_outage(&self.catalog, disk, offline_epoch);
+            match away.ok().flatten() {
+                None if state.outage_to_note().is_some() => {}
+                None => {
                     clock.counted_s.insert(disk, 0);
                     let away = Away {
                         since_s: now_s,
                         counted_s: 0,
                         held_epoch: self.membership.held_epoch(disk).unwrap_or(0),
                         by_hand: false,
+                        offline_epoch: Some(offline_epoch),
                     };
                     edit.put(Table::Attribute, away_key(disk), away.encode());
                 }
-                (true, Some(mut away)) => {
+                Some(mut away) => {
                     let counted_s = clock.counted_s.entry(disk).or_insert(away.counted_s);
                     *counted_s += tick_s;
                     let held_epoch = self.membership.held_epoch(disk).unwrap_or(0);
                     if *counted_s >= away.counted_s + WRITE_BACK_S || held_epoch > away.held_epoch {
                         away.counted_s = *counted_s;
                         away.held_epoch = away.held_epoch.max(held_epoch);
+                        away.offline_epoch = Some(offline_epoch);
                         edit.put(Table::Attribute, away_key(disk), away.encode());
                     }
                 }
-                (false, Some(_)) => {
-                    clock.counted_s.remove(&disk);
-                    clock.told.remove(&disk);
-                    edit.delete(Table::Attribute, away_key(disk));
-                }
-                (false, None) => {}
             }
         }
         drop(clock);

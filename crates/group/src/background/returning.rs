@@ -108,7 +108,7 @@ impl Group {
         if !self.may_try(disk) {
             return false;
         }
-        let held = |disk| self.away(disk).map(|away| away.held_epoch);
+        let held = self.held_epochs();
         match self.membership.judge_found(look, &held) {
             Ok(number) => number == disk,
             Err(why) => {
@@ -184,7 +184,7 @@ impl Group {
     pub fn return_disks(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {
         self.check_fence()?;
         let _one = self.returning.lock(Unshown);
-        let held = |disk| self.away(disk).map(|away| away.held_epoch);
+        let held = self.held_epochs();
         let returning = self.membership.judge_return(slots, &held)?;
         self.notice_offline();
         for disk in &returning {

@@ -79,7 +79,7 @@ impl Group {
     }
 
     fn judge_online(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {
-        let held = |disk| self.away(disk).map(|away| away.held_epoch);
+        let held = self.held_epochs();
         let returning = self.membership.judge_return(slots, &held)?;
         Ok(returning.iter().map(|disk| disk.number).collect())
     }

@@ -8,6 +8,7 @@
 //! ([`DiskTable::write`]): a flush that began before covers nothing of it, and one that begins
 //! later covers all of it. It belongs to the incarnation in which it went out.
 
+mod away;
 mod flush;
 mod marks;
 mod slow;
@@ -30,6 +31,7 @@ use crate::by_number::ByNumber;
 use crate::incarnation::{Incarnation, Life};
 use crate::quorum::{Failures, Membership};
 
+pub(crate) use away::{Away, away_key};
 pub use flush::{FailedFlush, Fate, Flushed, Flushes, Target};
 pub(crate) use marks::{NotedOutages, OpenSlot};
 pub use slow::{ReadTotals, SlowDisks, Verdict};
@@ -177,11 +179,6 @@ pub struct DiskTable {
 /// The key of a disk's record.
 pub(crate) fn disk_key(number: DiskNumber) -> Vec<u8> {
     number.0.to_be_bytes().to_vec()
-}
-
-/// The key of the attribute that says since when a disk is away.
-pub(crate) fn away_key(number: DiskNumber) -> Vec<u8> {
-    format!("away.{}", number.0).into_bytes()
 }
 
 impl DiskTable {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use spindle_base::{FileId, Redundancy};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, KeptJournal, Table, file_key};
 use spindle_device::{DiskSlot, Disks, SharedMemory};
 use spindle_format::FileRecord;
@@ -14,13 +14,18 @@ use crate::scene::{
 };
 
 const LENGTH: usize = 64 << 10;
+/// The disk that goes.
+const DISK: DiskNumber = DiskNumber(1);
 
 fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
     let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
     let journal = KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap();
+    let slots: Vec<DiskSlot> = (0..u16::try_from(scene.disks.disk_count()).unwrap())
+        .map(DiskSlot)
+        .collect();
     let group = Group::open_kept(
         Arc::clone(&scene.disks) as Arc<dyn Disks>,
-        &[DiskSlot(0), DiskSlot(1)],
+        &slots,
         &scene.name,
         &opener(),
         &|_| false,
@@ -93,5 +98,67 @@ fn what_was_written_within_a_first_change_of_redundancy_is_there_though_a_kill_c
             assert_copies_equal(&scene, &group, file, "after it");
         }
         group.close().unwrap();
+    }
+}
+
+/// A group of which a disk was away, long enough for that to be noted, and a file that lies there
+/// alone. The disk is back by what `give_back` does, and gets bytes that no flush covers.
+fn killed_after_a_return(give_back: impl Fn(&Group)) -> (Scene, KeptJournal, FileId) {
+    let scene = Scene::new(3, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let files: Vec<_> = (10..20).map(|id| create(&group, id, EXTERNAL)).collect();
+    for file in &files {
+        group.write(file, 8 << 20, &pattern(1, LENGTH)).unwrap();
+    }
+    group.sync().unwrap();
+    let mut there = files.iter().filter(|file| {
+        let (disk, _) = group.map(file)[0].copies[0].unwrap();
+        disk == DISK
+    });
+    let file = Arc::clone(there.next().unwrap());
+    scene.disks.vanish(DiskSlot(DISK.0));
+    group.take_offline(&[DISK], "it is gone").unwrap();
+    group.note_away();
+    group.sync().unwrap();
+    scene.disks.bring_back(DiskSlot(DISK.0));
+    give_back(&group);
+    group.write(&file, 8 << 20, &pattern(2, LENGTH)).unwrap();
+    let id = file.id;
+    std::mem::forget((group, files, file));
+    (scene, journal, id)
+}
+
+#[test]
+fn a_disk_that_goes_again_before_its_return_is_noted_counts_as_gone() {
+    let whole = |group: &Group| {
+        assert_eq!(group.return_disks(&[DiskSlot(DISK.0)]).unwrap(), [DISK]);
+    };
+    // As far as it comes before the row of the outage goes.
+    let cut_off = |group: &Group| {
+        let held = group.held_epochs();
+        let slots = [DiskSlot(DISK.0)];
+        let returning = group.membership.judge_return(&slots, &held).unwrap();
+        group.notice_offline();
+        group.commit_everything().unwrap();
+        group.region.forget_offline();
+        group.membership.return_disks(&returning).unwrap();
+    };
+    for give_back in [&whole as &dyn Fn(&Group), &cut_off] {
+        let (scene, journal, id) = killed_after_a_return(give_back);
+        scene.disks.vanish(DiskSlot(DISK.0));
+        let group = open_kept(&scene, &journal);
+        let file = group.file(id).unwrap();
+        group.sync_file(&file, false).unwrap_err();
+        group.sync_file(&file, false).unwrap();
+        // Since when it is away now is noted anew, and is no news to the next one.
+        assert!(group.away(DISK).is_none());
+        group.note_away();
+        assert!(group.away(DISK).is_some());
+        group.make_durable().unwrap();
+        std::mem::forget((group, file));
+        let group = open_kept(&scene, &journal);
+        let file = group.file(id).unwrap();
+        group.sync_file(&file, false).unwrap();
     }
 }

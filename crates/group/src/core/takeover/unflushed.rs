@@ -27,8 +27,8 @@
 //! dropped the same. The journal has which appearance of each disk was served; of another one the
 //! flush counts as failed.
 //!
-//! A disk counts as gone where it is offline and no row says since when: such a row is written some
-//! seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is
+//! A disk counts as gone where it is offline and no row of this outage says since when: such a row is
+//! written some seconds after a disk went, by a process that had noted what the disk lost. So a takeover that is
 //! killed itself, when the group state already says that the disk is offline, leaves it as gone to
 //! the next one; and a disk that was away long before makes no file owe anything.
 
@@ -36,11 +36,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{CatalogError, KeptJournal, Recovered, RecoveredExtent, Table};
-use spindle_format::{BlockRun, DirtyRecord, DiskStatus, ExtentCopy};
+use spindle_format::{BlockRun, DirtyRecord, ExtentCopy};
 
 use crate::core::commit::owed;
 use crate::core::dirty::REGION_BLOCKS;
-use crate::core::disks::{FailedFlush, away_key};
+use crate::core::disks::{Away, FailedFlush};
 use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
@@ -186,8 +186,8 @@ impl Unflushed {
             let number = disk.number;
             if disk.holds_data
                 && !disk.is_online()
-                && scene.membership.status(number) == Some(DiskStatus::Offline)
-                && (scene.catalog.get(Table::Attribute, &away_key(number))?).is_none()
+                && let Some(offline_epoch) = scene.membership.offline_epoch(number)
+                && Away::of_outage(scene.catalog, number, offline_epoch)?.is_none()
             {
                 self.gone.insert(number);
             }
