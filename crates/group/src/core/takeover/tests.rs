@@ -162,3 +162,26 @@ fn a_disk_that_goes_again_before_its_return_is_noted_counts_as_gone() {
         group.sync_file(&file, false).unwrap();
     }
 }
+
+#[test]
+fn a_copy_of_which_the_journal_alone_says_that_it_is_stale_is_no_other_copy() {
+    let scene = Scene::mirrored(4);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    // As by a write that met the disk away, and hears of its return afterwards.
+    {
+        let _change = group.change_inside();
+        let apply = &mut |edit| group.catalog.apply(edit);
+        (group.dirty).missed_by(&file, &[(0, 16)], &[DISK], apply);
+    }
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    let group = open_kept(&scene, &journal);
+    let file = group.file(FileId(10)).unwrap();
+    group.sync_file(&file, false).unwrap_err();
+    group.sync_file(&file, false).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == pattern(1, LENGTH));
+}

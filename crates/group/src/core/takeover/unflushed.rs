@@ -45,6 +45,11 @@ use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
 
+/// Behind every key of a dirty region.
+const KEYS_END: &[u8] = &[0xff; 13];
+/// Rows that are read at once.
+const ROWS_MOST: usize = 1024;
+
 /// Disks that did not take the flush.
 #[derive(Debug, Default)]
 pub(super) struct Unflushed {
@@ -69,15 +74,22 @@ struct Others {
 impl Others {
     fn look(scene: &Scene<'_>) -> Result<Self, GroupError> {
         let mut stale = BTreeMap::new();
-        scene.catalog.scan(Table::DirtyRegion, &mut |key, value| {
-            let (file, region) = numbered_key(key)?;
-            let record = DirtyRecord::parse(value).map_err(|error| {
-                CatalogError::Damaged(format!("file {file}, dirty region {region}: {error}"))
-            })?;
-            let runs = record.stale.into_iter();
-            stale.extend(runs.map(|stale| ((file, u64::from(region), stale.disk), stale.runs)));
-            Ok(())
-        })?;
+        let mut from = Vec::new();
+        // No scan: the newest of what the killed process left are not committed yet.
+        loop {
+            let rows = (scene.catalog).range(Table::DirtyRegion, &from, KEYS_END, ROWS_MOST)?;
+            let Some((last, _)) = rows.last() else { break };
+            from.clone_from(last);
+            from.push(0);
+            for (key, value) in rows {
+                let (file, region) = numbered_key(&key)?;
+                let record = DirtyRecord::parse(&value).map_err(|error| {
+                    CatalogError::Damaged(format!("file {file}, dirty region {region}: {error}"))
+                })?;
+                let runs = record.stale.into_iter();
+                stale.extend(runs.map(|stale| ((file, u64::from(region), stale.disk), stale.runs)));
+            }
+        }
         let online = scene.disks.iter().filter(|disk| disk.is_online());
         Ok(Self {
             online: online.map(|disk| disk.number).collect(),
