@@ -4,7 +4,6 @@
 //! mount beyond the daemon's death. What a command does with them stands above.
 
 pub(crate) mod daemon;
-mod dirty_limit;
 pub(crate) mod formats;
 mod hook;
 pub(crate) mod keeper;
@@ -14,3 +13,4 @@ pub(crate) mod openapi;
 pub(crate) mod route;
 pub(crate) mod served;
 mod service_manager;
+mod write_limit;

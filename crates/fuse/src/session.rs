@@ -304,8 +304,8 @@ impl Mount {
         }
     }
 
-    /// Lets a buffered writer be this far ahead of the disks from now on; a change by less than an
-    /// eighth is not worth telling the kernel. Only root may; for anybody else the kernel's own
+    /// Lets the kernel hold so much of what programs change through shared mappings from now on; a change
+    /// by less than an eighth is not worth telling it. Only root may; for anybody else the kernel's own
     /// limit stays.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use spindle_fuse::{Mount, MountError, MountOptions, mounted_at};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::MountReport;
 use crate::opened::files::KernelCache;
-use crate::serving::dirty_limit;
 use crate::serving::keeper::{KeeperLink, KeptMount};
+use crate::serving::write_limit;
 
 /// Where to mount, and how.
 #[derive(Debug, Clone)]
@@ -162,7 +162,7 @@ impl Mounts {
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
         options.generation = self.generation();
-        options.dirty_bytes_max = dirty_limit::lowest(file_system.group().view().disks.len());
+        options.dirty_bytes_max = write_limit::lowest(file_system.group().view().disks.len());
         if let Some(count) = request.workers_count {
             options.workers_count = count;
         }
@@ -233,7 +233,8 @@ impl Mounts {
         }
     }
 
-    /// How much written data the page cache may hold for each mount from now on.
+    /// How much the kernel may hold of what programs change through shared mappings, for each mount from
+    /// now on.
     pub(super) fn limit_dirty_bytes(&self, bytes: u64) {
         for served in self.list() {
             if let Err(error) = served.mount.limit_dirty_bytes(bytes) {

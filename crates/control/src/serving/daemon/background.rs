@@ -14,7 +14,7 @@ use crate::api::error::{ControlError, ControlResult};
 use crate::api::view::HealthStatus;
 use crate::machine::clock::now;
 use crate::opened::health;
-use crate::serving::dirty_limit::{DirtyLimit, Written};
+use crate::serving::write_limit::{WriteLimit, Written};
 
 /// How often the group is asked whether there is something to do.
 const STEP_INTERVAL: Duration = Duration::from_millis(200);
@@ -79,8 +79,9 @@ impl SpaceWatch {
     }
 }
 
-/// Lets the page cache hold as much for the mounts as the disks have shown they can write.
-fn follow_disks(daemon: &Daemon, limit: &mut DirtyLimit) {
+/// Lets as much wait, in Spindle's memory and in the page cache of each mount, as the disks have shown
+/// they can write.
+fn follow_disks(daemon: &Daemon, limit: &mut WriteLimit) {
     let group = daemon.opened.group();
     let written: Vec<Written> = (group.open_disks().into_iter())
         .map(|(disk, slot)| {
@@ -106,7 +107,7 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
     let mut alive_at = started;
     let mut told = String::new();
     let mut space = SpaceWatch::default();
-    let mut dirty_limit = DirtyLimit::default();
+    let mut write_limit = WriteLimit::default();
     while !*stopped.borrow() {
         rounds.fetch_add(1, Ordering::Relaxed);
         let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -140,7 +141,7 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
             alive_at = Instant::now() + ALIVE_INTERVAL;
             daemon.tell_alive();
             daemon.sweep_orphans();
-            follow_disks(daemon, &mut dirty_limit);
+            follow_disks(daemon, &mut write_limit);
         }
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {

@@ -1,4 +1,5 @@
-//! How much written data the page cache may hold for a mount.
+//! How much may be written and not be on the disks yet: in Spindle's memory, and of shared mappings in
+//! the kernel's page cache.
 //!
 //! Enough that writers and disks work side by side, and that a page which is written again soon
 //! is written to the disks once; little enough that the disks begin soon and no sync waits long.
@@ -17,12 +18,12 @@ use spindle_base::DiskNumber;
 const BYTES_PER_DISK: u64 = 32 << 20;
 /// For a mount at least: a group of one disk has writers, too.
 const BYTES_AT_LEAST: u64 = 128 << 20;
-/// How long the disks may have to write what the page cache holds.
+/// How long the disks may have to write what waits.
 const HELD_MS: u64 = 500;
 /// A disk that wrote less since the last look has not shown what it can do.
 const SHOWN_BYTES: u64 = 1 << 20;
-/// The page cache holds at most one part in so many of the memory, as the kernel lets file systems
-/// by itself before it begins to write.
+/// At most this part of the memory, unless the lowest limit is more: as much as the kernel lets file
+/// systems have before it begins to write.
 const MEMORY_SHARE: u64 = 10;
 
 /// What a disk has written since it was opened.
@@ -36,9 +37,9 @@ pub(super) struct Written {
     pub time_us: u64,
 }
 
-/// The limit of a group's mounts, which follows its disks.
+/// The limit of a group, which follows its disks.
 #[derive(Debug, Default)]
-pub(super) struct DirtyLimit {
+pub(super) struct WriteLimit {
     seen: Vec<Written>,
     /// What the disks have shown of data without its copies.
     bytes_per_second: u64,
@@ -50,7 +51,7 @@ pub(super) fn lowest(disks_count: usize) -> u64 {
     (disks_count as u64 * BYTES_PER_DISK).max(BYTES_AT_LEAST)
 }
 
-impl DirtyLimit {
+impl WriteLimit {
     /// Looks at what every disk has written, where each byte is kept in so many copies. The limit
     /// in bytes, on a machine of this much memory.
     pub(super) fn look(&mut self, now: &[Written], copies_count: usize, memory_bytes: u64) -> u64 {
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn disks_that_have_shown_nothing_and_slow_ones_hold_the_lowest_limit() {
-        let mut limit = DirtyLimit::default();
+        let mut limit = WriteLimit::default();
         assert_eq!(limit.look(&disks(0, 0), 1, MEMORY), 128 * MIB);
         // 60 MiB in a second each, one after the other.
         let slow = disks(60, 1_000_000);
@@ -112,17 +113,17 @@ mod tests {
     fn fast_disks_may_be_ahead_by_half_a_second_and_copies_count() {
         // 100 MiB in a tenth of a second: 1,000 MiB a second each.
         let fast = disks(100, 100_000);
-        let mut limit = DirtyLimit::default();
+        let mut limit = WriteLimit::default();
         limit.look(&disks(0, 0), 1, MEMORY);
         assert_eq!(limit.look(&fast, 1, MEMORY), 2000 * MIB);
-        let mut mirrored = DirtyLimit::default();
+        let mut mirrored = WriteLimit::default();
         mirrored.look(&disks(0, 0), 2, MEMORY);
         assert_eq!(mirrored.look(&fast, 2, MEMORY), 1000 * MIB);
     }
 
     #[test]
     fn disks_that_become_slow_are_held_to_it_by_and_by() {
-        let mut limit = DirtyLimit::default();
+        let mut limit = WriteLimit::default();
         limit.look(&disks(0, 0), 1, MEMORY);
         let mut limits = vec![limit.look(&disks(100, 100_000), 1, MEMORY)];
         for second in 1..30 {
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_limit_stays_below_what_the_memory_allows() {
-        let mut limit = DirtyLimit::default();
+        let mut limit = WriteLimit::default();
         limit.look(&disks(0, 0), 1, 3000 * MIB);
         let held = limit.look(&disks(100, 100_000), 1, 3000 * MIB);
         assert_eq!(held, 300 * MIB);
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn little_writing_and_counters_that_began_again_show_nothing() {
-        let mut limit = DirtyLimit::default();
+        let mut limit = WriteLimit::default();
         let lowest = limit.look(&disks(10, 5_000), 1, MEMORY);
         assert_eq!(limit.look(&disks(10, 5_001), 1, MEMORY), lowest);
         assert_eq!(limit.look(&disks(0, 0), 1, MEMORY), lowest);
