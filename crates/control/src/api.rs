@@ -15,6 +15,7 @@ pub(crate) mod estimate;
 pub(crate) mod event_filter;
 pub(crate) mod files;
 pub(crate) mod group_settings;
+pub(crate) mod health;
 pub(crate) mod location;
 pub(crate) mod nearness;
 pub(crate) mod operations;

@@ -30,6 +30,7 @@ pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowRe
 pub use api::event_filter::{EventFilter, parse_kinds, parse_severity};
 pub use api::files::{Files, NewEntry};
 pub use api::group_settings::GroupSettings;
+pub use api::health::space_finding;
 pub use api::location::Location;
 pub use api::nearness::{near_names, suggestion};
 pub use api::operations::{OperationReport, OperationsReport};
@@ -73,7 +74,6 @@ pub use machine::user::{own_group, own_umask, own_user};
 pub use opened::create::{WantedDisk, WantedGroup};
 pub use opened::dump::dump_disks;
 pub use opened::files::{KernelCache, OpenFiles};
-pub use opened::health::space_finding;
 pub use serving::daemon::{MetricsListen, ServeOptions, serve};
 pub use serving::formats::Formats;
 pub use serving::keeper::{KeeperClient, KeeperLink, KeeperPhase, KeeperStatus, keep};

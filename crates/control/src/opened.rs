@@ -13,7 +13,6 @@ mod disk_return;
 pub(crate) mod dump;
 mod estimate;
 pub(crate) mod files;
-pub(crate) mod health;
 pub(crate) mod label;
 pub(crate) mod open;
 pub(crate) mod setting;

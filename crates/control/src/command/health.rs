@@ -9,11 +9,11 @@ use crate::api::calls::ShowHealth;
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
+use crate::api::health::{judge, report, silent_finding};
 use crate::api::view::{GroupState, HealthFindingReport, HealthReport, HealthStatus};
 use crate::command::event::Events;
 use crate::command::group::{list_groups, show_group};
 use crate::machine::settings::Settings;
-use crate::opened::health::{judge, report, silent_finding};
 use crate::serving::served;
 
 /// How long a process may take to answer before that is a finding.

@@ -36,6 +36,7 @@ use tokio::sync::watch;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::group_settings::GroupSettings;
+use crate::api::health;
 use crate::api::nearness::suggestion;
 use crate::api::view::{
     ActivitySample, CheckReport, DiskReport, EndingReport, EventReport, GroupReport, GroupState,
@@ -47,7 +48,7 @@ use crate::machine::sockets::socket_path;
 use crate::opened::activity::DiskClock;
 use crate::opened::files::OpenFiles;
 use crate::opened::open::{Access, Kept, Opened};
-use crate::opened::{activity, health, setting};
+use crate::opened::{activity, setting};
 use crate::serving::hook::Hook;
 use crate::serving::keeper::KeeperLink;
 use crate::serving::metrics;

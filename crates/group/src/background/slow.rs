@@ -1,4 +1,4 @@
-//! Slow disks are named and read around; disks that do not answer a read are not given up for it.
+//! Slow disks are named and read around.
 
 use spindle_sync::atomic::Ordering;
 

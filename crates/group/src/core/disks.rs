@@ -10,7 +10,7 @@
 
 mod away;
 mod flush;
-mod marks;
+mod open_slot;
 mod slow;
 mod written;
 
@@ -33,7 +33,7 @@ use crate::quorum::{Failures, Membership};
 
 pub(crate) use away::{Away, away_key};
 pub use flush::{FailedFlush, Fate, Flushed, Flushes, Target};
-pub(crate) use marks::{NotedOutages, OpenSlot};
+pub(crate) use open_slot::{NotedOutages, OpenSlot};
 pub use slow::{ReadTotals, SlowDisks, Verdict};
 pub use written::Written;
 

@@ -11,9 +11,9 @@ use super::Daemon;
 use super::patience::Rounds;
 use super::threads::{self, Worker};
 use crate::api::error::{ControlError, ControlResult};
+use crate::api::health;
 use crate::api::view::HealthStatus;
 use crate::machine::clock::now;
-use crate::opened::health;
 use crate::serving::write_limit::{WriteLimit, Written};
 
 /// How often the group is asked whether there is something to do.

@@ -1,4 +1,5 @@
-//! Two words of a disk that are read beside the membership's.
+//! Two words of a disk that are read beside the membership's: where it is open, and of which of its
+//! outages it is noted what it missed.
 
 use spindle_device::DiskSlot;
 use spindle_sync::atomic::{AtomicU32, Ordering};
