@@ -85,12 +85,14 @@ pub(crate) struct Kept {
     pub(crate) done: LeafMutex<BTreeSet<u64>>,
     /// What was found, until [`Core::begin_journal`].
     pub(crate) recovered: Mutex<Option<Recovered>, levels::Recovered>,
-    /// Whether anything was, for who must not wait for who uses it.
-    is_under_way: AtomicBool,
+    /// True until the journal begins, where something was found. Read by threads that must not wait
+    /// for the lock of `recovered`.
+    is_taking_over: AtomicBool,
 }
 
 impl Kept {
-    /// Asks the journal for what it has for the process of this claim, and the catalog does not.
+    /// Ends a cut that a killed process did not come to, then reads what the journal has for the process
+    /// of this claim and the catalog does not.
     pub(crate) fn new(
         journal: Arc<KeptJournal>,
         claim: Claim,
@@ -108,12 +110,13 @@ impl Kept {
             journal,
             operation: Mutex::new(()),
             done: LeafMutex::new(done),
-            is_under_way: AtomicBool::new(recovered.is_some()),
+            is_taking_over: AtomicBool::new(recovered.is_some()),
             recovered: Mutex::new(recovered),
         })
     }
 
-    /// Makes durable what is left; the space keeps clear of it from then on.
+    /// Makes durable what is left; the space keeps clear of it from then on. True where anything was
+    /// brought in.
     pub(crate) fn replay(&self, scene: &Scene<'_>) -> Result<bool, GroupError> {
         let recovered = self.recovered.lock(Unshown);
         let Some(recovered) = recovered.as_ref() else {
@@ -335,7 +338,7 @@ impl Core {
         let doubtful = !self.dirty.doubtful().is_empty();
         kept.journal.begin(claim, doubtful);
         *kept.recovered.lock(Unshown) = None;
-        kept.is_under_way.store(false, Ordering::Release);
+        kept.is_taking_over.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -355,7 +358,7 @@ impl Core {
 
     /// Whether a kill now would leave the next process the journal of the one before this.
     pub(super) fn is_taking_over(&self) -> bool {
-        (self.kept.as_ref()).is_some_and(|kept| kept.is_under_way.load(Ordering::Acquire))
+        (self.kept.as_ref()).is_some_and(|kept| kept.is_taking_over.load(Ordering::Acquire))
     }
 
     /// Whether touches are noted at all.
