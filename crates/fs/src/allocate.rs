@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_group::File;
 
 use crate::attribute::Time;
-use crate::data::{FILE_SIZE_BYTES_MAX, bytes, checked_end, memory};
+use crate::data::{FILE_SIZE_BYTES_MAX, bytes_of, checked_end, length_of};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::node::Node;
@@ -108,12 +108,12 @@ impl Core {
                 break;
             }
             let stop = self.group.seek(file, start, end, true).unwrap_or(end);
-            let length = memory(stop.min(end).min(start + ZERO_PIECE_BYTES) - start);
+            let length = length_of(stop.min(end).min(start + ZERO_PIECE_BYTES) - start);
             if zeros.len() < length {
                 zeros.resize(length, 0);
             }
             self.group.write(file, start, &zeros[..length])?;
-            at = start + bytes(length);
+            at = start + bytes_of(length);
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ use spindle_device::WriteSource;
 use spindle_group::{File, UnwrittenBlocks};
 
 use crate::attribute::Time;
-use crate::data::{bytes, checked_end, memory as in_memory, needs_cleaning};
+use crate::data::{bytes_of, checked_end, length_of, needs_cleaning};
 use crate::error::FsResult;
 use crate::handle::Handle;
 use crate::node::Node;
@@ -73,14 +73,14 @@ impl FileSystem {
         if data.is_empty() {
             return Ok(());
         }
-        let end = checked_end(offset_bytes, bytes(data.len()))?;
+        let end = checked_end(offset_bytes, bytes_of(data.len()))?;
         let stamp = now.stamp()?;
         loop {
             {
                 let _content = node.content.read();
                 if !needs_cleaning(node, offset_bytes) {
                     let core = &self.core;
-                    (core.group).allocate(file, offset_bytes, bytes(data.len()))?;
+                    (core.group).allocate(file, offset_bytes, bytes_of(data.len()))?;
                     return match core.put(memory, node, file, offset_bytes, data.bytes()) {
                         Ok(true) => {
                             core.note_written(node, end, stamp);
@@ -114,7 +114,8 @@ impl FileSystem {
         self.core.behind.blocks_count() * BLOCK_SIZE_BYTES
     }
 
-    /// Writes one run of blocks that is due; false where none is.
+    /// Writes one run of blocks that is due; false where none is. A run that fails is left for ten seconds;
+    /// its error is the next sync's.
     pub fn write_due(&self) -> bool {
         // What is old comes before a stream that would keep the disks busy for ever.
         self.core.write_oldest(Which::Old)
@@ -178,7 +179,7 @@ impl Core {
         offset_bytes: u64,
         data: &[u8],
     ) -> FsResult<bool> {
-        let block_bytes = in_memory(BLOCK_SIZE_BYTES);
+        let block_bytes = length_of(BLOCK_SIZE_BYTES);
         let mut at = offset_bytes;
         let mut left = data;
         let mut came_count = 0;
@@ -189,7 +190,7 @@ impl Core {
         };
         while !left.is_empty() {
             let block = at / BLOCK_SIZE_BYTES;
-            let inside = in_memory(at % BLOCK_SIZE_BYTES);
+            let inside = length_of(at % BLOCK_SIZE_BYTES);
             let is_whole = inside == 0 && left.len() >= block_bytes;
             let length = if is_whole {
                 (left.len() / block_bytes).min(PUT_BLOCKS) * block_bytes
@@ -206,7 +207,7 @@ impl Core {
             if put != Put::There {
                 return Ok(false);
             }
-            at += bytes(length);
+            at += bytes_of(length);
             left = rest;
         }
         let (first, end) = (offset_bytes / CHUNK_BYTES, at / CHUNK_BYTES);
@@ -226,7 +227,7 @@ impl Core {
         block: u64,
         part: (usize, &[u8]),
     ) -> FsResult<(Put, u64)> {
-        let mut base = vec![0; in_memory(BLOCK_SIZE_BYTES)];
+        let mut base = vec![0; length_of(BLOCK_SIZE_BYTES)];
         let mut turn = None;
         for _ in 0..READS_MOST {
             let (put, count) = self.putting(node, |blocks| {
@@ -277,7 +278,7 @@ impl Core {
 
     /// Copies of the blocks of a byte range that are in memory. To be asked before the disks are:
     /// what is not in memory then is on them.
-    pub(crate) fn in_memory(
+    pub(crate) fn copies_of_waiting(
         &self,
         node: &Node,
         offset_bytes: u64,

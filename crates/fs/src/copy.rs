@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_device::AlignedBuffer;
 
 use crate::attribute::Time;
-use crate::data::{bytes, checked_end, memory};
+use crate::data::{bytes_of, checked_end, length_of};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::node::Node;
@@ -38,7 +38,7 @@ impl FileSystem {
         if from.id() == to.id() && from_offset < to_end && to_offset < from_end {
             return Err(FsError::Invalid("the two ranges overlap"));
         }
-        let mut buffer = AlignedBuffer::zeroed(memory(PIECE_BYTES.min(length_bytes)));
+        let mut buffer = AlignedBuffer::zeroed(length_of(PIECE_BYTES.min(length_bytes)));
         let mut done = 0;
         while done < length_bytes {
             let at = from_offset + done;
@@ -79,10 +79,10 @@ impl FileSystem {
             return Ok(data - at);
         }
         let stop = self.seek(from, at, true)?.unwrap_or(end).min(end);
-        let length = memory(bytes(buffer.len()).min(stop.saturating_sub(at)));
+        let length = length_of(bytes_of(buffer.len()).min(stop.saturating_sub(at)));
         let length = self.read(from, at, &mut buffer[..length])?;
         self.write(to, to_offset, &buffer[..length], false, now)?;
-        Ok(bytes(length))
+        Ok(bytes_of(length))
     }
 
     /// Makes a range of the target read as zeros; the end moves where needed.

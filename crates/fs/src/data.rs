@@ -29,12 +29,12 @@ pub(crate) fn checked_end(offset_bytes: u64, length_bytes: u64) -> FsResult<u64>
 }
 
 /// A length in memory as one on disk.
-pub(crate) const fn bytes(length: usize) -> u64 {
+pub(crate) const fn bytes_of(length: usize) -> u64 {
     length as u64
 }
 
 /// A length on disk as one in memory, for what is bounded by a buffer or a block.
-pub(crate) fn memory(length_bytes: u64) -> usize {
+pub(crate) fn length_of(length_bytes: u64) -> usize {
     usize::try_from(length_bytes).expect("it is bounded by a buffer in memory")
 }
 
@@ -75,18 +75,18 @@ impl FileSystem {
         let file = node.file()?;
         let _content = node.content.read();
         let size_bytes = node.state.lock().inode.size_bytes;
-        let asked = bytes(out.len());
+        let asked = bytes_of(out.len());
         let length = size_bytes.saturating_sub(offset_bytes).min(asked);
         if length == 0 {
             return Ok(0);
         }
         // Before the disks are asked: what is written to them meanwhile goes from here.
-        let newer = self.core.in_memory(node, offset_bytes, length);
+        let newer = self.core.copies_of_waiting(node, offset_bytes, length);
         // Whole blocks go without a copy, so the last block is read whole where it fits.
         let whole = (offset_bytes + length).next_multiple_of(BLOCK_SIZE_BYTES) - offset_bytes;
-        let whole = memory(whole.min(asked));
+        let whole = length_of(whole.min(asked));
         let end_block = (offset_bytes + length).div_ceil(BLOCK_SIZE_BYTES);
-        if bytes(newer.len()) < end_block - offset_bytes / BLOCK_SIZE_BYTES {
+        if bytes_of(newer.len()) < end_block - offset_bytes / BLOCK_SIZE_BYTES {
             let read = (self.core.group).read_into(file, offset_bytes, out.first(whole));
             match read {
                 // What memory has need not be readable where it will be written.
@@ -99,7 +99,7 @@ impl FileSystem {
             self.core.group.check_serves()?;
         }
         lay_over(&mut out.bytes()[..whole], offset_bytes, &newer);
-        Ok(memory(length))
+        Ok(length_of(length))
     }
 
     /// Writes all of `data`; `append` ignores the offset. The end of the file moves where needed.
@@ -140,7 +140,7 @@ impl FileSystem {
             let size_bytes = node.state.lock().inode.size_bytes;
             return self.core.write_at(node, file, size_bytes, data, now);
         }
-        checked_end(offset_bytes, bytes(data.len()))?;
+        checked_end(offset_bytes, bytes_of(data.len()))?;
         loop {
             {
                 let _content = node.content.read();
@@ -183,13 +183,13 @@ impl FileSystem {
         out: &mut [u8],
         newer: &[(u64, Vec<u8>)],
     ) -> FsResult<()> {
-        let end_bytes = offset_bytes + bytes(out.len());
+        let end_bytes = offset_bytes + bytes_of(out.len());
         let mut from = offset_bytes;
         let blocks = newer.iter().map(|(block, _)| *block);
         for block in blocks.chain([end_bytes.div_ceil(BLOCK_SIZE_BYTES)]) {
             let to = (block * BLOCK_SIZE_BYTES).min(end_bytes);
             if from < to {
-                let gap = &mut out[memory(from - offset_bytes)..memory(to - offset_bytes)];
+                let gap = &mut out[length_of(from - offset_bytes)..length_of(to - offset_bytes)];
                 self.core.group.read(file, from, gap)?;
             }
             from = (block + 1) * BLOCK_SIZE_BYTES;
@@ -229,13 +229,13 @@ impl FileSystem {
 
 /// Puts blocks of memory over what the disks had of a range.
 fn lay_over(out: &mut [u8], offset_bytes: u64, blocks: &[(u64, Vec<u8>)]) {
-    let end_bytes = offset_bytes + bytes(out.len());
+    let end_bytes = offset_bytes + bytes_of(out.len());
     for (block, newer) in blocks {
         let start = block * BLOCK_SIZE_BYTES;
         let from = start.max(offset_bytes);
         let to = (start + BLOCK_SIZE_BYTES).min(end_bytes);
-        out[memory(from - offset_bytes)..memory(to - offset_bytes)]
-            .copy_from_slice(&newer[memory(from - start)..memory(to - start)]);
+        out[length_of(from - offset_bytes)..length_of(to - offset_bytes)]
+            .copy_from_slice(&newer[length_of(from - start)..length_of(to - start)]);
     }
 }
 
@@ -255,11 +255,11 @@ impl Core {
         data: WriteSource<'_>,
         now: Time,
     ) -> FsResult<()> {
-        let end = checked_end(offset_bytes, bytes(data.len()))?;
+        let end = checked_end(offset_bytes, bytes_of(data.len()))?;
         let now = now.stamp()?;
         // A write that finds no space must change nothing that waits.
         if !node.unwritten.is_empty() {
-            (self.group).allocate(file, offset_bytes, bytes(data.len()))?;
+            (self.group).allocate(file, offset_bytes, bytes_of(data.len()))?;
         }
         let written = self.around(node, offset_bytes, data.bytes(), || {
             self.group.write_from(file, offset_bytes, data)
@@ -304,7 +304,7 @@ impl Core {
         if block_end > size_bytes {
             let block = size_bytes / BLOCK_SIZE_BYTES;
             self.write_out(node, block, block + 1)?;
-            let mut tail = vec![0; memory(block_end - size_bytes)];
+            let mut tail = vec![0; length_of(block_end - size_bytes)];
             self.group.read(file, size_bytes, &mut tail)?;
             if tail.iter().any(|byte| *byte != 0) {
                 self.group.punch(file, size_bytes, block_end - size_bytes)?;

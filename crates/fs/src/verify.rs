@@ -15,7 +15,7 @@ use spindle_pages::{PageFile, is_candidate, is_database};
 use spindle_sync::atomic::{AtomicU32, Ordering};
 use spindle_sync::level::LeafRwLock;
 
-use crate::data::bytes;
+use crate::data::bytes_of;
 use crate::node::Node;
 use crate::page_judge::PathJudge;
 use crate::system::FileSystem;
@@ -143,7 +143,7 @@ impl FileSystem {
 /// From the first page of them that looks wrong to the end of the last, in bytes of the file.
 fn bad_range(pages: &PageFile, offset_bytes: u64, read: &[u8]) -> Option<(u64, u64)> {
     let page_bytes = pages.page_bytes();
-    let page = bytes(page_bytes);
+    let page = bytes_of(page_bytes);
     let first = offset_bytes.div_ceil(page);
     let skipped = usize::try_from(first * page - offset_bytes).ok()?;
     let whole = read.get(skipped..)?.chunks_exact(page_bytes);

@@ -9,7 +9,7 @@ use spindle_group::{BlockSlot, UnwrittenBlocks};
 use spindle_sync::Condvar;
 use spindle_sync::level::{LeafGuard, LeafMutex};
 
-use crate::data::memory as in_memory;
+use crate::data::length_of;
 
 /// A run that is written never goes over a multiple of so many blocks: 1 MiB, as an extent has it
 /// or a multiple of it.
@@ -168,7 +168,7 @@ impl Blocks {
         first: u64,
         bytes: &[u8],
     ) -> Put {
-        for (block, bytes) in (first..).zip(bytes.chunks_exact(in_memory(BLOCK_SIZE_BYTES))) {
+        for (block, bytes) in (first..).zip(bytes.chunks_exact(length_of(BLOCK_SIZE_BYTES))) {
             if !self.patch_block(memory, of, block, (0, bytes))
                 && !self.put_new(memory, of, block, bytes, BLOCK_SIZE_BYTES)
             {
@@ -285,8 +285,8 @@ impl Blocks {
             let start = block * BLOCK_SIZE_BYTES;
             let from = start.max(offset);
             let to = (start + BLOCK_SIZE_BYTES).min(end);
-            let part = &bytes[in_memory(from - offset)..in_memory(to - offset)];
-            memory.patch(&waiting.slot, in_memory(from - start), part);
+            let part = &bytes[length_of(from - offset)..length_of(to - offset)];
+            memory.patch(&waiting.slot, length_of(from - start), part);
             waiting.version = waiting.version.wrapping_add(1);
         }
     }
@@ -299,7 +299,7 @@ impl Blocks {
         end: u64,
     ) -> Vec<(u64, Vec<u8>)> {
         let blocks = self.waiting.range(first..end).map(|(block, waiting)| {
-            let mut bytes = vec![0; in_memory(BLOCK_SIZE_BYTES)];
+            let mut bytes = vec![0; length_of(BLOCK_SIZE_BYTES)];
             memory.read(&waiting.slot, &mut bytes);
             (*block, bytes)
         });
@@ -344,7 +344,7 @@ impl Blocks {
             waiting.is_under_way = true;
             versions.push(waiting.version);
         }
-        let block_bytes = in_memory(BLOCK_SIZE_BYTES);
+        let block_bytes = length_of(BLOCK_SIZE_BYTES);
         let mut buffer = AlignedBuffer::zeroed(versions.len() * block_bytes);
         let run = Run {
             first,

@@ -6,7 +6,7 @@ use spindle_group::UnwrittenBlocks;
 
 use super::blocks::{Blocks, CHUNK_BLOCKS, Run};
 use super::due::Which;
-use crate::data::memory as in_memory;
+use crate::data::length_of;
 use crate::error::{FsError, FsResult};
 use crate::node::Node;
 use crate::system::Core;
@@ -115,7 +115,7 @@ impl Core {
             run,
         };
         let file = node.file()?;
-        let block_bytes = in_memory(BLOCK_SIZE_BYTES);
+        let block_bytes = length_of(BLOCK_SIZE_BYTES);
         let mut answer = Ok(());
         let mut pieces = vec![(0, is_written.len())];
         let mut failures_left = FAILURES_MAX;
