@@ -50,6 +50,37 @@ const READS_MOST: u32 = 8;
 /// How long whoever waits for room in memory sleeps where others write all there is.
 const ROOM_INTERVAL: Duration = Duration::from_millis(5);
 
+/// A write that goes past the memory, until it is dropped, be that by a panic.
+struct Around<'a> {
+    memory: &'a UnwrittenBlocks,
+    node: &'a Node,
+    offset_bytes: u64,
+    data: &'a [u8],
+}
+
+impl<'a> Around<'a> {
+    fn begin(
+        memory: &'a UnwrittenBlocks,
+        node: &'a Node,
+        offset_bytes: u64,
+        data: &'a [u8],
+    ) -> Self {
+        (node.unwritten.lock()).begin_around(memory, offset_bytes, data);
+        Self {
+            memory,
+            node,
+            offset_bytes,
+            data,
+        }
+    }
+}
+
+impl Drop for Around<'_> {
+    fn drop(&mut self) {
+        (self.node.unwritten.lock()).end_around(self.memory, self.offset_bytes, self.data);
+    }
+}
+
 impl FileSystem {
     /// As [`FileSystem::write_from`], answered when the bytes are where a kill of this process
     /// loses none of them; they are written to the disks behind it. Where the group has no
@@ -267,13 +298,9 @@ impl Core {
         data: &[u8],
         write: impl FnOnce() -> T,
     ) -> T {
-        let Some(memory) = self.unwritten_memory() else {
-            return write();
-        };
-        (node.unwritten.lock()).begin_around(memory, offset_bytes, data);
-        let answer = write();
-        (node.unwritten.lock()).end_around(memory, offset_bytes, data);
-        answer
+        let _around =
+            (self.unwritten_memory()).map(|memory| Around::begin(memory, node, offset_bytes, data));
+        write()
     }
 
     /// Copies of the blocks of a byte range that are in memory. To be asked before the disks are:

@@ -1,5 +1,6 @@
 //! Writes that are answered from memory and written to the disks behind it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -186,6 +187,29 @@ fn a_power_cut_takes_no_more_of_a_file_that_is_written_again_while_it_grows_than
         let least_bytes = round.saturating_sub(15) * RECORD as u64;
         assert!(found_bytes >= least_bytes, "{found_bytes} of {records}");
     }
+}
+
+#[test]
+fn a_write_past_the_memory_that_panics_sends_no_later_write_past_it() {
+    let mut fixture = Fixture::new("plain", Redundancy::External);
+    fixture.keep();
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[1; BLOCK]);
+    drop(file);
+    let panics = Arc::new(AtomicBool::new(false));
+    let is_asked = Arc::clone(&panics);
+    fixture.reopen_watched(move || {
+        let is_asked = is_asked.swap(false, Ordering::Relaxed);
+        assert!(!is_asked, "as the test wants it");
+    });
+    let file = fixture.fs().open_file(fixture.find("/file").id).unwrap();
+    panics.store(true, Ordering::Relaxed);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        fixture.write(&file, 0, &[2; BLOCK]);
+    }));
+    panicked.unwrap_err();
+    behind(&fixture, &file, 5, &[3; 10]).unwrap();
+    assert_eq!(fixture.fs().unwritten_bytes(), BLOCK as u64);
 }
 
 #[test]
