@@ -41,6 +41,7 @@ const LOST: u64 = 1 << 63;
 
 /// The place of one block. Without [`UnwrittenBlocks::give_back`] it stays taken.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "who drops a slot has taken it from everybody"]
 pub struct BlockSlot(u32);
 
 /// A block that an earlier process left.

@@ -5,8 +5,8 @@
 //! disks: a block is among its file's, or its file cannot be loaded and the block is taken when it
 //! is, or it is lost. Lost it stays over any kill, until the error that its file owes is as lasting.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_group::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
@@ -46,14 +46,10 @@ impl Core {
         } else {
             HAD_BY_OTHERS
         };
-        let mut owed = None;
-        for LostBlock { file, .. } in &lost {
-            // Of a file that was removed nobody asks.
-            if owed.replace(*file) != Some(*file)
-                && let Some(file) = self.group.file(*file)
-            {
-                self.group.owe(&file, message);
-            }
+        let files: BTreeSet<FileId> = lost.iter().map(|lost| lost.file).collect();
+        // Of a file that was removed nobody asks.
+        for file in files.into_iter().filter_map(|id| self.group.file(id)) {
+            self.group.owe(&file, message);
         }
         lost
     }
