@@ -222,7 +222,10 @@ impl Service for Bridge {
             self.make_room(header)
                 .and_then(|()| self.dispatch(header, transport, worker))
         };
-        let served = served.and_then(|answer| self.keep_what_fell_out().map(|()| answer));
+        let served = served.and_then(|answer| {
+            group.keep_what_fell_out().map_err(FsError::from)?;
+            Ok(answer)
+        });
         let served = served.and_then(|answer| self.check_owner(header).map(|()| answer));
         self.die_at_half();
         match served {

@@ -140,18 +140,10 @@ impl Core {
             pieces.push((middle, end));
             pieces.push((start, middle));
         }
-        self.keep_what_fell_out()?;
+        // The mark that the write moved may have found no room in the journal.
+        self.group.keep_what_fell_out()?;
         under_way.is_written = is_written;
         answer
-    }
-
-    /// What a write changed may have found no room in the journal: it is committed before the
-    /// memory lets go of the bytes, or a kill in between would lose it.
-    fn keep_what_fell_out(&self) -> FsResult<()> {
-        if (self.group.journal()).is_some_and(|journal| journal.has_ended()) {
-            self.group.make_durable()?;
-        }
-        Ok(())
     }
 
     /// Writes what waits of all files. What can be written is, whatever fails.

@@ -62,15 +62,6 @@ impl Bridge {
         }
     }
 
-    /// What fell out of the journal is committed before it is answered: a kill would lose it.
-    pub(super) fn keep_what_fell_out(&self) -> Result<(), Refusal> {
-        let journal = self.file_system.group().journal();
-        if journal.is_some_and(|journal| journal.has_ended()) {
-            self.file_system.make_durable()?;
-        }
-        Ok(())
-    }
-
     /// A journal that is nearly full is emptied by a commit before more goes into it.
     pub(super) fn make_room(&self, header: &InHeader) -> Result<(), Refusal> {
         if header.opcode == Opcode::Read as u32 {

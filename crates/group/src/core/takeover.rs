@@ -361,6 +361,18 @@ impl Core {
         (self.kept.as_ref()).is_some_and(|kept| kept.is_taking_over.load(Ordering::Acquire))
     }
 
+    /// Commits what fell out of the journal, if anything did: a kill would lose it. To be called before
+    /// anybody is answered, and before memory lets go of what hangs on it.
+    ///
+    /// # Errors
+    /// As [`Core::sync`]; then nobody may be answered.
+    pub fn keep_what_fell_out(&self) -> Result<(), GroupError> {
+        if (self.journal()).is_some_and(|journal| journal.has_ended()) {
+            self.make_durable()?;
+        }
+        Ok(())
+    }
+
     /// Whether touches are noted at all.
     pub const fn notes_touches(&self) -> bool {
         self.kept.is_some()

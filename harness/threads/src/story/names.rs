@@ -465,9 +465,7 @@ impl Process {
 
     /// As the mount does before it answers: what fell out of the log would be lost by a kill.
     fn kept<T>(&self, fs: &FileSystem, answer: FsResult<T>) -> FsResult<T> {
-        if self.journal.has_ended() {
-            fs.make_durable()?;
-        }
+        fs.group().keep_what_fell_out()?;
         answer
     }
 
