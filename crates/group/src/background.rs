@@ -12,6 +12,7 @@
 //! from the disks' statuses and the maps, so that after a crash the work goes on by itself.
 
 pub(crate) mod mover;
+pub(crate) mod open_group;
 pub(crate) mod operations;
 pub(crate) mod outage;
 pub(crate) mod planner;
@@ -29,27 +30,22 @@ pub(crate) mod surplus;
 
 use spindle_sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
-use spindle_base::{FileId, Redundancy};
+use spindle_base::FileId;
 use spindle_catalog::{Catalog, Edit, Table};
-use spindle_device::{AlignedBuffer, DiskSlot};
+use spindle_device::AlignedBuffer;
 use spindle_extent::space::Run;
 use spindle_format::DiskStatus;
-use spindle_sync::level::{DeepMutex, LeafMutex, Mutex};
+use spindle_sync::level::LeafMutex;
 
-use crate::core::Core;
 use crate::error::GroupError;
-use crate::levels;
 
 use mover::Mover;
-use outage::AwayClock;
 pub(crate) use planner::{Goal, PlanDisk, Role};
-use resync::Resync;
 use resync_pass::ResyncPass;
-use returning::Returns;
-use scrub::Scrubs;
 use scrub_pass::ScrubPass;
 use surplus::SurplusPass;
 
+pub use open_group::{Group, Lazy};
 pub use operations::{OperationState, OperationView, Pass};
 pub use outage::RepairTime;
 pub use planning_scene::{Planned, PlanningScene};
@@ -58,46 +54,6 @@ pub use scrub::{
     Distrust, Finding, FindingKind, Known, LeftOut, LeftOutReason, PageJudge, ScrubScope,
     ScrubState, ScrubStep, ScrubView, ScrubWish,
 };
-
-/// What the steps remember.
-#[derive(Debug, Default)]
-pub struct Lazy {
-    pub(crate) pending_since_ms: Option<u64>,
-    pub(crate) last_round_ms: Option<u64>,
-    /// Why a lost replica could not be replaced, as told last.
-    pub(crate) lacks_replica: Option<String>,
-}
-
-/// An open disk group.
-///
-/// What it is made of is its [`Core`], all of which can be called on it; the rest is what is under
-/// way beside the work of its users: disks that come back, scrubs, passes, changes of the disks.
-#[derive(Debug)]
-pub struct Group {
-    pub(crate) core: Core,
-    pub(crate) scrubs: Scrubs,
-    /// Held while disks come back: one after the other.
-    pub(crate) returning: Mutex<(), levels::Returning>,
-    pub(crate) resync: DeepMutex<Resync, levels::Resync>,
-    pub(crate) returns: LeafMutex<Returns>,
-    pub(crate) away_clock: DeepMutex<AwayClock, levels::AwayClock>,
-    pub(crate) lazy: LeafMutex<Lazy>,
-    /// One change of the disks at a time.
-    pub(crate) disk_changes: Mutex<(), levels::DiskChanges>,
-    pub(crate) background: Background,
-    /// The redundancy that the group is to have when every copy is there, where it is another.
-    pub(crate) wanted_redundancy: LeafMutex<Option<Redundancy>>,
-    /// Where disks were open that the group has forgotten.
-    pub(crate) free_slots: LeafMutex<Vec<DiskSlot>>,
-}
-
-impl std::ops::Deref for Group {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
 
 /// The attribute that says that a rebalance is wanted; its value is the power of the run, as a
 /// decimal number, or empty where the group's own holds.
@@ -368,7 +324,7 @@ impl Group {
     /// Changes the group's own power, durably; a run that was given another one keeps it.
     ///
     /// # Errors
-    /// As [`Core::sync`].
+    /// As [`crate::core::Core::sync`].
     pub fn set_power(&self, power: Power) -> Result<(), GroupError> {
         let number = power.number();
         self.background.power.store(number, Ordering::Release);
@@ -380,7 +336,7 @@ impl Group {
     /// every disk comes to its share. One that runs goes on.
     ///
     /// # Errors
-    /// As [`Core::sync`].
+    /// As [`crate::core::Core::sync`].
     pub fn rebalance(&self) -> Result<(), GroupError> {
         let wish = match self.background.run_power.load(Ordering::Acquire) {
             NONE => Vec::new(),
@@ -395,7 +351,7 @@ impl Group {
     /// As [`Group::rebalance`], with a power of its own until it ends.
     ///
     /// # Errors
-    /// As [`Core::sync`].
+    /// As [`crate::core::Core::sync`].
     pub fn rebalance_at(&self, power: Power) -> Result<(), GroupError> {
         let number = power.number();
         self.background.run_power.store(number, Ordering::Release);

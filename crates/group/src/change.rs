@@ -1,4 +1,4 @@
-//! Floor 6 of 7, above `background` and below `group`: the disks of an open group change. Added,
+//! Floor 6 of 7, above `background` and below `front`: the disks of an open group change. Added,
 //! dropped, kept after all, replaced, resized, renamed, taken offline.
 //!
 //! What a person asks for in one go is judged whole, and refused before anything is written. Then

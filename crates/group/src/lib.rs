@@ -4,7 +4,7 @@
 //! follows), then here `core.rs` (what an open group is), `io/` (plans executed) and
 //! `core/commit.rs` (what becomes durable when); `levels.rs` has the order of locks. Each folder is a floor
 //! that names and calls only what lies below it: `quorum`, `region`, `core`, `io`, `background`,
-//! `change`, `group`. `docs/architecture.md` has the whole on a page.
+//! `change`, `front`. `docs/architecture.md` has the whole on a page.
 
 // So that the scene of the stories, which names the crate from outside, serves the units too.
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod change;
 mod core;
 mod error;
 mod event;
-mod group;
+mod front;
 mod incarnation;
 mod io;
 mod levels;
@@ -40,7 +40,7 @@ pub use background::{Planned, PlanningScene};
 pub use change::{DiskAfter, DiskChanges, Estimate, Flow, PlannedChange, TimeAtPower};
 pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
-pub use group::{DiskView, ExtentView, GroupFigures, GroupView};
+pub use front::{DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, NewDisk,
     NewGroup, Opener, Overwritten, SlotFound, groups, look,

@@ -37,7 +37,7 @@ const HOUSES: [House; 2] = [
             "io",
             "background",
             "change",
-            "group",
+            "front",
         ],
         ground: &["by_number", "error", "event", "incarnation", "levels"],
         shared: &["Core", "Group"],
@@ -574,12 +574,12 @@ fn a_call_upward_is_seen_however_it_is_written() {
         modules: modules.iter().map(|name| (*name).to_owned()).collect(),
         lines: Vec::new(),
     };
-    assert_eq!(room(&["core"]).names("use super::group::Group;"), ["group"]);
+    assert_eq!(room(&["core"]).names("use super::front::Group;"), ["front"]);
     let deep = room(&["core", "disks"]);
-    assert_eq!(deep.names("use super::super::group::Group;"), ["group"]);
+    assert_eq!(deep.names("use super::super::front::Group;"), ["front"]);
     assert!(deep.names("use super::Core;").is_empty());
     // Within a module of the file one step more leads to the top.
-    let up = "        use super::super::super::group::Group;";
+    let up = "        use super::super::super::front::Group;";
     assert_eq!(deep.names(up), ["super"]);
     // What `lib.rs` hands on is no floor, be it a type or a function.
     for name in ["super", "Group", "change_disks", ""] {
@@ -589,7 +589,7 @@ fn a_call_upward_is_seen_however_it_is_written() {
     for line in [
         "use crate as top;",
         "use super::super as top;",
-        "pub(crate) use super::{super::group::Group, Core};",
+        "pub(crate) use super::{super::front::Group, Core};",
         "use super::super::{self as top};",
     ] {
         assert!(hides_where_it_leads(line), "{line}");
@@ -597,7 +597,7 @@ fn a_call_upward_is_seen_however_it_is_written() {
     assert!(!hides_where_it_leads("use super::{Core, File};"));
     let lines = [
         (1, "use super::{"),
-        (2, "    super::group::Group,"),
+        (2, "    super::front::Group,"),
         (3, "};"),
         (4, "fn f() {}"),
     ];

@@ -24,7 +24,7 @@ use crate::core::event_log::EventLog;
 use crate::core::file::{File, Layout, numbered_key};
 use crate::core::takeover::{Kept, Scene, claim_of};
 use crate::error::{GroupError, GroupErrorKind};
-use crate::group::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
+use crate::front::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
 use crate::quorum::{MemberView, Membership, Opener};
 use crate::region::{RegionSpace, ReplicatedRegion};
 
