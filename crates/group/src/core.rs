@@ -11,6 +11,7 @@ pub(crate) mod disks;
 pub(crate) mod event_log;
 pub(crate) mod file;
 pub(crate) mod files;
+pub(crate) mod keeper_journal;
 pub(crate) mod map_lock;
 #[cfg(feature = "loom")]
 pub mod models;
@@ -42,7 +43,7 @@ use crate::levels;
 use crate::quorum::{Apart, Clock, FaultOutcome, Membership};
 use crate::region::ReplicatedRegion;
 use bad_places::BadPlaces;
-use takeover::Kept;
+use keeper_journal::Kept;
 
 /// Files leave so much of a group to logs, or a hundredth where that is more.
 const LOG_RESERVE_BYTES_MIN: u64 = 64 << 20;

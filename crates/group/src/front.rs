@@ -13,7 +13,7 @@ pub use view::{DiskView, ExtentView, GroupFigures, GroupView};
 use spindle_sync::atomic::Ordering;
 
 use crate::background::Group;
-use crate::core::takeover::claim_of;
+use crate::core::keeper_journal::claim_of;
 use crate::error::{GroupError, GroupErrorKind};
 use spindle_format::OpenerRecord;
 
