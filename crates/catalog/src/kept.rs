@@ -43,6 +43,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spindle_base::{DiskNumber, FileId};
+use spindle_format::COPIES_MAX;
 use spindle_sync::{Fault, Mutex, is_put_back};
 
 use crate::{Edit, Table};
@@ -501,8 +502,11 @@ impl KeptJournal {
     }
 
     /// Notes an extent as it is now; no copies where it is a hole.
+    ///
+    /// # Panics
+    /// Where it has more than [`COPIES_MAX`] copies.
     pub fn extent(&self, file: FileId, index: u32, mark_blocks: u32, copies: &[u64]) {
-        let mut words = [0_u64; 5];
+        let mut words = [0_u64; 2 + COPIES_MAX];
         words[0] = file.0;
         words[1] = u64::from(index) | u64::from(mark_blocks) << 32;
         words[2..2 + copies.len()].copy_from_slice(copies);
