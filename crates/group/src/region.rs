@@ -200,11 +200,16 @@ impl ReplicatedRegion {
         answer.map_err(|error| failed("written", error.message))
     }
 
-    /// Writes, then flushes; gives the disks that failed in either.
+    /// Writes, then flushes; gives the disks that failed in either, and those that failed somebody
+    /// else's flush meanwhile: they may have dropped what was written, and answer this one well.
     fn write_and_flush(
         &self,
         writes: &[(DiskNumber, DiskSlot, u64, &[u8])],
     ) -> Vec<(DiskNumber, String)> {
+        let failures = self.membership.failed_flushes();
+        let failures_before: BTreeMap<DiskNumber, u64> = (writes.iter())
+            .map(|(disk, ..)| (*disk, failures.of(*disk).count))
+            .collect();
         let mut batch: Vec<Request<'_>> = (writes.iter())
             .map(|(_, slot, place, bytes)| Request::new(*slot, *place, Work::Write(bytes)))
             .collect();
@@ -226,6 +231,8 @@ impl ReplicatedRegion {
         for ((disk, _), request) in written.iter().zip(flushes) {
             if let Err(error) = request.result {
                 unable.insert(*disk, error.to_string());
+            } else if failures.of(*disk).count != failures_before[disk] {
+                unable.insert(*disk, failures.newest(*disk).to_string());
             }
         }
         unable.into_iter().collect()

@@ -35,6 +35,7 @@ impl Run {
             Fault::VanishAfter(requests) => self.disks.vanish_after(slot, requests),
             Fault::FailWrites(count) => self.disks.fail_writes(slot, 0..size_bytes, count),
             Fault::FailFlushes(count) => self.disks.fail_flushes(slot, count),
+            Fault::DropAtFlushes(count) => self.disks.drop_at_flushes(slot, count),
             // It hangs: whoever reads gets no answer in time.
             Fault::FailReads { stretch, count } if stretch % 5 == 4 => self.disks.fail(
                 slot,

@@ -25,6 +25,7 @@ pub(crate) enum Fault {
     VanishAfter(u64),
     FailWrites(u64),
     FailFlushes(u64),
+    DropAtFlushes(u64),
     /// In a stretch of the disk that a number gives.
     FailReads {
         stretch: u64,
@@ -336,7 +337,8 @@ fn fault(random: &mut SeededRandom) -> Fault {
         0 => Fault::Vanish,
         1..=3 => Fault::VanishAfter(1 + random.below(40)),
         4..=5 => Fault::FailWrites(1 + random.below(3)),
-        6 => Fault::FailFlushes(1),
+        6 if random.chance(1, 3) => Fault::FailFlushes(1),
+        6 => Fault::DropAtFlushes(1),
         7..=8 => Fault::FailReads {
             stretch: random.next_u64() >> 16,
             count: if random.chance(1, 3) {

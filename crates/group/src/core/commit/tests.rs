@@ -1,15 +1,19 @@
 //! Commits beside a disk that goes, and syncs beside a flush that failed.
 
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, Region, Table};
-use spindle_device::DiskSlot;
+use spindle_device::{DiskSlot, Disks, Operation, Request, SimulatedDisks, Work};
 
 use crate::Group;
 use crate::core::disks::Target;
-use crate::scene::{EXTERNAL, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::scene::{
+    EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read,
+    resync,
+};
 
 /// Waits for another thread to come to a place; a test that waits in vain fails.
 fn wait_until(what: &str, is_there: impl Fn() -> bool) {
@@ -149,4 +153,109 @@ fn where_several_disks_fail_a_flush_each_file_is_told_of_the_one_that_it_lies_on
         group.sync_file(file, false).unwrap();
     }
     assert!(on_disk.iter().all(|count| *count > 0), "{on_disk:?}");
+}
+
+/// Disks of which one drops what it holds when somebody else asks it for a flush, which it fails,
+/// just before the next one that it is asked for.
+#[derive(Default)]
+struct DroppedBefore {
+    inner: OnceLock<Arc<SimulatedDisks>>,
+    group: OnceLock<Weak<Group>>,
+    drops: Mutex<Option<DiskSlot>>,
+}
+
+impl std::fmt::Debug for DroppedBefore {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("DroppedBefore")
+    }
+}
+
+impl DroppedBefore {
+    fn open(scene: &Scene) -> (Arc<Self>, Arc<Group>) {
+        let disks = Arc::new(Self::default());
+        disks.inner.set(Arc::clone(&scene.disks)).unwrap();
+        let backend = Arc::clone(&disks) as Arc<dyn Disks>;
+        let count = u16::try_from(scene.disks.disk_count()).unwrap();
+        let slots: Vec<DiskSlot> = (0..count).map(DiskSlot).collect();
+        let group = Arc::new(Group::open(backend, &slots, &scene.name, &opener()).unwrap());
+        disks.group.set(Arc::downgrade(&group)).unwrap();
+        (disks, group)
+    }
+
+    fn drop_before_next(&self, slot: DiskSlot) {
+        *self.drops.lock().unwrap() = Some(slot);
+    }
+
+    fn inner(&self) -> &SimulatedDisks {
+        self.inner.get().unwrap()
+    }
+}
+
+impl Disks for DroppedBefore {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        let is_flushed = |slot: &mut DiskSlot| {
+            let mut flushes = batch
+                .iter()
+                .filter(|request| request.work.operation() == Operation::Flush);
+            flushes.any(|request| request.slot == *slot)
+        };
+        let slot = self.drops.lock().unwrap().take_if(is_flushed);
+        if let Some(slot) = slot {
+            self.inner().drop_at_flushes(slot, 1);
+            let group = self.group.get().and_then(Weak::upgrade).unwrap();
+            let mut flush = [Request::new(slot, 0, Work::Flush)];
+            group.membership.run(&mut flush);
+            assert!(flush[0].result.is_err());
+        }
+        self.inner().run(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.inner().size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.inner().path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.inner().in_flight_count(slot)
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner().appearance(slot)
+    }
+}
+
+#[test]
+fn what_the_catalog_wrote_is_not_committed_where_the_disk_dropped_it_at_somebody_elses_flush() {
+    let scene = Scene::new(10, Redundancy::External, &[(0, 64)]);
+    let (disks, group) = DroppedBefore::open(&scene);
+    for id in 10..40 {
+        create(&group, id, EXTERNAL);
+    }
+    group.sync().unwrap();
+    disks.drop_before_next(DiskSlot(0));
+    group.catalog.settle().unwrap_err();
+    group.catalog.settle().unwrap();
+    assert_sound(&group);
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    assert!((10..40).all(|id| group.file(FileId(id)).is_some()));
+    assert_sound(&group);
+}
+
+#[test]
+fn a_replica_that_its_disk_dropped_in_part_at_somebody_elses_flush_is_not_recorded() {
+    let disk = DiskNumber(2);
+    let scene = Scene::new(11, Redundancy::External, &[(0, 64), (1, 64), (2, 64)]);
+    let (disks, group) = DroppedBefore::open(&scene);
+    create(&group, 10, EXTERNAL);
+    group.sync().unwrap();
+    group.catalog.settle().unwrap();
+    group.region.remove_replica(disk).unwrap();
+    disks.drop_before_next(DiskSlot(disk.0));
+    group.region.add_replica(disk).unwrap_err();
+    assert!(!group.membership.holds_replica(disk));
 }
