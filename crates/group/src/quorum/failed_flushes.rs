@@ -9,6 +9,11 @@
 //! without the disk. So where a keeper holds the group's journal, a process that takes over finds
 //! the failure there for as long as it stands.
 //!
+//! A durable write that failed counts as a flush that did: it is a write and a flush, and the disk
+//! does not say which of them it failed. Whoever writes what a disk need not take asks for the two
+//! one by one, see [`Membership::write_and_flush`]: else one bad block, tried again and again, would
+//! make the disk one that drops what it is given.
+//!
 //! A failure is what the disk answered. A flush that was never sent, or whose good answer does not
 //! count because nobody knew whose the group was then, made no disk drop anything.
 //!
@@ -75,15 +80,16 @@ impl FailedFlushes {
         }
     }
 
-    /// Notes the flushes of a batch that the disks in these slots failed. To be called before anybody
-    /// is answered.
+    /// Notes the flushes of a batch, and its durable writes, that the disks in these slots failed. To
+    /// be called before anybody is answered.
     pub(super) fn note_batch(&self, batch: &[Request<'_>], slots: &LeafRwLock<Slots>) {
         for request in batch {
             let Err(error) = &request.result else {
                 continue;
             };
-            if request.work.operation() != Operation::Flush {
-                continue;
+            match request.work.operation() {
+                Operation::Flush | Operation::WriteDurable => {}
+                Operation::Read | Operation::Write => continue,
             }
             let slots = slots.read();
             let mut open = slots.iter();

@@ -80,7 +80,7 @@ impl Membership {
                 })
                 .collect();
             let writes = (pages.iter()).map(|(number, place, page)| (*number, *place, &page[..]));
-            for (number, why) in self.write_durably(writes) {
+            for (number, why) in self.write_and_flush(writes) {
                 let of_it = pages.iter().find(|(other, ..)| *other == number);
                 failed.extend(of_it.map(|(_, place, _)| (number, *place, why)));
             }
@@ -136,7 +136,7 @@ impl Membership {
                 continue;
             }
             let page = whole_blocks(&member.label.encode(*place));
-            let failed = self.write_durably(std::iter::once((number, *place, &page[..])));
+            let failed = self.write_and_flush(std::iter::once((number, *place, &page[..])));
             let failure = failed.first().map(|(_, why)| why);
             member.late.note(*place, failure);
             answer = answer.and(failure.map_or(Ok(()), |why| Err(why.to_string())));
@@ -285,7 +285,7 @@ impl Membership {
                 }
                 let place = *place;
                 let page = whole_blocks(&label.encode(place));
-                let failed = self.write_durably(std::iter::once((*number, place, &page[..])));
+                let failed = self.write_and_flush(std::iter::once((*number, place, &page[..])));
                 let failure = failed.first().map(|(_, failure)| failure);
                 if failure.is_some() {
                     if let Some(member) = self.inner.lock().members.get_mut(number) {

@@ -207,16 +207,47 @@ impl Membership {
         self.write_durably(writes)
     }
 
-    /// One batch of durable writes to members; gives the disks that failed, and why.
+    /// One batch of durable writes to members; gives the disks that failed, and why. They count as
+    /// disks that failed a flush: for what each must take or go offline.
     pub(super) fn write_durably<'a>(
         &self,
         writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
     ) -> Vec<(DiskNumber, DeviceError)> {
         self.structure_writes_count.fetch_add(1, Ordering::AcqRel);
-        let (numbers, mut batch): (Vec<DiskNumber>, Vec<Request<'_>>) = writes
-            .map(|(number, place, bytes)| {
+        self.run_at_members(
+            writes.map(|(number, place, bytes)| (number, place, Work::WriteDurable(bytes))),
+        )
+    }
+
+    /// As [`Self::write_durably`], for what a disk may fail to take and serve on: one that fails a
+    /// write did not fail a flush.
+    pub(super) fn write_and_flush<'a>(
+        &self,
+        writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        self.structure_writes_count.fetch_add(1, Ordering::AcqRel);
+        let mut written: BTreeSet<DiskNumber> = BTreeSet::new();
+        let mut failed = self.run_at_members(writes.map(|(number, place, bytes)| {
+            written.insert(number);
+            (number, place, Work::Write(bytes))
+        }));
+        for (number, _) in &failed {
+            written.remove(number);
+        }
+        let flushes = (written.into_iter()).map(|number| (number, 0, Work::Flush));
+        failed.extend(self.run_at_members(flushes));
+        failed
+    }
+
+    /// One batch of requests to members; gives the disks that failed, and why.
+    fn run_at_members<'a>(
+        &self,
+        requests: impl Iterator<Item = (DiskNumber, u64, Work<'a>)>,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        let (numbers, mut batch): (Vec<DiskNumber>, Vec<Request<'_>>) = requests
+            .map(|(number, place, work)| {
                 let slot = self.slot(number).expect("members that were found are open");
-                (number, Request::new(slot, place, Work::WriteDurable(bytes)))
+                (number, Request::new(slot, place, work))
             })
             .unzip();
         self.run(&mut batch);

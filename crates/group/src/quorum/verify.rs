@@ -236,7 +236,7 @@ impl Membership {
         let place = STATE_PLACES[member.held_slot];
         let bytes = inner.state.encode(place, member.label.disk_uuid);
         let page: AlignedBuffer = whole_blocks(&bytes);
-        first_failure(self.write_durably(std::iter::once((number, place, &page[..]))))
+        first_failure(self.write_and_flush(std::iter::once((number, place, &page[..]))))
     }
 }
 

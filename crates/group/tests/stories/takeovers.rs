@@ -512,10 +512,9 @@ fn disks_of_one_failure_group_that_failed_a_flush_go_together_at_a_takeover() {
     group.sync().unwrap();
 }
 
-/// Simulated disks that take no write any more once one has failed a flush: as if the process had
-/// been killed then.
+/// Disks of a process that is killed as soon as one has failed a flush.
 #[derive(Debug)]
-struct KilledAtAFailedFlush(Arc<SimulatedDisks>);
+struct KilledAtAFailedFlush(KilledBefore);
 
 impl Disks for KilledAtAFailedFlush {
     fn run(&self, batch: &mut [Request<'_>]) {
@@ -524,10 +523,7 @@ impl Disks for KilledAtAFailedFlush {
             request.result.is_err() && request.work.operation() == Operation::Flush
         };
         if batch.iter().any(is_failed_flush) {
-            for slot in 0..4 {
-                let everywhere = 0..u64::MAX;
-                self.0.fail_writes(DiskSlot(slot), everywhere, u64::MAX);
-            }
+            *self.0.left.lock().unwrap() = Some(0);
         }
     }
 
@@ -564,11 +560,10 @@ fn a_flush_that_failed_is_told_though_the_one_that_took_over_was_killed_before_a
     let slot = DiskSlot(3);
     let (id, other) = killed_with_unflushed_writes(&scene, &journal, slot);
     scene.disks.fail_flushes(slot, 1);
-    let disks = Arc::new(KilledAtAFailedFlush(Arc::clone(&scene.disks)));
-    take_over(&scene, &journal, disks).unwrap_err();
-    for slot in slots(&scene) {
-        scene.disks.clear_faults(slot);
-    }
+    let disks = Arc::new(KilledAtAFailedFlush(KilledBefore::new(&scene, &journal)));
+    let backend = Arc::clone(&disks) as Arc<dyn Disks>;
+    take_over(&scene, &journal, backend).unwrap_err();
+    let journal = disks.0.kept();
     let group = open_kept(&scene, &journal);
     tells_once(&group, &group.file(id).unwrap());
     group.sync_file(&group.file(other).unwrap(), true).unwrap();
@@ -576,6 +571,21 @@ fn a_flush_that_failed_is_told_though_the_one_that_took_over_was_killed_before_a
     std::mem::forget(group);
     let group = open_kept(&scene, &journal);
     group.sync_file(&group.file(id).unwrap(), true).unwrap();
+}
+
+#[test]
+fn a_heartbeat_that_the_last_voter_fails_is_told_by_the_next_daemon_to_who_had_written_there() {
+    let scene = Scene::new(24, Redundancy::External, &[(0, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, EXTERNAL);
+    group.sync().unwrap();
+    group.write(&file, 0, &pattern(1, 4096)).unwrap();
+    scene.disks.drop_at_flushes(DiskSlot(0), 1);
+    group.heartbeat(20).unwrap_err();
+    std::mem::forget((group, file));
+    let group = open_kept(&scene, &journal);
+    tells_once(&group, &group.file(FileId(10)).unwrap());
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_catalog::{Edit, Region, Table};
+use spindle_base::{DiskName, DiskNumber, FileId, Redundancy};
+use spindle_catalog::{Edit, Region, Sequence, Table};
 use spindle_device::{DiskSlot, Disks, Operation, Request, SimulatedDisks, Work};
+use spindle_format::LABEL_PLACES;
 
 use crate::Group;
 use crate::core::disks::Target;
@@ -126,6 +127,40 @@ fn a_flush_of_the_catalog_that_fails_is_told_to_who_had_written_to_the_disk() {
     (group.region.write_durably(&[(0, &block)])).unwrap_err();
     group.sync_file(&file, false).unwrap_err();
     group.sync_file(&file, false).unwrap();
+}
+
+#[test]
+fn a_durable_write_of_the_catalog_that_fails_is_told_to_who_had_written_to_the_disk() {
+    let scene = Scene::new(12, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.sync().unwrap();
+    create(&group, 11, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 4096)).unwrap();
+    scene.disks.drop_at_flushes(DiskSlot(0), 1);
+    // The rows of the new file, which go to the journal alone.
+    group.catalog.commit(Sequence(u64::MAX)).unwrap_err();
+    group.sync_file(&file, false).unwrap_err();
+    group.sync_file(&file, false).unwrap();
+}
+
+#[test]
+fn a_label_that_cannot_be_written_is_no_flush_that_failed() {
+    let scene = Scene::new(13, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.sync().unwrap();
+    group.write(&file, 0, &pattern(1, 4096)).unwrap();
+    let labels = LABEL_PLACES[1]..LABEL_PLACES[1] + 4096;
+    scene.disks.fail_writes(DiskSlot(0), labels, 1);
+    let name = DiskName::new("OTHER").unwrap();
+    group.rename_disk(DiskNumber(0), &name).unwrap_err();
+    group.sync_file(&file, false).unwrap();
+    // A flush that fails with it is one.
+    group.write(&file, 0, &pattern(2, 4096)).unwrap();
+    scene.disks.drop_at_flushes(DiskSlot(0), 1);
+    group.rename_disk(DiskNumber(0), &name).unwrap_err();
+    group.sync_file(&file, false).unwrap_err();
 }
 
 #[test]
