@@ -9,8 +9,10 @@
 //! # Writing
 //! [`Region::write_durably`] sends, in one batch, all data blocks and for each touched group of
 //! 1,000 its new checksum block, into the slot that does not hold the newest one, to all
-//! replicas; one batch of flushes follows. A replica that fails is taken offline, durably, before
-//! the call returns. Calls run one after the other.
+//! replicas; one batch of flushes follows. A replica that fails leaves the group state, durably,
+//! before the call returns. Its disk goes offline where the group can do without all that failed
+//! together; else it serves on, because the copies there may be the last. Where no replica is left
+//! the write fails, and nothing has changed. Calls run one after the other.
 //!
 //! # What a crash does
 //! It keeps any subset of the last call's blocks, each old, new or torn, on each replica:
@@ -52,6 +54,7 @@ use spindle_extent::space::Space;
 use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
+use crate::error::GroupError;
 use crate::event::EventKind;
 use crate::levels;
 use crate::quorum::Membership;
@@ -189,15 +192,52 @@ impl ReplicatedRegion {
         }
     }
 
-    /// Takes disks offline that could not be written, each with its reason.
-    fn take_offline(&self, unable: &[(DiskNumber, String)]) -> Result<(), CatalogError> {
-        if unable.is_empty() {
+    /// Goes on without the replicas that could not be written, durably. Their disks go offline where
+    /// the group can do without all of them; else they serve on without a replica: what files have
+    /// there may be nowhere else, and whoever needs a flush of it meets the one that failed.
+    fn go_on_without(&self, unable: &[(DiskNumber, String)]) -> Result<(), CatalogError> {
+        let Some((_, why)) = unable.first() else {
             return Ok(());
+        };
+        let disks: BTreeSet<DiskNumber> = unable.iter().map(|(disk, _)| *disk).collect();
+        let stays = |replica: &ReplicaMap| {
+            !disks.contains(&replica.disk) && self.membership.holds_replica(replica.disk)
+        };
+        if !self.map().replicas.iter().any(stays) {
+            let each = unable
+                .iter()
+                .map(|(disk, why)| format!("disk {disk}: {why}"));
+            return Err(failed("written", each.collect::<Vec<_>>().join("; ")));
         }
-        let numbers: Vec<DiskNumber> = unable.iter().map(|(disk, _)| *disk).collect();
-        let answer = self.membership.take_offline(&numbers, &unable[0].1);
+        let answer = if self.membership.can_do_without(&disks) {
+            let numbers: Vec<DiskNumber> = disks.into_iter().collect();
+            self.membership.take_offline(&numbers, why)
+        } else {
+            self.leave_replicas(unable)
+        };
         self.drop_offline();
         answer.map_err(|error| failed("written", error.message))
+    }
+
+    /// The disks serve on, and the group state names no replica on them.
+    fn leave_replicas(&self, unable: &[(DiskNumber, String)]) -> Result<(), GroupError> {
+        let held: Vec<_> = (unable.iter())
+            .filter(|(disk, _)| self.membership.holds_replica(*disk))
+            .collect();
+        if held.is_empty() {
+            // One that was being made.
+            return Ok(());
+        }
+        (self.membership).record_no_replicas(&held.iter().map(|(disk, _)| *disk).collect())?;
+        for (disk, why) in held {
+            let title = self.membership.disk_title(*disk);
+            let message = format!(
+                "disk {title} holds no replica of the catalog any more, and serves on because the \
+                 group cannot do without it: {why}"
+            );
+            (self.membership).disk_event(EventKind::CatalogReplicaLost, *disk, message);
+        }
+        Ok(())
     }
 
     /// Writes, then flushes; gives the disks that failed in either, and those that failed somebody
@@ -303,7 +343,7 @@ impl ReplicatedRegion {
         if !self.map().replicas.iter().any(stays) {
             return Err(CatalogError::Full);
         }
-        (self.membership.record_no_replica(from))
+        (self.membership.record_no_replicas(&BTreeSet::from([from])))
             .map_err(|error| failed("written", error.message))?;
         self.take_out(from);
         Ok(())
@@ -430,7 +470,7 @@ impl ReplicatedRegion {
             }
             let unable = self.write_and_flush(&writes);
             if !unable.is_empty() {
-                self.take_offline(&unable)?;
+                self.go_on_without(&unable)?;
                 return Err(failed("written", unable[0].1.clone()));
             }
         }
@@ -490,7 +530,7 @@ impl ReplicatedRegion {
         request.result.map_err(|error| error.to_string())
     }
 
-    /// Writes a block again where it was bad; a disk that cannot take it goes offline.
+    /// Writes a block again where it was bad; the group goes on without a replica that cannot take it.
     fn repair(
         &self,
         map: &Map,
@@ -498,8 +538,11 @@ impl ReplicatedRegion {
         bytes: &[u8],
         bad: &[(&ReplicaMap, String)],
     ) -> Result<(), CatalogError> {
+        // The place of one that is no replica any more belongs to somebody else by now.
+        let bad: Vec<&(&ReplicaMap, String)> = (bad.iter())
+            .filter(|(replica, _)| self.membership.holds_replica(replica.disk))
+            .collect();
         let writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = (bad.iter())
-            .filter(|(replica, _)| self.membership.is_online(replica.disk))
             .map(|(replica, _)| {
                 let place = map.data_place(replica, block);
                 (replica.disk, replica.slot, place, bytes)
@@ -519,7 +562,7 @@ impl ReplicatedRegion {
                 (self.membership).disk_event(EventKind::CatalogRepaired, replica.disk, message);
             }
         }
-        self.take_offline(&unable)
+        self.go_on_without(&unable)
     }
 
     /// Reads blocks that lie in one run from the least busy replica.
@@ -599,7 +642,7 @@ impl ReplicatedRegion {
         groups
     }
 
-    /// Sends data and sums to every replica, flushes, and takes offline what failed.
+    /// Sends data and sums to every replica, flushes, and goes on without what failed.
     fn write_everywhere(
         &self,
         map: &Map,
@@ -622,14 +665,7 @@ impl ReplicatedRegion {
                 writes.push((replica.disk, replica.slot, place, &segment.bytes));
             }
         }
-        let unable = self.write_and_flush(&writes);
-        if unable.len() == map.replicas.len() {
-            let details: Vec<String> = (unable.iter())
-                .map(|(disk, why)| format!("disk {disk}: {why}"))
-                .collect();
-            return Err(failed("written", details.join("; ")));
-        }
-        self.take_offline(&unable)
+        self.go_on_without(&self.write_and_flush(&writes))
     }
 }
 

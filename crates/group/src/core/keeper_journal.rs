@@ -145,10 +145,16 @@ impl Core {
         }
         // What came in between.
         self.commit_everything()?;
+        self.flush_written()?;
         let claim = claim_of(&self.membership.opener());
         (kept.journal).note_appearances(claim, self.membership.appearances());
         let doubtful = !self.dirty.doubtful().is_empty();
         kept.journal.begin(claim, doubtful);
+        // A disk that failed a flush and serves on has failed one of the catalog, which has no
+        // replica there any more. All else is flushed: the next flush need not answer for it.
+        for disk in self.disks.iter() {
+            self.membership.forget_failed_flushes_of(disk.number);
+        }
         *kept.recovered.lock(Unshown) = None;
         kept.is_taking_over.store(false, Ordering::Release);
         Ok(())

@@ -1,8 +1,8 @@
 //! Flushes that disks failed, from the disk's answer until nobody needs it any more.
 //!
 //! A disk that failed a flush may have dropped what it held, and answer the next flush well. Who
-//! asked for the first one tells everybody concerned, or takes the disk offline. Until then the
-//! failure stands, whoever asked: no later flush of the disk counts, because it would take what the
+//! asked for the first one tells everybody concerned, or takes the disk offline; the catalog, which
+//! knows of no file, leaves that to the next flush of one. Until then the failure stands, whoever asked: no later flush of the disk counts, because it would take what the
 //! disk dropped for flushed.
 //!
 //! Between the disk's answer and that the process may be killed, or end because the group cannot do
@@ -195,8 +195,9 @@ impl Membership {
     }
 
     /// Nobody relies any more on what the disk was to flush until now, because it went, of which the
-    /// group state tells, or comes back and gets what it lacks.
-    pub(super) fn forget_failed_flushes_of(&self, disk: DiskNumber) {
+    /// group state tells, or comes back and gets what it lacks, or because what it failed concerned
+    /// nothing that is still to be flushed.
+    pub(crate) fn forget_failed_flushes_of(&self, disk: DiskNumber) {
         let failures = self.failed_flushes();
         failures.forget(disk, failures.of(disk).count);
     }

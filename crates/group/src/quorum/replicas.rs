@@ -4,6 +4,8 @@
 //! fewer failure groups with one than the redundancy needs: the loss of one of those would cost
 //! the catalog, and with it everything.
 
+use std::collections::BTreeSet;
+
 use spindle_base::DiskNumber;
 use spindle_format::{AuRun, DiskState, DiskStatus, GroupState, Replica};
 
@@ -112,9 +114,23 @@ impl Membership {
         })
     }
 
-    /// Records that the disk no longer holds a replica.
-    pub(crate) fn record_no_replica(&self, disk: DiskNumber) -> Result<(), GroupError> {
-        self.change_state(|state| state.replicas.retain(|replica| replica.disk != disk))
+    /// Records that the disks no longer hold a replica.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::NotEnough`] where no disk would, and nothing is recorded; else as every
+    /// change of the state.
+    pub(crate) fn record_no_replicas(
+        &self,
+        disks: &BTreeSet<DiskNumber>,
+    ) -> Result<(), GroupError> {
+        self.try_change_state(|state| {
+            (state.replicas).retain(|replica| !disks.contains(&replica.disk));
+            if state.replicas.is_empty() {
+                let message = "no disk would hold the catalog any more";
+                return Err(refused(GroupErrorKind::NotEnough, message.to_owned()));
+            }
+            Ok(())
+        })
     }
 
     /// Whether the state names a replica of the catalog on the disk, and the disk serves.

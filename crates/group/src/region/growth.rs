@@ -107,8 +107,8 @@ impl ReplicatedRegion {
         }
         let new: Vec<usize> = (first_new..map.groups.len()).collect();
         let unable = self.write_first_sums(map, &map.replicas, &new);
-        self.take_offline(&unable)?;
-        (map.replicas).retain(|replica| self.membership.is_online(replica.disk));
+        self.go_on_without(&unable)?;
+        (map.replicas).retain(|replica| self.membership.holds_replica(replica.disk));
         for (disk, run) in &runs {
             if !map.replicas.iter().any(|replica| replica.disk == *disk) {
                 self.release(*disk, &[*run]);

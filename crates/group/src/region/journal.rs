@@ -1,7 +1,7 @@
 //! The catalog's journal, on every disk that holds a replica: the same bytes on each, in AU 0.
 //!
-//! A write goes to all replicas in one batch of durable writes; a disk that fails it goes
-//! offline, durably, before the call returns, so a later start finds every acknowledged record on
+//! A write goes to all replicas in one batch of durable writes; one that fails leaves the group
+//! state, durably, before the call returns, so a later start finds every acknowledged record on
 //! each replica that counts. What a record is, and which ones count, is the catalog's business.
 
 use spindle_base::DiskNumber;
@@ -32,7 +32,7 @@ impl ReplicatedRegion {
         bytes.to_vec()
     }
 
-    /// Writes to every replica's journal; all have it durably, or went offline.
+    /// Writes to every replica's journal; all have it durably, or are replicas no more.
     pub(super) fn write_journals(
         &self,
         offset_bytes: u64,
@@ -55,10 +55,7 @@ impl ReplicatedRegion {
                 Some((replica.disk, error.to_string()))
             })
             .collect();
-        if unable.len() == map.replicas.len() {
-            return Err(failed("written", unable[0].1.clone()));
-        }
-        self.take_offline(&unable)
+        self.go_on_without(&unable)
     }
 
     /// Gives a new replica the journal of an old one, before the group state names it; the gate
@@ -78,7 +75,7 @@ impl ReplicatedRegion {
             None => Ok(()),
             Some((_, why)) => {
                 let why = why.clone();
-                self.take_offline(&unable)?;
+                self.go_on_without(&unable)?;
                 Err(failed("written", why))
             }
         }

@@ -187,7 +187,8 @@ impl ReplicatedRegion {
         Copy { bytes, readable }
     }
 
-    /// Writes the blocks that differ and new checksum blocks; a disk that fails goes offline.
+    /// Writes the blocks that differ and new checksum blocks; the group goes on without a replica that
+    /// fails.
     pub(super) fn write_settled(
         &self,
         map: &mut Map,
@@ -203,14 +204,14 @@ impl ReplicatedRegion {
             })
             .collect();
         let writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])> = (blocks.iter().chain(&sums))
-            .filter(|(number, ..)| self.membership.is_online(map.replicas[*number].disk))
+            .filter(|(number, ..)| self.membership.holds_replica(map.replicas[*number].disk))
             .map(|(number, place, bytes)| {
                 let replica = &map.replicas[*number];
                 (replica.disk, replica.slot, *place, &bytes[..])
             })
             .collect();
         let unable = self.write_and_flush(&writes);
-        self.take_offline(&unable)?;
+        self.go_on_without(&unable)?;
         for replica in &mut map.replicas {
             replica.newest[group] = 1 - replica.newest[group];
         }

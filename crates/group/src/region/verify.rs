@@ -107,7 +107,7 @@ impl ReplicatedRegion {
             .map(|replica| (replica.disk, replica.slot, JOURNAL_PLACE, &bytes[..]))
             .collect();
         let unable = self.write_and_flush(&writes);
-        self.take_offline(&unable)?;
+        self.go_on_without(&unable)?;
         Ok(!writes.is_empty())
     }
 

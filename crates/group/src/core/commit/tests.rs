@@ -11,6 +11,7 @@ use spindle_format::LABEL_PLACES;
 
 use crate::Group;
 use crate::core::disks::Target;
+use crate::core::file::File;
 use crate::scene::{
     EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read,
     resync,
@@ -293,4 +294,39 @@ fn a_replica_that_its_disk_dropped_in_part_at_somebody_elses_flush_is_not_record
     disks.drop_before_next(DiskSlot(disk.0));
     group.region.add_replica(disk).unwrap_err();
     assert!(!group.membership.holds_replica(disk));
+    group.region.add_replica(disk).unwrap();
+    assert!(group.membership.holds_replica(disk));
+}
+
+#[test]
+fn a_disk_with_the_only_copies_that_fails_the_catalog_serves_on_without_a_replica() {
+    for is_flush in [true, false] {
+        let scene = Scene::new(14, Redundancy::External, &[(0, 64), (1, 64), (2, 64)]);
+        let group = scene.open();
+        let files: Vec<_> = (10..20).map(|id| create(&group, id, EXTERNAL)).collect();
+        for file in &files {
+            group.write(file, 0, &pattern(1, 4096)).unwrap();
+        }
+        group.sync().unwrap();
+        let disk = DiskNumber(1);
+        let is_there = |file: &&Arc<File>| group.map(file)[0].copies[0].unwrap().0 == disk;
+        let file = files.iter().find(is_there).unwrap();
+        group.write(file, 0, &pattern(2, 4096)).unwrap();
+        match is_flush {
+            true => scene.disks.drop_at_flushes(DiskSlot(disk.0), 1),
+            false => scene.disks.fail_writes(DiskSlot(disk.0), 0..64 << 20, 1),
+        }
+        group.catalog.settle().unwrap();
+        assert!(group.membership.is_online(disk));
+        assert!(!group.membership.holds_replica(disk));
+        assert_eq!(group.sync_file(file, false).is_err(), is_flush);
+        group.sync_file(file, false).unwrap();
+        // It gets another one.
+        resync(&group);
+        assert!(group.membership.holds_replica(disk));
+        assert_sound(&group);
+        drop(group);
+        scene.crash();
+        assert_sound(&scene.open());
+    }
 }
