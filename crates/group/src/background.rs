@@ -342,10 +342,10 @@ impl Group {
             NONE => Vec::new(),
             power => power.to_string().into_bytes(),
         };
-        self.put_attribute(WISH_KEY, Some(wish))?;
+        // Wanted at once: where it cannot be committed now, the next commit takes it along.
         self.background.is_wanted.store(true, Ordering::Release);
         self.background.wishes_count.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        self.put_attribute(WISH_KEY, Some(wish))
     }
 
     /// As [`Group::rebalance`], with a power of its own until it ends.
@@ -398,10 +398,6 @@ impl Group {
             Some(value) => edit.put(Table::Attribute, key.to_vec(), value),
             None => edit.delete(Table::Attribute, key.to_vec()),
         }
-        let sequence = {
-            let _change = self.change();
-            self.catalog.apply(edit)
-        };
-        self.commit_through(sequence)
+        self.commit_edit(edit)
     }
 }

@@ -47,6 +47,9 @@ impl Group {
             )
             .disk(disk),
         );
-        self.commit_edit(edit)
+        // The labels say it durably; the record follows with the next commit, or at an opening.
+        let _change = self.change();
+        self.catalog.apply(edit);
+        Ok(())
     }
 }

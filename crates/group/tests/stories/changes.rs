@@ -510,6 +510,42 @@ fn a_crash_at_any_request_of_a_change_leaves_the_group_before_or_after_it() {
     }
 }
 
+#[test]
+fn a_change_is_refused_or_made_wherever_the_last_replica_of_the_catalog_goes() {
+    let original = Scene::new(12, Redundancy::Normal, &[(0, 64), (1, 64)]);
+    original.disks.attach(64 * MIB);
+    original.disks.resize(DiskSlot(0), 96 * MIB);
+    original.open().close().unwrap();
+    let add_third: Step = |group, _| group.add_disks(&[named(DiskSlot(2), 2)]).map(drop);
+    let has_third: fn(&Group) -> bool = |group| group.view().disks.len() == 3;
+    let has_grown: fn(&Group) -> bool = |group| is_done(group, 3);
+    let is_renamed: fn(&Group) -> bool = |group| is_done(group, 5);
+    for (step, is_made) in [
+        (add_third, has_third),
+        (grow, has_grown),
+        (rename, is_renamed),
+    ] {
+        let mut refused_count = 0;
+        for request in 1.. {
+            let scene = original.copy(request);
+            let group = scene.open();
+            group.offline_disks(&[DiskNumber(1)]).unwrap();
+            scene.disks.vanish_after(DiskSlot(0), request);
+            let answer = step(&group, &scene);
+            assert_eq!(
+                answer.is_ok(),
+                is_made(&group),
+                "request {request}: {answer:?}"
+            );
+            refused_count += u64::from(answer.is_err());
+            if !scene.disks.is_vanished(DiskSlot(0)) {
+                break;
+            }
+        }
+        assert!(refused_count > 0);
+    }
+}
+
 /// Does what a crash cut off.
 fn finish(group: &Group, scene: &Scene, number: usize, step: Step, when: &str) {
     let leaving = group
