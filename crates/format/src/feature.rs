@@ -14,15 +14,18 @@ use serde::{Serialize, Serializer};
 pub enum Feature {
     /// The group state can say of a disk that is away that it lost what it held.
     LostContents,
+    /// The catalog can say in one row that several files owe an error.
+    OwedTogether,
 }
 
 impl Feature {
     /// Every feature, in the order of the bits.
-    pub const ALL: [Self; 1] = [Self::LostContents];
+    pub const ALL: [Self; 2] = [Self::LostContents, Self::OwedTogether];
 
     const fn bit(self) -> u32 {
         match self {
             Self::LostContents => 1,
+            Self::OwedTogether => 2,
         }
     }
 
@@ -31,6 +34,7 @@ impl Feature {
     pub const fn name(self) -> &'static str {
         match self {
             Self::LostContents => "lost_contents",
+            Self::OwedTogether => "owed_together",
         }
     }
 
@@ -39,6 +43,9 @@ impl Feature {
     pub const fn set_when(self) -> &'static str {
         match self {
             Self::LostContents => "a disk is seen smaller than its label says",
+            Self::OwedTogether => {
+                "a daemon is killed, and a disk may have lost what only it had of files"
+            }
         }
     }
 }

@@ -43,6 +43,7 @@ use crate::levels;
 use crate::quorum::{Apart, Clock, FaultOutcome, Membership};
 use crate::region::ReplicatedRegion;
 use bad_places::BadPlaces;
+use commit::owed::together::OwedRows;
 use keeper_journal::Kept;
 
 /// Files leave so much of a group to logs, or a hundredth where that is more.
@@ -90,6 +91,9 @@ pub struct Core {
     pub(crate) bad_places: BadPlaces,
     /// How often disks had come or gone when it was last looked what of all files was lost.
     pub(crate) looked_for_lost_at: AtomicU64,
+    /// What files owe by rows of several. Such a row is applied under it: above the catalog's own
+    /// locks.
+    pub(crate) owed_together: LeafMutex<OwedRows>,
     pub(crate) slow_disks: LeafMutex<SlowDisks>,
     /// Seconds since 1970 when last told.
     pub(crate) now_s: AtomicU64,

@@ -51,6 +51,8 @@ pub struct File {
     pub(crate) hides_a_loss: AtomicBool,
     /// The catalog has a row of an error that is owed, or was told by the newest sync.
     pub(crate) has_owed_row: AtomicBool,
+    /// The same of a row that tells of other files too.
+    pub(crate) owes_together: AtomicBool,
     /// A write that no copy took, until a sync has told it. Its row is applied under it: above the
     /// catalog's own locks.
     pub(crate) error: LeafMutex<Option<String>>,
@@ -84,6 +86,7 @@ impl File {
             set_back_count: AtomicU32::new(0),
             hides_a_loss: AtomicBool::new(false),
             has_owed_row: AtomicBool::new(false),
+            owes_together: AtomicBool::new(false),
             error: LeafMutex::new(None),
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),

@@ -88,7 +88,10 @@ impl Core {
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
         self.forget_owed(file, &mut edit);
-        self.apply(change, edit);
+        {
+            let _rows = self.leave_owed_together(file, &mut edit);
+            self.apply(change, edit);
+        }
         self.dirty_maps.lock().forget(file.id);
         self.files.write().remove(&file.id);
         Ok(())

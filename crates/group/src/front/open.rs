@@ -123,8 +123,8 @@ impl Group {
         background.give_back(with_surplus.map(|file| file.id));
         let wanted_redundancy = redundancy::wanted(&catalog)?;
         region.stop_reading_ahead();
-        let looked_for_lost_at = AtomicU64::new(membership.turns_count());
         let core = Core {
+            looked_for_lost_at: AtomicU64::new(membership.turns_count()),
             placement: LeafRwLock::new(Arc::new(table.placement(au_size))),
             membership,
             region,
@@ -144,7 +144,7 @@ impl Group {
             event_log,
             bad_runs,
             bad_places: BadPlaces::default(),
-            looked_for_lost_at,
+            owed_together: LeafMutex::default(),
             slow_disks: LeafMutex::default(),
             now_s: AtomicU64::new(opener.now_s),
             kept,

@@ -66,6 +66,17 @@ impl Membership {
         answer
     }
 
+    /// The group uses the feature from now on, durably: to be called before anything of it is written.
+    ///
+    /// # Errors
+    /// Where too few voters take the state.
+    pub(crate) fn use_feature(&self, feature: Feature) -> Result<(), GroupError> {
+        if self.state().features.contains(feature) {
+            return Ok(());
+        }
+        self.change_state(|state| state.features = state.features.with(feature))
+    }
+
     fn publish_rounds(
         &self,
         inner: &mut Inner,

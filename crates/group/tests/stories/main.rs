@@ -18,6 +18,7 @@ mod hanging;
 mod leaving;
 mod one_copy;
 mod outage;
+mod owed_together;
 mod rebalance;
 mod scene;
 mod scrub;

@@ -7,13 +7,16 @@
 //! from one that was killed or that handed over; any other opening takes it away.
 //!
 //! What a killed process had written and no flush covered, and its disk is gone or fails the flush
-//! of whoever takes over, is owed by the same rows; see `core/takeover/unflushed.rs`.
+//! of whoever takes over, is owed by many files at once, see `core/takeover/unflushed.rs`: of them a
+//! row tells more than one, see `owed/together.rs`.
 //!
 //! The row goes with the sync after the one that told, because a daemon that is killed between the
 //! two may not have answered: the kernel asks the next one again, which tells once more.
 
+pub(in crate::core) mod together;
+
 use spindle_base::FileId;
-use spindle_catalog::{Catalog, Edit, Table};
+use spindle_catalog::{Edit, Table};
 use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
@@ -42,24 +45,6 @@ fn parse(key: &[u8], value: &[u8]) -> Option<(FileId, bool, String)> {
     let id = std::str::from_utf8(key).ok()?.strip_prefix(KEY_START)?;
     let (hides, message) = std::str::from_utf8(value).ok()?.split_once(' ')?;
     Some((FileId(id.parse().ok()?), hides == "1", message.to_owned()))
-}
-
-/// The row by which the file owes its next sync the error, whoever takes over; `hides` as in
-/// [`Core::owe_for`], unless a row that is there does so already.
-pub(in crate::core) fn put(
-    catalog: &Catalog,
-    file: FileId,
-    message: &str,
-    hides: bool,
-) -> Result<(), GroupError> {
-    let key = key(file);
-    let before = catalog.get(Table::Attribute, &key)?;
-    let hid = before.and_then(|value| parse(&key, &value));
-    let hides = hides || hid.is_some_and(|(_, hides, _)| hides);
-    let mut edit = Edit::default();
-    edit.put(Table::Attribute, key, encode(hides, message));
-    catalog.apply(edit);
-    Ok(())
 }
 
 impl Core {
@@ -93,17 +78,23 @@ impl Core {
         let owed = error.take();
         if owed.is_some() {
             file.hides_a_loss.store(false, Ordering::Release);
-        } else if self.kept.is_some() {
-            let mut edit = Edit::default();
-            self.forget_owed(file, &mut edit);
-            if !edit.is_empty() {
-                self.catalog.apply(edit);
-            }
+            return owed;
         }
-        owed
+        let mut edit = Edit::default();
+        self.forget_owed(file, &mut edit);
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        drop(error);
+        let mut edit = Edit::default();
+        let _rows = self.leave_owed_together(file, &mut edit);
+        if !edit.is_empty() {
+            self.catalog.apply(edit);
+        }
+        None
     }
 
-    /// Takes the row away.
+    /// Takes the file's own row away.
     pub(crate) fn forget_owed(&self, file: &File, edit: &mut Edit) {
         if self.kept.is_some() && file.has_owed_row.swap(false, Ordering::AcqRel) {
             edit.delete(Table::Attribute, key(file.id));
@@ -113,6 +104,7 @@ impl Core {
     /// At an opening: takes up what a killed process owed, where this one takes over from it.
     pub(crate) fn take_up_owed(&self) -> Result<(), GroupError> {
         let takes_over = self.takes_over();
+        self.take_up_owed_together(takes_over)?;
         let mut from = KEY_START.as_bytes().to_vec();
         loop {
             let rows = (self.catalog).range(Table::Attribute, &from, KEYS_END, ROWS_MOST)?;
@@ -129,15 +121,22 @@ impl Core {
                     edit.delete(Table::Attribute, key);
                     continue;
                 };
-                file.hides_a_loss.store(hides, Ordering::Release);
+                self.take_up_row(&file, message, hides);
                 file.has_owed_row.store(true, Ordering::Release);
-                *file.error.lock() = Some(message);
-                self.looked_for_lost_at
-                    .store(NEVER_LOOKED, Ordering::Release);
             }
             if !edit.is_empty() {
                 self.catalog.apply(edit);
             }
         }
+    }
+
+    /// The next sync of the file, and of everything, answers with this error of a killed process.
+    fn take_up_row(&self, file: &File, message: String, hides: bool) {
+        if hides {
+            file.hides_a_loss.store(true, Ordering::Release);
+        }
+        *file.error.lock() = Some(message);
+        self.looked_for_lost_at
+            .store(NEVER_LOOKED, Ordering::Release);
     }
 }

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{CatalogError, KeptJournal, Recovered, RecoveredExtent, Table};
-use spindle_format::{BlockRun, DirtyRecord, ExtentCopy};
+use spindle_format::{BlockRun, DirtyRecord, ExtentCopy, Feature};
 
 use crate::core::commit::owed;
 use crate::core::dirty::REGION_BLOCKS;
@@ -274,19 +274,15 @@ impl Unflushed {
                 owing.insert(*id, disk);
             }
         }
-        for (id, disk) in owing {
-            let what = match self.gone.contains(&disk) {
-                true => "went away",
-                false => "failed a flush",
-            };
-            let message = format!(
-                "{} {what} when the process that served the group was killed, and there is no \
-                 other copy: what was written to file {id} since its last sync may be lost",
-                scene.disks.describe(disk)
-            );
-            owed::put(scene.catalog, id, &message, self.hides.contains(&id))?;
+        if owing.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        (scene.membership).use_feature(Feature::OwedTogether)?;
+        let owing = owing.into_iter();
+        owed::together::put(
+            scene.catalog,
+            owing.map(|(id, disk)| (id, disk, self.hides.contains(&id))),
+        )
     }
 }
 
