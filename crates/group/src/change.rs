@@ -234,14 +234,6 @@ impl Group {
         self.commit_edit(edit)
     }
 
-    pub(crate) fn commit_edit(&self, edit: Edit) -> Result<(), GroupError> {
-        let sequence = {
-            let _change = self.change();
-            self.catalog.apply(edit)
-        };
-        self.commit_through(sequence)
-    }
-
     /// The state was refused: the records of disks that did not join go with the next commit.
     fn unrecord_disks(&self, judged: &Judged) {
         let mut edit = Edit::default();

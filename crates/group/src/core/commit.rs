@@ -295,6 +295,15 @@ impl Core {
         self.note_dirty_map(&file, &map);
     }
 
+    /// Applies the edit and makes it durable, with all that was applied before.
+    pub(crate) fn commit_edit(&self, edit: Edit) -> Result<(), GroupError> {
+        let sequence = {
+            let _change = self.change();
+            self.catalog.apply(edit)
+        };
+        self.commit_through(sequence)
+    }
+
     /// Makes the batch durable up to `through`.
     pub(crate) fn commit_through(&self, through: Sequence) -> Result<(), GroupError> {
         // Also where nothing is left to be committed: with the next caller there may be.
