@@ -517,8 +517,12 @@ impl Keeper {
             });
         }
         if self.waits_for_kernel() {
-            // As one that gave up: whoever wants the mount gone is heard.
+            // As one that gave up: whoever wants the mount gone is heard, also who said so while
+            // the daemon's end was waited for.
             self.phase = KeeperPhase::GaveUp;
+            if self.stopping {
+                self.detach_mount();
+            }
         }
         let pause_ms = PAUSES_MS[self.deaths_count.min(PAUSES_MS.len() - 1)];
         let pause = tokio::time::sleep(Duration::from_millis(pause_ms));
