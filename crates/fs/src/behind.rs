@@ -6,6 +6,7 @@
 //!
 //! **Invariants.**
 //! - A block that is in memory is the truth; of all others the disks have it.
+//! - A file with blocks is among those that a sync of all writes before a write to it is answered.
 //! - Its space was found before its write was answered: no write behind finds the group full.
 //! - Whoever writes a run of blocks to the disks shares the file's content all the while, and has
 //!   the run to itself. So nobody truncates below it, and no older bytes land on newer ones. A
@@ -45,10 +46,13 @@ use due::Which;
 const CHUNK_BYTES: u64 = CHUNK_BLOCKS * BLOCK_SIZE_BYTES;
 /// Blocks that are put in under one lock.
 const PUT_BLOCKS: usize = 64;
-/// So often the rest of a block is read again, where the disks got something meanwhile.
-const READS_MOST: u32 = 8;
+/// So often something is read again where the disks got something of it meanwhile.
+pub(crate) const READS_MOST: u32 = 8;
 /// How long whoever waits for room in memory sleeps where others write all there is.
 const ROOM_INTERVAL: Duration = Duration::from_millis(5);
+/// After so many such waits in which nothing went writers go past the memory, until something does:
+/// a second or two, longer than a disk that works takes for a run.
+const ROOM_WAITS_MOST: u32 = 300;
 
 /// A write that goes past the memory, until it is dropped, be that by a panic.
 struct Around<'a> {
@@ -96,7 +100,7 @@ impl FileSystem {
         now: Time,
     ) -> FsResult<()> {
         let memory = self.core.unwritten_memory();
-        let Some(memory) = memory.filter(|_| self.core.wait_for_memory()) else {
+        let Some(memory) = memory.filter(|_| self.core.wait_for_memory(&handle.node)) else {
             return self.write_from(handle, offset_bytes, data, false, now);
         };
         let node = &handle.node;
@@ -185,17 +189,28 @@ impl Core {
         }
     }
 
-    /// Where as much waits as may, the caller writes too; false where it is to go past the memory,
-    /// because the disks take nothing of it. The caller holds nothing.
-    fn wait_for_memory(&self) -> bool {
+    /// Where as much waits as may, the caller writes too, of the file that it wants to write: any
+    /// other may lie on a disk that hangs. False where it is to go past the memory, because the
+    /// disks take nothing of it. The caller holds nothing.
+    fn wait_for_memory(&self, node: &Node) -> bool {
+        let mut waits_left = ROOM_WAITS_MOST;
         while self.behind.is_full() && !self.behind.is_alone() {
-            if self.write_filled() || self.write_oldest(Which::ToMakeRoom) {
+            if self.write_own(node) {
                 continue;
             }
-            if self.behind.is_stuck() {
+            if self.behind.is_stuck() || self.behind.is_stalled() {
                 return false;
             }
+            let before = self.behind.blocks_count();
             self.behind.wait(ROOM_INTERVAL);
+            if self.behind.blocks_count() < before {
+                waits_left = ROOM_WAITS_MOST;
+                continue;
+            }
+            waits_left -= 1;
+            if waits_left == 0 {
+                self.behind.note_stalled();
+            }
         }
         !self.behind.is_alone()
     }
@@ -276,15 +291,18 @@ impl Core {
 
     /// Puts blocks of the node; how many came.
     fn putting<T>(&self, node: &Arc<Node>, put: impl FnOnce(&mut Blocks) -> T) -> (T, u64) {
-        let (answer, came_count) = {
+        let (answer, came_count, is_unnoted) = {
             let mut blocks = node.unwritten.lock();
             let before = blocks.len();
             let answer = put(&mut blocks);
             let came_count = blocks.len() - before;
             self.behind.came(came_count);
-            (answer, came_count)
+            let is_unnoted = blocks.len() > 0 && !blocks.is_noted;
+            (answer, came_count, is_unnoted)
         };
-        if came_count > 0 {
+        // Also where another thread's write brought the blocks and has not come to this yet: who is
+        // answered first must find the file among those that a sync writes.
+        if is_unnoted {
             self.behind.note_waiting(node);
         }
         (answer, came_count)
@@ -304,19 +322,37 @@ impl Core {
     }
 
     /// Copies of the blocks of a byte range that are in memory. To be asked before the disks are:
-    /// what is not in memory then is on them.
+    /// what is not in memory then is on them. With it comes what [`Core::has_begun_since`] asks for.
     pub(crate) fn copies_of_waiting(
         &self,
         node: &Node,
         offset_bytes: u64,
         length_bytes: u64,
-    ) -> Vec<(u64, Vec<u8>)> {
+    ) -> (Vec<(u64, Vec<u8>)>, u64) {
         let Some(memory) = self.unwritten_memory() else {
-            return Vec::new();
+            return (Vec::new(), 0);
         };
         let first = offset_bytes / BLOCK_SIZE_BYTES;
         let end = (offset_bytes + length_bytes).div_ceil(BLOCK_SIZE_BYTES);
-        node.unwritten.lock().copies(memory, first, end)
+        let blocks = node.unwritten.lock();
+        (blocks.copies(memory, first, end), blocks.begun_count())
+    }
+
+    /// Whether the disks may have got something of a byte range since the copies were made. What was
+    /// read from them after that need not go with the copies.
+    pub(crate) fn has_begun_since(
+        &self,
+        node: &Node,
+        count: u64,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> bool {
+        if self.unwritten_memory().is_none() {
+            return false;
+        }
+        let first = offset_bytes / BLOCK_SIZE_BYTES;
+        let end = (offset_bytes + length_bytes).div_ceil(BLOCK_SIZE_BYTES);
+        (node.unwritten.lock()).has_begun_since(count, first, end)
     }
 
     /// Forgets the blocks of a range. The caller has the content alone.
@@ -359,3 +395,6 @@ impl Core {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use spindle_format::Timestamp;
 use spindle_group::File;
 
 use crate::attribute::Time;
+use crate::behind::READS_MOST;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::node::Node;
@@ -72,16 +73,35 @@ impl FileSystem {
         out: &mut ReadTarget<'_>,
     ) -> FsResult<usize> {
         let node = &handle.node;
+        for _ in 0..READS_MOST {
+            let _content = node.content.read();
+            if let Some(length) = self.read_unless_written(node, offset_bytes, out)? {
+                return Ok(length);
+            }
+        }
+        // Whoever writes shares the content.
+        let _content = node.content.write();
+        let read = self.read_unless_written(node, offset_bytes, out)?;
+        Ok(read.expect("nobody writes"))
+    }
+
+    /// Bytes read; none where the disks may have got some of them while they were read, so that of a
+    /// page that was written at once a part may be old. The caller holds the content.
+    fn read_unless_written(
+        &self,
+        node: &Node,
+        offset_bytes: u64,
+        out: &mut ReadTarget<'_>,
+    ) -> FsResult<Option<usize>> {
         let file = node.file()?;
-        let _content = node.content.read();
         let size_bytes = node.state.lock().inode.size_bytes;
         let asked = bytes_of(out.len());
         let length = size_bytes.saturating_sub(offset_bytes).min(asked);
         if length == 0 {
-            return Ok(0);
+            return Ok(Some(0));
         }
         // Before the disks are asked: what is written to them meanwhile goes from here.
-        let newer = self.core.copies_of_waiting(node, offset_bytes, length);
+        let (newer, begun_count) = self.core.copies_of_waiting(node, offset_bytes, length);
         // Whole blocks go without a copy, so the last block is read whole where it fits.
         let whole = (offset_bytes + length).next_multiple_of(BLOCK_SIZE_BYTES) - offset_bytes;
         let whole = length_of(whole.min(asked));
@@ -95,11 +115,14 @@ impl FileSystem {
                 }
                 read => read?,
             }
+            if (self.core).has_begun_since(node, begun_count, offset_bytes, length) {
+                return Ok(None);
+            }
         } else {
             self.core.group.check_serves()?;
         }
         lay_over(&mut out.bytes()[..whole], offset_bytes, &newer);
-        Ok(length_of(length))
+        Ok(Some(length_of(length)))
     }
 
     /// Writes all of `data`; `append` ignores the offset. The end of the file moves where needed.

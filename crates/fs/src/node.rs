@@ -60,6 +60,9 @@ pub(crate) struct State {
     written_version: u64,
     /// The version that is known to be durable.
     pub(crate) durable_version: u64,
+    /// How far a row reached with what the disks had. No later one says less unless the file was cut:
+    /// a sync may have been answered for it.
+    reached_bytes: u64,
 }
 
 impl State {
@@ -105,19 +108,28 @@ impl State {
     /// made the file longer: a power cut would leave zeros there. The row lags behind then, and the
     /// node stays dirty.
     pub(crate) fn rows(&mut self, id: FileId, unwritten: &Unwritten) -> Edit {
-        self.rows_up_to(id, unwritten.grown_from_bytes().unwrap_or(u64::MAX))
+        self.note_reached(unwritten);
+        self.rows_up_to(id, self.reached_bytes)
     }
 
     /// As [`Self::rows`], whatever waits.
-    pub(crate) fn whole_rows(&mut self, id: FileId) -> Edit {
-        self.rows_up_to(id, u64::MAX)
+    pub(crate) fn whole_rows(&mut self, id: FileId, unwritten: &Unwritten) -> Edit {
+        self.note_reached(unwritten);
+        self.rows_up_to(id, self.inode.size_bytes)
+    }
+
+    /// A write that began when the file was shorter than a row says brings blocks that seem to make it
+    /// longer; the disks have had bytes of them.
+    fn note_reached(&mut self, unwritten: &Unwritten) {
+        let had_bytes = unwritten.grown_from_bytes().unwrap_or(u64::MAX);
+        self.reached_bytes = self.inode.size_bytes.min(had_bytes.max(self.reached_bytes));
     }
 
     fn rows_up_to(&mut self, id: FileId, most_bytes: u64) -> Edit {
         assert!(!self.removed, "a removed node has no rows");
         let mut edit = Edit::default();
         let whole_bytes = self.inode.size_bytes;
-        self.inode.size_bytes = whole_bytes.min(most_bytes);
+        self.inode.size_bytes = most_bytes;
         edit.put(Table::Inode, file_key(id), self.inode.encode());
         self.inode.size_bytes = whole_bytes;
         let orphan = self.inode.links_count == 0;
@@ -206,6 +218,7 @@ impl Node {
             file,
             content: DeepRwLock::new(()),
             state: DeepMutex::new(State {
+                reached_bytes: inode.size_bytes,
                 inode,
                 kernel_count: 0,
                 handles_count: 0,

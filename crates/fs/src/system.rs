@@ -302,11 +302,16 @@ impl Core {
 
     /// Begins the operation that fulfils a request.
     pub(crate) fn begin_for<'a>(&'a self, request: Option<RequestUnderWay<'a>>) -> Operation<'a> {
-        self.changes_count.fetch_add(1, Ordering::Relaxed);
+        self.note_change();
         Operation {
             core: self,
             change: self.group.change_for(request),
         }
+    }
+
+    /// There is something that is not durable: see [`crate::FileSystem::step`].
+    pub(crate) fn note_change(&self) {
+        self.changes_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Begins an operation that only brings rows up to what was counted before.
@@ -320,11 +325,11 @@ impl Core {
     /// Notes that a node's rows lag behind. The caller holds its state's lock, so that the node
     /// cannot become clean between the change and the note.
     pub(crate) fn note_dirty(&self, node: &Arc<Node>, state: &mut State, was_dirty: bool) {
-        self.changes_count.fetch_add(1, Ordering::Relaxed);
+        self.note_change();
         if self.group.notes_touches() && !state.removed {
             let touch = state.touch_of(node.id);
             if !self.group.touch(&mut state.touched, &touch) {
-                let edit = state.whole_rows(node.id);
+                let edit = state.whole_rows(node.id, &node.unwritten);
                 self.group.apply_alone(edit);
                 self.note_clean(node.id);
                 return;
@@ -389,7 +394,7 @@ impl Operation<'_> {
                 self.core.note_clean(node.id);
             }
         } else {
-            let edit = state.whole_rows(node.id);
+            let edit = state.whole_rows(node.id, &node.unwritten);
             self.core.group.apply(&self.change, edit);
             self.change.settle(&mut state.touched);
         }
@@ -417,7 +422,7 @@ impl Operation<'_> {
             if self.core.group.touch(&mut state.touched, &touch) {
                 return;
             }
-            let edit = state.whole_rows(node.id);
+            let edit = state.whole_rows(node.id, &node.unwritten);
             self.core.group.apply(&self.change, edit);
         }
         self.change.settle(&mut state.touched);

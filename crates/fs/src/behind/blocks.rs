@@ -1,7 +1,7 @@
 //! A file's blocks that are to be written: which, where their bytes lie, and who writes them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_device::AlignedBuffer;
@@ -14,6 +14,9 @@ use crate::data::length_of;
 /// A run that is written never goes over a multiple of so many blocks: 1 MiB, as an extent has it
 /// or a multiple of it.
 pub(super) const CHUNK_BLOCKS: u64 = 256;
+
+/// Runs that are remembered, to tell a reader whether one of them was its own.
+const BEGUN_MOST: usize = 16;
 
 /// The blocks of one node.
 #[derive(Debug, Default)]
@@ -33,6 +36,30 @@ pub(super) struct Blocks {
     turn: u64,
     /// Where the next run is looked for by whoever writes behind.
     cursor: u64,
+    /// The round that writes all that was there when it began.
+    round: Option<Round>,
+    /// Writes to the disks that have begun, and the blocks of the last ones.
+    begun_count: u64,
+    begun: VecDeque<(u64, u64)>,
+    /// Whether the file is among those with blocks that wait. Changes under the lock of that list.
+    pub(super) is_noted: bool,
+}
+
+/// A way through all blocks of a file. What comes behind its end waits for the next round: a stream
+/// would keep this one from its end for ever.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    end: u64,
+    began_ms: u64,
+}
+
+/// What an old file is to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// To write the run that begins here.
+    At(u64),
+    /// All that was there then is written or under way.
+    RoundIsOver { began_ms: u64 },
 }
 
 /// One block.
@@ -263,6 +290,8 @@ impl Blocks {
 
     /// A write goes past the memory, where what it overwrites must not come back over it.
     pub(super) fn begin_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        self.note_begun(offset / BLOCK_SIZE_BYTES, end.div_ceil(BLOCK_SIZE_BYTES));
         self.around_count += 1;
         self.turn += 1;
         self.patch(memory, offset, bytes);
@@ -314,17 +343,60 @@ impl Blocks {
             .map(|(block, waiting)| (*block, waiting.is_under_way))
     }
 
-    /// The first block from the cursor on that nobody writes. At the end of the blocks the next
-    /// round begins, with `round` at once.
-    pub(super) fn next_free(&mut self, round: bool) -> Option<u64> {
-        let free = |range: std::ops::RangeFrom<u64>| {
-            let mut blocks = self.waiting.range(range);
-            let free = blocks.find(|(_, waiting)| !waiting.is_under_way);
-            free.map(|(block, _)| *block)
-        };
-        let found = free(self.cursor..).or_else(|| if round { free(0..) } else { None });
-        self.cursor = found.map_or(0, |found| found + 1);
-        found
+    /// The first block of the range that nobody writes.
+    fn free(&self, first: u64, end: u64) -> Option<u64> {
+        let mut blocks = self.waiting.range(first..end.max(first));
+        let free = blocks.find(|(_, waiting)| !waiting.is_under_way);
+        free.map(|(block, _)| *block)
+    }
+
+    /// The first block from the cursor on that nobody writes, or else the first one of all.
+    pub(super) fn next_free(&mut self) -> Option<u64> {
+        let found = (self.free(self.cursor, u64::MAX)).or_else(|| self.free(0, self.cursor))?;
+        self.cursor = found;
+        Some(found)
+    }
+
+    /// The next block of the round under way, which begins where none is.
+    pub(super) fn next_of_round(&mut self, now_ms: u64) -> Next {
+        let round = self.round.unwrap_or_else(|| {
+            self.cursor = 0;
+            let last = self.waiting.last_key_value();
+            Round {
+                end: last.map_or(0, |(block, _)| block + 1),
+                began_ms: now_ms,
+            }
+        });
+        let found = self.free(self.cursor, round.end);
+        self.round = found.map(|_| round);
+        match found {
+            Some(found) => {
+                self.cursor = found;
+                Next::At(found)
+            }
+            None => Next::RoundIsOver {
+                began_ms: round.began_ms,
+            },
+        }
+    }
+
+    /// The disks are asked to take these blocks.
+    fn note_begun(&mut self, first: u64, end: u64) {
+        self.begun_count += 1;
+        self.begun.truncate(BEGUN_MOST - 1);
+        self.begun.push_front((first, end));
+    }
+
+    /// Writes to the disks that have begun by now.
+    pub(super) const fn begun_count(&self) -> u64 {
+        self.begun_count
+    }
+
+    /// Whether one of these blocks may have gone to the disks since so many had begun.
+    pub(super) fn has_begun_since(&self, count: u64, first: u64, end: u64) -> bool {
+        let since = self.begun_count - count;
+        let mut begun = (self.begun.iter()).take(length_of(since));
+        since > self.begun.len() as u64 || begun.any(|(from, to)| *from < end && first < *to)
     }
 
     /// Takes the run that begins with this block, which is here and which nobody writes, to write
@@ -351,6 +423,10 @@ impl Blocks {
             end: first + versions.len() as u64,
             versions,
         };
+        self.note_begun(run.first, run.end);
+        if self.cursor == run.first {
+            self.cursor = run.end;
+        }
         let blocks = self.waiting.range(run.first..run.end);
         for ((_, waiting), out) in blocks.zip(buffer.chunks_exact_mut(block_bytes)) {
             memory.read(&waiting.slot, out);
@@ -382,6 +458,7 @@ impl Blocks {
         }
         // Where all were written anew meanwhile the disks have got something all the same.
         self.turn += 1;
+        self.end_round_where_empty();
         gone
     }
 
@@ -398,6 +475,14 @@ impl Blocks {
             );
             memory.give_back(waiting.slot);
         }
+        self.end_round_where_empty();
         blocks.len() as u64
+    }
+
+    /// What comes later has a round of its own.
+    fn end_round_where_empty(&mut self) {
+        if self.waiting.is_empty() {
+            self.round = None;
+        }
     }
 }

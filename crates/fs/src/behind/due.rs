@@ -43,6 +43,8 @@ pub(crate) struct Behind {
     /// There is something to write, or there is room again.
     changed: Condvar,
     turns: LeafMutex<()>,
+    /// A writer has waited for room for long, and nothing has gone since.
+    is_stalled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -67,9 +69,6 @@ pub(super) enum Which {
     Old,
     /// However young, where so much waits that it has to go.
     WherePressed,
-    /// However young, but for those that failed: whoever asks waits for room, and not for a disk
-    /// that fails.
-    ToMakeRoom,
 }
 
 /// A file that may be written.
@@ -93,6 +92,7 @@ impl Default for Behind {
             now_ms: AtomicU64::new(0),
             changed: Condvar::default(),
             turns: LeafMutex::default(),
+            is_stalled: AtomicBool::new(false),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Behind {
         self.now_ms.store(now_ms + 1, Ordering::Relaxed);
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.now_ms.load(Ordering::Relaxed)
     }
 
@@ -146,6 +146,21 @@ impl Behind {
         (files.by_id.values()).all(|waiting| waiting.not_before_ms > 0)
     }
 
+    /// Nothing has gone for long, though somebody waits for room.
+    pub(super) fn note_stalled(&self) {
+        self.is_stalled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file's last run failed.
+    pub(super) fn has_failed(&self, id: FileId) -> bool {
+        let files = self.files.lock();
+        (files.by_id.get(&id)).is_some_and(|waiting| waiting.not_before_ms > 0)
+    }
+
     pub(super) fn notify(&self) {
         self.changed.notify_all();
     }
@@ -164,6 +179,9 @@ impl Behind {
     /// So many blocks wait no more.
     pub(super) fn went(&self, count: u64) {
         let before = self.blocks_count.fetch_sub(count, Ordering::Relaxed);
+        if count > 0 && self.is_stalled() {
+            self.is_stalled.store(false, Ordering::Relaxed);
+        }
         // Somebody waits for that only where as much waited as may.
         let most = self.blocks_most.load(Ordering::Relaxed);
         if before >= most && before - count < most {
@@ -175,6 +193,7 @@ impl Behind {
     pub(crate) fn note_waiting(&self, node: &Arc<Node>) {
         let now_ms = self.now_ms();
         let mut files = self.files.lock();
+        node.unwritten.lock().is_noted = true;
         let Files { by_id, by_age } = &mut *files;
         by_id.entry(node.id).or_insert_with(|| {
             by_age.insert((now_ms, node.id));
@@ -189,22 +208,26 @@ impl Behind {
     /// Blocks of the node went.
     pub(super) fn forget_where_empty(&self, node: &Node) {
         let mut files = self.files.lock();
-        if node.unwritten.is_empty()
-            && let Some(waiting) = files.by_id.remove(&node.id)
         {
+            let mut blocks = node.unwritten.lock();
+            if blocks.len() > 0 {
+                return;
+            }
+            blocks.is_noted = false;
+        }
+        if let Some(waiting) = files.by_id.remove(&node.id) {
             files.by_age.remove(&(waiting.since_ms, node.id));
         }
     }
 
-    /// All that the file had is written or under way; what it has now came later.
-    pub(super) fn begin_anew(&self, id: FileId) {
-        let now_ms = self.now_ms();
+    /// All that the file had then is written or under way; what it has now came later.
+    pub(super) fn begin_anew(&self, id: FileId, then_ms: u64) {
         let mut files = self.files.lock();
         let Files { by_id, by_age } = &mut *files;
         if let Some(waiting) = by_id.get_mut(&id) {
             by_age.remove(&(waiting.since_ms, id));
-            waiting.since_ms = now_ms;
-            by_age.insert((now_ms, id));
+            waiting.since_ms = then_ms;
+            by_age.insert((then_ms, id));
         }
     }
 
@@ -232,10 +255,7 @@ impl Behind {
         }
         let files = self.files.lock();
         let all = (files.by_age.iter()).filter_map(|(_, id)| files.by_id.get(id));
-        let due = all.filter(|waiting| match which {
-            Which::ToMakeRoom => waiting.not_before_ms == 0,
-            _ => waiting.not_before_ms <= now_ms,
-        });
+        let due = all.filter(|waiting| waiting.not_before_ms <= now_ms);
         let due = due.map(|waiting| Due {
             node: Arc::clone(&waiting.node),
             is_old: waiting.since_ms + AGE_MS <= now_ms || waiting.since_ms <= hurried_ms,

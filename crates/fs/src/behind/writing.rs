@@ -4,7 +4,7 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, WriteSource};
 use spindle_group::UnwrittenBlocks;
 
-use super::blocks::{Blocks, CHUNK_BLOCKS, Run};
+use super::blocks::{Blocks, CHUNK_BLOCKS, Next, Run};
 use super::due::Which;
 use crate::data::length_of;
 use crate::error::{FsError, FsResult};
@@ -30,6 +30,9 @@ impl Drop for UnderWay<'_> {
         node.unwritten.notify();
         core.behind.went(gone);
         if gone > 0 {
+            // Nothing else may tell that a disk has what no flush has covered: a takeover and a
+            // second try come long after the change was counted.
+            core.note_change();
             core.behind.forget_where_empty(node);
         }
     }
@@ -172,27 +175,57 @@ impl Core {
 
     /// Writes a run of the file that waits longest and has one which nobody writes.
     pub(super) fn write_oldest(&self, which: Which) -> bool {
+        // Where a round ends the file may be old all the same: what came meanwhile, or failed.
+        let mut has_round_ended = false;
+        self.write_first_due(which, &mut has_round_ended)
+            || has_round_ended && self.write_first_due(which, &mut has_round_ended)
+    }
+
+    fn write_first_due(&self, which: Which, has_round_ended: &mut bool) -> bool {
         for due in self.behind.due(which) {
             let node = &due.node;
-            let written = {
-                let _content = node.content.read();
-                self.write_free_run(node, |blocks| blocks.next_free(!due.is_old))
-            };
-            match written {
-                Some(true) => {
-                    self.behind.leave_no_more(node.id);
-                    return true;
+            let mut round_began_ms = None;
+            let has_written = self.write_free(node, |blocks| {
+                if !due.is_old {
+                    return blocks.next_free();
                 }
-                Some(false) => {
-                    self.behind.leave_for_later(node.id);
-                    return true;
+                match blocks.next_of_round(self.behind.now_ms()) {
+                    Next::At(block) => Some(block),
+                    Next::RoundIsOver { began_ms } => {
+                        round_began_ms = Some(began_ms);
+                        None
+                    }
                 }
-                None if due.is_old => self.behind.begin_anew(node.id),
-                None => {}
+            });
+            if has_written {
+                return true;
+            }
+            if let Some(began_ms) = round_began_ms {
+                self.behind.begin_anew(node.id, began_ms);
+                *has_round_ended = true;
             }
             self.behind.forget_where_empty(node);
         }
         false
+    }
+
+    /// Writes a run of this file, to make room; false where it has none, or where it failed.
+    pub(super) fn write_own(&self, node: &Node) -> bool {
+        !self.behind.has_failed(node.id) && self.write_free(node, Blocks::next_free)
+    }
+
+    /// Writes the run that begins where `choose` says, if it says so.
+    fn write_free(&self, node: &Node, choose: impl FnOnce(&mut Blocks) -> Option<u64>) -> bool {
+        let written = {
+            let _content = node.content.read();
+            self.write_free_run(node, choose)
+        };
+        match written {
+            Some(true) => self.behind.leave_no_more(node.id),
+            Some(false) => self.behind.leave_for_later(node.id),
+            None => return false,
+        }
+        true
     }
 
     /// Writes the run that begins where `choose` says; whether that went well. The caller shares

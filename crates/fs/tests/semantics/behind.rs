@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use spindle_base::Redundancy;
 use spindle_catalog::{Edit, Table, file_key};
@@ -13,6 +14,8 @@ use spindle_fs::{AttributeChange, FsResult, Handle, RenameMode, Time};
 use crate::fixture::{Fixture, ROOT, class, name};
 
 const BLOCK: usize = 4096;
+/// What takes longer hangs.
+const TEST_MOST: Duration = Duration::from_secs(15);
 
 fn kept() -> Fixture {
     let mut fixture = Fixture::plain();
@@ -500,6 +503,135 @@ fn a_stream_keeps_neither_another_file_nor_its_own_beginning_from_the_disks() {
         0,
         "both blocks are written"
     );
+}
+
+/// It comes faster than the disks write, so that no look for a free block behind its last one ends.
+#[test]
+fn a_stream_that_is_faster_than_the_disks_keeps_nothing_from_them() {
+    let fixture = kept();
+    let fs = fixture.fs();
+    fs.step(1000).unwrap();
+    let small = fixture.make(ROOT, "small");
+    let stream = fixture.make(ROOT, "stream");
+    behind(&fixture, &stream, 0, &[1; BLOCK]).unwrap();
+    let mut runs = 0;
+    for second in 1..=60 {
+        for _ in 0..2 {
+            // Each is a run of its own.
+            runs += 2;
+            behind(&fixture, &stream, runs * BLOCK as u64, &[2; BLOCK]).unwrap();
+        }
+        if second == 2 {
+            behind(&fixture, &small, 0, &[3; BLOCK]).unwrap();
+            behind(&fixture, &stream, 0, &[3; BLOCK]).unwrap();
+        }
+        fs.step(1000 + second * 1000).unwrap();
+        fs.write_due();
+        fs.make_durable().unwrap();
+    }
+    assert!(fs.unwritten_bytes() > 0, "it was no faster than the disks");
+    let after = spindle_fs::FileSystem::open(fixture.after_power_cut(1)).unwrap();
+    for file in [&small, &stream] {
+        let found = after.open_file(file.id()).unwrap();
+        let mut block = [0; BLOCK];
+        assert_eq!(after.read(&found, 0, &mut block).unwrap(), BLOCK);
+        assert_eq!(block, [3; BLOCK]);
+    }
+}
+
+/// Of a file of one copy that is written in place nothing tells but the bytes.
+#[test]
+fn what_is_written_after_a_takeover_or_at_a_second_try_is_flushed_though_nothing_else_changes() {
+    for is_killed in [true, false] {
+        let mut fixture = Fixture::new("plain", Redundancy::External);
+        fixture.keep();
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[1; BLOCK]);
+        fixture.fs().sync().unwrap();
+        fixture.fs().step(1000).unwrap();
+        behind(&fixture, &file, 0, &[2; BLOCK]).unwrap();
+        let (slot, offset) = fixture.places(&file, 0)[0];
+        let id = file.id();
+        if is_killed {
+            std::mem::forget(file);
+            fixture.kill();
+        } else {
+            let broken = offset..offset + BLOCK as u64;
+            fixture.disks.fail_writes(slot, broken, u64::MAX);
+            fixture.fs().hurry_writes();
+            assert!(fixture.fs().write_due());
+        }
+        let fs = fixture.fs();
+        for step in 1..=20 {
+            while fs.step(1000 + step * 400).unwrap() {}
+        }
+        fixture.disks.clear_faults(slot);
+        assert_eq!(fs.unwritten_bytes(), BLOCK as u64);
+        fs.step(20_000).unwrap();
+        assert!(fs.write_due());
+        assert_eq!(fs.unwritten_bytes(), 0);
+        for step in 1..=150 {
+            fs.step(20_000 + step * 400).unwrap();
+        }
+        for seed in 0..8 {
+            let after = spindle_fs::FileSystem::open(fixture.after_power_cut(seed)).unwrap();
+            let found = after.open_file(id).unwrap();
+            let mut block = [0; BLOCK];
+            after.read(&found, 0, &mut block).unwrap();
+            assert_eq!(block, [2; BLOCK], "killed {is_killed}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_keeps_no_writer_of_a_file_that_lies_elsewhere() {
+    let mut fixture = Fixture::new("plain", Redundancy::External);
+    fixture.keep();
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let slots = names.map(|text| {
+        let file = fixture.make(ROOT, text);
+        fixture.write(&file, 0, &[1; BLOCK]);
+        fixture.places(&file, 0)[0].0
+    });
+    let hangs = slots[0];
+    let elsewhere = slots.iter().position(|slot| *slot != hangs).unwrap();
+    let (goes_on, does) = channel::<()>();
+    let (begun, has_begun) = channel();
+    let does = Mutex::new(does);
+    let is_hung = Arc::new(AtomicBool::new(false));
+    let hung = Arc::clone(&is_hung);
+    fixture.reopen_asked(move |batch| {
+        if hung.load(Ordering::Relaxed) && batch.iter().any(|request| request.slot == hangs) {
+            begun.send(()).unwrap();
+            // It ends when the test does.
+            let _ = does.lock().unwrap().recv();
+        }
+    });
+    let fs = fixture.fs();
+    let open = |text: &str| fs.open_file(fixture.find(&format!("/{text}")).id).unwrap();
+    let (bad, good) = (open(names[0]), open(names[elsewhere]));
+    fs.set_unwritten_most(BLOCK as u64);
+    fs.step(1000).unwrap();
+    behind(&fixture, &bad, 0, &[2; BLOCK]).unwrap();
+    is_hung.store(true, Ordering::Relaxed);
+    fs.hurry_writes();
+    let now = fixture.now();
+    let (answers, answered) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs.write_due());
+        has_begun.recv().unwrap();
+        scope.spawn(|| {
+            for _ in 0..20 {
+                let data = [3; BLOCK];
+                (fs.write_behind(&good, 0, data[..].into(), now)).unwrap();
+            }
+            answers.send(()).unwrap();
+        });
+        let answer = answered.recv_timeout(TEST_MOST);
+        is_hung.store(false, Ordering::Relaxed);
+        drop(goes_on);
+        answer.expect("it waits for the other's disk");
+    });
 }
 
 #[test]

@@ -66,10 +66,12 @@ impl Disks for Dying {
     }
 }
 
-/// The disks, and somebody who is called before each batch of requests that writes.
+type Watch = dyn Fn(&[Request<'_>]) + Send + Sync;
+
+/// The disks, and somebody who is called before each batch of requests.
 struct Watched {
     disks: Arc<SimulatedDisks>,
-    watch: Box<dyn Fn() + Send + Sync>,
+    watch: Box<Watch>,
 }
 
 impl std::fmt::Debug for Watched {
@@ -80,9 +82,7 @@ impl std::fmt::Debug for Watched {
 
 impl Disks for Watched {
     fn run(&self, batch: &mut [Request<'_>]) {
-        if (batch.iter()).any(|request| request.work.operation() == Operation::Write) {
-            (self.watch)();
-        }
+        (self.watch)(batch);
         self.disks.run(batch);
     }
 
@@ -294,6 +294,15 @@ impl Fixture {
 
     /// Closes and opens again; `watch` is called before all requests that write. Handles must be gone.
     pub fn reopen_watched(&mut self, watch: impl Fn() + Send + Sync + 'static) {
+        self.reopen_asked(move |batch| {
+            if (batch.iter()).any(|request| request.work.operation() == Operation::Write) {
+                watch();
+            }
+        });
+    }
+
+    /// As [`Self::reopen_watched`], where `watch` hears of all requests.
+    pub fn reopen_asked(&mut self, watch: impl Fn(&[Request<'_>]) + Send + Sync + 'static) {
         let fs = self.fs.take().expect("open between calls");
         fs.close().unwrap();
         drop(fs);

@@ -1,0 +1,135 @@
+//! What threads see of each other between two steps of one write or read.
+
+use std::sync::Arc;
+
+use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
+use spindle_device::{DiskSlot, Disks, SharedMemory, SimulatedDisks};
+use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
+
+use super::*;
+use crate::attribute::Owner;
+
+const BLOCK: usize = 4096;
+const OWNER: Owner = Owner { user: 0, group: 0 };
+const NOW: Time = Time {
+    seconds: 1000,
+    nanoseconds: 0,
+};
+const ROOT: FileId = FileId(1);
+
+fn open(disks: Arc<dyn Disks>, journal: Option<Arc<KeptJournal>>) -> Arc<Group> {
+    let opener = Opener {
+        host: "here".to_owned(),
+        origin: None,
+        booted_s: None,
+        boot: Uuid([9; 16]),
+        process_id: 1,
+        now_s: 1,
+        force: true,
+        preferred_failure_group: None,
+    };
+    let name = GroupName::new("DATA").unwrap();
+    let slots = [DiskSlot(0)];
+    Arc::new(Group::open_kept(disks, &slots, &name, &opener, &|_| false, journal).unwrap())
+}
+
+/// A group of one disk with memory for what waits, and a file in it.
+fn kept() -> (Arc<SimulatedDisks>, FileSystem, Arc<Handle>) {
+    let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
+    let new = NewGroup {
+        name: GroupName::new("DATA").unwrap(),
+        uuid: Uuid([7; 16]),
+        redundancy: Redundancy::External,
+        au_size: AuSize::DEFAULT,
+        disks: vec![NewDisk {
+            slot: DiskSlot(0),
+            name: DiskName::new("DISK0").unwrap(),
+            failure_group: FailureGroupName::new("SIDE0").unwrap(),
+            uuid: Uuid([1; 16]),
+        }],
+        profile: "plain".to_owned(),
+        created_s: 1,
+    };
+    let as_disks = || Arc::clone(&disks) as Arc<dyn Disks>;
+    Group::create(as_disks(), &new).unwrap();
+    let group = open(as_disks(), None);
+    FileSystem::create(&group, OWNER, NOW).unwrap();
+    FileSystem::open(group).unwrap().close().unwrap();
+    let blocks = SharedMemory::create("blocks", UnwrittenBlocks::length_bytes(1 << 10)).unwrap();
+    let journal = KeptJournal::create().unwrap();
+    let journal = journal.with_blocks(UnwrittenBlocks::new(blocks).unwrap());
+    let group = open(as_disks(), Some(Arc::new(journal)));
+    let fs = FileSystem::open_kept(group, false).unwrap();
+    let name = std::ffi::OsStr::new("file");
+    let (_, handle) = fs.create_file(ROOT, name, 0o644, OWNER, NOW).unwrap();
+    (disks, fs, handle)
+}
+
+fn behind(fs: &FileSystem, handle: &Handle, offset_bytes: u64, data: &[u8]) {
+    (fs.write_behind(handle, offset_bytes, data.into(), NOW)).unwrap();
+}
+
+/// As a thread does that has read this size and is stopped once the blocks' lock is let go of.
+fn put_and_stop(fs: &FileSystem, handle: &Handle, size_bytes: u64, data: &[u8]) {
+    let of = WriteOf {
+        file: handle.id(),
+        size_bytes,
+    };
+    let memory = fs.core.unwritten_memory().unwrap();
+    let mut blocks = handle.node.unwritten.lock();
+    let before = blocks.len();
+    assert_eq!(blocks.put(memory, of, 0, data), Put::There);
+    fs.core.behind.came(blocks.len() - before);
+}
+
+#[test]
+fn a_sync_finds_an_answered_write_into_a_block_that_another_is_about_to_tell_of() {
+    let (_, fs, handle) = kept();
+    behind(&fs, &handle, 0, &[1; BLOCK]);
+    fs.sync().unwrap();
+    put_and_stop(&fs, &handle, BLOCK as u64, &[2; BLOCK]);
+    behind(&fs, &handle, 0, &[3; BLOCK]);
+    fs.sync().unwrap();
+    assert_eq!(fs.unwritten_bytes(), 0);
+}
+
+#[test]
+fn a_write_that_began_when_the_file_was_shorter_takes_nothing_of_what_a_sync_answered_for() {
+    let (disks, fs, handle) = kept();
+    fs.sync_file(&handle, false).unwrap();
+    // The other writer read a size of zero before this.
+    behind(&fs, &handle, 0, &[1; 2 * BLOCK]);
+    fs.sync_file(&handle, false).unwrap();
+    put_and_stop(&fs, &handle, 0, &[2; BLOCK]);
+    let stamp = NOW.stamp().unwrap();
+    (fs.core).note_written(&handle.node, BLOCK as u64, stamp);
+    fs.make_durable().unwrap();
+    let left = disks.fork(1);
+    left.crash();
+    left.restart();
+    let after = FileSystem::open(open(Arc::new(left), None)).unwrap();
+    let found = after.attributes(handle.id()).unwrap();
+    assert_eq!(found.size_bytes, 2 * BLOCK as u64);
+}
+
+#[test]
+fn copies_do_not_go_with_what_the_disks_got_after_them() {
+    let (_, fs, handle) = kept();
+    behind(&fs, &handle, 0, &[1; 8 * BLOCK]);
+    fs.sync().unwrap();
+    let node = &handle.node;
+    let page_bytes = 2 * BLOCK as u64;
+    let (copies, count) = fs.core.copies_of_waiting(node, 0, page_bytes);
+    assert!(copies.is_empty());
+    behind(&fs, &handle, 0, &[2; 2 * BLOCK]);
+    let has_begun = |at| fs.core.has_begun_since(node, count, at, page_bytes);
+    assert!(!has_begun(0));
+    fs.core.write_out(node, 1, 2).unwrap();
+    assert!(has_begun(0));
+    assert!(!has_begun(2 * BLOCK as u64), "another page");
+    for _ in 0..20 {
+        behind(&fs, &handle, 0, &[2; BLOCK]);
+        fs.core.write_out(node, 0, 1).unwrap();
+    }
+    assert!(has_begun(4 * BLOCK as u64), "nobody knows any more");
+}
