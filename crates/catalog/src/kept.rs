@@ -37,7 +37,6 @@ mod log;
 pub mod models;
 mod recovered;
 mod unwritten;
-mod words;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -52,8 +51,8 @@ use header::{Header, LogEnd, State};
 use layout::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
+use spindle_device::words::SharedMemory;
 pub use unwritten::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
-use words::SharedMemory;
 
 /// A log that fills such a part of its ring asks for a commit: 16 MiB of what ships.
 const LONG_PART: u64 = 8;

@@ -33,6 +33,7 @@ mod shared_memory;
 mod simulated;
 mod table;
 mod uring;
+pub mod words;
 
 pub use buffer::{AlignedBuffer, ReadPart, WritePart};
 pub use counters::{DiskCounters, LATENCY_BUCKETS, LatencyHistogram};

@@ -17,7 +17,7 @@ use spindle_sync::{Mutex, MutexGuard};
 use super::Claim;
 use super::header::{CLAIM, Header};
 use super::layout::{APPEARANCES_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START};
-use super::words::{SharedMemory, Word};
+use spindle_device::words::{SharedMemory, Word};
 
 /// Whose the disks are that failed a flush: the header's own claim when they were named.
 const FAILED_CLAIM: usize = HEIRS_START + HEIRS_COUNT;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::Claim;
 use super::layout::{HEIRS_COUNT, HEIRS_START, LOG_START};
-use super::words::{MAGIC_WORDS, SharedMemory, Word, check_head};
+use spindle_device::words::{MAGIC_WORDS, SharedMemory, Word, check_head};
 
 /// Changes where a program of before would misread what lies here; words that it leaves alone may be
 /// added.

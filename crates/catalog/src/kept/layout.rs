@@ -17,12 +17,12 @@ use spindle_base::FileId;
 use spindle_format::Timestamp;
 
 use super::recovered::Touch;
-use super::words::{SharedMemory, Word, fence};
 pub(super) use sizes::{
     APPEARANCES_COUNT, FAILED_COUNT, HEADER_WORDS, HEIRS_COUNT, HEIRS_START, REQUESTS_COUNT,
     TOUCHES_COUNT, WRITES_COUNT,
 };
 use sizes::{DONE_COUNT, LOG_ALIGN_WORDS};
+use spindle_device::words::{SharedMemory, Word, fence};
 
 #[cfg(not(feature = "loom"))]
 mod sizes {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use super::header::{Header, LogEnd};
 use super::layout::{LOG_START, log_words};
-use super::words::SharedMemory;
 use crate::{Edit, Table};
+use spindle_device::words::SharedMemory;
 
 /// What a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

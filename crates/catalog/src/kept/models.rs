@@ -27,9 +27,9 @@ use super::layout;
 use super::log;
 use super::recovered::Touch;
 use super::unwritten::{self, BLOCK_BYTES};
-use super::words::{SharedMemory, Word, fence};
 use super::{Claim, KeptJournal, UnwrittenBlocks};
 use crate::{Edit, Table};
+use spindle_device::words::{SharedMemory, Word, fence};
 
 /// Of the log: three of the records that are made here, and a little.
 const LOG_BYTES: u64 = 32 * 8;

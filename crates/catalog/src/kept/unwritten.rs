@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use spindle_base::FileId;
 use spindle_sync::Mutex;
 
-use super::words::{MAGIC_WORDS, SharedMemory, Word, check_head, fence};
+use spindle_device::words::{MAGIC_WORDS, SharedMemory, Word, check_head, fence};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SPNDBLKS");
 

@@ -1,34 +1,32 @@
-//! The journal's words: atomics of the standard library in memory that the keeper holds too. With
-//! the feature `loom` they are loom's, in this process alone, and another journal over a clone of
-//! them stands for the next process.
+//! Words of shared memory: atomics of the standard library, which other processes see too. With the
+//! feature `loom` they are loom's, in this process alone, and who holds a clone of them stands for
+//! another process.
 //!
 //! Each memory begins with words that say whose it is and of which version ([`check_head`]).
 
 use std::sync::atomic::Ordering;
 
 #[cfg(not(feature = "loom"))]
-pub(super) use spindle_device::SharedMemory;
+pub use crate::shared_memory::SharedMemory;
 #[cfg(not(feature = "loom"))]
-pub(super) use std::sync::atomic::{AtomicU64 as Word, fence};
+pub use std::sync::atomic::{AtomicU64 as Word, fence};
 
 #[cfg(feature = "loom")]
-pub(super) use explored::SharedMemory;
+pub use explored::SharedMemory;
 #[cfg(feature = "loom")]
-pub(super) use spindle_sync::atomic::{AtomicU64 as Word, fence};
+pub use spindle_sync::atomic::{AtomicU64 as Word, fence};
 
 /// Words at the beginning of a memory that say what it holds: a magic number and a version.
-pub(super) const MAGIC_WORDS: usize = 2;
+pub const MAGIC_WORDS: usize = 2;
 const MAGIC_WORD: usize = 0;
 const VERSION_WORD: usize = 1;
 
 /// Writes the head of a memory of zeros, and refuses another one's. The version is written first, so
 /// that a kill in between leaves what the next process can go on with.
-pub(super) fn check_head(
-    words: &[Word],
-    magic: u64,
-    version: u64,
-    what: &str,
-) -> Result<(), String> {
+///
+/// # Errors
+/// What the memory is instead, for a message.
+pub fn check_head(words: &[Word], magic: u64, version: u64, what: &str) -> Result<(), String> {
     let get = |word: usize| words[word].load(Ordering::Acquire);
     match (get(MAGIC_WORD), get(VERSION_WORD)) {
         (0, 0) => words[VERSION_WORD].store(version, Ordering::Release),
@@ -52,7 +50,7 @@ mod explored {
 
     use super::Word;
 
-    /// As `spindle_device::SharedMemory`, without a kernel.
+    /// As [`crate::SharedMemory`], without a kernel.
     #[derive(Debug, Clone)]
     pub struct SharedMemory(Arc<Vec<Word>>);
 
