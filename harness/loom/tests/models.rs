@@ -6,6 +6,7 @@
 
 use spindle_catalog::models as kept;
 use spindle_group::models as group;
+use spindle_lease::models as lease;
 
 /// Threads are made to give way so often at places of loom's choice: more finds no more here, and
 /// takes minutes.
@@ -48,4 +49,10 @@ models! {
         what_counts_as_flushed_is_on_the_disk,
         two_syncs_share_flushes,
         what_is_written_while_an_extent_moves_is_copied_again;
+    lease:
+        what_is_revoked_is_touched_by_one,
+        what_ended_is_seen,
+        two_writers_leave_equal_copies,
+        an_operation_is_found_whole,
+        what_is_overtaken_is_torn;
 }
