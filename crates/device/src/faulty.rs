@@ -67,6 +67,7 @@ impl<D: Disks> FaultableDisks<D> {
                 let errno = Some(Errno::NODEV.raw_os_error());
                 let path = self.inner.path(request.slot);
                 request.fail(&path, DeviceErrorKind::Gone, errno);
+                request.tell_failure();
             } else {
                 // The caller's memory moves over for the run and comes back with the answer.
                 let mut empty = Request::new(request.slot, 0, Work::Flush);

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::engine_tests::Folder;
 use crate::{
-    AlignedBuffer, DeviceErrorKind, DiskSlot, Disks, Engine, FileDisk, Judge, OpenDisk,
-    OpenErrorKind, PlainDisks, Request, UringDisks, Work,
+    AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Engine, FailureListener,
+    FaultableDisks, FileDisk, Judge, OpenDisk, OpenErrorKind, PlainDisks, RecordedDisks, Request,
+    UringDisks, Work,
 };
 
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -262,5 +263,61 @@ fn a_disk_is_not_given_up_that_nobody_could_ask_because_all_threads_wait_for_ano
         );
         assert!(disks.is_fenced(hanging) && !disks.is_fenced(good));
         freezer.thaw();
+    }
+}
+
+/// Says when it hears of a failure.
+#[derive(Debug)]
+struct Hears(std::sync::Mutex<Sender<DiskSlot>>);
+
+impl FailureListener for Hears {
+    fn failed(&self, slot: DiskSlot, _error: &DeviceError) {
+        self.0.lock().unwrap().send(slot).unwrap();
+    }
+}
+
+#[test]
+fn a_failure_is_told_while_another_disk_of_its_batch_hangs_through_every_layer_and_once() {
+    for disks in engines() {
+        let Some(freezer) = Freezer::new("told") else {
+            return;
+        };
+        let path = freezer.folder.0.join("failing");
+        drop(freezer.folder.disk("failing", 1 << 20));
+        // It takes no write.
+        let failing = disks.attach(OpenDisk::open_read_only(&path).unwrap());
+        let hanging = disks.attach(freezer.disk());
+        let pulled = disks.attach(freezer.folder.disk("pulled", 1 << 20));
+        let log = freezer.folder.0.join("log");
+        let disks = FaultableDisks::new(RecordedDisks::new(disks, &log).unwrap());
+        disks.pull(pulled);
+        freezer.freeze();
+        let (sender, told) = std::sync::mpsc::channel();
+        let listener: Arc<dyn FailureListener> = Arc::new(Hears(sender.into()));
+        std::thread::scope(|scope| {
+            let disks = &disks;
+            let listener = &listener;
+            let caller = scope.spawn(move || {
+                let block = [7; 4096];
+                let mut batch = [hanging, failing, pulled].map(|slot| {
+                    let mut request = Request::new(slot, 0, Work::WriteDurable(&block));
+                    // Nobody gives the disk up.
+                    request.is_patient = true;
+                    request.listener = Some(Arc::clone(listener));
+                    request
+                });
+                disks.run(&mut batch);
+                kinds(&batch).iter().map(Result::is_ok).collect::<Vec<_>>()
+            });
+            let wait = Duration::from_secs(20);
+            let mut heard = [told.recv_timeout(wait), told.recv_timeout(wait)];
+            let was_waiting = !caller.is_finished();
+            freezer.thaw();
+            assert_eq!(caller.join().unwrap(), [true, false, false]);
+            heard.sort_by_key(|slot| slot.ok());
+            assert_eq!(heard, [Ok(failing), Ok(pulled)]);
+            assert!(was_waiting);
+            assert!(told.try_recv().is_err());
+        });
     }
 }

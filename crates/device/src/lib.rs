@@ -49,7 +49,9 @@ pub use recorder::{
     Record, RecordKind, RecordLog, RecordedDisk, RecordedDisks, ReplayError, ReplaySummary,
     Replayer,
 };
-pub use request::{DeviceError, DeviceErrorKind, DiskSlot, Operation, Request, Work};
+pub use request::{
+    DeviceError, DeviceErrorKind, DiskSlot, FailureListener, Operation, Request, Work,
+};
 pub use shared_memory::SharedMemory;
 pub use simulated::{DiskImage, FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
@@ -64,6 +66,9 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
     /// Offsets and lengths are multiples of 4,096 bytes, else the answer is
     /// [`DeviceErrorKind::Misaligned`]; memory of any alignment is served, aligned memory
     /// without a copy.
+    ///
+    /// Who listens to a request is told of its failure when that is answered, however long the others
+    /// of the batch take ([`Request::tell_failure`]).
     fn run(&self, batch: &mut [Request<'_>]);
 
     /// The size in bytes of the disk in `slot`, as found when it was opened or last measured.

@@ -198,20 +198,28 @@ impl PlainDisks {
     ) -> Arc<SharedBatch> {
         let shared = &self.shared;
         let offer = Arc::new(offer);
-        let all_patient = batch.iter().all(|request| request.is_patient);
-        let helpers = (batch.len() - usize::from(all_patient)).min(POOL_THREADS);
+        // Whoever serves a piece hears of no other one's failure meanwhile.
+        let helps = (batch.iter()).all(|request| request.is_patient && request.listener.is_none());
+        let helpers = (batch.len() - usize::from(helps)).min(POOL_THREADS);
         let copies = std::iter::repeat_n(&offer, helpers).cloned();
         shared.offers.lock().batches.extend(copies);
         for _ in 0..helpers {
             shared.offered.notify_one();
         }
-        if all_patient {
+        if helps {
             offer.serve(&shared.table);
         }
         let mut helped_at = Instant::now();
         let interval = LOOK_INTERVAL.min(self.deadline);
         loop {
+            self.take_failures(batch, &offer);
             let mut answers = offer.answers_count.lock();
+            let has_failed = |(request, job): (&Request<'_>, &Job)| {
+                request.result.is_ok() && matches!(job.answer.get(), Some(Err(_)))
+            };
+            if batch.iter().zip(&offer.jobs).any(has_failed) {
+                continue;
+            }
             let is_open = |(request, job): (&Request<'_>, &Job)| {
                 request.result.is_ok() && job.answer.get().is_none()
             };
@@ -234,6 +242,19 @@ impl PlainDisks {
         }
     }
 
+    /// Brings the failures that were answered to their requests, and tells who listens.
+    fn take_failures(&self, batch: &mut [Request<'_>], offer: &SharedBatch) {
+        for (request, job) in batch.iter_mut().zip(&offer.jobs) {
+            if request.result.is_ok()
+                && let Some(Err((kind, errno))) = job.answer.get()
+            {
+                let path = &self.shared.table.entry(request.slot).disk.path;
+                request.fail(path, *kind, *errno);
+            }
+            request.tell_failure();
+        }
+    }
+
     /// Goes on without the disks that have no time left.
     fn give_up(
         &self,
@@ -252,6 +273,7 @@ impl PlainDisks {
                 continue;
             }
             request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
+            request.tell_failure();
             if job.state.swap(GIVEN_UP, Ordering::AcqRel) == WAITING {
                 continue;
             }
@@ -360,8 +382,11 @@ impl Disks for PlainDisks {
             if request.result.is_ok() {
                 match job.answer.get() {
                     Some(Ok(())) => bring(request, bounce.as_ref()),
-                    Some(Err((kind, errno))) => request.fail(&entry.disk.path, *kind, *errno),
-                    None => unreachable!("a job without answer has a request that failed"),
+                    Some(Err(_)) | None => {
+                        unreachable!(
+                            "one that failed, or has no answer, has a request that says so"
+                        )
+                    }
                 }
             }
             count(entry, request, started);
@@ -430,6 +455,7 @@ pub(crate) fn serve(entry: &TableEntry, request: &mut Request<'_>) {
         }
     }
     count(entry, request, started);
+    request.tell_failure();
 }
 
 type Failure = (DeviceErrorKind, Option<i32>);

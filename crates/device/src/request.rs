@@ -1,5 +1,7 @@
 //! One request to one disk, and its answer.
 
+use std::sync::Arc;
+
 use spindle_base::BLOCK_SIZE_BYTES;
 
 use crate::buffer::{ReadPart, WritePart};
@@ -73,6 +75,14 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Hears of failures as disks answer them, which may be long before the batch has ended: another of
+/// its disks may keep silent.
+pub trait FailureListener: Send + Sync + std::fmt::Debug {
+    /// A request to the disk in `slot` has failed. Called by a thread of the engine or by the one
+    /// that waits for the batch, with none of the engine's locks held.
+    fn failed(&self, slot: DiskSlot, error: &DeviceError);
+}
+
 /// One piece of a batch.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -84,6 +94,10 @@ pub struct Request<'a> {
     pub work: Work<'a>,
     /// Waits for the disk for as long as it takes: nobody else has what is asked for.
     pub is_patient: bool,
+    /// Who hears of it at once if it fails; nobody any more when that was told. It belongs to the
+    /// request, so that no layer between can forget to hand it on: one that sends a request of its
+    /// own in the place of this one moves it over.
+    pub listener: Option<Arc<dyn FailureListener>>,
     /// The answer; `Ok` until the batch has run.
     pub result: Result<(), DeviceError>,
 }
@@ -97,6 +111,7 @@ impl<'a> Request<'a> {
             offset_bytes,
             work,
             is_patient: false,
+            listener: None,
             result: Ok(()),
         }
     }
@@ -134,6 +149,16 @@ impl<'a> Request<'a> {
                 .offset_bytes
                 .checked_add(length_bytes)
                 .is_some_and(|end| end <= size_bytes)
+    }
+
+    /// Tells who listens where the answer is a failure, once. Whoever serves a request calls it as
+    /// soon as it has the answer, with no lock held.
+    pub fn tell_failure(&mut self) {
+        if let Err(error) = &self.result
+            && let Some(listener) = self.listener.take()
+        {
+            listener.failed(self.slot, error);
+        }
     }
 
     /// Puts a failure into the answer.

@@ -359,12 +359,22 @@ impl SimulatedDisks {
     /// As [`Disks::run`], but waits for nobody: the places of the requests that a disk keeps silent
     /// about, which are to be asked about again ([`SimulatedDisks::ask_again`]).
     pub fn begin(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
-        self.state.lock().run(batch)
+        let unanswered = self.state.lock().run(batch);
+        batch.iter_mut().for_each(Request::tell_failure);
+        unanswered
     }
 
     /// Looks again after a request that a disk kept silent about, and gives the disk up where whoever
     /// waits has no time left and the judge allows it; whether the request is answered now.
     pub fn ask_again(&self, request: &mut Request<'_>, is_overdue: bool) -> bool {
+        let is_answered = self.look_again(request, is_overdue);
+        if is_answered {
+            request.tell_failure();
+        }
+        is_answered
+    }
+
+    fn look_again(&self, request: &mut Request<'_>, is_overdue: bool) -> bool {
         let position = usize::from(request.slot.0);
         let waits = |state: &State| {
             // Somebody else may have given the disk up meanwhile; this request is out as well.
@@ -705,7 +715,7 @@ fn path_of(position: usize) -> String {
 
 impl Disks for SimulatedDisks {
     fn run(&self, batch: &mut [Request<'_>]) {
-        let unanswered = self.state.lock().run(batch);
+        let unanswered = self.begin(batch);
         for index in unanswered {
             self.wait_for(&mut batch[index]);
         }

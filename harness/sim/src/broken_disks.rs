@@ -80,6 +80,7 @@ impl Disks for BrokenDisks {
                 Work::Flush => Work::Flush,
             };
             let mut single = [Request::new(slot, offset_bytes, work)];
+            single[0].listener = request.listener.take();
             self.disks.run(&mut single);
             let [single] = single;
             request.result = single.result;

@@ -139,6 +139,7 @@ impl Ring {
         let guard = AbortOnUnwind;
         let started = Instant::now();
         self.prepare(table, batch);
+        let is_heard = batch.iter().any(|request| request.listener.is_some());
         let mut progress = Progress {
             next: 0,
             under_way: 0,
@@ -148,10 +149,13 @@ impl Ring {
         };
         loop {
             self.queue(&mut progress);
+            if is_heard {
+                batch.iter_mut().for_each(Request::tell_failure);
+            }
             if progress.under_way == 0 {
                 break;
             }
-            self.wait(&progress, deadline);
+            self.wait(&progress, deadline, is_heard);
             if self.reap(table, &mut progress, batch) {
                 progress.last_answer = Instant::now();
             } else {
@@ -265,10 +269,13 @@ impl Ring {
     }
 
     /// Submits what is queued and waits: for all that is under way, or for half of it where more
-    /// waits to be queued; not for long at a time.
-    fn wait(&self, progress: &Progress, deadline: Duration) {
+    /// waits to be queued; for one answer where somebody listens, who is to hear of it at once; not for
+    /// long at a time.
+    fn wait(&self, progress: &Progress, deadline: Duration, is_heard: bool) {
         let more_waits = progress.next < self.pieces.len();
-        let wanted = if more_waits {
+        let wanted = if is_heard {
+            1
+        } else if more_waits {
             progress.under_way / 2
         } else {
             progress.under_way

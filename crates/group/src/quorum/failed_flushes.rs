@@ -9,6 +9,9 @@
 //! without the disk. So where a keeper holds the group's journal, a process that takes over finds
 //! the failure there for as long as it stands.
 //!
+//! A failure is noted when its disk has answered, not when its batch has ended: another disk of that
+//! may keep silent for long, and the process be killed meanwhile.
+//!
 //! A durable write that failed counts as a flush that did: it is a write and a flush, and the disk
 //! does not say which of them it failed. Whoever writes what a disk need not take asks for the two
 //! one by one, see [`Membership::write_and_flush`]: else one bad block, tried again and again, would
@@ -29,13 +32,16 @@ use std::sync::Arc;
 
 use spindle_base::DiskNumber;
 use spindle_catalog::KeptJournal;
-use spindle_device::{DeviceError, Operation, Request, Work};
+use spindle_device::{DeviceError, DiskSlot, Disks, FailureListener, Operation, Request, Work};
 use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::level::{LeafMutex, LeafRwLock};
 
 use crate::by_number::ByNumber;
 use crate::incarnation::Life;
 use crate::quorum::{Membership, Slots};
+
+/// How often something is written durably while its disk fails other flushes.
+const DURABLE_TRIES_MAX: u32 = 3;
 
 /// How often a disk failed a flush.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -77,28 +83,6 @@ impl FailedFlushes {
         Self {
             journal,
             ..Self::default()
-        }
-    }
-
-    /// Notes the flushes of a batch, and its durable writes, that the disks in these slots failed. To
-    /// be called before anybody is answered.
-    pub(super) fn note_batch(&self, batch: &[Request<'_>], slots: &LeafRwLock<Slots>) {
-        for request in batch {
-            let Err(error) = &request.result else {
-                continue;
-            };
-            match request.work.operation() {
-                Operation::Flush | Operation::WriteDurable => {}
-                Operation::Read | Operation::Write => continue,
-            }
-            let slots = slots.read();
-            let mut open = slots.iter();
-            let disk = open.find(|(_, slot)| **slot == request.slot);
-            let disk = disk.map(|(disk, _)| *disk);
-            drop(slots);
-            if let Some(disk) = disk {
-                self.note(disk, error);
-            }
         }
     }
 
@@ -154,7 +138,90 @@ impl FailedFlushes {
     }
 }
 
+/// Notes the flushes that disks fail, and the durable writes, as each is answered: whoever asked for
+/// one may wait for another disk of the same batch for long, or be killed while it does.
+pub(super) struct FlushListener {
+    pub(super) failures: FailedFlushes,
+    /// The group's disks.
+    pub(super) slots: Arc<LeafRwLock<Slots>>,
+}
+
+impl std::fmt::Debug for FlushListener {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("FlushListener")
+    }
+}
+
+impl FlushListener {
+    /// Runs a batch, and notes what fails.
+    pub(super) fn run(self: &Arc<Self>, disks: &dyn Disks, batch: &mut [Request<'_>]) {
+        for request in batch.iter_mut() {
+            request.listener = match request.work.operation() {
+                Operation::Flush | Operation::WriteDurable => Some(Arc::clone(self) as _),
+                Operation::Read | Operation::Write => None,
+            };
+        }
+        disks.run(batch);
+        for request in batch {
+            // Late rather than never, where a layer between has answered without a word.
+            request.tell_failure();
+            request.listener = None;
+        }
+    }
+}
+
+impl FailureListener for FlushListener {
+    fn failed(&self, slot: DiskSlot, error: &DeviceError) {
+        let slots = self.slots.read();
+        let disk = slots.iter().find(|(_, open)| **open == slot);
+        let disk = disk.map(|(disk, _)| *disk);
+        drop(slots);
+        if let Some(disk) = disk {
+            self.failures.note(disk, error);
+        }
+    }
+}
+
 impl Membership {
+    /// Writes durably, in one batch; gives the disks that failed, and why. Each write is a write and a
+    /// flush: where its disk failed another flush meanwhile, it may have dropped what it was given and
+    /// answered the flush within well. So it is written again then, and a disk of which that is so
+    /// every time has failed.
+    pub(crate) fn run_durable_writes(
+        &self,
+        mut writes: Vec<(DiskNumber, DiskSlot, u64, &[u8])>,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        let failures = self.failed_flushes();
+        let mut failed = Vec::new();
+        for tries_left in (0..DURABLE_TRIES_MAX).rev() {
+            let counts: Vec<u64> = (writes.iter())
+                .map(|(disk, ..)| failures.of(*disk).count)
+                .collect();
+            let mut batch: Vec<Request<'_>> = (writes.iter())
+                .map(|(_, slot, place, bytes)| {
+                    Request::new(*slot, *place, Work::WriteDurable(bytes))
+                })
+                .collect();
+            self.run(&mut batch);
+            let answers: Vec<_> = batch.into_iter().map(|request| request.result).collect();
+            let mut again = Vec::new();
+            for ((write, count), answer) in writes.into_iter().zip(counts).zip(answers) {
+                let disk = write.0;
+                match answer {
+                    Err(error) => failed.push((disk, error)),
+                    Ok(()) if failures.of(disk).count == count => {}
+                    Ok(()) if tries_left > 0 => again.push(write),
+                    Ok(()) => failed.push((disk, failures.newest(disk))),
+                }
+            }
+            if again.is_empty() {
+                break;
+            }
+            writes = again;
+        }
+        failed
+    }
+
     /// Asks every disk that serves for a flush, and does no more than note which fail it; gives
     /// those. What they show may not be durable there, and nothing makes it so any more but to write
     /// it anew. To be called before anything else of an opening flushes, which would take such a disk offline,

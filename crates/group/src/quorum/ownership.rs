@@ -41,6 +41,7 @@ use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, Origin, identitie
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::levels;
+use crate::quorum::failed_flushes::FlushListener;
 use crate::quorum::{FailedFlushes, refused};
 
 /// Who opens the group, written to its disks so that another host can tell.
@@ -119,7 +120,7 @@ pub(super) struct Ownership {
     disks: Arc<dyn Disks>,
     /// The group's disks: those of others may be fenced for all we know.
     slots: Arc<LeafRwLock<Slots>>,
-    failed_flushes: FailedFlushes,
+    flushes: Arc<FlushListener>,
     watch: OnceLock<Watch>,
     tenure: Arc<Tenure>,
     /// When the record was last found to be ours, and how long the machine had been suspended.
@@ -185,8 +186,11 @@ impl Ownership {
     ) -> Self {
         Self {
             disks,
+            flushes: Arc::new(FlushListener {
+                failures: failed_flushes,
+                slots: Arc::clone(&slots),
+            }),
             slots,
-            failed_flushes,
             watch: OnceLock::new(),
             tenure: Arc::default(),
             read_ms: AtomicU64::new(0),
@@ -217,8 +221,8 @@ impl Ownership {
     }
 
     /// The flushes that disks failed.
-    pub(super) const fn failed_flushes(&self) -> &FailedFlushes {
-        &self.failed_flushes
+    pub(super) fn failed_flushes(&self) -> &FailedFlushes {
+        &self.flushes.failures
     }
 
     /// Why the group is not this process's any more.
@@ -495,9 +499,8 @@ impl Disks for Ownership {
         if let Err(kind) = self.permits() {
             return self.fail_all(batch, kind);
         }
-        self.disks.run(batch);
-        // Before the answers that do not count take the place of those that the disks gave.
-        self.failed_flushes.note_batch(batch, &self.slots);
+        // Noted are the answers that the disks gave, not those that take their place below.
+        self.flushes.run(&*self.disks, batch);
         for request in batch.iter() {
             if let Err(error) = &request.result
                 && error.kind == DeviceErrorKind::Fenced

@@ -8,7 +8,7 @@
 //!
 //! A crash between the writes leaves a state that a voter lacks: the next election puts it aside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
@@ -225,9 +225,11 @@ impl Membership {
         writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
     ) -> Vec<(DiskNumber, DeviceError)> {
         self.structure_writes_count.fetch_add(1, Ordering::AcqRel);
-        self.run_at_members(
-            writes.map(|(number, place, bytes)| (number, place, Work::WriteDurable(bytes))),
-        )
+        let writes = writes.map(|(number, place, bytes)| {
+            let slot = self.slot(number).expect("members that were found are open");
+            (number, slot, place, bytes)
+        });
+        self.run_durable_writes(writes.collect())
     }
 
     /// As [`Self::write_durably`], for what a disk may fail to take and serve on: one that fails a
@@ -237,16 +239,25 @@ impl Membership {
         writes: impl Iterator<Item = (DiskNumber, u64, &'a [u8])>,
     ) -> Vec<(DiskNumber, DeviceError)> {
         self.structure_writes_count.fetch_add(1, Ordering::AcqRel);
-        let mut written: BTreeSet<DiskNumber> = BTreeSet::new();
+        let failures = self.failed_flushes();
+        let mut written: BTreeMap<DiskNumber, u64> = BTreeMap::new();
         let mut failed = self.run_at_members(writes.map(|(number, place, bytes)| {
-            written.insert(number);
+            (written.entry(number)).or_insert_with(|| failures.of(number).count);
             (number, place, Work::Write(bytes))
         }));
         for (number, _) in &failed {
             written.remove(number);
         }
-        let flushes = (written.into_iter()).map(|number| (number, 0, Work::Flush));
-        failed.extend(self.run_at_members(flushes));
+        let flushes = written.keys().map(|number| (*number, 0, Work::Flush));
+        let unflushed = self.run_at_members(flushes);
+        for (number, _) in &unflushed {
+            written.remove(number);
+        }
+        failed.extend(unflushed);
+        // What they were given they may have dropped at somebody else's flush.
+        let dropped =
+            (written.into_iter()).filter(|(disk, count)| failures.of(*disk).count != *count);
+        failed.extend(dropped.map(|(disk, _)| (disk, failures.newest(disk))));
         failed
     }
 

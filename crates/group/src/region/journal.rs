@@ -6,7 +6,7 @@
 
 use spindle_base::DiskNumber;
 use spindle_catalog::CatalogError;
-use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_device::{AlignedBuffer, DiskSlot};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
 
 use crate::region::map::ReplicaMap;
@@ -45,15 +45,12 @@ impl ReplicatedRegion {
             return Err(failed("written", "no disk that holds it is online"));
         }
         let place = JOURNAL_PLACE + offset_bytes;
-        let mut batch: Vec<Request<'_>> = (map.replicas.iter())
-            .map(|replica| Request::new(replica.slot, place, Work::WriteDurable(bytes)))
+        let writes = (map.replicas.iter())
+            .map(|replica| (replica.disk, replica.slot, place, bytes))
             .collect();
-        self.membership.run(&mut batch);
-        let unable: Vec<(DiskNumber, String)> = (map.replicas.iter().zip(batch))
-            .filter_map(|(replica, request)| {
-                let error = request.result.err()?;
-                Some((replica.disk, error.to_string()))
-            })
+        let failed = self.membership.run_durable_writes(writes);
+        let unable: Vec<(DiskNumber, String)> = (failed.into_iter())
+            .map(|(disk, error)| (disk, error.to_string()))
             .collect();
         self.go_on_without(&unable)
     }

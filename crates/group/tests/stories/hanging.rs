@@ -1,16 +1,19 @@
 //! Disks that do not answer: whoever has a mirror goes on by the deadline, and nobody trusts the
 //! disk before its late requests have come back.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, Disks, FaultyOperation};
-use spindle_group::{EventKind, Group};
+use spindle_group::{EventKind, Group, KeptJournal};
 
 use crate::scene::{
     NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
+use crate::takeovers::{copy_of, open_kept};
 
 const DEADLINE: Duration = Duration::from_millis(200);
 /// Nobody waits longer, on however busy a machine.
@@ -273,4 +276,45 @@ fn the_only_disk_is_waited_for_however_long_it_hangs() {
     }
     assert_eq!(group.view().offline_disks_count, 0);
     group.close().unwrap();
+}
+
+#[test]
+fn a_flush_that_failed_is_noted_for_the_next_daemon_while_another_disk_keeps_its_batch_waiting() {
+    let scene = Scene::mirrored(21);
+    let journal = KeptJournal::create().unwrap();
+    let group = Arc::new(open_kept(&scene, &journal));
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 64 << 10)).unwrap();
+    group.sync().unwrap();
+    group.write(&file, 0, &pattern(2, 64 << 10)).unwrap();
+    let [drops, hangs] = [DiskSlot(0), DiskSlot(1)];
+    scene.disks.drop_at_flushes(drops, 1);
+    scene.disks.set_deadline(Duration::from_secs(3600));
+    scene.disks.hang(hangs, FaultyOperation::Flush, EVERYWHERE);
+    let killed = {
+        let group = Arc::clone(&group);
+        thread::spawn(move || group.sync())
+    };
+    let begun = Instant::now();
+    while scene.disks.unsynced_count(drops) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(5));
+    }
+    // It may be noted a moment later.
+    thread::sleep(Duration::from_millis(300));
+    // Killed there: what the disks have is served by the next one.
+    let next = scene.copy(22);
+    next.disks.release(hangs);
+    let kept = copy_of(journal.memory());
+    let taken = open_kept(&next, &kept);
+    resync(&taken);
+    taken.sync().unwrap();
+    assert_copies_equal(
+        &next,
+        &taken,
+        &taken.file(FileId(10)).unwrap(),
+        "after a kill",
+    );
+    scene.disks.release(hangs);
+    killed.join().unwrap().unwrap();
 }

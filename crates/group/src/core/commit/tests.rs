@@ -1,13 +1,16 @@
 //! Commits beside a disk that goes, and syncs beside a flush that failed.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskName, DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, Region, Sequence, Table};
-use spindle_device::{DiskSlot, Disks, Operation, Request, SimulatedDisks, Work};
-use spindle_format::LABEL_PLACES;
+use spindle_device::{DiskSlot, Disks, FaultyOperation, Operation, Request, SimulatedDisks, Work};
+use spindle_format::{
+    JOURNAL_BYTES, JOURNAL_PLACE, LABEL_PLACES, ParsedGroupState, STATE_PLACES, identities,
+};
 
 use crate::Group;
 use crate::core::disks::Target;
@@ -192,12 +195,15 @@ fn where_several_disks_fail_a_flush_each_file_is_told_of_the_one_that_it_lies_on
 }
 
 /// Disks of which one drops what it holds when somebody else asks it for a flush, which it fails,
-/// just before the next one that it is asked for.
+/// just before the next one that it is asked for, or between the write and the flush that a durable
+/// write is.
 #[derive(Default)]
 struct DroppedBefore {
     inner: OnceLock<Arc<SimulatedDisks>>,
     group: OnceLock<Weak<Group>>,
     drops: Mutex<Option<DiskSlot>>,
+    /// In the midst of so many of the next durable writes there.
+    drops_within: Mutex<Option<(Range<u64>, u32)>>,
 }
 
 impl std::fmt::Debug for DroppedBefore {
@@ -222,6 +228,32 @@ impl DroppedBefore {
         *self.drops.lock().unwrap() = Some(slot);
     }
 
+    fn drop_within(&self, places: Range<u64>, count: u32) {
+        *self.drops_within.lock().unwrap() = Some((places, count));
+    }
+
+    /// Somebody else's flush, which drops what the disk holds.
+    fn drop_now(&self, slot: DiskSlot) {
+        self.inner().drop_at_flushes(slot, 1);
+        let group = self.group.get().and_then(Weak::upgrade).unwrap();
+        let mut flush = [Request::new(slot, 0, Work::Flush)];
+        group.membership.run(&mut flush);
+        assert!(flush[0].result.is_err());
+    }
+
+    /// Whether this durable write is one to drop; one less is left then.
+    fn is_dropped(&self, request: &Request<'_>) -> bool {
+        let mut within = self.drops_within.lock().unwrap();
+        match &mut *within {
+            Some((places, left)) if *left > 0 && places.contains(&request.offset_bytes) => {
+                let is_durable = request.work.operation() == Operation::WriteDurable;
+                *left -= u32::from(is_durable);
+                is_durable
+            }
+            _ => false,
+        }
+    }
+
     fn inner(&self) -> &SimulatedDisks {
         self.inner.get().unwrap()
     }
@@ -237,13 +269,24 @@ impl Disks for DroppedBefore {
         };
         let slot = self.drops.lock().unwrap().take_if(is_flushed);
         if let Some(slot) = slot {
-            self.inner().drop_at_flushes(slot, 1);
-            let group = self.group.get().and_then(Weak::upgrade).unwrap();
-            let mut flush = [Request::new(slot, 0, Work::Flush)];
-            group.membership.run(&mut flush);
-            assert!(flush[0].result.is_err());
+            self.drop_now(slot);
         }
-        self.inner().run(batch);
+        let Some(place) = batch.iter().position(|request| self.is_dropped(request)) else {
+            return self.inner().run(batch);
+        };
+        let Request {
+            slot, offset_bytes, ..
+        } = batch[place];
+        let bytes = batch[place].work.written().unwrap();
+        let mut write = [Request::new(slot, offset_bytes, Work::Write(bytes))];
+        self.inner().run(&mut write);
+        self.drop_now(slot);
+        let mut flush = [Request::new(slot, 0, Work::Flush)];
+        self.inner().run(&mut flush);
+        assert!(write[0].result.is_ok() && flush[0].result.is_ok());
+        let (before, rest) = batch.split_at_mut(place);
+        self.inner().run(before);
+        self.inner().run(&mut rest[1..]);
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
@@ -279,6 +322,82 @@ fn what_the_catalog_wrote_is_not_committed_where_the_disk_dropped_it_at_somebody
     scene.crash();
     let group = scene.open();
     assert!((10..40).all(|id| group.file(FileId(id)).is_some()));
+    assert_sound(&group);
+}
+
+#[test]
+fn a_record_of_the_journal_that_the_disk_dropped_at_somebody_elses_flush_is_written_again() {
+    // Twice, and for as long as it is tried.
+    for count in [2, u32::MAX] {
+        let scene = Scene::new(15, Redundancy::External, &[(0, 64)]);
+        let (disks, group) = DroppedBefore::open(&scene);
+        group.sync().unwrap();
+        let file = create(&group, 10, EXTERNAL);
+        let journal = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
+        disks.drop_within(journal, count);
+        let answer = group.sync_file(&file, true);
+        assert_eq!(answer.is_ok(), count == 2, "{answer:?}");
+        drop((file, group));
+        scene.crash();
+        let group = scene.open();
+        assert!(answer.is_err() || group.file(FileId(10)).is_some());
+        assert_sound(&group);
+    }
+}
+
+#[test]
+fn a_group_state_that_the_disk_dropped_at_somebody_elses_flush_is_written_again() {
+    let scene = Scene::new(16, Redundancy::External, &[(0, 64)]);
+    let (disks, group) = DroppedBefore::open(&scene);
+    group.sync().unwrap();
+    let states = STATE_PLACES[0].min(STATE_PLACES[1])..STATE_PLACES[0].max(STATE_PLACES[1]) + 1;
+    disks.drop_within(states, 1);
+    group.membership.change_state(|_| {}).unwrap();
+    let epoch = group.membership.state().epoch;
+    let is_there = |place: &u64| {
+        let bytes = scene.disks.durable_bytes(DiskSlot(0), *place, 64 << 10);
+        let parsed = ParsedGroupState::parse(&bytes, *place).unwrap();
+        let (group, disk) = identities(&bytes).unwrap();
+        parsed.check(group, disk).unwrap().epoch == epoch
+    };
+    assert!(STATE_PLACES.iter().any(is_there));
+}
+
+#[test]
+fn a_flush_that_failed_is_known_while_another_disk_keeps_its_batch_waiting() {
+    let scene = Scene::new(17, Redundancy::External, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    let files: Vec<_> = (10..40).map(|id| create(&group, id, EXTERNAL)).collect();
+    for file in &files {
+        group.write(file, 0, &pattern(1, 4096)).unwrap();
+    }
+    group.sync().unwrap();
+    let [drops, hangs] = [DiskNumber(0), DiskNumber(1)];
+    let is_there = |file: &&Arc<File>| group.map(file)[0].copies[0].unwrap().0 == drops;
+    let file = files.iter().find(is_there).unwrap();
+    group.write(file, 0, &pattern(2, 4096)).unwrap();
+    scene.disks.drop_at_flushes(DiskSlot(drops.0), 1);
+    (scene.disks).hang(DiskSlot(hangs.0), FaultyOperation::Flush, 0..u64::MAX);
+    thread::scope(|scope| {
+        let committer = scope.spawn(|| group.catalog.settle());
+        wait_until("the disk drops it", || {
+            scene.disks.unsynced_count(DiskSlot(drops.0)) == 0
+        });
+        // It may be told a moment later.
+        thread::sleep(Duration::from_millis(300));
+        let syncer = scope.spawn(|| group.sync_file(file, false));
+        let begun = Instant::now();
+        while !syncer.is_finished() && begun.elapsed() < Duration::from_secs(2) {
+            thread::yield_now();
+        }
+        let was_answered = syncer.is_finished();
+        scene.disks.release(DiskSlot(hangs.0));
+        syncer.join().unwrap().unwrap_err();
+        assert!(was_answered);
+        // Whatever the catalog makes of it.
+        let _ = committer.join().unwrap();
+    });
+    group.sync_file(file, false).unwrap();
     assert_sound(&group);
 }
 
