@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spindle_base::{DiskNumber, Redundancy};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DiskSlot, Disks, FaultyOperation};
 use spindle_group::{EventKind, Group, KeptJournal};
 
