@@ -353,12 +353,12 @@ impl Map {
     pub fn marks_beyond_durable(
         &self,
         committed: Sequence,
-        is_lost: impl Fn(&Extent) -> bool,
+        is_lost: impl Fn(u32, &Extent) -> bool,
     ) -> Option<Vec<(u32, u32)>> {
         let mut back = Vec::new();
         let mut any = false;
         self.for_each(0, u32::MAX, |index, extent| {
-            if !is_lost(extent) {
+            if !is_lost(index, extent) {
                 return;
             }
             any = true;

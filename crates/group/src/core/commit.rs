@@ -2,6 +2,7 @@
 //!
 //! Which locks are taken before which is said by types: see [`levels`].
 
+mod anew;
 mod lost;
 pub(in crate::core) mod owed;
 

@@ -292,6 +292,42 @@ impl DirtyRegions {
         Self::miss_what_was_written_lately(&mut state, gone.disk, is_stale, apply);
     }
 
+    /// A disk that serves has lost what no flush had covered before that incarnation. Gives what was
+    /// written lately, ranges of blocks by file, whoever noted it: what of that the disk lacks, the
+    /// caller tells by [`Self::missed_by`], with no commit between.
+    pub fn began_anew(&self, now: Life) -> Vec<(FileId, (u64, u64))> {
+        let mut state = self.state.lock();
+        let noted = state.noted.entry(now.disk).or_default();
+        if noted.outages_count() < now.incarnation.outages_count() {
+            *noted = now.incarnation;
+            state.outages_count += 1;
+        }
+        let mut found = Vec::new();
+        for ((file, number), region) in &state.regions {
+            let written = match region.doubtful {
+                true => BlockSet::Everything,
+                false => region.written_lately(),
+            };
+            let start = u64::from(*number) * REGION_BLOCKS;
+            let mut from = 0;
+            while let Some((first, end)) = written.run_from(from) {
+                found.push((*file, (start + u64::from(first), start + u64::from(end))));
+                from = end;
+            }
+        }
+        found
+    }
+
+    /// The disks have the only copy of these blocks, so that nothing is staler than theirs.
+    pub fn has_only_copy(&self, file: FileId, (first, end): (u64, u64), disk: DiskNumber) {
+        let mut state = self.state.lock();
+        for (number, first, end) in parts(first, end) {
+            if let Some(region) = state.regions.get_mut(&(file, number)) {
+                region.catch_up(disk, first, end);
+            }
+        }
+    }
+
     /// A disk that is away since before this opening may have gone while nobody served.
     pub fn was_away(
         &self,

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_catalog::{Edit, KeptJournal, Recovered};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_extent::map::Extent;
 use spindle_extent::plan::{self, Segment, Serving, TooFar};
 use spindle_format::ExtentCopy;
 
@@ -42,6 +43,7 @@ impl Core {
             self.event(Event::new(EventKind::GroupTakenOver, message).severity(Severity::Critical));
         }
         self.miss_disks(recovered);
+        self.keep_only_copies();
         let unflushed = self.miss_unflushed(&kept.journal, recovered);
         if !recovered.compare_everything {
             self.dirty.trust();
@@ -139,6 +141,33 @@ impl Core {
         unequal
     }
 
+    /// A row that was open calls its disks stale in all of the region. A copy that is the only one of
+    /// its extent is not: there is none that could have what it lacks.
+    fn keep_only_copies(&self) {
+        for region in self.dirty.doubtful() {
+            let first = u64::from(region.region) * REGION_BLOCKS;
+            let Some(file) = self.file(region.file) else {
+                continue;
+            };
+            let mut only: Vec<((u64, u64), DiskNumber)> = Vec::new();
+            let end = first + REGION_BLOCKS;
+            // The last region may end beyond what extents can reach.
+            let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+                let mut copies = segment.extent.iter().flat_map(Extent::present);
+                if let (Some(copy), None) = (copies.next(), copies.next())
+                    && region.stale_disks.contains(&copy.disk())
+                {
+                    let blocks = (segment.at_block, segment.at_block + segment.blocks);
+                    only.push((blocks, copy.disk()));
+                }
+                Ok(())
+            });
+            for (blocks, disk) in only {
+                self.dirty.has_only_copy(region.file, blocks, disk);
+            }
+        }
+    }
+
     /// Disks that are away now may have gone while nobody served: they lack what was written
     /// lately.
     fn miss_disks(&self, recovered: &Recovered) {
@@ -186,6 +215,7 @@ impl Core {
         if self.recover_writes()? {
             return self.flush_written();
         }
+        self.keep_only_copies();
         let doubtful = self.dirty.doubtful();
         let mut equalised_count = 0;
         let mut unreadable = Vec::new();

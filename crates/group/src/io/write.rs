@@ -346,6 +346,12 @@ impl Core {
             let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
             self.dirty.caught_up(file, (first, end), &lives);
         }
+        if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
+            // Noted before the other copy had this write, perhaps.
+            let mut ranges = intent.gaps.clone();
+            ranges.push((first, end));
+            self.miss_what_began_anew(file, &ranges, written.lives());
+        }
         self.move_marks(file, &plan, set_back_count, (first, end), &written)
     }
 

@@ -455,3 +455,104 @@ fn many_threads_write_while_redundancy_goes_up_and_down() {
     assert_copies(&group, &scene, 1, 2, "at the end");
     assert_sound(&group);
 }
+
+/// A group without redundancy whose file is to get a second copy and has none yet; its first block
+/// was overwritten since, and that was synced.
+fn overwritten_before_its_second_copy(seed: u64) -> (Scene, Group, Vec<u8>) {
+    let scene = Scene::new(seed, Redundancy::External, &THREE);
+    let group = scene.open();
+    write_file(&group, 1, EXTERNAL, 5 * MIB);
+    let wanted = [(FileId(1), Redundancy::Normal)];
+    group.convert_group(Redundancy::Normal, &wanted).unwrap();
+    let file = group.file(FileId(1)).unwrap();
+    let new = pattern(100, 64 << 10);
+    group.write(&file, 0, &new).unwrap();
+    group.sync_file(&file, false).unwrap();
+    (scene, group, new)
+}
+
+#[test]
+fn what_was_synced_before_its_second_copy_is_made_is_read_after_its_disk_failed_another_flush() {
+    for crashes in [false, true] {
+        let (scene, group, new) = overwritten_before_its_second_copy(31);
+        let file = group.file(FileId(1)).unwrap();
+        let disk = group.map(&file)[0]
+            .copies
+            .iter()
+            .flatten()
+            .next()
+            .unwrap()
+            .0;
+        // It has something to flush.
+        let other = create(&group, 2, EXTERNAL);
+        group.write(&other, 0, &pattern(3, 32 << 20)).unwrap();
+        scene.disks.drop_at_flushes(DiskSlot(disk.0), 1);
+        group.make_durable().unwrap_err();
+        group.make_durable().unwrap();
+        assert!(read(&group, &file, 0, 64 << 10) == new, "at once");
+        drop((file, other));
+        let group = if crashes {
+            drop(group);
+            scene.crash();
+            scene.open()
+        } else {
+            group
+        };
+        let file = group.file(FileId(1)).unwrap();
+        assert!(read(&group, &file, 0, 64 << 10) == new, "{crashes}");
+        work(&group).unwrap();
+        assert_eq!(group.view().redundancy, Redundancy::Normal);
+        assert!(read(&group, &file, 0, 64 << 10) == new, "with two copies");
+    }
+}
+
+#[test]
+fn what_was_synced_is_read_after_both_disks_that_have_it_failed_a_flush_together() {
+    for crashes in [false, true] {
+        let scene = Scene::new(32, Redundancy::External, &THREE);
+        let group = scene.open();
+        write_file(&group, 1, EXTERNAL, MIB);
+        // Many extents, of which the first gets its copy first.
+        write_file(&group, 3, EXTERNAL, 24 * MIB);
+        let wanted = [
+            (FileId(1), Redundancy::Normal),
+            (FileId(3), Redundancy::Normal),
+        ];
+        group.convert_group(Redundancy::Normal, &wanted).unwrap();
+        let file = group.file(FileId(1)).unwrap();
+        let disks = |group: &Group| -> Vec<u16> {
+            let map = group.map(&group.file(FileId(1)).unwrap());
+            let copies = map[0].copies.iter().flatten();
+            copies.map(|(disk, _)| disk.0).collect()
+        };
+        let mut now_ms = 0;
+        while disks(&group).len() < 2 {
+            group.work(now_ms).unwrap();
+            now_ms += 10;
+        }
+        assert_eq!(group.view().redundancy, Redundancy::External);
+        let new = pattern(100, 64 << 10);
+        group.write(&file, 0, &new).unwrap();
+        group.sync_file(&file, false).unwrap();
+        let other = create(&group, 2, EXTERNAL);
+        group.write(&other, 0, &pattern(3, 32 << 20)).unwrap();
+        for disk in disks(&group) {
+            scene.disks.drop_at_flushes(DiskSlot(disk), 1);
+        }
+        group.make_durable().unwrap_err();
+        group.make_durable().unwrap();
+        assert!(read(&group, &file, 0, 64 << 10) == new, "at once");
+        drop((file, other));
+        let group = if crashes {
+            drop(group);
+            scene.crash();
+            scene.open()
+        } else {
+            group
+        };
+        work(&group).unwrap();
+        let file = group.file(FileId(1)).unwrap();
+        assert!(read(&group, &file, 0, 64 << 10) == new, "with two copies");
+        assert_copies(&group, &scene, 1, 2, "in the end");
+    }
+}

@@ -23,6 +23,7 @@ use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::core::commit::Change;
+use crate::core::commit::anew::Others;
 use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::{DiskState, FailedFlush, Fate, Target};
 use crate::core::file::File;
@@ -196,6 +197,7 @@ impl Core {
         }
         self.disks.flushes.wake();
         self.rebuild_placement();
+        let others = self.others_beside(&gone);
         let change = self.change_inside();
         let is_stale = |file: FileId| {
             if let Some(file) = self.file(file) {
@@ -203,9 +205,13 @@ impl Core {
             }
         };
         for life in gone {
-            self.note_lost_alone(&change, life);
-            let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.went_offline(life, &is_stale, apply);
+            self.note_lost_alone(&change, life, &others);
+            if life.incarnation.serves() {
+                self.miss_what_others_have(life, &others);
+            } else {
+                let apply = &mut |edit| self.catalog.apply(edit);
+                self.dirty.went_offline(life, &is_stale, apply);
+            }
             if let Some(disk) = self.disks.get(life.disk) {
                 disk.set_noted(life.incarnation);
             }
@@ -214,7 +220,7 @@ impl Core {
 
     /// Of files with extents that have no copy but on a disk which lost unflushed writes of theirs:
     /// they owe the error, and the marks go back. Noted twice it does no more.
-    fn note_lost_alone(&self, change: &Change<'_>, gone: Life) {
+    fn note_lost_alone(&self, change: &Change<'_>, gone: Life, others: &Others<'_>) {
         let lost_there = |target: &Target| {
             target.life.disk == gone.disk
                 && target.life.incarnation < gone.incarnation
@@ -240,10 +246,20 @@ impl Core {
             if file.is_removed() {
                 continue;
             }
-            let is_lost = |extent: &Extent| {
+            let blocks_of = map.schedule();
+            let is_lost = |index: u32, extent: &Extent| {
+                let is_there = |copy: ExtentCopy| copy.disk() == gone.disk;
                 let mut copies = extent.present();
-                copies.next().is_some_and(|copy| copy.disk() == gone.disk)
-                    && copies.next().is_none()
+                let is_alone = copies.next().is_some_and(is_there) && copies.next().is_none();
+                // Where one is away, copies that missed something are told of by the sync itself.
+                is_alone
+                    || (gone.incarnation.serves()
+                        && extent.present().any(is_there)
+                        && !(extent.present()).any(|copy| {
+                            let (first, end) = blocks_of.envelope(index);
+                            others.count(copy)
+                                && !self.dirty.is_stale(&file, copy.disk(), first, end)
+                        }))
             };
             // Under the map's lock: what is durable after this look is not set back.
             let committed = self.catalog.committed();
