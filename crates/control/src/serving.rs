@@ -13,4 +13,5 @@ pub(crate) mod openapi;
 pub(crate) mod route;
 pub(crate) mod served;
 mod service_manager;
+pub(crate) mod unclosed;
 mod write_limit;

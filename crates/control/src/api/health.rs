@@ -157,7 +157,11 @@ fn of_state(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
             HealthStatus::Critical,
             "group_fenced",
             format!("the group had to stop and takes no writes: {why}"),
-            "bring the disks back, then dismount it and mount it again",
+            if group.keeper_process_id.is_some() {
+                "bring the disks back, then `spindle upgrade` hands it to a next process, which writes what waits; dismounted, it loses that"
+            } else {
+                "bring the disks back, then dismount it and mount it again"
+            },
         ));
     }
 }

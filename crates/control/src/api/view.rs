@@ -690,6 +690,9 @@ pub struct EndingReport {
     pub group: String,
     /// The process.
     pub process_id: u32,
+    /// Its keeper, which ends after it.
+    #[serde(default)]
+    pub keeper_process_id: Option<u32>,
     /// Whether it ends now; then the group is closed when it has.
     pub ending: bool,
 }

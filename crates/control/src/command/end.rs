@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::api::calls::{DismountGroup, RemoveMount, ShowGroup, SyncGroup};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::api::view::GroupReport;
+use crate::api::view::{EndingReport, GroupReport};
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::process;
@@ -15,6 +15,7 @@ use crate::machine::sockets;
 use crate::serving::keeper::{KeeperClient, KeeperPhase};
 use crate::serving::mount;
 use crate::serving::served;
+use crate::serving::unclosed;
 
 /// Makes durable whatever programs have written to a group until now. Whether it was open: one
 /// that is not has nothing left to be written.
@@ -36,7 +37,7 @@ pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
 pub fn dismount_group(settings: &Settings, group: &str) -> ControlResult<()> {
     let client = serving(settings, group)?;
     let ending = client.ask(&DismountGroup {})?;
-    process::wait_for_end(ending.process_id, CLOSING_MOST)
+    wait_for_close(settings, &ending)
 }
 
 /// Unmounts a directory, or everything of a group, and waits until what ends has ended.
@@ -58,7 +59,7 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
     if let Some(client) = server_of_mount(settings, &directory, &mut silent)? {
         let ending = client.ask(&RemoveMount { directory })?;
         if ending.ending {
-            process::wait_for_end(ending.process_id, CLOSING_MOST)?;
+            wait_for_close(settings, &ending)?;
         }
         return Ok(ending.ending);
     }
@@ -76,11 +77,26 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
         let directory = mount.directory.into();
         let ending = client.ask(&RemoveMount { directory })?;
         if ending.ending {
-            process::wait_for_end(ending.process_id, CLOSING_MOST)?;
+            wait_for_close(settings, &ending)?;
             ended = true;
         }
     }
     Ok(ended)
+}
+
+/// Waits until a process has ended that closes its group, and its keeper, which knows how it ended.
+///
+/// # Errors
+/// Where that takes too long or the group is not closed.
+fn wait_for_close(settings: &Settings, ending: &EndingReport) -> ControlResult<()> {
+    let processes: Vec<u32> = [Some(ending.process_id), ending.keeper_process_id]
+        .into_iter()
+        .flatten()
+        .collect();
+    for process_id in &processes {
+        process::wait_for_end(*process_id, CLOSING_MOST)?;
+    }
+    unclosed::refuse_if_left(settings, &ending.group, &processes)
 }
 
 /// The process that serves the mount at `directory`. The kernel's list names its group, and only
@@ -130,6 +146,7 @@ fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> Control
         if status.phase == KeeperPhase::GaveUp {
             keeper.give_up()?;
             process::wait_for_end(status.keeper_process_id, CLOSING_MOST)?;
+            unclosed::refuse_if_left(settings, &status.group, &[status.keeper_process_id])?;
             return Ok(true);
         }
     }

@@ -56,6 +56,7 @@ use crate::serving::metrics::Snapshot;
 use crate::serving::mount::{MountRequest, Mounts};
 use crate::serving::served::refuse_if_served;
 use crate::serving::service_manager::ServiceManager;
+use crate::serving::unclosed;
 use lock::ServingLock;
 use threads::Worker;
 
@@ -146,6 +147,7 @@ pub fn serve(
         refuse_if_served(settings, &options.group)?;
     }
     let _serving = ServingLock::take(settings, &options.group)?;
+    unclosed::forget(&settings.runtime_directory, options.group.as_str());
     let metrics = options.metrics.map(MetricsListen::bind).transpose()?;
     // Caught from here on: a stop that comes while the group opens must close it again.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -205,7 +207,11 @@ pub fn serve(
     // own: where a disk hangs, this one must be able to end.
     threads::run("close", move || {
         let closed = daemon.end(&served);
-        served.and(closed)
+        let ended = served.and(closed);
+        if let Err(error) = &ended {
+            daemon.tell_not_closed(error);
+        }
+        ended
     })
 }
 
@@ -311,11 +317,12 @@ impl Daemon {
         let mut report = GroupReport::new(self.opened.group().view(), GroupState::Mounted);
         report.process_id = Some(std::process::id());
         report.mounts = self.mounts.reports();
-        report.keeper_process_id = self
-            .keeper
-            .as_ref()
-            .and_then(|link| link.keeper_process_id());
+        report.keeper_process_id = self.keeper_process_id();
         report
+    }
+
+    fn keeper_process_id(&self) -> Option<u32> {
+        self.keeper.as_ref()?.keeper_process_id()
     }
 
     /// Compares maps, space, records and names; with `repair` it also puts right what can be
@@ -504,6 +511,7 @@ impl Daemon {
         EndingReport {
             group: self.group_name().to_owned(),
             process_id: std::process::id(),
+            keeper_process_id: self.keeper_process_id(),
             ending,
         }
     }

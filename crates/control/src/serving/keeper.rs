@@ -40,6 +40,7 @@ use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::settings::Settings;
 use crate::serving::formats::Formats;
 use crate::serving::service_manager::ServiceManager;
+use crate::serving::unclosed;
 
 pub use command::{KeeperClient, KeeperPhase, KeeperStatus};
 pub use link::KeeperLink;
@@ -82,6 +83,7 @@ pub fn keep(
     }
     crate::machine::runtime_directory::make(&settings.runtime_directory)?;
     crate::serving::served::refuse_if_served(settings, group)?;
+    unclosed::forget(&settings.runtime_directory, group.as_str());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -125,6 +127,7 @@ struct Keeper {
     group: String,
     arguments: Vec<OsString>,
     directory: PathBuf,
+    runtime_directory: PathBuf,
     program: Program,
     /// The journal, and the blocks that are to be written.
     memories: [SharedMemory; 2],
@@ -156,6 +159,8 @@ struct Keeper {
     mount_is_over: bool,
     /// Somebody asked for the next daemon at once.
     go_on: bool,
+    /// Why the daemon that is ending has not closed the group.
+    not_closed: Option<String>,
     /// Daemons that have ended and that the kernel has not let go of.
     lingering: Vec<Lingering>,
     /// What the last daemon reads and writes.
@@ -183,6 +188,7 @@ impl Keeper {
             group: group.to_string(),
             arguments,
             directory,
+            runtime_directory: settings.runtime_directory.clone(),
             program: Program::own()?,
             memories: [
                 SharedMemory::create("spindle-journal", KeptJournal::LENGTH_BYTES).map_err(fail)?,
@@ -208,6 +214,7 @@ impl Keeper {
             stop_now: false,
             mount_is_over: false,
             go_on: false,
+            not_closed: None,
             lingering: Vec::new(),
             formats: None,
             service: ServiceManager::from_environment(),
@@ -238,7 +245,7 @@ impl Keeper {
             self.daemon_id = None;
             match ended {
                 Ended::Over(code) => {
-                    self.tell_what_is_lost();
+                    let code = self.tell_how_it_ended(code);
                     self.end();
                     return Ok(code);
                 }
@@ -252,7 +259,12 @@ impl Keeper {
                             group = self.group,
                             "the group is left as it was: nobody has closed it"
                         );
-                        self.tell_what_is_lost();
+                        let why = self.not_closed.take();
+                        let died = "the process that was to close it died";
+                        self.leave_word(match why {
+                            Some(why) => format!("{died}: {why}"),
+                            None => format!("{died}; see the log"),
+                        });
                         self.detach_mount();
                         self.end();
                         return Ok(spindle_base::ErrorClass::Environment.exit_code());
@@ -264,6 +276,7 @@ impl Keeper {
 
     fn start(&mut self) -> ControlResult<Child> {
         self.phase = KeeperPhase::Starting;
+        self.not_closed = None;
         if self.mount.is_none() {
             // They came from a daemon that died before it said what they are of. With them held the
             // kernel would wait for answers from that mount for ever; without, it is dead.
@@ -340,6 +353,7 @@ impl Keeper {
                         // Who comes now must not wait for another daemon.
                         self.leave_socket();
                     }
+                    Some((FromDaemon::NotClosed { why }, _)) => self.not_closed = Some(why),
                     Some((FromDaemon::HandedOver, _)) => handed_over = true,
                     // It let go of the socket: its end follows.
                     None => {
@@ -591,24 +605,46 @@ impl Keeper {
         }
     }
 
-    /// Tells of blocks that no daemon could write: this process's memory ends with it.
-    fn tell_what_is_lost(&self) {
-        let [_, unwritten] = &self.memories;
-        let descriptor = unwritten.descriptor().try_clone_to_owned();
-        let memory = descriptor.and_then(SharedMemory::from_descriptor);
-        let Some(blocks) = memory.ok().and_then(|it| UnwrittenBlocks::new(it).ok()) else {
-            return;
-        };
-        let left = blocks.left();
-        let files: BTreeSet<FileId> = left.iter().map(|block| block.file).collect();
-        if !left.is_empty() {
+    /// A daemon has ended in order; the exit code. Whoever asked for it is told where the group is
+    /// not closed or something is lost.
+    fn tell_how_it_ended(&mut self, code: u8) -> u8 {
+        let is_lost = self.blocks_left().is_some();
+        if !self.was_ready || (code == 0 && self.not_closed.is_none() && !is_lost) {
+            return code;
+        }
+        let why = self.not_closed.take();
+        self.leave_word(why.unwrap_or_else(|| "see the log".to_owned()));
+        if code == 0 {
+            return spindle_base::ErrorClass::Environment.exit_code();
+        }
+        code
+    }
+
+    /// Says in the log, and to whoever waits for this end, why the group is not closed and what is
+    /// lost by it.
+    fn leave_word(&self, mut why: String) {
+        if let Some((left_kib, files_count)) = self.blocks_left() {
             tracing::error!(
                 group = self.group,
-                "{} KiB that were written to {} files and not synced are lost",
-                left.len() as u64 * BLOCK_SIZE_BYTES / 1024,
-                files.len()
+                "{left_kib} KiB that were written to {files_count} files and not synced are lost"
+            );
+            why = format!(
+                "{why}; {left_kib} KiB in {files_count} files that were written and not synced are lost"
             );
         }
+        unclosed::leave(&self.runtime_directory, &self.group, &why);
+    }
+
+    /// Blocks that no daemon could write, which end with this process's memory: how many KiB, of
+    /// how many files.
+    fn blocks_left(&self) -> Option<(u64, usize)> {
+        let [_, unwritten] = &self.memories;
+        let descriptor = unwritten.descriptor().try_clone_to_owned();
+        let memory = descriptor.and_then(SharedMemory::from_descriptor).ok()?;
+        let left = UnwrittenBlocks::new(memory).ok()?.left();
+        let files: BTreeSet<FileId> = left.iter().map(|block| block.file).collect();
+        let left_kib = left.len() as u64 * BLOCK_SIZE_BYTES / 1024;
+        (!left.is_empty()).then_some((left_kib, files.len()))
     }
 
     fn end(&mut self) {

@@ -11,6 +11,7 @@ use spindle_group::{Event, EventKind};
 use super::{Daemon, ServeOptions};
 use crate::api::error::{ControlError, ControlResult};
 use crate::serving::keeper::{KeeperLink, Order};
+use crate::serving::unclosed;
 
 impl Daemon {
     /// Takes the kept mount over, or makes the one that was asked for.
@@ -127,6 +128,18 @@ impl Daemon {
 
     fn is_kept(&self) -> bool {
         self.keeper.as_ref().is_some_and(|link| !link.is_alone())
+    }
+
+    /// Whoever waits for the end shall know how it ended: the keeper says it, who also knows what
+    /// is lost, and where there is none this process.
+    pub(super) fn tell_not_closed(&self, error: &ControlError) {
+        match self.keeper.as_ref().filter(|link| !link.is_alone()) {
+            Some(link) => link.not_closed(error),
+            None => {
+                let directory = &self.settings.runtime_directory;
+                unclosed::leave(directory, self.group_name(), &format!("{error:#}"));
+            }
+        }
     }
 
     /// Ends in order, hands over, or leaves everything to the next process.

@@ -225,6 +225,12 @@ impl KeeperLink {
         self.send(&FromDaemon::Ending, &[]);
     }
 
+    /// The process ends and has not closed the group.
+    pub fn not_closed(&self, error: &ControlError) {
+        let why = format!("{error:#}");
+        self.send(&FromDaemon::NotClosed { why }, &[]);
+    }
+
     /// The group is closed and the mount left to the next one.
     pub fn handed_over(&self) {
         self.send(&FromDaemon::HandedOver, &[]);

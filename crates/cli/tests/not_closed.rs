@@ -1,0 +1,117 @@
+//! A close that fails: whoever asked for it is told, with what is lost; and what waits in a group
+//! whose disks went and came back is kept by the way that `spindle health` names.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::time::Duration;
+
+use place::{Place, bytes, can_mount, is_mounted, signal, wait_for_end};
+use rustix::process::Signal;
+
+/// What a refused close says, beside why.
+const LOST: [&str; 2] = [
+    "is not closed: ",
+    "KiB in 1 files that were written and not synced are lost",
+];
+
+/// A mounted group whose disks went while a file was written, and came back.
+fn stopped(disks: &[&str], redundancy: &str) -> (Place, Vec<u8>) {
+    let place = Place::new();
+    let paths: Vec<String> = (disks.iter())
+        .map(|disk| format!("{}:64M", place.disk(disk)))
+        .collect();
+    let mut words = vec!["group", "create", "data", "--redundancy", redundancy];
+    for path in &paths {
+        words.extend(["--file-disk", path.as_str()]);
+    }
+    place.tell(words);
+    place.mount();
+    let names: Vec<String> = (0..disks.len())
+        .map(|number| format!("data_{number:04}"))
+        .collect();
+    for name in &names {
+        place.tell(["fault", "pull", "data", name]);
+    }
+    let contents = bytes(3, 12_000);
+    std::fs::write(place.mount_point().join("gone"), &contents).unwrap();
+    while !place.run(["health", "data"]).stdout.contains("had to stop") {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for name in &names {
+        place.tell(["fault", "plug", "data", name]);
+    }
+    (place, contents)
+}
+
+#[test]
+fn a_dismount_of_a_group_that_cannot_be_closed_says_so_and_what_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let (place, _) = stopped(&["a"], "external");
+    place.refuse(["group", "dismount", "data"], 3, &LOST);
+    // It is told once, of this end; the next one is another.
+    place.mount();
+    place.umount();
+}
+
+#[test]
+fn an_unmount_of_a_mirror_both_of_whose_disks_went_says_what_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let (place, _) = stopped(&["a", "b"], "normal");
+    place.refuse(["umount", "data"], 3, &LOST);
+    place.mount();
+    place.umount();
+}
+
+#[test]
+fn a_held_mount_that_is_given_up_while_its_disks_are_away_says_what_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (daemon, point) = (place.process_id(), place.mount_point());
+    std::fs::write(point.join("file"), bytes(3, 300_000)).unwrap();
+    signal(daemon, Signal::STOP);
+    for disk in ["a", "b", "c", "d"] {
+        std::fs::rename(place.disk(disk), place.path(disk)).unwrap();
+    }
+    signal(daemon, Signal::KILL);
+    wait_for_end(daemon);
+    let held = |place: &Place| {
+        let shown = place.run(["group", "show", "data"]);
+        shown.stderr.contains("held by the keeper")
+    };
+    while !held(&place) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    place.refuse(["umount", &point.display().to_string()], 3, &LOST);
+    assert!(!is_mounted(&point));
+    for disk in ["a", "b", "c", "d"] {
+        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
+    }
+    place.mount();
+    place.umount();
+}
+
+#[test]
+fn what_waits_in_a_group_that_stopped_is_kept_by_the_way_that_health_names() {
+    if !can_mount() {
+        return;
+    }
+    let (place, contents) = stopped(&["a"], "external");
+    let health = place.run(["health", "data"]);
+    assert_eq!(health.code, 2, "{health:?}");
+    assert!(health.stdout.contains("`spindle upgrade`"), "{health:?}");
+    place.tell(["upgrade", "data"]);
+    place.umount();
+    place.mount();
+    let found = std::fs::read(place.mount_point().join("gone")).unwrap();
+    assert!(found == contents, "{} bytes are there", found.len());
+    place.umount();
+}
