@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use spindle_device::words::fence;
+
 use crate::Leases;
 use crate::layout::{
-    Blocks, ClientNumber, KIND, KIND_BITS, Mode, OPERATIONS_COUNT, OVERTAKEN, Record, WRITE,
-    mode_of,
+    Blocks, CLIENTS_COUNT, ClientNumber, KIND, KIND_BITS, Mode, OPERATIONS_COUNT, OVERTAKEN,
+    Record, TORN, WAITS, WRITE, mode_of,
 };
 
 /// A client that was let in: its number, and what the number's word says as long as it is this client's:
@@ -65,6 +67,8 @@ impl Leases {
 
     fn give_number(&self, number: ClientNumber, process_id: u32) -> Client {
         assert_ne!(process_id, 0, "a process");
+        // An owner that was killed as it let the former one go has left something.
+        self.forget_all_of(number);
         let word = self.client_word(number);
         let before_count = word.load(Ordering::Relaxed) >> 32;
         let value = (before_count + 1) << 32 | u64::from(process_id);
@@ -122,7 +126,7 @@ impl Leases {
     #[must_use]
     pub fn left_by(&self, client: ClientNumber) -> Vec<UnderWay<'_>> {
         let mut left = self.under_way_of(client);
-        left.retain(|operation| operation.mode != Mode::Read);
+        left.retain(|operation| operation.mode.may_leave_copies_unequal());
         left
     }
 
@@ -132,11 +136,30 @@ impl Leases {
         // First, so that one that lives after all announces nothing more.
         let word = self.client_word(client);
         word.store(word.load(Ordering::Relaxed) >> 32 << 32, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.forget_all_of(client);
+    }
+
+    fn forget_all_of(&self, number: ClientNumber) {
+        self.end_operations_of(number);
+        self.give_back_all_locks(number);
+    }
+
+    fn end_operations_of(&self, number: ClientNumber) {
         for index in 0..OPERATIONS_COUNT {
-            let record = self.operation_record(client, index);
+            let record = self.operation_record(number, index);
             record.end(record.state().load(Ordering::Acquire));
         }
-        self.give_back_all_locks(client);
+    }
+
+    /// What nobody is the client of any more says nothing and locks nothing.
+    pub(crate) fn sweep(&self) {
+        let numbers =
+            (0..CLIENTS_COUNT).filter_map(|it| ClientNumber::new(u16::try_from(it).ok()?));
+        for number in numbers.filter(|number| self.client(*number).is_none()) {
+            self.end_operations_of(number);
+        }
+        self.mend_locks();
     }
 }
 
@@ -181,22 +204,29 @@ impl UnderWay<'_> {
         now >> KIND_BITS != self.state >> KIND_BITS || mode_of(now).is_none()
     }
 
-    /// The owner writes these blocks without waiting any longer: the operation will be torn when it
-    /// ends. False where it has ended already.
+    /// The owner writes these blocks without waiting any longer: a write will be torn when it ends,
+    /// and one that waits for its locks gives up. False where it has ended already.
     pub fn overtake(&self) -> bool {
         let number = self.state & !KIND;
-        let _ = self.record.state().compare_exchange(
-            number | WRITE,
-            number | OVERTAKEN,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        // In the order in which it goes from one to the other.
+        for kind in [WAITS, WRITE] {
+            let _ = self.record.state().compare_exchange(
+                number | kind,
+                number | OVERTAKEN,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+        }
         !self.has_ended()
     }
 
     /// The copies of a torn operation's blocks are equal again: its client may use the place anew.
+    ///
+    /// # Panics
+    /// Where it was not torn when it was found: it may have written since.
     pub fn is_compared(&self) {
-        let torn = self.state & !KIND | crate::layout::TORN;
+        assert_eq!(self.mode, Mode::Torn, "what is compared has ended");
+        let torn = self.state & !KIND | TORN;
         let _ = self.record.state().compare_exchange(
             torn,
             self.state & !KIND,

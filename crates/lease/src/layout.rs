@@ -22,7 +22,7 @@ mod sizes {
     pub const CLIENTS_COUNT: usize = 512;
     /// Operations that a client may have under way at a time.
     pub const OPERATIONS_COUNT: usize = 64;
-    /// Ranges of blocks that may be revoked at a time.
+    /// Ranges of blocks that may be revoked at a time, and everything, which has the first place.
     pub(crate) const REVOCATIONS_COUNT: usize = 64;
     /// Words that lock blocks; a power of two.
     pub(crate) const LOCKS_COUNT: usize = 1 << 16;
@@ -33,7 +33,7 @@ mod sizes {
 mod sizes {
     pub const CLIENTS_COUNT: usize = 2;
     pub const OPERATIONS_COUNT: usize = 1;
-    pub(crate) const REVOCATIONS_COUNT: usize = 1;
+    pub(crate) const REVOCATIONS_COUNT: usize = 2;
     pub(crate) const LOCKS_COUNT: usize = 1;
 }
 
@@ -121,10 +121,20 @@ impl Blocks {
 pub enum Mode {
     /// It reads.
     Read,
+    /// It waits for locks, and has written nothing.
+    Waits,
     /// It writes, to every copy.
     Write,
-    /// It wrote where the owner wrote too, which did not wait for it: copies may differ.
+    /// It wrote where the owner wrote too, which did not wait for it, or did not come to its end:
+    /// copies may differ.
     Torn,
+}
+
+impl Mode {
+    /// Whether copies may differ where it was when its client died.
+    pub(crate) const fn may_leave_copies_unequal(self) -> bool {
+        matches!(self, Self::Write | Self::Torn)
+    }
 }
 
 /// The state's lower bits.
@@ -136,10 +146,13 @@ pub(crate) const WRITE: u64 = 2;
 pub(crate) const TORN: u64 = 3;
 /// A write that the owner did not wait for.
 pub(crate) const OVERTAKEN: u64 = 4;
+/// It waits for its locks.
+pub(crate) const WAITS: u64 = 5;
 
 pub(crate) const fn mode_of(state: u64) -> Option<Mode> {
     match state & KIND {
         READ => Some(Mode::Read),
+        WAITS => Some(Mode::Waits),
         WRITE | OVERTAKEN => Some(Mode::Write),
         TORN => Some(Mode::Torn),
         _ => None,

@@ -14,11 +14,12 @@
 //!
 //! # Who dies or stops
 //! A kill leaves each word as it was stored last. What a dead client had announced to write may
-//! be on one copy and not on the other: [`Leases::left_by`] says it, the owner compares those
-//! blocks and then lets go of all that the client had ([`Leases::let_go`]). A client that is
-//! stopped keeps its announcement; nothing is moved under it. The owner that has to write where a
-//! stopped client has announced a write overtakes it ([`UnderWay::overtake`]): the announcement
-//! does not end then but stays as torn, until the owner has compared the blocks.
+//! be on one copy and not on the other: [`Leases::left_by`] says it. The owner revokes those blocks,
+//! waits for who else writes there (the dead one may have had no lock yet, or no more), compares
+//! them, and lets go of all that the client had ([`Leases::let_go`]). A client that is stopped keeps its
+//! announcement; nothing is moved under it. The owner that has to write where a stopped client has
+//! a lock takes that away ([`Patience::Overtake`]): the announcement does not end then but stays as
+//! torn, until the owner has compared the blocks.
 //!
 //! # Not here
 //! Which process is which client and whether it lives, waiting, the extent map itself, and the

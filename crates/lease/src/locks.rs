@@ -72,6 +72,24 @@ fn place_of(file: u64, stretch: u64) -> u32 {
     place
 }
 
+/// A lock that somebody has, or had a moment ago.
+#[derive(Debug)]
+pub(crate) struct HeldLock<'a> {
+    word: &'a Word,
+    value: u64,
+    pub(crate) client: ClientNumber,
+    pub(crate) operation: usize,
+}
+
+impl HeldLock<'_> {
+    /// Takes it away from whoever has it. False where somebody else has it by now.
+    pub(crate) fn steal(&self, holder: Holder) -> bool {
+        let (from, to) = (self.value, holder.0);
+        let change = (self.word).compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        change.is_ok()
+    }
+}
+
 impl Leases {
     /// Takes the first of the words that are not the holder's yet and are free; how many it has
     /// now, of those in order. To be called until it has all.
@@ -92,9 +110,16 @@ impl Leases {
     }
 
     /// Who has the next of the words, if somebody has it.
-    pub(crate) fn holder_of(&self, places: &Places, taken: usize) -> Option<(ClientNumber, usize)> {
-        let place = places.0.get(taken)?;
-        Holder::of(self.locks()[*place as usize].load(Ordering::Relaxed))
+    pub(crate) fn holder_of(&self, places: &Places, taken: usize) -> Option<HeldLock<'_>> {
+        let word = &self.locks()[*places.0.get(taken)? as usize];
+        let value = word.load(Ordering::Relaxed);
+        let (client, operation) = Holder::of(value)?;
+        Some(HeldLock {
+            word,
+            value,
+            client,
+            operation,
+        })
     }
 
     /// Of the words those that are the holder's.
@@ -117,14 +142,18 @@ impl Leases {
         }
     }
 
-    /// Words that say what nobody is: a client that writes anything has stored it. They are free
-    /// again.
+    /// Frees the words of holders that are no client: one that writes anything has stored them, or an
+    /// owner was killed as it let a client go. How many there were.
     pub fn mend_locks(&self) -> u64 {
-        let is_wrong = |word: &&Word| {
-            let value = word.load(Ordering::Relaxed);
-            value != 0 && Holder::of(value).is_none()
+        let is_nobodys = |value| match Holder::of(value) {
+            Some((client, _)) => self.client(client).is_none(),
+            None => value != 0,
         };
-        let wrong = self.locks().iter().filter(is_wrong);
-        wrong.map(|word| word.store(0, Ordering::Release)).count() as u64
+        let mend = |word: &&Word| {
+            let value = word.load(Ordering::Relaxed);
+            is_nobodys(value)
+                && (word.compare_exchange(value, 0, Ordering::Release, Ordering::Relaxed)).is_ok()
+        };
+        self.locks().iter().filter(mend).count() as u64
     }
 }

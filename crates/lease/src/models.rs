@@ -61,7 +61,7 @@ pub fn what_ended_is_seen() {
         for copy in &*copies {
             copy.store(1, Ordering::Relaxed);
         }
-        drop(announced);
+        announced.done();
     }
     owner.join().expect("no panic");
 }
@@ -81,7 +81,7 @@ pub fn two_writers_leave_equal_copies() {
             for copy in copies {
                 copy.store(value, Ordering::Relaxed);
             }
-            drop(announced);
+            announced.done();
         }
     };
     let (shared, seen) = (Arc::clone(&leases), Arc::clone(&copies));
@@ -122,9 +122,28 @@ pub fn what_is_overtaken_is_torn() {
         left.first().is_some_and(crate::UnderWay::overtake)
     });
     let mut operation = leases.operation(client, 0);
-    drop(operation.announce_write(blocks(0), |_| Patience::GiveUp));
+    let mut is_given_up = false;
+    match operation.announce_write(blocks(0), |_| Patience::GiveUp) {
+        Ok(announced) => announced.done(),
+        Err(_) => is_given_up = true,
+    }
     let is_overtaken = owner.join().expect("no panic");
     let left = leases.left_by(client.number());
     let modes: Vec<Mode> = left.iter().map(crate::UnderWay::mode).collect();
-    assert_eq!(modes.contains(&Mode::Torn), is_overtaken);
+    assert_eq!(modes.contains(&Mode::Torn), is_overtaken && !is_given_up);
+}
+
+/// What the former owner had revoked is refused at every moment of a takeover.
+pub fn a_takeover_leaves_no_moment() {
+    let leases = new_leases();
+    let client = leases.let_in(2).expect("a place");
+    std::mem::forget(leases.revoke(blocks(0)).expect("a place"));
+    let shared = Arc::clone(&leases);
+    let reader = thread::spawn(move || {
+        let mut operation = shared.operation(client, 0);
+        assert!(operation.announce_read(blocks(0)).is_err());
+    });
+    let everything = leases.take_over();
+    reader.join().expect("no panic");
+    drop(everything);
 }

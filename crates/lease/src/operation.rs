@@ -7,9 +7,9 @@ use spindle_device::words::fence;
 use crate::Leases;
 use crate::clients::Client;
 use crate::layout::{
-    Blocks, ClientNumber, KIND, Mode, NOTHING, OVERTAKEN, READ, Record, TORN, WRITE,
+    Blocks, ClientNumber, KIND, Mode, NOTHING, OVERTAKEN, READ, Record, TORN, WAITS, WRITE,
 };
-use crate::locks::{Holder, Places};
+use crate::locks::{HeldLock, Holder, Places};
 
 /// A place for one operation at a time, of one client. One thread has it.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub enum Patience {
     Wait,
     /// It goes another way.
     GiveUp,
-    /// It writes all the same, and the other one's write is torn when it ends. Only the owner may,
-    /// which compares the blocks then.
+    /// It takes the lock away, and a write that is under way by it is torn when it ends. Only the
+    /// owner may, which compares those blocks then.
     Overtake,
 }
 
@@ -38,7 +38,9 @@ pub enum Refused {
     Revoked,
     /// Somebody else writes blocks that share a lock, and the caller waits no longer: who, as far as
     /// the lock says.
-    Locked(Option<(ClientNumber, usize)>),
+    Locked(Option<ClientNumber>),
+    /// The owner has overtaken it while it waited for its locks.
+    Overtaken,
     /// The last operation of this place has ended torn, and the owner has not compared it yet.
     Torn,
     /// The owner has let this client go, because it took it for dead.
@@ -63,12 +65,18 @@ impl Leases {
     /// Whether blocks of these are revoked now.
     #[must_use]
     pub fn is_revoked(&self, blocks: Blocks) -> bool {
-        self.revoked().load(Ordering::Acquire) != 0
-            && self.revocations().any(|record| match record.look() {
-                Ok(found) => found.is_some_and(|(_, revoked)| revoked.meets(&blocks)),
-                // Somebody revokes at this moment: what, is not worth a second look.
-                Err(_) => true,
-            })
+        if self.revoked().load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let meets = |record: Record<'_>| match record.look() {
+            Ok(found) => found.is_some_and(|(_, revoked)| revoked.meets(&blocks)),
+            // Somebody revokes at this moment: what, is not worth a second look.
+            Err(_) => true,
+        };
+        let mut records = self.revocations();
+        let everything = records.next();
+        // Everything last: in a takeover the others end when it is said.
+        records.any(meets) || everything.is_some_and(meets)
     }
 }
 
@@ -93,6 +101,7 @@ impl<'a> Operation<'a> {
             operation: self,
             state,
             locked,
+            is_done: true,
         })
     }
 
@@ -111,49 +120,56 @@ impl<'a> Operation<'a> {
         mut patience: impl FnMut(u32) -> Patience,
     ) -> Result<Announced<'_>, Refused> {
         let places = Places::of(blocks);
-        let state = self.announce(WRITE, blocks)?;
+        let waiting = self.announce(WAITS, blocks)?;
+        let state = waiting & !KIND | WRITE;
         let mut taken = 0;
-        for round in 0.. {
+        let mut round = 0;
+        let refused = loop {
             taken = self.leases.take_locks(&places, self.holder(), taken);
             if Leases::has_all(&places, taken) {
-                break;
+                let word = self.record().state();
+                let begun =
+                    word.compare_exchange(waiting, state, Ordering::AcqRel, Ordering::Relaxed);
+                break begun.err().map(|_| Refused::Overtaken);
             }
-            let held_by = self.leases.holder_of(&places, taken);
             // Who revokes may wait for this announcement, and who has the lock for who revokes.
-            let refused = if self.is_refused(blocks) {
-                Refused::Revoked
-            } else {
-                match patience(round) {
-                    Patience::Wait => continue,
-                    Patience::GiveUp => Refused::Locked(held_by),
-                    Patience::Overtake => {
-                        self.overtake(held_by);
-                        taken += 1;
-                        continue;
-                    }
-                }
-            };
-            // Nothing was written: overtaken or not, it ends.
+            if self.is_refused(blocks) {
+                break Some(Refused::Revoked);
+            }
+            let held = self.leases.holder_of(&places, taken);
+            match patience(round) {
+                Patience::Wait => {}
+                Patience::GiveUp => break Some(Refused::Locked(held.map(|held| held.client))),
+                Patience::Overtake => taken += usize::from(self.overtake(held)),
+            }
+            round = round.saturating_add(1);
+        };
+        if let Some(refused) = refused {
+            // Nothing was written, overtaken or not.
+            self.record().end(waiting);
             self.leases.give_back_locks(&places, self.holder());
-            self.record().end(state);
             return Err(refused);
         }
         Ok(Announced {
             operation: self,
             state,
             locked: Some(places),
+            is_done: false,
         })
     }
 
-    /// Who has ended meanwhile, or ends with its locks still held, has nothing under way.
-    fn overtake(&self, held_by: Option<(ClientNumber, usize)>) {
+    /// Takes the lock away, then marks what its holder has under way: in this order, because a
+    /// holder that ended meanwhile and began anew has announced that before it took the lock again.
+    fn overtake(&self, held: Option<HeldLock<'_>>) -> bool {
         assert!(self.is_owner(), "only the owner overtakes");
-        let Some((client, index)) = held_by else {
-            return;
+        let Some(held) = held.filter(|held| held.steal(self.holder())) else {
+            // It is free, or somebody else's, who has a turn of patience too.
+            return false;
         };
-        if let Some(other) = self.leases.under_way_at(client, index) {
-            let _ = other.overtake();
+        if let Some(other) = self.leases.under_way_at(held.client, held.operation) {
+            other.overtake();
         }
+        true
     }
 
     fn is_owner(&self) -> bool {
@@ -186,13 +202,14 @@ impl<'a> Operation<'a> {
 }
 
 /// Blocks that were announced. Its drop ends that: nothing of the operation may be under way any
-/// more, on no disk.
+/// more, on no disk. A write that was not said to be [done](Self::done) ends torn.
 #[derive(Debug)]
 #[must_use = "the announcement ends with it"]
 pub struct Announced<'a> {
     operation: &'a Operation<'a>,
     state: u64,
     locked: Option<Places>,
+    is_done: bool,
 }
 
 impl Announced<'_> {
@@ -205,29 +222,21 @@ impl Announced<'_> {
         }
     }
 
-    /// Ends it as torn: the write is on some copies and not on others. The owner compares the blocks,
-    /// and this place for an operation serves again when it has.
-    pub fn end_torn(self) {
-        let record = self.operation.record();
-        record
-            .state()
-            .store(self.state & !KIND | TORN, Ordering::Release);
+    /// Ends it: every disk has answered well.
+    pub fn done(mut self) {
+        self.is_done = true;
     }
 }
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        let record = self.operation.record();
+        let word = self.operation.record().state();
         let ended = self.state & !KIND;
-        let end = record.state().compare_exchange(
-            self.state,
-            ended,
-            Ordering::Release,
-            Ordering::Relaxed,
-        );
-        if end == Err(ended | OVERTAKEN) {
-            let torn = ended | TORN;
-            record.state().store(torn, Ordering::Release);
+        let torn = ended | TORN;
+        let end = if self.is_done { ended } else { torn };
+        let found = word.compare_exchange(self.state, end, Ordering::Release, Ordering::Relaxed);
+        if found == Err(ended | OVERTAKEN) {
+            word.store(torn, Ordering::Release);
         }
         if let Some(places) = &self.locked {
             let holder = self.operation.holder();

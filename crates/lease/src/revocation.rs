@@ -6,7 +6,7 @@ use spindle_device::words::fence;
 
 use crate::Leases;
 use crate::clients::UnderWay;
-use crate::layout::{Blocks, ClientNumber, KIND, Mode, NOTHING, Record};
+use crate::layout::{Blocks, ClientNumber, KIND, NOTHING, Record};
 
 /// The kind of a record that revokes.
 const REVOKES: u64 = 1;
@@ -30,7 +30,7 @@ impl Leases {
     pub fn revoke(&self, blocks: Blocks) -> Option<Revocation<'_>> {
         let is_free =
             |record: &Record<'_>| record.state().load(Ordering::Acquire) & KIND == NOTHING;
-        let record = self.revocations().find(is_free)?;
+        let record = self.revocations().skip(1).find(is_free)?;
         self.revoked().fetch_add(1, Ordering::AcqRel);
         let state = record.say(REVOKES, blocks);
         // One of two sees the other: who announces stores that and then looks here.
@@ -44,23 +44,31 @@ impl Leases {
     }
 
     /// The owner has died, and this process is the next one: everything is revoked until the answer is
-    /// dropped, and what the dead one had revoked is not any more.
+    /// dropped, and what the dead one had revoked is not any more. What it had begun to let go of is.
+    ///
+    /// One thread calls this, before any other call of the owner.
     ///
     /// # Panics
-    /// Never: a place is made free for it.
+    /// Never: everything has a place of its own.
     pub fn take_over(&self) -> Revocation<'_> {
         let mut records = self.revocations();
         let first = records.next().expect("there are places");
-        // At no moment nothing is revoked: the first place says everything before another is free.
         self.revoked().fetch_add(1, Ordering::AcqRel);
-        let state = first.state().load(Ordering::Acquire);
-        first.end(state);
-        let state = first.say(REVOKES, Blocks::ALL);
+        let state = match first.look() {
+            // An owner that died in a takeover has left it.
+            Ok(Some((state, Blocks::ALL))) => state,
+            _ => {
+                first.end(first.state().load(Ordering::Acquire));
+                first.say(REVOKES, Blocks::ALL)
+            }
+        };
         fence(Ordering::SeqCst);
+        // At no moment nothing is revoked: the others end when everything is.
         for record in records {
             record.end(record.state().load(Ordering::Acquire));
         }
         self.revoked().store(1, Ordering::Release);
+        self.sweep();
         Revocation {
             leases: self,
             record: first,
@@ -85,7 +93,7 @@ impl Revocation<'_> {
     #[must_use]
     pub fn writes_under_way(&self) -> Vec<UnderWay<'_>> {
         let mut found = self.under_way();
-        found.retain(|operation| operation.mode() != Mode::Read);
+        found.retain(|operation| operation.mode().may_leave_copies_unequal());
         found
     }
 }

@@ -64,7 +64,10 @@ impl Copies {
     /// As a takeover does: the first copy counts.
     fn make_equal(&self, blocks: Blocks) {
         for (one, two) in self.words(0, blocks).iter().zip(self.words(1, blocks)) {
-            two.store(one.load(Ordering::Relaxed), Ordering::Relaxed);
+            let value = one.load(Ordering::Relaxed);
+            // As long as a disk takes.
+            std::thread::sleep(Duration::from_micros(1));
+            two.store(value, Ordering::Relaxed);
         }
     }
 }
@@ -134,7 +137,7 @@ fn work(leases: &Leases, copies: &Copies, client: Client, index: usize, seed: u6
         });
         if let Ok(announced) = announced {
             copies.write(blocks, random.next_u64());
-            drop(announced);
+            announced.done();
             copies.ended().fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -186,35 +189,31 @@ impl Drop for Running {
     }
 }
 
-/// The owner's part when a client has died: what it left is compared while its locks keep
-/// everybody else out, then all of it goes.
+/// The owner's part when a client has died: what it left is compared, then all of it goes.
 fn bury(leases: &Leases, copies: &Copies, mut dead: Running) {
     dead.end();
     let number = dead.client.number();
     for left in leases.left_by(number) {
-        match left.mode() {
-            Mode::Write => copies.make_equal(left.blocks()),
-            _ => while !compare_torn(leases, copies, &left, Some(number)) {},
-        }
+        while !compare(leases, copies, &left, Some(number)) {}
     }
     leases.let_go(number);
 }
 
-/// What is torn has no locks any more: nobody else may write there meanwhile. False where somebody
-/// does, who is not dead.
-fn compare_torn(
+/// Nobody else may write there meanwhile, whatever locks the dead one has. False where somebody does.
+fn compare(
     leases: &Leases,
     copies: &Copies,
-    torn: &UnderWay<'_>,
+    left: &UnderWay<'_>,
     dead: Option<ClientNumber>,
 ) -> bool {
-    let revocation = leases.revoke(torn.blocks()).unwrap();
-    let writes = |other: &UnderWay<'_>| other.mode() == Mode::Write && dead != Some(other.client());
-    if revocation.writes_under_way().iter().any(writes) {
+    let revocation = leases.revoke(left.blocks()).unwrap();
+    let writes = |other: &UnderWay<'_>| {
+        matches!(other.mode(), Mode::Write | Mode::Waits) && dead != Some(other.client())
+    };
+    if revocation.under_way().iter().any(writes) {
         return false;
     }
-    copies.make_equal(torn.blocks());
-    torn.is_compared();
+    copies.make_equal(left.blocks());
     true
 }
 
@@ -262,7 +261,7 @@ fn processes_that_are_killed_anywhere_leave_equal_copies() {
                 .announce_write(blocks, |_| Patience::Wait)
                 .unwrap();
             copies.write(blocks, random.next_u64());
-            drop(announced);
+            announced.done();
         }
         let mut dead = running.swap_remove(random.index(running.len()));
         dead.end();
@@ -310,14 +309,21 @@ fn a_process_that_is_stopped_anywhere_keeps_nobody_waiting_and_leaves_equal_copi
                     Patience::Overtake
                 }
             });
+            let announced = announced.unwrap();
+            if random.chance(1, 4) {
+                // It goes on beside what overtakes it.
+                stopped.signal(Signal::CONT);
+            }
             copies.write(blocks, random.next_u64());
-            drop(announced.unwrap());
+            announced.done();
         }
         stopped.signal(Signal::CONT);
         for client in leases.clients() {
             for left in leases.left_by(client.number()) {
-                let is_torn = left.mode() == Mode::Torn;
-                torn_count += u64::from(is_torn && compare_torn(&leases, &copies, &left, None));
+                if left.mode() == Mode::Torn && compare(&leases, &copies, &left, None) {
+                    left.is_compared();
+                    torn_count += 1;
+                }
             }
         }
         for first in 0..BLOCKS_COUNT {

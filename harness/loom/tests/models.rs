@@ -54,5 +54,6 @@ models! {
         what_ended_is_seen,
         two_writers_leave_equal_copies,
         an_operation_is_found_whole,
-        what_is_overtaken_is_torn;
+        what_is_overtaken_is_torn,
+        a_takeover_leaves_no_moment;
 }
