@@ -196,6 +196,7 @@ impl Core {
         let mut waits_left = ROOM_WAITS_MOST;
         while self.behind.is_full() && !self.behind.is_alone() {
             if self.write_own(node) {
+                waits_left = ROOM_WAITS_MOST;
                 continue;
             }
             if self.behind.is_stuck() || self.behind.is_stalled() {
@@ -209,7 +210,9 @@ impl Core {
             }
             waits_left -= 1;
             if waits_left == 0 {
+                // Somebody may take it back at once: who waited so long goes past the memory.
                 self.behind.note_stalled();
+                return false;
             }
         }
         !self.behind.is_alone()

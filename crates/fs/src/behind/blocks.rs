@@ -352,8 +352,12 @@ impl Blocks {
 
     /// The first block from the cursor on that nobody writes, or else the first one of all.
     pub(super) fn next_free(&mut self) -> Option<u64> {
-        let found = (self.free(self.cursor, u64::MAX)).or_else(|| self.free(0, self.cursor))?;
-        self.cursor = found;
+        let ahead = self.free(self.cursor, u64::MAX);
+        let found = ahead.or_else(|| self.free(0, self.cursor))?;
+        // A round under way goes on where it was: taken back each time it would not end.
+        if ahead.is_some() || self.round.is_none() {
+            self.cursor = found;
+        }
         Some(found)
     }
 
@@ -483,6 +487,48 @@ impl Blocks {
     fn end_round_where_empty(&mut self) {
         if self.waiting.is_empty() {
             self.round = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+    use spindle_group::UnwrittenBlocks;
+
+    use super::{Blocks, Next, Put, WriteOf};
+    use crate::data::length_of;
+
+    #[test]
+    fn a_round_ends_though_writers_take_blocks_beside_it_and_others_come() {
+        let memory = UnwrittenBlocks::create().unwrap();
+        let mut blocks = Blocks::default();
+        let of = WriteOf {
+            file: FileId(1),
+            size_bytes: 1 << 20,
+        };
+        let bytes = vec![1; length_of(BLOCK_SIZE_BYTES)];
+        // Every other one: each is a run of its own.
+        for block in (0..20).step_by(2) {
+            assert_eq!(blocks.put(&memory, of, block, &bytes), Put::There);
+        }
+        // And is written anew at once.
+        let write = |blocks: &mut Blocks, block| {
+            let (run, _) = blocks.take(&memory, block, block + 1);
+            blocks.settle(&memory, &run, &[true]);
+            blocks.put(&memory, of, block, &bytes);
+        };
+        let mut looks = 0;
+        while let Next::At(block) = blocks.next_of_round(0) {
+            looks += 1;
+            assert!(
+                looks <= 10,
+                "the round goes on with what came after it began"
+            );
+            write(&mut blocks, block);
+            // A writer that waits for room has its turn too.
+            let next = blocks.next_free().unwrap();
+            write(&mut blocks, next);
         }
     }
 }

@@ -167,12 +167,14 @@ impl Flushes {
                 if flush.flushed >= number || failed.iter().any(|flush| flush.life == life) {
                     continue;
                 }
+                // First: what has failed by now is of this life or of one before, and never of the
+                // next one, which would forget it.
+                let failures = table.failures(life.disk);
                 let slot = table.online_slot(life.disk);
                 let Some(slot) = slot.filter(|_| table.is_current(life)) else {
                     continue;
                 };
                 // The disk may answer the next one well, without what it dropped.
-                let failures = table.failures(life.disk);
                 if failures.stand() {
                     found.push((life, failures.count, None));
                     continue;
@@ -231,11 +233,11 @@ impl Flushes {
             let life = claim.life;
             let flush = state.entry(life).or_default();
             flush.running = None;
+            let failures = table.failures(life.disk);
             // Where its disk went meanwhile, nobody knows what it covered.
             if !table.is_current(life) {
                 continue;
             }
-            let failures = table.failures(life.disk);
             match request.result {
                 Ok(()) if failures.count == claim.failures_count => {
                     flush.flushed = flush.flushed.max(claim.through);
