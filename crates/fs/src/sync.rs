@@ -33,6 +33,7 @@ impl FileSystem {
         let Some(file) = &node.file else {
             return self.make_durable();
         };
+        let told_before = self.core.group.told_of(file);
         // Before what waits is written: sizes that come meanwhile may reach beyond it.
         let (version, metadata) = {
             let state = node.state.lock();
@@ -48,7 +49,8 @@ impl FileSystem {
         if metadata {
             self.core.begin_to_write_back().write_back(node);
         }
-        let synced = self.core.group.sync_file(file, metadata);
+        let group = &self.core.group;
+        let synced = group.sync_file_since(file, metadata, told_before);
         written?;
         synced?;
         if metadata {
@@ -63,9 +65,10 @@ impl FileSystem {
     /// # Errors
     /// What the group says.
     pub fn sync(&self) -> FsResult<()> {
+        let told_before = self.core.group.told();
         let written = self.core.write_out_everything();
         self.core.write_dirty_nodes();
-        let synced = self.core.group.sync();
+        let synced = self.core.group.sync_since(told_before);
         written?;
         synced?;
         Ok(())

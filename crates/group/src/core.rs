@@ -52,6 +52,7 @@ const LOG_RESERVE_BYTES_MIN: u64 = 64 << 20;
 const LOG_RESERVE_PART_MAX: u64 = 16;
 
 pub use commit::Change;
+pub use commit::owed::ToldBefore;
 pub use disks::ReadTotals;
 pub use event_log::KeptEvent;
 pub use file::{File, Layout};
@@ -91,6 +92,8 @@ pub struct Core {
     pub(crate) bad_places: BadPlaces,
     /// How often disks had come or gone when it was last looked what of all files was lost.
     pub(crate) looked_for_lost_at: AtomicU64,
+    /// How often a sync told something that was lost, or could not be written.
+    pub(crate) told_count: AtomicU64,
     /// What files owe by rows of several. Such a row is applied under it: above the catalog's own
     /// locks.
     pub(crate) owed_together: LeafMutex<OwedRows>,

@@ -29,7 +29,7 @@ mod scene;
 
 #[cfg(feature = "loom")]
 pub use crate::core::models;
-pub use crate::core::{Change, Core, File, KeptEvent, Layout, ReadTotals};
+pub use crate::core::{Change, Core, File, KeptEvent, Layout, ReadTotals, ToldBefore};
 pub use background::{
     Distrust, Finding, FindingKind, Group, Known, LeftOut, LeftOutReason, OperationState,
     OperationView, PageJudge, Pass, Power, RepairTime, ScrubScope, ScrubState, ScrubStep,

@@ -1,9 +1,11 @@
 //! What threads see of each other between two steps of one write or read.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
-use spindle_device::{DiskSlot, Disks, SharedMemory, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, FaultyOperation, SharedMemory, SimulatedDisks};
 use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 use super::*;
@@ -132,4 +134,35 @@ fn copies_do_not_go_with_what_the_disks_got_after_them() {
         fs.core.write_out(node, 0, 1).unwrap();
     }
     assert!(has_begun(4 * BLOCK as u64), "nobody knows any more");
+}
+
+#[test]
+fn a_sync_that_waits_for_a_write_tells_what_another_one_was_told_meanwhile() {
+    let (disks, fs, handle) = kept();
+    disks.set_deadline(Duration::from_secs(60));
+    behind(&fs, &handle, 0, &[1; BLOCK]);
+    fs.sync().unwrap();
+    for is_of_everything in [false, true] {
+        behind(&fs, &handle, 0, &[2; BLOCK]);
+        disks.hang(DiskSlot(0), FaultyOperation::Write, 0..48 << 20);
+        let answer = thread::scope(|scope| {
+            let syncer = scope.spawn(|| match is_of_everything {
+                true => fs.sync(),
+                false => fs.sync_file(&handle, false),
+            });
+            let is_writing = |next| matches!(next, Some((_, true)));
+            while !is_writing(handle.node.unwritten.lock().next(0, 1)) {
+                assert!(!syncer.is_finished());
+                thread::yield_now();
+            }
+            let file = handle.node.file.as_ref().unwrap();
+            fs.core.group.owe(file, "something is lost");
+            fs.core.group.sync_file(file, false).unwrap_err();
+            disks.release(DiskSlot(0));
+            syncer.join().unwrap()
+        });
+        assert!(answer.is_err(), "of everything: {is_of_everything}");
+        fs.sync_file(&handle, false).unwrap();
+        fs.sync().unwrap();
+    }
 }

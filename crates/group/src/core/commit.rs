@@ -22,6 +22,7 @@ use spindle_sync::level::{
 use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
+use crate::core::commit::owed::ToldBefore;
 use crate::core::disks::Target;
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
@@ -404,8 +405,22 @@ impl Core {
     ///
     /// # Errors
     /// [`GroupErrorKind::Io`] where data could not be made durable on any copy, be it now or in
-    /// a write since the last sync; told once.
+    /// a write since the last sync; told once, and by every sync that runs at once with the one that
+    /// tells it.
     pub fn sync_file(&self, file: &File, metadata: bool) -> Result<(), GroupError> {
+        self.sync_file_since(file, metadata, self.told_of(file))
+    }
+
+    /// As [`Core::sync_file`], for a sync that began at [`Core::told_of`].
+    ///
+    /// # Errors
+    /// As [`Core::sync_file`].
+    pub fn sync_file_since(
+        &self,
+        file: &File,
+        metadata: bool,
+        before: ToldBefore,
+    ) -> Result<(), GroupError> {
         self.check_fence()?;
         let turns_count = self.membership.turns_count();
         let applied = self.catalog.applied();
@@ -413,7 +428,7 @@ impl Core {
         if let Err(error) = self.cover(&targets) {
             // Told here and now.
             self.forget_lost(file, &targets);
-            self.take_owed(file);
+            self.tell_owed_or(file, error.clone());
             return Err(error);
         }
         let kept = self.keep_what_disks_lost(file, &targets);
@@ -422,11 +437,7 @@ impl Core {
             .lock()
             .retain(|target| !targets.contains(target));
         if let Err(error) = kept {
-            // What is owed names the disk.
-            let owed = self.take_owed(file);
-            return Err(owed.map_or(error, |message| {
-                GroupError::new(GroupErrorKind::Io, message)
-            }));
+            return Err(self.tell_owed_or(file, error));
         }
         let books = file.map.read().books();
         let through = match books {
@@ -439,10 +450,7 @@ impl Core {
             // A mark that the commit waited for may have been set back before it was durable.
             self.notice_offline();
         }
-        match self.take_owed(file) {
-            None => Ok(()),
-            Some(message) => Err(GroupError::new(GroupErrorKind::Io, message)),
-        }
+        self.take_owed(file, before).map_or(Ok(()), Err)
     }
 
     /// Makes everything durable.
@@ -450,6 +458,14 @@ impl Core {
     /// # Errors
     /// As [`Core::sync_file`], for the group.
     pub fn sync(&self) -> Result<(), GroupError> {
+        self.sync_since(self.told())
+    }
+
+    /// As [`Core::sync`], for a sync that began at [`Core::told`].
+    ///
+    /// # Errors
+    /// As [`Core::sync`].
+    pub fn sync_since(&self, before: ToldBefore) -> Result<(), GroupError> {
         self.check_fence()?;
         loop {
             let turns_count = self.membership.turns_count();
@@ -457,12 +473,21 @@ impl Core {
             // Also where that failed: what was lost is told by this sync, and not by the next one too.
             let kept = flushed.and(self.keep_what_all_disks_lost());
             self.commit_everything()?;
+            kept?;
             // Where a disk came or went meanwhile, a mark may have been set back before it was
             // durable.
-            if kept.is_err() || self.membership.turns_count() == turns_count {
-                return kept;
+            if self.membership.turns_count() == turns_count {
+                break;
             }
         }
+        if self.told() == before {
+            return Ok(());
+        }
+        Err(GroupError::new(
+            GroupErrorKind::Io,
+            "what was written since the last sync may be lost: another sync, which ran at once with \
+             this one, was told so, and of which file",
+        ))
     }
 
     /// As [`Core::sync`], but for what disks lost before they were flushed: that waits for somebody

@@ -10,6 +10,7 @@ use spindle_extent::schedule::Schedule;
 use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use spindle_sync::level::{Holds, LeafMutex};
 
+use crate::core::commit::owed::Owed;
 use crate::core::disks::Target;
 use crate::core::map_lock::MapLock;
 use crate::core::moving::Moving;
@@ -49,13 +50,8 @@ pub struct File {
     /// Marks went back and no sync has told it: what lies between a mark and the end of its
     /// extent was perhaps answered, and is no zeros that anybody may be shown, nor put there.
     pub(crate) hides_a_loss: AtomicBool,
-    /// The catalog has a row of an error that is owed, or was told by the newest sync.
-    pub(crate) has_owed_row: AtomicBool,
-    /// The same of a row that tells of other files too.
-    pub(crate) owes_together: AtomicBool,
-    /// A write that no copy took, until a sync has told it. Its row is applied under it: above the
-    /// catalog's own locks.
-    pub(crate) error: LeafMutex<Option<String>>,
+    /// What it owes its next sync. Its row is applied under it: above the catalog's own locks.
+    pub(crate) owed: LeafMutex<Owed>,
     pub(crate) removed: AtomicBool,
     /// Some disk may lack a part of the file that the other copies have; see `dirty.rs`.
     pub(crate) may_be_stale: AtomicBool,
@@ -85,9 +81,7 @@ impl File {
             written: LeafMutex::new(SmallVec::new()),
             set_back_count: AtomicU32::new(0),
             hides_a_loss: AtomicBool::new(false),
-            has_owed_row: AtomicBool::new(false),
-            owes_together: AtomicBool::new(false),
-            error: LeafMutex::new(None),
+            owed: LeafMutex::default(),
             removed: AtomicBool::new(false),
             may_be_stale: AtomicBool::new(false),
         }

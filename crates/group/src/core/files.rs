@@ -87,9 +87,9 @@ impl Core {
         map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
-        self.forget_owed(file, &mut edit);
+        let leaves_together = self.forget_owed(file, &mut file.owed.lock(), &mut edit);
         {
-            let _rows = self.leave_owed_together(file, &mut edit);
+            let _rows = leaves_together.then(|| self.leave_owed_together(file.id, &mut edit));
             self.apply(change, edit);
         }
         self.dirty_maps.lock().forget(file.id);

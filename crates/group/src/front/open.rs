@@ -125,6 +125,7 @@ impl Group {
         region.stop_reading_ahead();
         let core = Core {
             looked_for_lost_at: AtomicU64::new(membership.turns_count()),
+            told_count: AtomicU64::new(0),
             placement: LeafRwLock::new(Arc::new(table.placement(au_size))),
             membership,
             region,

@@ -123,7 +123,8 @@ impl Core {
         self.notice_offline();
         let mut answer = Ok(());
         for file in self.all_files() {
-            if let Some(message) = file.error.lock().clone() {
+            let untold = file.owed.lock().untold().map(str::to_owned);
+            if let Some(message) = untold {
                 answer = answer.and(Err(GroupError::new(GroupErrorKind::Io, message)));
                 continue;
             }
@@ -139,6 +140,9 @@ impl Core {
                     .retain(|target| !targets.contains(target));
                 answer = answer.and(Err(error));
             }
+        }
+        if answer.is_err() {
+            self.note_told();
         }
         self.looked_for_lost_at
             .store(turns_count, Ordering::Release);

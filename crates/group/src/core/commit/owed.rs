@@ -12,16 +12,20 @@
 //!
 //! The row goes with the sync after the one that told, because a daemon that is killed between the
 //! two may not have answered: the kernel asks the next one again, which tells once more.
+//!
+//! Syncs of one file may run at once, and each was asked for what is lost. So whichever of them takes
+//! the error, all that had begun by then tell it.
 
 pub(in crate::core) mod together;
 
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
 use spindle_sync::atomic::Ordering;
+use spindle_sync::level::LeafGuard;
 
 use crate::core::Core;
 use crate::core::file::File;
-use crate::error::GroupError;
+use crate::error::{GroupError, GroupErrorKind};
 
 const KEY_START: &str = "owed.";
 /// Behind every key of an owed error.
@@ -47,7 +51,54 @@ fn parse(key: &[u8], value: &[u8]) -> Option<(FileId, bool, String)> {
     Some((FileId(id.parse().ok()?), hides == "1", message.to_owned()))
 }
 
+/// What a file owes its next sync.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    /// The newest error.
+    message: String,
+    /// No sync has told it.
+    is_untold: bool,
+    /// How often a sync told one.
+    told_count: u64,
+    /// The catalog has a row of it.
+    has_row: bool,
+    /// The same of a row that tells of other files too.
+    has_row_together: bool,
+}
+
+impl Owed {
+    /// The error that no sync has told.
+    pub(crate) fn untold(&self) -> Option<&str> {
+        self.is_untold.then_some(&self.message)
+    }
+
+    fn owe(&mut self, message: String) {
+        self.message = message;
+        self.is_untold = true;
+    }
+}
+
+/// What syncs of a file, or of the group, had told when one began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToldBefore(u64);
+
 impl Core {
+    /// For a sync of the file that begins: before whoever asked for it, or it itself, looks at what is
+    /// to be made durable.
+    pub fn told_of(&self, file: &File) -> ToldBefore {
+        ToldBefore(file.owed.lock().told_count)
+    }
+
+    /// As [`Self::told_of`], for a sync of everything.
+    pub fn told(&self) -> ToldBefore {
+        ToldBefore(self.told_count.load(Ordering::Acquire))
+    }
+
+    /// A sync tells something.
+    pub(super) fn note_told(&self) {
+        self.told_count.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The next sync of the file answers with this error.
     pub fn owe(&self, file: &File, message: &str) {
         self.owe_for(file, message, false);
@@ -56,49 +107,77 @@ impl Core {
     /// As [`Self::owe`]; where it `hides` a loss, reads beyond the marks are refused until then.
     pub(super) fn owe_for(&self, file: &File, message: &str, hides: bool) {
         // Told and shown together: whoever tells it lets zeros be read.
-        let mut error = file.error.lock();
+        let mut owed = file.owed.lock();
         if hides {
             file.hides_a_loss.store(true, Ordering::Release);
         }
-        *error = Some(message.to_owned());
+        owed.owe(message.to_owned());
         if self.kept.is_none() || file.is_removed() {
             return;
         }
         let mut edit = Edit::default();
         let hides = file.hides_a_loss.load(Ordering::Acquire);
         edit.put(Table::Attribute, key(file.id), encode(hides, message));
-        file.has_owed_row.store(true, Ordering::Release);
+        owed.has_row = true;
         // Under the lock, so that nobody takes it away for an error that was told before.
         self.catalog.apply(edit);
     }
 
-    /// The error that the file owes its next sync, which the caller tells.
-    pub(super) fn take_owed(&self, file: &File) -> Option<String> {
-        let mut error = file.error.lock();
-        let owed = error.take();
-        if owed.is_some() {
-            file.hides_a_loss.store(false, Ordering::Release);
-            return owed;
+    /// The error that a sync of the file answers, where it has no other: one that the file owes, or
+    /// that another sync has told since it began.
+    pub(super) fn take_owed(&self, file: &File, before: ToldBefore) -> Option<GroupError> {
+        let mut owed = file.owed.lock();
+        if owed.is_untold || owed.told_count != before.0 {
+            return Some(self.tell(file, &mut owed));
         }
         let mut edit = Edit::default();
-        self.forget_owed(file, &mut edit);
+        let leaves_together = self.forget_owed(file, &mut owed, &mut edit);
         if !edit.is_empty() {
             self.catalog.apply(edit);
         }
-        drop(error);
-        let mut edit = Edit::default();
-        let _rows = self.leave_owed_together(file, &mut edit);
-        if !edit.is_empty() {
-            self.catalog.apply(edit);
+        drop(owed);
+        if leaves_together {
+            let mut edit = Edit::default();
+            let _rows = self.leave_owed_together(file.id, &mut edit);
+            if !edit.is_empty() {
+                self.catalog.apply(edit);
+            }
         }
         None
     }
 
-    /// Takes the file's own row away.
-    pub(crate) fn forget_owed(&self, file: &File, edit: &mut Edit) {
-        if self.kept.is_some() && file.has_owed_row.swap(false, Ordering::AcqRel) {
+    /// The error that a sync of the file answers which found one itself: what is owed says more.
+    pub(super) fn tell_owed_or(&self, file: &File, error: GroupError) -> GroupError {
+        let mut owed = file.owed.lock();
+        if owed.is_untold {
+            return self.tell(file, &mut owed);
+        }
+        // So that the others tell it.
+        owed.owe(error.message.clone());
+        self.tell(file, &mut owed);
+        error
+    }
+
+    fn tell(&self, file: &File, owed: &mut Owed) -> GroupError {
+        if std::mem::take(&mut owed.is_untold) {
+            owed.told_count += 1;
+            self.note_told();
+            file.hides_a_loss.store(false, Ordering::Release);
+        }
+        GroupError::new(GroupErrorKind::Io, owed.message.clone())
+    }
+
+    /// Takes the file's own row away; true where it is to leave another one.
+    pub(in crate::core) fn forget_owed(
+        &self,
+        file: &File,
+        owed: &mut Owed,
+        edit: &mut Edit,
+    ) -> bool {
+        if self.kept.is_some() && std::mem::take(&mut owed.has_row) {
             edit.delete(Table::Attribute, key(file.id));
         }
+        std::mem::take(&mut owed.has_row_together)
     }
 
     /// At an opening: takes up what a killed process owed, where this one takes over from it.
@@ -121,8 +200,7 @@ impl Core {
                     edit.delete(Table::Attribute, key);
                     continue;
                 };
-                self.take_up_row(&file, message, hides);
-                file.has_owed_row.store(true, Ordering::Release);
+                self.take_up_row(&file, message, hides).has_row = true;
             }
             if !edit.is_empty() {
                 self.catalog.apply(edit);
@@ -131,12 +209,14 @@ impl Core {
     }
 
     /// The next sync of the file, and of everything, answers with this error of a killed process.
-    fn take_up_row(&self, file: &File, message: String, hides: bool) {
+    fn take_up_row<'a>(&self, file: &'a File, message: String, hides: bool) -> LeafGuard<'a, Owed> {
         if hides {
             file.hides_a_loss.store(true, Ordering::Release);
         }
-        *file.error.lock() = Some(message);
         self.looked_for_lost_at
             .store(NEVER_LOOKED, Ordering::Release);
+        let mut owed = file.owed.lock();
+        owed.owe(message);
+        owed
     }
 }

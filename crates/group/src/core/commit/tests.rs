@@ -1,6 +1,7 @@
 //! Commits beside a disk that goes, and syncs beside a flush that failed.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -448,4 +449,142 @@ fn a_disk_with_the_only_copies_that_fails_the_catalog_serves_on_without_a_replic
         scene.crash();
         assert_sound(&scene.open());
     }
+}
+
+/// Disks that call somebody before the first durable write of a commit.
+struct BeforeCommit {
+    inner: Arc<SimulatedDisks>,
+    call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for BeforeCommit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("BeforeCommit")
+    }
+}
+
+impl Disks for BeforeCommit {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        let is_of_journal = |request: &Request<'_>| {
+            let journal = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
+            request.work.operation() != Operation::Read && journal.contains(&request.offset_bytes)
+        };
+        if batch.iter().any(is_of_journal) {
+            let call = self.call.lock().unwrap().take();
+            if let Some(call) = call {
+                call();
+            }
+        }
+        self.inner.run(batch);
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.inner.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.inner.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.inner.in_flight_count(slot)
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner.appearance(slot)
+    }
+}
+
+/// What a sync, of everything or of the file, answers in whose commit another one, of everything or
+/// of the file, is told that the file lost something; and whether the first one's bytes are there.
+fn answer_beside_a_loss(is_of_everything: bool, is_other_of_everything: bool) -> (bool, bool) {
+    let sync = |group: &Group, file: &File, is_of_everything| match is_of_everything {
+        true => group.sync(),
+        false => group.sync_file(file, false),
+    };
+    let scene = Scene::new(16, Redundancy::External, &[(0, 64)]);
+    let disks = Arc::new(BeforeCommit {
+        inner: Arc::clone(&scene.disks),
+        call: Mutex::default(),
+    });
+    let access = Arc::clone(&disks) as Arc<dyn Disks>;
+    let group = Group::open(access, &[DiskSlot(0)], &scene.name, &opener()).unwrap();
+    let group = Arc::new(group);
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 8 << 20)).unwrap();
+    group.sync().unwrap();
+    // In the midst of a large extent.
+    let hole = (8 << 20) - (512 << 10);
+    group.punch(&file, hole, 512 << 10).unwrap();
+    group.sync().unwrap();
+    let new = pattern(2, 64 << 10);
+    group.write(&file, hole, &new).unwrap();
+    let (beside, of, simulated) = (
+        Arc::clone(&group),
+        Arc::clone(&file),
+        Arc::clone(&scene.disks),
+    );
+    let other = Arc::new(Mutex::new(None));
+    let started = Arc::clone(&other);
+    *disks.call.lock().unwrap() = Some(Box::new(move || {
+        let has_looked = {
+            let group = Arc::clone(&beside);
+            let looked_at = group.looked_for_lost_at.load(Ordering::Acquire);
+            move || group.looked_for_lost_at.load(Ordering::Acquire) != looked_at
+        };
+        let other = thread::spawn(move || {
+            let behind = hole + (64 << 10);
+            beside.write(&of, behind, &pattern(3, 64 << 10)).unwrap();
+            simulated.drop_at_flushes(DiskSlot(0), 1);
+            sync(&beside, &of, is_other_of_everything).unwrap_err();
+        });
+        // One of everything waits for this commit once it has looked.
+        wait_until("the other sync is told", || {
+            has_looked() || other.is_finished()
+        });
+        *started.lock().unwrap() = Some(other);
+    }));
+    let answer = sync(&group, &file, is_of_everything);
+    other.lock().unwrap().take().unwrap().join().unwrap();
+    let mut found = vec![0; new.len()];
+    let is_there = group.read(&file, hole, &mut found).is_ok() && found == new;
+    let is_told = answer.is_err();
+    // Told is told.
+    if !(is_other_of_everything || is_of_everything) {
+        group.sync_file(&file, false).unwrap();
+    }
+    group.sync().unwrap();
+    (is_told, is_there)
+}
+
+#[test]
+fn a_sync_whose_bytes_are_hidden_by_what_a_sync_beside_it_was_told_tells_it_too() {
+    for is_of_everything in [false, true] {
+        for is_other_of_everything in [false, true] {
+            let (is_told, is_there) =
+                answer_beside_a_loss(is_of_everything, is_other_of_everything);
+            assert!(
+                is_told || is_there,
+                "of everything: {is_of_everything}, the other: {is_other_of_everything}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sync_that_began_before_another_one_told_an_error_tells_it_too_and_the_next_one_does_not() {
+    let scene = Scene::mirrored(18);
+    let group = scene.open();
+    let [file, other] = [10, 11].map(|id| create(&group, id, NORMAL));
+    group.sync().unwrap();
+    let (before, before_other, before_all) =
+        (group.told_of(&file), group.told_of(&other), group.told());
+    group.owe(&file, "block 7 is lost");
+    group.sync_file(&file, false).unwrap_err();
+    let error = group.sync_file_since(&file, false, before).unwrap_err();
+    assert_eq!(error.message, "block 7 is lost");
+    group.sync_since(before_all).unwrap_err();
+    group.sync_file_since(&other, false, before_other).unwrap();
+    group.sync_file(&file, false).unwrap();
+    group.sync().unwrap();
 }

@@ -11,11 +11,9 @@ use std::fmt::Write as _;
 
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Catalog, Edit, Table};
-use spindle_sync::atomic::Ordering;
 use spindle_sync::level::LeafGuard;
 
 use crate::core::Core;
-use crate::core::file::File;
 use crate::error::GroupError;
 
 const KEY_START: &str = "owed_by.";
@@ -205,8 +203,7 @@ impl Core {
                      last sync may be lost"
                 );
                 if let Some(file) = self.file(*id) {
-                    self.take_up_row(&file, message, *hides);
-                    file.owes_together.store(true, Ordering::Release);
+                    self.take_up_row(&file, message, *hides).has_row_together = true;
                 }
             }
         }
@@ -218,22 +215,19 @@ impl Core {
     /// changes the row next changes what this one left.
     pub(in crate::core) fn leave_owed_together(
         &self,
-        file: &File,
+        file: FileId,
         edit: &mut Edit,
-    ) -> Option<LeafGuard<'_, OwedRows>> {
-        if !file.owes_together.swap(false, Ordering::AcqRel) {
-            return None;
-        }
-        let row = row_of(file.id);
+    ) -> LeafGuard<'_, OwedRows> {
+        let row = row_of(file);
         let mut rows = self.owed_together.lock();
         if let Some(together) = rows.get_mut(&row) {
-            together.files.remove(&file.id);
+            together.files.remove(&file);
             together.put(row, edit);
             if together.files.is_empty() {
                 rows.remove(&row);
             }
         }
-        Some(rows)
+        rows
     }
 }
 
