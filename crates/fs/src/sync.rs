@@ -51,8 +51,9 @@ impl FileSystem {
         }
         let group = &self.core.group;
         let synced = group.sync_file_since(file, metadata, told_before);
-        written?;
+        // The error that the file owes is kept until it is answered.
         synced?;
+        written?;
         if metadata {
             let mut state = node.state.lock();
             state.durable_version = state.durable_version.max(version);

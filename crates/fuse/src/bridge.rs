@@ -84,11 +84,18 @@ impl Answer {
 
 /// An errno instead of an answer.
 #[derive(Debug)]
-pub(crate) struct Refusal(Errno);
+pub(crate) struct Refusal {
+    errno: Errno,
+    /// It lives until the kernel has its answer: what a sync tells is owed until then.
+    _error: Option<FsError>,
+}
 
 impl From<Errno> for Refusal {
-    fn from(error: Errno) -> Self {
-        Self(error)
+    fn from(errno: Errno) -> Self {
+        Self {
+            errno,
+            _error: None,
+        }
     }
 }
 
@@ -98,7 +105,10 @@ impl From<FsError> for Refusal {
         if errno == Errno::IO {
             tracing::error!(%error, "a request is answered with EIO");
         }
-        Self(errno)
+        Self {
+            errno,
+            _error: Some(error),
+        }
     }
 }
 
@@ -236,7 +246,7 @@ impl Service for Bridge {
                 transport.answer(0, &structure.bytes[..structure.length_bytes])
             }
             Ok(Answer::Bytes(bytes)) => transport.answer(0, &bytes),
-            Err(Refusal(error)) => transport.answer(-error.raw_os_error(), &[]),
+            Err(refusal) => transport.answer(-refusal.errno.raw_os_error(), &[]),
         }
     }
 
@@ -279,13 +289,13 @@ fn arguments<S: FromBytes, T: Transport>(transport: &T) -> Result<S, Refusal> {
     transport
         .arguments(size_of::<S>())
         .and_then(|bytes| S::read_from_bytes(bytes).ok())
-        .ok_or(Refusal(Errno::PROTO))
+        .ok_or(Errno::PROTO.into())
 }
 
 /// The name at the start of `bytes`, and what follows its NUL.
 fn name(bytes: &[u8]) -> Result<(&OsStr, &[u8]), Refusal> {
     let end = bytes.iter().position(|byte| *byte == 0);
-    let end = end.ok_or(Refusal(Errno::PROTO))?;
+    let end = end.ok_or(Errno::PROTO)?;
     Ok((OsStr::from_bytes(&bytes[..end]), &bytes[end + 1..]))
 }
 

@@ -8,6 +8,9 @@ use spindle_base::ErrorClass;
 use spindle_catalog::CatalogError;
 
 /// A small kind, the context in the text, whose fault it is, and the error below that it came of.
+///
+/// An error of a sync is kept until it is answered: only when it is gone is what it tells no longer
+/// owed.
 #[derive(Debug, Clone)]
 pub struct GroupError {
     /// What went wrong, for code.
@@ -16,7 +19,13 @@ pub struct GroupError {
     /// that it can be told by itself.
     pub message: String,
     source: Option<Arc<dyn Error + Send + Sync>>,
+    telling: Option<Arc<Telling>>,
 }
+
+/// As long as an error with this lives, whoever was to hear of it may not have heard: what it tells is
+/// still owed to a process that takes over.
+#[derive(Debug, Default)]
+pub(crate) struct Telling;
 
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +85,19 @@ impl GroupError {
             kind,
             message: message.into(),
             source: None,
+            telling: None,
         }
+    }
+
+    /// The same error in words that tell more.
+    pub(crate) fn saying(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
+    pub(crate) fn telling(mut self, telling: Arc<Telling>) -> Self {
+        self.telling = Some(telling);
+        self
     }
 
     /// The error of a disk, of the catalog or of bytes that it came of.

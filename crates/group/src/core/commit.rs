@@ -426,10 +426,10 @@ impl Core {
         let applied = self.catalog.applied();
         let targets = file.written.lock().clone();
         if let Err(error) = self.cover(&targets) {
+            self.check_fence()?;
             // Told here and now.
             self.forget_lost(file, &targets);
-            self.tell_owed_or(file, error.clone());
-            return Err(error);
+            return Err(self.tell_found(file, error));
         }
         let kept = self.keep_what_disks_lost(file, &targets);
         // Told here and now, where it is lost.
@@ -437,7 +437,8 @@ impl Core {
             .lock()
             .retain(|target| !targets.contains(target));
         if let Err(error) = kept {
-            return Err(self.tell_owed_or(file, error));
+            self.check_fence()?;
+            return Err(self.tell_found(file, error));
         }
         let books = file.map.read().books();
         let through = match books {

@@ -45,6 +45,14 @@ impl Core {
         if let Some(journal) = self.journal() {
             file.keep_map(change, journal);
         }
+        if self.file(id).is_none() {
+            // What a removed file of that number owed.
+            let mut edit = Edit::default();
+            let _rows = self.leave_owed_together(id, &mut edit);
+            if !edit.is_empty() {
+                self.apply(change, edit);
+            }
+        }
         let mut files = self.files.write();
         if files.contains_key(&id) {
             return Err(GroupError::new(
@@ -87,11 +95,8 @@ impl Core {
         map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
-        let leaves_together = self.forget_owed(file, &mut file.owed.lock(), &mut edit);
-        {
-            let _rows = leaves_together.then(|| self.leave_owed_together(file.id, &mut edit));
-            self.apply(change, edit);
-        }
+        self.forget_owed(file, &mut file.owed.lock(), &mut edit);
+        self.apply(change, edit);
         self.dirty_maps.lock().forget(file.id);
         self.files.write().remove(&file.id);
         Ok(())

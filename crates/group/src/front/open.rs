@@ -94,8 +94,7 @@ impl Group {
         let load = || load(&membership, &catalog, &table, &region);
         let (mut files, mut space, mut bad_runs) = load()?;
         let claim = claim_of(&membership.opener());
-        let kept = journal.map(|journal| Kept::new(journal, claim, &catalog));
-        let kept = kept.transpose()?;
+        let kept = (journal.map(|journal| Kept::new(journal, claim, &catalog))).transpose()?;
         let scene = Scene {
             membership: &membership,
             catalog: &catalog,

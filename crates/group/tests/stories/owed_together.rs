@@ -1,5 +1,7 @@
 //! Many files that owe an error after a takeover, by rows that tell of several.
 
+use std::thread;
+
 use spindle_base::{FileId, Redundancy};
 use spindle_catalog::Wish;
 use spindle_device::DiskSlot;
@@ -106,4 +108,36 @@ fn a_file_that_told_what_it_owed_together_with_others_owes_it_no_more() {
     drop(group);
     let group = open_kept(&scene, &journal);
     assert!(!(1000..1060).any(|id| owes(&group, id)));
+}
+
+#[test]
+fn a_file_owes_its_error_though_another_left_their_row_within_a_removal_that_a_kill_cut_off() {
+    let scene = Scene::new(27, Redundancy::External, &[(0, 256)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    for id in 1000..1003 {
+        let file = create(&group, id, EXTERNAL);
+        group.write(&file, 0, &[1; 4096]).unwrap();
+    }
+    group.sync().unwrap();
+    let group = killed(&scene, &journal, group);
+    let file = |group: &Group, id: u64| group.file(FileId(id)).unwrap();
+    // So that no sync below waits for a commit, which would wait for the change.
+    group.make_durable().unwrap();
+    // Its thread holds the change for good.
+    let remove = || {
+        let change = group.change();
+        group.remove_file(&change, &file(&group, 1000)).unwrap();
+        std::mem::forget(change);
+    };
+    thread::scope(|scope| scope.spawn(remove).join().unwrap());
+    let other = file(&group, 1001);
+    group.sync_file(&other, false).unwrap_err();
+    group.sync_file(&other, false).unwrap();
+    drop(other);
+    let group = killed_alone(&scene, &journal, group);
+    for (id, owes) in [(1000, true), (1001, false), (1002, true)] {
+        let file = file(&group, id);
+        assert_eq!(group.sync_file(&file, false).is_err(), owes, "file {id}");
+    }
 }

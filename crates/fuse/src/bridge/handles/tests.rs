@@ -54,7 +54,7 @@ fn make(file_system: &FileSystem, name: &str) -> Arc<Handle> {
 }
 
 fn errno(answer: Result<Arc<Handle>, Refusal>) -> Option<Errno> {
-    answer.err().map(|refusal| refusal.0)
+    answer.err().map(|refusal| refusal.errno)
 }
 
 #[test]

@@ -10,13 +10,16 @@
 //! of whoever takes over, is owed by many files at once, see `core/takeover/unflushed.rs`: of them a
 //! row tells more than one, see `owed/together.rs`.
 //!
-//! The row goes with the sync after the one that told, because a daemon that is killed between the
-//! two may not have answered: the kernel asks the next one again, which tells once more.
+//! A daemon that is killed after a sync told the error may not have answered it: the kernel asks the
+//! next one again, which has to tell it once more. So the row goes with a later sync, and not before
+//! the errors of those that told it are gone, which whoever answers keeps until then.
 //!
 //! Syncs of one file may run at once, and each was asked for what is lost. So whichever of them takes
 //! the error, all that had begun by then tell it.
 
 pub(in crate::core) mod together;
+
+use std::sync::{Arc, Weak};
 
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table};
@@ -25,7 +28,7 @@ use spindle_sync::level::LeafGuard;
 
 use crate::core::Core;
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Telling};
 
 const KEY_START: &str = "owed.";
 /// Behind every key of an owed error.
@@ -60,6 +63,8 @@ pub(crate) struct Owed {
     is_untold: bool,
     /// How often a sync told one.
     told_count: u64,
+    /// The syncs that tell it and are not answered yet have it.
+    telling: Weak<Telling>,
     /// The catalog has a row of it.
     has_row: bool,
     /// The same of a row that tells of other files too.
@@ -106,8 +111,11 @@ impl Core {
 
     /// As [`Self::owe`]; where it `hides` a loss, reads beyond the marks are refused until then.
     pub(super) fn owe_for(&self, file: &File, message: &str, hides: bool) {
+        self.owe_within(file, &mut file.owed.lock(), message, hides);
+    }
+
+    fn owe_within(&self, file: &File, owed: &mut Owed, message: &str, hides: bool) {
         // Told and shown together: whoever tells it lets zeros be read.
-        let mut owed = file.owed.lock();
         if hides {
             file.hides_a_loss.store(true, Ordering::Release);
         }
@@ -128,10 +136,14 @@ impl Core {
     pub(super) fn take_owed(&self, file: &File, before: ToldBefore) -> Option<GroupError> {
         let mut owed = file.owed.lock();
         if owed.is_untold || owed.told_count != before.0 {
-            return Some(self.tell(file, &mut owed));
+            return Some(self.tell_owed(file, &mut owed));
+        }
+        if owed.telling.strong_count() > 0 {
+            return None;
         }
         let mut edit = Edit::default();
-        let leaves_together = self.forget_owed(file, &mut owed, &mut edit);
+        self.forget_owed(file, &mut owed, &mut edit);
+        let leaves_together = std::mem::take(&mut owed.has_row_together);
         if !edit.is_empty() {
             self.catalog.apply(edit);
         }
@@ -146,38 +158,39 @@ impl Core {
         None
     }
 
-    /// The error that a sync of the file answers which found one itself: what is owed says more.
-    pub(super) fn tell_owed_or(&self, file: &File, error: GroupError) -> GroupError {
+    /// The error that a sync of the file answers which found one itself; what is owed says more. It is
+    /// owed as any other until it is answered.
+    pub(super) fn tell_found(&self, file: &File, found: GroupError) -> GroupError {
         let mut owed = file.owed.lock();
-        if owed.is_untold {
-            return self.tell(file, &mut owed);
+        if !owed.is_untold {
+            self.owe_within(file, &mut owed, &found.message, false);
         }
-        // So that the others tell it.
-        owed.owe(error.message.clone());
-        self.tell(file, &mut owed);
-        error
+        let telling = self.begin_telling(file, &mut owed);
+        found.saying(owed.message.clone()).telling(telling)
     }
 
-    fn tell(&self, file: &File, owed: &mut Owed) -> GroupError {
+    fn tell_owed(&self, file: &File, owed: &mut Owed) -> GroupError {
+        let telling = self.begin_telling(file, owed);
+        GroupError::new(GroupErrorKind::Io, owed.message.clone()).telling(telling)
+    }
+
+    /// What the error of a sync that tells what is owed has with it.
+    fn begin_telling(&self, file: &File, owed: &mut Owed) -> Arc<Telling> {
         if std::mem::take(&mut owed.is_untold) {
             owed.told_count += 1;
             self.note_told();
             file.hides_a_loss.store(false, Ordering::Release);
         }
-        GroupError::new(GroupErrorKind::Io, owed.message.clone())
+        let telling = owed.telling.upgrade().unwrap_or_default();
+        owed.telling = Arc::downgrade(&telling);
+        telling
     }
 
-    /// Takes the file's own row away; true where it is to leave another one.
-    pub(in crate::core) fn forget_owed(
-        &self,
-        file: &File,
-        owed: &mut Owed,
-        edit: &mut Edit,
-    ) -> bool {
+    /// Takes the file's own row away.
+    pub(in crate::core) fn forget_owed(&self, file: &File, owed: &mut Owed, edit: &mut Edit) {
         if self.kept.is_some() && std::mem::take(&mut owed.has_row) {
             edit.delete(Table::Attribute, key(file.id));
         }
-        std::mem::take(&mut owed.has_row_together)
     }
 
     /// At an opening: takes up what a killed process owed, where this one takes over from it.

@@ -185,3 +185,72 @@ fn a_copy_of_which_the_journal_alone_says_that_it_is_stale_is_no_other_copy() {
     group.sync_file(&file, false).unwrap();
     assert!(read(&group, &file, 0, LENGTH) == pattern(1, LENGTH));
 }
+
+/// An error that a sync told is owed to whoever takes over, until that sync was answered.
+fn is_owed_until_answered(scene: &Scene, journal: &KeptJournal, group: Group, id: FileId) {
+    let file = group.file(id).unwrap();
+    let told = group.sync_file(&file, false).unwrap_err();
+    // Of another program, while the first one has no answer yet.
+    group.sync_file(&file, false).unwrap();
+    std::mem::forget((group, file));
+    let group = open_kept(scene, journal);
+    let file = group.file(id).unwrap();
+    let told_again = group.sync_file(&file, false).unwrap_err();
+    drop((told, told_again));
+    group.sync_file(&file, false).unwrap();
+    std::mem::forget((group, file));
+    let group = open_kept(scene, journal);
+    let file = group.file(id).unwrap();
+    group.sync_file(&file, false).unwrap();
+}
+
+#[test]
+fn an_error_is_owed_until_the_sync_that_told_it_was_answered() {
+    let scene = Scene::mirrored(5);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    group.sync().unwrap();
+    group.owe(&file, "block 7 is lost");
+    drop(file);
+    is_owed_until_answered(&scene, &journal, group, FileId(10));
+}
+
+#[test]
+fn an_error_that_files_owe_together_is_owed_until_the_sync_that_told_it_was_answered() {
+    let scene = Scene::new(6, Redundancy::External, &[(0, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    std::mem::forget((group, file));
+    scene.disks.vanish(DiskSlot(0));
+    scene.disks.bring_back(DiskSlot(0));
+    let group = open_kept(&scene, &journal);
+    is_owed_until_answered(&scene, &journal, group, FileId(10));
+}
+
+#[test]
+fn an_error_that_a_sync_finds_itself_is_owed_until_it_was_answered() {
+    let scene = Scene::new(7, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    let [first, second] = [0, 1].map(|copy| group.map(&file)[0].copies[copy].unwrap().0);
+    scene.disks.vanish(DiskSlot(first.0));
+    group.take_offline(&[first], "it is gone").unwrap();
+    group.write(&file, 32 << 10, &pattern(2, 4096)).unwrap();
+    group.sync().unwrap();
+    scene.disks.bring_back(DiskSlot(first.0));
+    group.return_disks(&[DiskSlot(first.0)]).unwrap();
+    group.write(&file, 0, &pattern(3, 4096)).unwrap();
+    scene.disks.vanish(DiskSlot(second.0));
+    group.take_offline(&[second], "it is gone").unwrap();
+    group.note_away();
+    group.make_durable().unwrap();
+    drop(file);
+    is_owed_until_answered(&scene, &journal, group, FileId(10));
+}

@@ -5,6 +5,10 @@
 //! a row, `owed_by.N`, tells it of 1,024 file numbers at once: what all of them take is little beside
 //! what the catalog keeps back for removals, for each of the files has rows of its own there. A file
 //! that has told it leaves its row, which goes with the last.
+//!
+//! A file that is removed stays in its row until its number is another file's, or the next opening:
+//! the removal is a part of an operation, which does not count where a kill cuts it off, and the row
+//! as others leave it meanwhile does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -220,8 +224,9 @@ impl Core {
     ) -> LeafGuard<'_, OwedRows> {
         let row = row_of(file);
         let mut rows = self.owed_together.lock();
-        if let Some(together) = rows.get_mut(&row) {
-            together.files.remove(&file);
+        if let Some(together) = rows.get_mut(&row)
+            && together.files.remove(&file).is_some()
+        {
             together.put(row, edit);
             if together.files.is_empty() {
                 rows.remove(&row);
