@@ -29,9 +29,19 @@ const MOVES_MOST: usize = 64;
 /// Moves that wait for room; what comes on top is left to the next plan.
 const WAITING_MOST: usize = 4096;
 /// Plans made until whatever is left is left.
-pub const EFFORT_MOST: u8 = 8;
+const EFFORT_MOST: u8 = 8;
+/// A plan of no effort may move nothing, because each of many small files has less to give than an
+/// extent, although a disk holds much more than its share in sum; and one of little effort, because
+/// room has to be made for what fits. So plans are made at least up to this effort.
+const EFFORT_AT_LEAST: u8 = 2;
 /// Extent numbers looked at while a file's map is held.
 const WALKED_MOST: u32 = 8192;
+
+/// Whether a plan that was carried out is followed by one of more effort.
+pub const fn is_followed(plan: &Plan, effort: u8, has_moved: bool) -> bool {
+    let is_due = has_moved || (plan.planned_blocks() > 0 && effort < EFFORT_AT_LEAST);
+    is_due && effort < EFFORT_MOST
+}
 
 /// A run of the pass.
 #[derive(Debug)]
@@ -176,7 +186,9 @@ impl Mover {
             run.queue.append(&mut run.waiting);
             return Task::Retry;
         }
-        if run.moved_count > 0 && run.effort < EFFORT_MOST {
+        let looks_on =
+            run.moved_count > 0 || (plan.planned_blocks() > 0 && run.effort < EFFORT_AT_LEAST);
+        if looks_on && run.effort < EFFORT_MOST {
             let effort = run.effort + 1;
             run.replan(effort, looked_at);
             return Task::Plan(effort);

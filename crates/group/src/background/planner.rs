@@ -126,6 +126,8 @@ struct ClassPlan {
     owed: Vec<f64>,
     /// Rounding so far: what should have come and has not.
     carried: Vec<f64>,
+    /// Rounding so far: what the disk that lacks most should have taken from disks that are well.
+    pulled: f64,
 }
 
 /// The disks, and what is known of them before any map was looked at.
@@ -492,6 +494,7 @@ impl ClassPlan {
             in_left: zeros.clone(),
             owed: zeros.clone(),
             carried: zeros,
+            pulled: 0.0,
         }
     }
 

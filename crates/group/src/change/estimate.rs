@@ -19,7 +19,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Red
 use spindle_device::DiskSlot;
 
 use crate::background::Group;
-use crate::background::mover::EFFORT_MOST;
+use crate::background::mover::is_followed;
 use crate::background::planner::{Goal, Maps, Plan, PlanDisk, Role};
 use crate::background::power::Power;
 use crate::change::DiskChanges;
@@ -166,7 +166,7 @@ pub(crate) fn foresee(disks: &[PlanDisk], goal: Goal, maps: &mut Foreseen<'_>, f
             .filter(|known| known.begin_block == 0)
             .any(|known| known.number == disk && matches!(known.role, Role::Shares | Role::Leaves))
     };
-    for effort in 0..=EFFORT_MOST {
+    for effort in 0.. {
         let mut plan = Plan::new(disks.to_vec(), goal, effort, maps);
         let mut moved_any = false;
         loop {
@@ -200,7 +200,7 @@ pub(crate) fn foresee(disks: &[PlanDisk], goal: Goal, maps: &mut Foreseen<'_>, f
                 }
             }
         }
-        if !moved_any {
+        if !is_followed(&plan, effort, moved_any) {
             return;
         }
     }

@@ -37,7 +37,6 @@ pub(crate) struct Choice {
     neediest: Option<usize>,
     /// Of the blocks that it could take from disks that are well, the part that it takes.
     pull_rate: f64,
-    pulled: f64,
 }
 
 impl Choice {
@@ -61,7 +60,6 @@ impl Choice {
         let most = neediest.map_or(0.0, |at| class.in_left[at]);
         Self {
             pull_rate: (most / class.blocks.max(1.0) * 100.0).min(1.0),
-            pulled: 0.0,
             rate,
             given: vec![0.0; wanted.len()],
             detoured: vec![0.0; wanted.len()],
@@ -152,11 +150,11 @@ impl Choice {
         if !copies.iter().all(is_fit) {
             return None;
         }
-        self.pulled += length * self.pull_rate;
-        if self.pulled < length {
+        class.pulled += length * self.pull_rate;
+        if class.pulled < length {
             return None;
         }
-        self.pulled -= length;
+        class.pulled -= length;
         let (number, from) = (0_u8..).zip(copies).min_by(|left, right| {
             let lacks = |copy: &ExtentCopy| class.in_left[ground.place(*copy)];
             lacks(left.1).total_cmp(&lacks(right.1))
