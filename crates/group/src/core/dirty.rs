@@ -117,6 +117,26 @@ struct State {
     returns_count: u32,
 }
 
+impl State {
+    /// As [`DirtyRegions::missed_by`].
+    fn miss(
+        &mut self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        disks: &[DiskNumber],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = self.regions.entry((file.id, number)).or_default();
+            for disk in disks {
+                region.miss(*disk, |blocks| blocks.insert(first, end));
+            }
+            region.open((file.id, number), apply);
+        }
+        file.may_be_stale.store(true, Ordering::Release);
+    }
+}
+
 /// A disk is on its way back as long as this lives: readers look, whoever finds nothing to copy.
 #[derive(Debug)]
 pub struct Returning<'a>(&'a DirtyRegions);
@@ -263,15 +283,29 @@ impl DirtyRegions {
         disks: &[DiskNumber],
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
-        let mut state = self.state.lock();
-        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
-            let region = state.regions.entry((file.id, number)).or_default();
-            for disk in disks {
-                region.miss(*disk, |blocks| blocks.insert(first, end));
-            }
-            region.open((file.id, number), apply);
+        self.state.lock().miss(file, ranges, disks, apply);
+    }
+
+    /// From block `first` of the file up to the end that is given back, `end` at most, the same
+    /// copies of `extent` are stale. `lacking` is asked, with them as bits, which disks lack these
+    /// blocks too, and that is noted as by [`Self::missed_by`]. All of it under one lock: who asks
+    /// for another disk in the same moment finds the copy stale that is given up here, and keeps its
+    /// own.
+    pub fn missed_where(
+        &self,
+        file: &File,
+        extent: &Extent,
+        (first, end): (u64, u64),
+        lacking: &dyn Fn(u8) -> SmallVec<[DiskNumber; 2]>,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) -> u64 {
+        let mut view = self.look(file);
+        let (stale, until) = view.stale_copies(extent, first, end);
+        let disks = lacking(stale);
+        if !disks.is_empty() {
+            view.state.miss(file, &[(first, until)], &disks, apply);
         }
-        file.may_be_stale.store(true, Ordering::Release);
+        until
     }
 
     /// A disk went offline, and has that incarnation since: it may lack what was written lately

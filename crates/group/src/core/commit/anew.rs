@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 use spindle_base::DiskNumber;
 use spindle_extent::map::Extent;
-use spindle_extent::plan::{self, Segment, Serving, Staleness, TooFar};
+use spindle_extent::plan::{self, Segment, Serving, TooFar};
 use spindle_format::ExtentCopy;
 
 use crate::core::Core;
@@ -86,13 +86,9 @@ impl Core {
             let mut at = segment.at_block;
             let end = at + segment.blocks;
             while at < end {
-                let (stale, until) = self.dirty.look(file).stale_copies(&extent, at, end);
-                let missed = self.missing(&extent, stale, disks, others);
-                if !missed.is_empty() {
-                    let apply = &mut |edit| self.catalog.apply(edit);
-                    self.dirty.missed_by(file, &[(at, until)], &missed, apply);
-                }
-                at = until;
+                let lacking = |stale| self.missing(&extent, stale, disks, others);
+                let apply = &mut |edit| self.catalog.apply(edit);
+                at = (self.dirty).missed_where(file, &extent, (at, end), &lacking, apply);
             }
         }
     }

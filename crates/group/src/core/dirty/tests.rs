@@ -1,6 +1,11 @@
+use std::thread;
+use std::time::Duration;
+
+use smallvec::{SmallVec, smallvec};
 use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
 use spindle_catalog::{Edit, Sequence};
-use spindle_format::{BlockRun, DirtyRecord, StaleDisk};
+use spindle_extent::map::Extent;
+use spindle_format::{BlockRun, DirtyRecord, ExtentCopy, StaleDisk};
 
 use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, parts};
 use crate::core::file::{File, Layout};
@@ -248,6 +253,32 @@ fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() 
         .collect();
     assert_eq!(regions, [(1, 2), (2, 2)]);
     assert_eq!(told.take(), [file.id, file.id]);
+}
+
+#[test]
+fn of_two_disks_that_are_found_to_lack_the_same_blocks_at_once_one_keeps_them() {
+    let dirty = DirtyRegions::default();
+    let file = file();
+    let disks = [DiskNumber(0), DiskNumber(1)];
+    let extent = Extent::new(&disks.map(|disk| ExtentCopy::new(disk, 256, 8)), 256);
+    let give_up = |own: usize| {
+        let lacking = |stale: u8| -> SmallVec<[DiskNumber; 2]> {
+            // So that the other one decides meanwhile, where it can.
+            thread::sleep(Duration::from_millis(50));
+            match stale >> (1 - own) & 1 {
+                0 => smallvec![disks[own]],
+                _ => SmallVec::new(),
+            }
+        };
+        let until = dirty.missed_where(&file, &extent, (0, 256), &lacking, &mut |_| Sequence(1));
+        assert_eq!(until, 256);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| give_up(0));
+        give_up(1);
+    });
+    let stale = disks.map(|disk| dirty.is_stale(&file, disk, 0, 256));
+    assert_eq!(stale.iter().filter(|stale| **stale).count(), 1, "{stale:?}");
 }
 
 #[test]
