@@ -16,6 +16,8 @@
 //! Every file is written beside its place and renamed, so that a crash leaves the old one or the
 //! new one.
 
+mod durability;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -23,6 +25,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+pub use durability::{Durability, DurabilityClass, Gate, WayCount};
 
 /// The number of this layout; `compare` and `report` refuse others.
 pub const SCHEMA: u32 = 1;
@@ -180,7 +184,7 @@ pub struct Measured {
     pub layers: Vec<Layer>,
     /// The checks; all passed, or the run had failed.
     pub checks: Vec<Check>,
-    /// How fast and how durably this place acknowledges an fdatasync.
+    /// How fast and how durably its place and its database acknowledge.
     pub durability: Option<Durability>,
     /// Arrivals of an open load that were not served in time.
     pub unserved: u64,
@@ -322,13 +326,6 @@ pub struct Check {
     pub passed: bool,
     /// The figures.
     pub detail: String,
-}
-
-/// The probe of durable writes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Durability {
-    /// Writes of 8 KiB, each followed by fdatasync, a second, one after the other.
-    pub fdatasyncs_per_s: f64,
 }
 
 /// The machine.

@@ -145,6 +145,7 @@ pub(crate) fn measured(rate: f64) -> Outcome {
         checks: Vec::new(),
         durability: Some(Durability {
             fdatasyncs_per_s: 900.0,
+            gate: None,
         }),
         unserved: 0,
         answers: BTreeMap::new(),

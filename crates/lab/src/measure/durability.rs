@@ -1,58 +1,151 @@
-//! The probe of durable writes: how fast a place acknowledges 8 KiB and an fdatasync, one after the
-//! other. A figure beyond what any disk does says that a flush is not what it seems.
+//! The gate before anything is measured: what a contender does with a write that it acknowledges.
+//!
+//! Single writes are made durable in each way that a database uses ([`ways`]), by one writer and by
+//! eight, and so are commits of the database itself ([`commits`]); what the leaf devices counted
+//! meanwhile is held against the answers ([`judgement`]). One writer waits for each answer, so that
+//! an honest storage flushes at least once for each, on as many devices as there are copies; of
+//! several writers each has one write under way, so that a flush answers at most all of them.
+//!
+//! What the counts cannot show is said and never held against anybody: a device without a volatile
+//! cache gets no flushes, one that takes forced writes (FUA) needs none for some of them, and what
+//! lies on another machine has no devices here ([`ground`]).
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, Instant};
+mod commits;
+mod ground;
+mod judgement;
+mod ways;
 
-use anyhow::{Context, Result};
+use std::path::Path;
 
-use super::contender::Place;
-use crate::quantity::as_float;
-use crate::record::Durability;
+use anyhow::Result;
 
-const LENGTH: Duration = Duration::from_millis(300);
-const BLOCK_BYTES: usize = 8192;
-/// The probe goes over these in turn, as a log is written.
-const BLOCK_COUNT: u64 = 256;
+use self::ground::Ground;
+use super::contender::{Place, Standing};
+use super::database::{Server, Settings};
+use super::device::Leaf;
+use crate::record::{Durability, DurabilityClass, Gate, WayCount};
 
-/// Probes a place; its file is gone afterwards.
+/// How many write at once where they may share their flushes.
+const WRITERS: u32 = 8;
+
+/// What was found so far of a contender.
+#[derive(Debug)]
+pub struct Findings {
+    ground: Ground,
+    copies: u32,
+    fdatasyncs_per_s: f64,
+    ways: Vec<WayCount>,
+}
+
+/// Probes the place of a contender on these devices; the files of the probe are gone afterwards.
+/// `simulated` says that the devices stand for disks wherever their bytes are: nothing beside them
+/// is compared.
 ///
 /// # Errors
 /// Where the place cannot be written.
-pub fn probe(place: &Place) -> Result<Durability> {
-    match place {
-        Place::Directory(directory) => {
-            let path = directory.join("fdatasync-probe");
-            let file = File::create_new(&path)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            // Written once first: what is probed is the flush, not the growth of a file.
-            file.write_all_at(&vec![1; BLOCK_BYTES * 256], 0)?;
-            file.sync_all()?;
-            let durability = time(&file);
-            std::fs::remove_file(&path)?;
-            durability
+pub fn probe(standing: &Standing, leaves: &[Leaf], simulated: bool) -> Result<Findings> {
+    // What has none of the devices is a directory that was there before.
+    let ground = if standing.layout.devices == 0 {
+        Ground::of_directory(&standing.place)
+    } else {
+        Ground::of_devices(&standing.place, leaves, simulated)
+    };
+    on(ground, &standing.place, standing.layout.copies)
+}
+
+/// Probes a directory that nobody of the lab made.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn probe_directory(directory: &Path) -> Result<Durability> {
+    let place = Place::Directory(directory.to_owned());
+    Ok(on(Ground::of_directory(&place), &place, 1)?.concluded())
+}
+
+fn on(ground: Ground, place: &Place, copies: u32) -> Result<Findings> {
+    let mut findings = Findings {
+        fdatasyncs_per_s: ways::pace(place)?,
+        ground,
+        copies,
+        ways: Vec::new(),
+    };
+    for writers in [1, WRITERS] {
+        for way in ways::all(place) {
+            if let Some(count) =
+                findings.counted(|ground| ways::count(ground, place, *way, writers))?
+            {
+                findings.ways.push(count);
+            }
         }
-        Place::Device(device) => {
-            let file = File::options()
-                .write(true)
-                .open(device)
-                .with_context(|| format!("cannot write {}", device.display()))?;
-            time(&file)
+    }
+    Ok(findings)
+}
+
+impl Findings {
+    /// Adds commits of the database, which was started as it will be measured. `alone` keeps to one
+    /// session.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn add_commits(
+        &mut self,
+        server: &dyn Server,
+        settings: &Settings,
+        members: &[u32],
+        alone: bool,
+    ) -> Result<()> {
+        self.ground.name_settings(server.kind(), settings);
+        self.ground.look_at_processes(members);
+        commits::with_table(server, |server| {
+            for writers in [1, if alone { 1 } else { WRITERS }] {
+                let count = self.counted(|ground| commits::count(ground, server, writers))?;
+                self.ways.extend(count);
+            }
+            Ok(())
+        })
+    }
+
+    /// Counts; what falls short is counted once more, so that nobody is accused by one reading.
+    fn counted(
+        &self,
+        count: impl Fn(&Ground) -> Result<Option<WayCount>>,
+    ) -> Result<Option<WayCount>> {
+        let Some(first) = count(&self.ground)? else {
+            return Ok(None);
+        };
+        if judgement::is_flushed(&first, self.copies) {
+            return Ok(Some(first));
+        }
+        let second = count(&self.ground)?;
+        Ok(second
+            .filter(|second| judgement::is_better(second, &first))
+            .or(Some(first)))
+    }
+
+    /// The class, for the record.
+    #[must_use]
+    pub fn concluded(self) -> Durability {
+        let (class, reason) = judgement::judge(&self.ground, &self.ways, self.copies);
+        Durability {
+            fdatasyncs_per_s: self.fdatasyncs_per_s,
+            gate: Some(Gate {
+                class,
+                reason,
+                ways: self.ways,
+            }),
         }
     }
 }
 
-fn time(file: &File) -> Result<Durability> {
-    let block = vec![2; BLOCK_BYTES];
-    let began = Instant::now();
-    let mut count = 0;
-    while began.elapsed() < LENGTH {
-        file.write_all_at(&block, (count % BLOCK_COUNT) * BLOCK_BYTES as u64)?;
-        file.sync_data()?;
-        count += 1;
+/// What is recorded where the probe itself failed.
+#[must_use]
+pub fn unseen(error: &anyhow::Error) -> Durability {
+    Durability {
+        fdatasyncs_per_s: 0.0,
+        gate: Some(Gate {
+            class: DurabilityClass::CannotBeSeen,
+            reason: format!("the probe of its durability failed: {error:#}"),
+            ways: Vec::new(),
+        }),
     }
-    Ok(Durability {
-        fdatasyncs_per_s: as_float(count) / began.elapsed().as_secs_f64(),
-    })
 }

@@ -69,6 +69,33 @@ impl OneRun<'_> {
         Ok(made)
     }
 
+    /// What the place does with single writes that it acknowledges.
+    fn probed(&self, standing: &Standing) -> Result<durability::Findings> {
+        // Devices of the lab stand for disks wherever their bytes lie, unless something that is no
+        // device of the lab's is compared with them.
+        let simulated = !self
+            .bench
+            .experiment
+            .contenders
+            .iter()
+            .any(|name| name.starts_with("directory:"));
+        durability::probe(standing, &self.devices.leaves, simulated)
+    }
+
+    /// What the database does with commits that it acknowledges.
+    fn probe_commits(
+        &self,
+        findings: &mut durability::Findings,
+        server: &dyn Server,
+    ) -> Result<()> {
+        // Connections that a person counted are not to be used up.
+        let settings = &self.bench.experiment.database.settings;
+        let alone = settings.contains_key("max_connections");
+        findings
+            .add_commits(server, server.settings(), &self.group.members(), alone)
+            .inspect_err(|_| note(self.folder, &server.log_tail()))
+    }
+
     fn sampler(
         &self,
         standing: &mut Standing,
@@ -101,7 +128,10 @@ impl OneRun<'_> {
         let experiment = &self.bench.experiment;
         let watch = &self.bench.watch;
         watch.begin("probing its flushes", 0, Duration::ZERO)?;
-        let durability = durability::probe(&standing.place).ok();
+        let durability = match self.probed(standing) {
+            Ok(findings) => findings.concluded(),
+            Err(error) => durability::unseen(&error),
+        };
         watch.begin("writing its file", self.asked.size_bytes, Duration::ZERO)?;
         let path = fio::prepare(&standing.place, self.asked.size_bytes, self.group)?;
         if self.asked.regime == Regime::Cached {
@@ -150,7 +180,7 @@ impl OneRun<'_> {
         measured.operations = reached.operations;
         measured.duration_s = reached.duration_s;
         measured.processor.harness_s = reached.harness_s;
-        measured.durability = durability;
+        measured.durability = Some(durability);
         if matches!(standing.place, Place::Directory(_)) {
             let filesystem = layers::filesystem(&ends, fio::is_direct(self.asked));
             measured.layers.insert(0, filesystem);
@@ -180,7 +210,7 @@ impl OneRun<'_> {
         let watch = &self.bench.watch;
         let data_bytes = self.asked.size_bytes;
         watch.begin("probing its flushes", 0, Duration::ZERO)?;
-        let durability = durability::probe(&standing.place).ok();
+        let mut durability = self.probed(standing)?;
         let data = directory.join("data");
         watch.begin("restoring the data", 4 * data_bytes, Duration::ZERO)?;
         image::restore(image, &data)?;
@@ -197,6 +227,8 @@ impl OneRun<'_> {
         watch.begin("starting the database", 4 * data_bytes, Duration::ZERO)?;
         let server = self.started(installation.as_ref(), &data)?;
         let server_block_bytes = as_float(server.block_bytes());
+        watch.begin("probing its commits", 0, Duration::ZERO)?;
+        self.probe_commits(&mut durability, server.as_ref())?;
         let limits = self.limits(standing)?;
         watch.begin("the load", data_bytes, self.load_length(load))?;
         let worked = self.work(standing, load, server.as_ref());
@@ -236,7 +268,7 @@ impl OneRun<'_> {
         measured.unserved = driven.unserved;
         measured.checks = checks;
         measured.answers = load.answers();
-        measured.durability = durability;
+        measured.durability = Some(durability.concluded());
         measured.facts.extend(facts);
         if let Some(rate) = self.asked.rate {
             measured.facts.insert("arrivals_per_s".to_owned(), rate);
