@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::DurabilityClass;
+
 /// A reason to doubt, with the figures that raised it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -68,12 +70,24 @@ pub enum Doubt {
         /// How many.
         unserved: u64,
     },
-    /// fdatasync is answered faster than any disk does it, or much faster than elsewhere here.
-    FlushIsImplausible {
-        /// A second.
-        per_s: f64,
-        /// The baseline's.
-        baseline_per_s: f64,
+    /// It is of another durability class than what it would be compared with.
+    OtherClass {
+        /// Its class; none where that was not looked at.
+        class: Option<DurabilityClass>,
+        /// The other's.
+        baseline_class: Option<DurabilityClass>,
+        /// Why it is of that class.
+        reason: String,
+    },
+    /// It acknowledges what a loss of power takes away, as does what it is compared with.
+    NotDurable {
+        /// How that is known.
+        reason: String,
+    },
+    /// Nobody can see here whether its acknowledgements are durable.
+    DurabilityUnseen {
+        /// Why not.
+        reason: String,
     },
     /// The contenders do not keep the same number of copies.
     OtherDurability {
@@ -161,12 +175,9 @@ impl Doubt {
                     "{unserved} arrivals were never served: the rate is beyond what it carries."
                 )
             }
-            Self::FlushIsImplausible {
-                per_s,
-                baseline_per_s,
-            } => format!(
-                "It answers {per_s:.0} fdatasyncs a second, the baseline {baseline_per_s:.0}: one of them may not be durable."
-            ),
+            Self::OtherClass { .. } | Self::NotDurable { .. } | Self::DurabilityUnseen { .. } => {
+                self.of_the_class()
+            }
             Self::OtherDurability {
                 copies,
                 baseline_copies,
@@ -196,6 +207,31 @@ impl Doubt {
         }
     }
 
+    /// What was seen of its durability.
+    fn of_the_class(&self) -> String {
+        match self {
+            Self::OtherClass {
+                class,
+                baseline_class,
+                reason,
+            } => {
+                let words = |class: &Option<DurabilityClass>| {
+                    class.map_or("not looked at", DurabilityClass::words)
+                };
+                format!(
+                    "Its durability: {}, that of the baseline: {}; they are not ranked together ({reason}).",
+                    words(class),
+                    words(baseline_class)
+                )
+            }
+            Self::NotDurable { reason } => format!("It is not durable: {reason}."),
+            Self::DurabilityUnseen { reason } => {
+                format!("Whether it is durable cannot be seen: {reason}.")
+            }
+            _ => String::new(),
+        }
+    }
+
     /// What to do, in a sentence.
     #[must_use]
     pub fn what_to_do(&self) -> &'static str {
@@ -219,8 +255,14 @@ impl Doubt {
             }
             Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
             Self::Overloaded { .. } => "Lower `rate`, or the shares of `open`.",
-            Self::FlushIsImplausible { .. } => {
-                "Look at write caches and mount options (barriers) before believing any figure with writes."
+            Self::OtherClass { .. } => {
+                "Mend what forgets (settings, mount options, memory below it), or compare it with its like."
+            }
+            Self::NotDurable { .. } => {
+                "Read its figures as those of a storage that forgets; they say nothing of one that does not."
+            }
+            Self::DurabilityUnseen { .. } => {
+                "Use disks with a volatile cache, or loop devices, where the flushes can be counted."
             }
             Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
             Self::OtherDeviceCount { .. } => {
@@ -245,6 +287,7 @@ impl Doubt {
                 | Self::BaselineDiffersFromItself { .. }
                 | Self::Overloaded { .. }
                 | Self::OtherDurability { .. }
+                | Self::OtherClass { .. }
         )
     }
 }

@@ -6,8 +6,9 @@ use super::folder::{Folder, RunWithSamples};
 use crate::experiment::Experiment;
 use crate::measure::plan;
 use crate::record::{
-    DeviceActivity, Durability, Environment, Latency, Layer, Layout, Measured, ObjectActivity,
-    Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, Samples, WaitEvent, Waits,
+    DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer, Layout,
+    Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, Samples,
+    WaitEvent, Waits,
 };
 
 /// Two loads, three contenders, so many blocks.
@@ -109,6 +110,31 @@ fn samples(rate: f64, seed: u64) -> Samples {
             .to_vec(),
         rows,
     }
+}
+
+/// ext4, xfs and spindle-normal, each of its class; xfs is twice as fast.
+pub(crate) fn classed(of: impl Fn(&PlannedRun) -> Option<DurabilityClass>) -> Folder {
+    let mut folder = folder(experiment(10), |planned| {
+        let speed = if planned.contender == "xfs" { 2.0 } else { 1.0 };
+        let mut outcome = measured(1000.0 * speed + f64::from(planned.number % 3));
+        if let Outcome::Measured(run) = &mut outcome
+            && let Some(durability) = &mut run.durability
+        {
+            durability.gate = of(planned).map(|class| Gate {
+                class,
+                reason: format!("fdatasync by 1 writer: 48 of {}", planned.contender),
+                ways: Vec::new(),
+            });
+        }
+        outcome
+    });
+    // As many copies: what keeps them apart is the class.
+    for run in &mut folder.runs {
+        if let Some(layout) = &mut run.run.layout {
+            layout.copies = 1;
+        }
+    }
+    folder
 }
 
 /// A run that reached this.

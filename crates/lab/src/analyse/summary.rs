@@ -2,6 +2,7 @@
 //!
 //! The published form is `docs/lab/summary.md`; a test holds the two together.
 
+mod class;
 mod curve;
 mod doubts;
 mod headline;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
 use super::doubt::Doubt;
 use super::extract::{Extract, extract};
@@ -185,6 +187,8 @@ pub struct ContenderSummary {
     pub processor_us: Option<f64>,
     /// The lab's own share of all processor time there was (0.1 for 10 %).
     pub harness_share: Option<f64>,
+    /// What it does with what it acknowledges; none where that was not looked at.
+    pub durability: Option<FoundClass>,
     /// Durable writes a second, one after the other, on the empty contender.
     pub fdatasyncs_per_s: Option<f64>,
     /// Bytes an operation at each layer: (layer, read, written).
@@ -352,8 +356,10 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
         }
         let mut contender = contender(&label, &runs);
         let against = reference::of(folder, &label);
+        contender.durability = class::of(folder, &label);
+        let is_comparable = class::is_same(folder, &label, &against);
         if label != *baseline {
-            contender.ratio = ratio(&logs(&label, &against));
+            contender.ratio = ratio(&logs(&label, &against)).filter(|_| is_comparable);
             contender.against = Some(against.clone());
         }
         let reference = contenders
@@ -367,7 +373,8 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
                 measured: baseline.clone(),
             });
         }
-        if label != *baseline && label != again {
+        let is_apart = !is_comparable && !contender.rates.is_empty();
+        if label != *baseline && label != again && !is_apart {
             let forbidden =
                 found.iter().any(Doubt::forbids_a_claim) || noise_differs(noise.as_ref());
             contender.verdict = Some(if forbidden {
@@ -461,6 +468,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
         harness_share: average(&|run| {
             run.processor.harness_s / (f64::from(run.processor.count) * run.duration_s)
         }),
+        durability: None,
         fdatasyncs_per_s: median(
             &measured
                 .iter()
@@ -500,6 +508,9 @@ fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Overall> {
         .filter(|name| **name != folder.experiment.baseline)
         .filter_map(|name| {
             let against = reference::of(folder, name);
+            if !class::is_same(folder, name, &against) {
+                return None;
+            }
             // Only blocks in which it ran under every load: else the mix would differ.
             let by_load: Vec<BTreeMap<u32, f64>> = (0..workloads.len())
                 .map(|index| log_ratios(folder, index, name, &against))

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::analyse::summary::{ContenderSummary, Summary, Told, WorkloadSummary};
+use crate::analyse::summary::{ContenderSummary, Summary, Told, WorkloadSummary, class_title};
 use crate::quantity::{show_microseconds, show_number};
 
 /// Everything of a summary that fits a terminal.
@@ -14,10 +14,19 @@ pub fn table(summary: &Summary) -> String {
     }
     for workload in &summary.workloads {
         let _ = writeln!(text, "\n{} ({})", workload.title, workload.unit);
-        let heads = ["", "rate", "ratio", "interval", "verdict", "p50", "p99"];
-        let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        rows.extend(workload.contenders.iter().map(row));
-        text.push_str(&aligned(&rows));
+        for (index, (class, members)) in workload.by_class().into_iter().enumerate() {
+            if index > 0 {
+                let _ = writeln!(
+                    text,
+                    "not ranked with these: {}",
+                    class_title(class).to_lowercase()
+                );
+            }
+            let heads = ["", "rate", "ratio", "interval", "verdict", "p50", "p99"];
+            let mut rows = vec![heads.map(str::to_owned).to_vec()];
+            rows.extend(members.into_iter().map(row));
+            text.push_str(&aligned(&rows));
+        }
         let _ = writeln!(text, "{}", noise(workload));
         for (whose, doubt) in workload.all_doubts() {
             told(&mut text, &whose, doubt);

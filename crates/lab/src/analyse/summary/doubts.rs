@@ -1,6 +1,6 @@
 //! Raising doubts from the figures.
 
-use super::{ContenderSummary, Ratio, noise_differs};
+use super::{ContenderSummary, Ratio, class, noise_differs};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::BLOCKS_AT_LEAST;
@@ -13,7 +13,6 @@ const BLOCKS_FOR_A_CLAIM: usize = 10;
 const CHANGE_AT_MOST: f64 = 0.10;
 const HARNESS_AT_MOST: f64 = 0.25;
 const STOLEN_AT_MOST: f64 = 0.02;
-const FLUSHES_AT_MOST: f64 = 5.0;
 const INDEPENDENT_AT_LEAST: u64 = 5;
 const DEVICES_AT_LEAST: f64 = 0.5;
 
@@ -185,14 +184,11 @@ fn of_the_series(runs: &[&RunWithSamples]) -> Vec<Doubt> {
 
 fn against(contender: &ContenderSummary, baseline: &ContenderSummary) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    if let (Some(per_s), Some(baseline_per_s)) =
-        (contender.fdatasyncs_per_s, baseline.fdatasyncs_per_s)
-        && per_s > FLUSHES_AT_MOST * baseline_per_s
-    {
-        doubts.push(Doubt::FlushIsImplausible {
-            per_s,
-            baseline_per_s,
-        });
+    if !contender.rates.is_empty() && !baseline.rates.is_empty() {
+        doubts.extend(class::doubts(
+            contender.durability.as_ref(),
+            baseline.durability.as_ref(),
+        ));
     }
     if let (Some(layout), Some(baseline)) = (&contender.layout, &baseline.layout) {
         if layout.copies != baseline.copies {

@@ -1,11 +1,12 @@
 //! The verdicts as sentences that a reader believes to be all there is: with the interval, and with
 //! nothing that the figures do not carry.
 
-use super::{ContenderSummary, Curve, Ratio, Summary, WorkloadSummary};
+use super::{ContenderSummary, Curve, Ratio, Summary, WorkloadSummary, class};
 use crate::analyse::verdict::Verdict;
 
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
-    let mut sentences = Vec::new();
+    let mut sentences = class::sentences(summary);
+    let told_count = sentences.len();
     for overall in &summary.overall {
         sentences.push(format!(
             "Over all loads {} (geometric mean).",
@@ -34,7 +35,7 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
         }
         index += count;
     }
-    if sentences.is_empty() {
+    if sentences.len() == told_count {
         sentences.push("Nothing was compared.".to_owned());
     }
     sentences

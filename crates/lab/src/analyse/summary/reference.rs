@@ -1,10 +1,11 @@
 //! With what each contender is compared. Copies cost writes, so that only what keeps as many of them
 //! is compared: with the baseline, or, where that keeps another number, with the first contender of
-//! the experiment that keeps as many.
+//! the experiment that keeps as many. The same holds for durability: of another class only what is
+//! of it is compared.
 
 use std::collections::BTreeSet;
 
-use super::{FailedRun, labels};
+use super::{FailedRun, class, labels};
 use crate::analyse::folder::Folder;
 use crate::record::AGAIN;
 
@@ -22,14 +23,15 @@ fn copies(folder: &Folder, label: &str) -> Option<u32> {
 pub(super) fn of(folder: &Folder, label: &str) -> String {
     let baseline = &folder.experiment.baseline;
     let own = copies(folder, label);
-    if own.is_none() || own == copies(folder, baseline) {
+    let of_the_class = |name: &str| class::is_same(folder, label, name);
+    if own.is_none() || (own == copies(folder, baseline) && of_the_class(baseline)) {
         return baseline.clone();
     }
     folder
         .experiment
         .contenders
         .iter()
-        .find(|name| copies(folder, name) == own)
+        .find(|name| copies(folder, name) == own && of_the_class(name))
         .filter(|name| *name != label)
         .unwrap_or(baseline)
         .clone()
@@ -54,6 +56,9 @@ pub(super) fn excluded(folder: &Folder) -> Vec<FailedRun> {
         } else {
             of(folder, &label)
         };
+        if !class::is_same(folder, &label, &against) {
+            continue;
+        }
         for run in &folder.runs {
             let planned = &run.run.planned;
             let is_own = planned.label == label && run.run.measured().is_some();

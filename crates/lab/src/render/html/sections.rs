@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::doubts;
 use super::extract::{extract, reconciliation};
 use crate::analyse::folder::Folder;
-use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary};
+use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary, class_title};
 use crate::quantity::{as_float, show_microseconds, show_number, show_size};
 use crate::record::AGAIN;
 use crate::render::chart::{
@@ -160,13 +160,29 @@ pub(super) fn legend(names: &[&str]) -> String {
     text
 }
 
+/// A table for each durability class, the baseline's first.
 fn table(workload: &WorkloadSummary) -> String {
+    let mut text = String::new();
+    for (index, (class, members)) in workload.by_class().into_iter().enumerate() {
+        if index > 0 {
+            let _ = write!(
+                text,
+                "<h4>Not ranked with these: {}</h4>",
+                class_title(class).to_lowercase()
+            );
+        }
+        text.push_str(&table_of(workload, &members));
+    }
+    text
+}
+
+fn table_of(workload: &WorkloadSummary, members: &[&ContenderSummary]) -> String {
     let mut text = format!(
         "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>ratio</th><th>interval</th>\
          <th>verdict</th><th>mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>CPU/op</th></tr></thead><tbody>",
         escaped(&workload.unit)
     );
-    for contender in &workload.contenders {
+    for contender in members {
         text.push_str(&row(contender, &workload.contenders[0].name));
     }
     text.push_str("</tbody></table></div>");
@@ -243,7 +259,7 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
     }
     text.push_str(
         "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>copies</th><th>devices</th>\
-         <th>data checksums</th><th>page cache</th><th>fdatasyncs/s</th><th>lab's CPU</th></tr></thead><tbody>",
+         <th>data checksums</th><th>page cache</th><th>acknowledged writes</th><th>fdatasyncs/s</th><th>lab's CPU</th></tr></thead><tbody>",
     );
     let mut commands = String::new();
     if let Some(workload) = summary.workloads.first() {
@@ -254,12 +270,16 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
             let yes = |value| if value { "yes" } else { "no" };
             let _ = write!(
                 text,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 escaped(&contender.name),
                 layout.copies,
                 layout.devices,
                 yes(layout.data_checksums),
                 yes(layout.page_cache),
+                contender
+                    .durability
+                    .as_ref()
+                    .map_or("not looked at", |found| found.class.words()),
                 contender
                     .fdatasyncs_per_s
                     .map_or("&ndash;".to_owned(), show_number),
@@ -281,7 +301,7 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
     let _ = write!(
         text,
         "</tbody></table></div><p class=\"note\">fdatasyncs/s: 8 KiB written and made durable, one after the other, on the empty contender, \
-         before any limit of bandwidth. Contenders with other numbers of copies are not ranked together.</p>\
+         before any limit of bandwidth. Acknowledged writes: single writes and commits of the database against the flushes of the devices. Contenders of another class of these and with other numbers of copies are not ranked together.</p>\
          <details><summary>How each was made ($RUN is a directory of the run)</summary><pre>{commands}</pre></details></section>"
     );
     text

@@ -241,3 +241,26 @@ fn a_browser_shows_it_in_light_in_dark_on_a_phone_and_on_paper() {
     }
     println!("to look at: {}", target.display());
 }
+
+#[test]
+fn another_durability_class_stands_in_a_table_of_its_own() {
+    use crate::record::DurabilityClass;
+    let folder = crate::analyse::sample::classed(|planned| {
+        Some(if planned.contender == "xfs" {
+            DurabilityClass::NotDurable
+        } else {
+            DurabilityClass::Durable
+        })
+    });
+    let summary = summarise(&folder);
+    let html = page(&folder, &summary);
+    assert!(html.contains("<h4>Not ranked with these: not durable</h4>"));
+    let terminal = crate::render::terminal::table(&summary);
+    let (above, below) = terminal
+        .split_once("not ranked with these: not durable")
+        .unwrap();
+    let is_row = |line: &str| line.starts_with("xfs  ");
+    let first_below = below.lines().nth(2).unwrap();
+    assert!(is_row(first_below), "{terminal}");
+    assert!(!above.lines().any(is_row), "{terminal}");
+}
