@@ -10,6 +10,7 @@ mod guest;
 mod init;
 mod progress;
 mod quick;
+mod recorder;
 mod report;
 mod run;
 
@@ -57,6 +58,9 @@ enum Command {
     /// The first process of a guest that is only to be seen; for the lab itself
     #[command(hide = true)]
     GuestGreet(guest::GreetArguments),
+    /// Disks that are recorded; for the lab itself
+    #[command(hide = true)]
+    Recorder(recorder::RecorderArguments),
     /// The experiment in a guest; for the lab itself
     #[command(hide = true)]
     GuestWork(guest::GuestArguments),
@@ -71,6 +75,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::GuestInit(arguments) => return Ok(guest::first_process(arguments)),
         Command::GuestGreet(arguments) => return Ok(guest::greet(arguments)),
+        Command::Recorder(arguments) => return recorder::serve(arguments),
         _ => {}
     }
     interrupt::listen()?;
@@ -85,6 +90,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Gallery(arguments) => gallery::run(&arguments),
         Command::GuestInit(arguments) => Ok(guest::first_process(&arguments)),
         Command::GuestGreet(arguments) => Ok(guest::greet(&arguments)),
+        Command::Recorder(arguments) => recorder::serve(&arguments),
         Command::GuestWork(arguments) => guest::work(&arguments),
     }
 }

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod preparation;
 pub mod process;
 pub mod program;
+pub mod recorder;
 pub mod run;
 pub mod sampler;
 pub mod stacking;

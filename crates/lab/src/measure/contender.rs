@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use spindle_testbed::interrupt;
 
 use super::control_group::ControlGroup;
@@ -61,6 +61,17 @@ pub trait Contender {
     /// # Errors
     /// Where that fails; what was made is gone then.
     fn make(&self, site: &Site<'_>) -> Result<Standing>;
+
+    /// Starts it on devices that hold it already, as after a loss of power.
+    ///
+    /// # Errors
+    /// Where that fails, or where the lab does not know how.
+    fn start_again(&self, _site: &Site<'_>) -> Result<Standing> {
+        bail!(
+            "how {} is started again is not known to the lab yet",
+            self.name()
+        )
+    }
 }
 
 /// Where a contender is made.

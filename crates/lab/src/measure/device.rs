@@ -270,7 +270,11 @@ pub fn is_direct(leaf: &Leaf) -> bool {
         .is_ok_and(|text| text.trim() == "1")
 }
 
-fn attach(file: &Path) -> Result<Leaf> {
+/// A loop device over a file, past the page cache where the file system below has that.
+///
+/// # Errors
+/// What `losetup` says.
+pub(super) fn attach(file: &Path) -> Result<Leaf> {
     // A file system below that has no direct I/O (some kinds of memory) still gives a device; the
     // environment says which.
     let attach = |direct: &str| {

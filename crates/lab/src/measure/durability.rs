@@ -11,6 +11,7 @@
 //! lies on another machine has no devices here ([`ground`]).
 
 mod commits;
+pub mod cut;
 mod ground;
 mod judgement;
 mod ways;

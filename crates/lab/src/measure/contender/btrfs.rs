@@ -62,7 +62,18 @@ impl Contender for Btrfs {
         let mut make = command("mkfs.btrfs");
         make.args(["-q", "-f", "-K", "-d", self.profile, "-m", self.profile]);
         maker.run(make.args(&paths))?;
-        maker.run(command("btrfs").args(["device", "scan"]).args(&paths))?;
+        self.mounted(maker, &paths)
+    }
+
+    fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
+        let paths: Vec<&Path> = site.leaves.iter().map(|leaf| leaf.path.as_path()).collect();
+        self.mounted(Maker::new(site), &paths)
+    }
+}
+
+impl Btrfs {
+    fn mounted(&self, mut maker: Maker<'_>, paths: &[&Path]) -> Result<Standing> {
+        maker.run(command("btrfs").args(["device", "scan"]).args(paths))?;
         let options = if self.copies_on_write {
             ""
         } else {

@@ -42,13 +42,23 @@ impl Contender for KernelFilesystem {
         let mut maker = Maker::new(site);
         let leaf = site.leaves.first().context("it needs a device")?;
         let point = maker.filesystem(self.0, &[&leaf.path])?;
-        let layout = Layout {
-            copies: 1,
-            devices: 1,
-            data_checksums: false,
-            page_cache: true,
-            made_by: Vec::new(),
-        };
-        Ok(maker.standing(Place::Directory(point), layout))
+        Ok(maker.standing(Place::Directory(point), layout()))
+    }
+
+    fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
+        let mut maker = Maker::new(site);
+        let leaf = site.leaves.first().context("it needs a device")?;
+        let point = maker.mount(self.0, "", &leaf.path)?;
+        Ok(maker.standing(Place::Directory(point), layout()))
+    }
+}
+
+fn layout() -> Layout {
+    Layout {
+        copies: 1,
+        devices: 1,
+        data_checksums: false,
+        page_cache: true,
+        made_by: Vec::new(),
     }
 }

@@ -83,25 +83,41 @@ impl Contender for Spindle {
     fn make(&self, site: &Site<'_>) -> Result<Standing> {
         let mut maker = Maker::new(site);
         let program = program().context("the command `spindle` is not there")?;
-        let disks: Vec<String> = site
-            .leaves
-            .iter()
-            .map(|leaf| leaf.path.display().to_string())
-            .collect();
-        // Nothing of it touches what else of Spindle runs on this machine.
-        let spindle = || {
-            let mut command = Command::new(&program);
-            command.env("SPINDLE_DISKS", disks.join(","));
-            command.env("SPINDLE_RUNTIME_DIR", site.scratch.join("spindle"));
-            command
-        };
-        let mut create = spindle();
+        let disks = disks(site);
+        let mut create = spindle(&program, site);
         create.args(["group", "create", GROUP, "--force"]);
         create.args(["--redundancy", self.redundancy, "--profile", site.profile]);
         for disk in &disks {
             create.args(["--disk", disk]);
         }
         maker.run(&mut create)?;
+        self.mounted(maker, site)
+    }
+
+    fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
+        self.mounted(Maker::new(site), site)
+    }
+}
+
+fn disks(site: &Site<'_>) -> Vec<String> {
+    site.leaves
+        .iter()
+        .map(|leaf| leaf.path.display().to_string())
+        .collect()
+}
+
+/// Nothing of it touches what else of Spindle runs on this machine.
+fn spindle(program: &Path, site: &Site<'_>) -> Command {
+    let mut command = Command::new(program);
+    command.env("SPINDLE_DISKS", disks(site).join(","));
+    command.env("SPINDLE_RUNTIME_DIR", site.scratch.join("spindle"));
+    command
+}
+
+impl Spindle {
+    fn mounted(&self, mut maker: Maker<'_>, site: &Site<'_>) -> Result<Standing> {
+        let program = program().context("the command `spindle` is not there")?;
+        let spindle = || spindle(&program, site);
         let point = maker.mount_point()?;
         maker.intend(Undo::Mount(point.clone()))?;
         let mut mount = spindle();
@@ -120,7 +136,7 @@ impl Contender for Spindle {
         farewell.arg("umount").arg(&point);
         let layout = Layout {
             copies: self.copies,
-            devices: u32::try_from(disks.len())?,
+            devices: u32::try_from(site.leaves.len())?,
             data_checksums: false,
             page_cache: self.page_cache,
             made_by: Vec::new(),

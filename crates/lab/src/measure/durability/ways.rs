@@ -158,11 +158,7 @@ impl Stage {
             || self.device.clone(),
             |directory| named(directory, "file", writer),
         );
-        File::options()
-            .write(true)
-            .custom_flags(i32::try_from(flags.bits())?)
-            .open(&path)
-            .with_context(|| format!("cannot write {}", path.display()))
+        open(&path, flags)
     }
 
     /// On a device each writer has a stretch of its own.
@@ -213,6 +209,15 @@ impl Stage {
         }
         Ok(Some(count))
     }
+}
+
+/// Opens a file to write, with these flags besides.
+pub fn open(path: &Path, flags: OFlags) -> Result<File> {
+    File::options()
+        .write(true)
+        .custom_flags(i32::try_from(flags.bits())?)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn replace(directory: &Path, writer: u32, block: &[u8]) -> Result<()> {
