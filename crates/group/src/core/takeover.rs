@@ -68,6 +68,7 @@ impl Kept {
         unflushed.owe(scene, recovered)?;
         scene.catalog.commit(Sequence(u64::MAX))?;
         scene.catalog.settle()?;
+        unflushed.check_counted(scene)?;
         Ok(true)
     }
 }

@@ -19,6 +19,9 @@ use crate::scene::{
     resync,
 };
 
+/// Requests to a disk within a takeover, and more.
+const REQUESTS_MOST: u64 = 80;
+
 /// Opens it as the daemon of a mount that a keeper holds, whose memory this is.
 pub fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
     let group = take_over(scene, journal, Arc::clone(&scene.disks) as Arc<dyn Disks>).unwrap();
@@ -340,16 +343,20 @@ fn a_flush_that_the_last_disk_of_a_mirror_fails_before_its_daemon_ends_is_told_b
     group.close().unwrap();
 }
 
-#[test]
-fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_after_the_others() {
+/// A killed process after which two of three disks have failed a flush: the first file lies on both,
+/// and the first disk has dropped what was written last; the second one lies on the first disk, where
+/// the same is so, and on the third, which has all of it.
+fn two_of_three_failed_a_flush(
+    journal: &KeptJournal,
+    old: &[u8],
+    new: &[u8],
+) -> (Scene, [FileId; 2]) {
     let scene = Scene::new(17, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
-    let journal = KeptJournal::create().unwrap();
-    let group = open_kept(&scene, &journal);
-    let (old, new) = (pattern(1, 64 << 10), pattern(2, 64 << 10));
+    let group = open_kept(&scene, journal);
     let mut found = [None, None];
     for id in 10..60 {
         let file = create(&group, id, NORMAL);
-        group.write(&file, 8 * MIB, &old).unwrap();
+        group.write(&file, 8 * MIB, old).unwrap();
         let copies = group.map(&file)[0].copies.clone();
         let mut disks: Vec<u16> = copies.iter().flatten().map(|(disk, _)| disk.0).collect();
         disks.sort_unstable();
@@ -364,12 +371,12 @@ fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_afte
     // The regions are open then: what follows is flushed by nobody else.
     for id in [lost, kept] {
         let file = group.file(id).unwrap();
-        group.write(&file, 8 * MIB, &old).unwrap();
+        group.write(&file, 8 * MIB, old).unwrap();
     }
     group.sync().unwrap();
     for id in [lost, kept] {
         let file = group.file(id).unwrap();
-        group.write(&file, 8 * MIB, &new).unwrap();
+        group.write(&file, 8 * MIB, new).unwrap();
         // The first disk has dropped it when it fails its flush.
         let copies = group.map(&file)[0].copies.clone();
         let (_, at) = copies
@@ -378,7 +385,7 @@ fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_afte
             .find(|copy| copy.0.0 == 0)
             .unwrap();
         let mut memory = AlignedBuffer::zeroed(old.len());
-        memory.copy_from_slice(&old);
+        memory.copy_from_slice(old);
         let mut batch = [Request::new(DiskSlot(0), at, Work::Write(&memory))];
         scene.disks.run(&mut batch);
     }
@@ -386,6 +393,14 @@ fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_afte
     scene.disks.fail_flushes(DiskSlot(1), 1);
     group.sync().unwrap_err();
     std::mem::forget(group);
+    (scene, [lost, kept])
+}
+
+#[test]
+fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_after_the_others() {
+    let journal = KeptJournal::create().unwrap();
+    let (old, new) = (pattern(1, 64 << 10), pattern(2, 64 << 10));
+    let (scene, [lost, kept]) = two_of_three_failed_a_flush(&journal, &old, &new);
     let group = open_kept_at_last(&scene, &journal);
     let [lost, kept] = [lost, kept].map(|id| group.file(id).unwrap());
     group.sync_file(&kept, true).unwrap();
@@ -398,6 +413,29 @@ fn of_disks_that_the_group_cannot_do_without_one_that_failed_a_flush_counts_afte
     assert_copies_equal(&scene, &group, &kept, "the other copy counts");
     assert!(read(&group, &kept, 8 * MIB, new.len()) == new);
     assert_all_serve(&group);
+}
+
+#[test]
+fn what_only_a_disk_has_that_goes_in_the_midst_of_a_takeover_is_told_as_lost_or_refused() {
+    let (old, new) = (pattern(1, 64 << 10), pattern(2, 64 << 10));
+    let mut went_count = 0;
+    for requests in 1..=REQUESTS_MOST {
+        let journal = KeptJournal::create().unwrap();
+        let (scene, [_, kept]) = two_of_three_failed_a_flush(&journal, &old, &new);
+        scene.disks.vanish_after(DiskSlot(2), requests);
+        let group = open_kept_at_last(&scene, &journal);
+        went_count += u64::from(scene.disks.is_vanished(DiskSlot(2)));
+        let file = group.file(kept).unwrap();
+        let is_told = group.sync_file(&file, true).is_err();
+        let mut found = vec![0; new.len()];
+        // It may be refused while the only disk that has it is away.
+        let is_shown = group.read(&file, 8 * MIB, &mut found).is_ok();
+        assert!(
+            is_told || !is_shown || found == new,
+            "gone at request {requests}"
+        );
+    }
+    assert!(went_count > 0, "it goes before the takeover has ended");
 }
 
 fn assert_all_serve(group: &Group) {

@@ -59,6 +59,8 @@ pub(super) struct Unflushed {
     doubtful: BTreeSet<DiskNumber>,
     /// Files of which marks stayed behind what was written.
     hides: BTreeSet<FileId>,
+    /// The turns of disks when copies were counted.
+    turns_count: u64,
     /// What the other disks have, once one did not take the flush.
     others: Option<Others>,
 }
@@ -192,8 +194,34 @@ impl Unflushed {
         Ok(unflushed)
     }
 
-    /// Finds the disks that went unseen. The rows are those that the killed process left.
+    /// Finds the disks that went unseen, after which the group has the feature by which files owe
+    /// together. The rows are those that the killed process left.
     pub(super) fn find_gone(&mut self, scene: &Scene<'_>) -> Result<(), GroupError> {
+        // From here on nobody does without others beside these.
+        (scene.membership).begin_catching_up(self.doubtful.iter().copied());
+        self.look_for_gone(scene)?;
+        if !self.is_empty() {
+            // Before anybody's copy is counted: a disk that cannot take it goes.
+            (scene.membership).use_feature(Feature::OwedTogether)?;
+            self.turns_count = scene.membership.turns_count();
+            self.look_for_gone(scene)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses where a disk went since copies were counted: what was owed by then may be too little.
+    /// The next process finds the same in the journal, and that disk among those that are gone.
+    pub(super) fn check_counted(&self, scene: &Scene<'_>) -> Result<(), GroupError> {
+        if self.is_empty() || scene.membership.turns_count() == self.turns_count {
+            return Ok(());
+        }
+        Err(GroupError::new(
+            GroupErrorKind::Io,
+            "a disk went away while it was noted what others had lost",
+        ))
+    }
+
+    fn look_for_gone(&mut self, scene: &Scene<'_>) -> Result<(), GroupError> {
         for disk in scene.disks.iter() {
             let number = disk.number;
             if disk.holds_data
@@ -277,7 +305,6 @@ impl Unflushed {
         if owing.is_empty() {
             return Ok(());
         }
-        (scene.membership).use_feature(Feature::OwedTogether)?;
         let owing = owing.into_iter();
         owed::together::put(
             scene.catalog,
