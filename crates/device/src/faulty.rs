@@ -2,6 +2,9 @@
 //!
 //! Requests begun before the pull end as they end; all later ones answer `Gone`, as the kernel
 //! answers for a disk that was taken out. While nothing is pulled a batch costs one relaxed load.
+//! Where volatile caches are asked for, a disk that is pulled loses of what no flush had covered.
+
+mod cache;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -10,6 +13,7 @@ use rustix::io::Errno;
 use crate::Disks;
 use crate::request::{DeviceErrorKind, DiskSlot, Request, Work};
 use crate::table::DISK_SLOTS_MAX;
+use cache::VolatileCaches;
 
 /// Any disks, with cables to pull.
 #[derive(Debug)]
@@ -17,6 +21,7 @@ pub struct FaultableDisks<D> {
     inner: D,
     pulled_count: AtomicU32,
     pulled: Box<[AtomicBool]>,
+    caches: Option<VolatileCaches>,
 }
 
 impl<D: Disks> FaultableDisks<D> {
@@ -29,6 +34,17 @@ impl<D: Disks> FaultableDisks<D> {
             pulled: (0..DISK_SLOTS_MAX)
                 .map(|_| AtomicBool::new(false))
                 .collect(),
+            caches: None,
+        }
+    }
+
+    /// As [`Self::new`]. A disk that is pulled loses none, all or some of what no flush had covered,
+    /// as the seed has it. Each write costs a read of what it replaces.
+    #[must_use]
+    pub fn with_volatile_caches(inner: D, seed: u64) -> Self {
+        Self {
+            caches: Some(VolatileCaches::new(seed)),
+            ..Self::new(inner)
         }
     }
 
@@ -41,7 +57,20 @@ impl<D: Disks> FaultableDisks<D> {
     pub fn pull(&self, slot: DiskSlot) {
         if !self.pulled[usize::from(slot.0)].swap(true, Relaxed) {
             self.pulled_count.fetch_add(1, Relaxed);
+            if let Some(caches) = &self.caches {
+                caches.lose(&self.inner, slot);
+            }
         }
+    }
+
+    fn run_connected(&self, batch: &mut [Request<'_>]) {
+        let Some(caches) = &self.caches else {
+            self.inner.run(batch);
+            return;
+        };
+        let under_way = caches.begin(&self.inner, batch);
+        self.inner.run(batch);
+        caches.end(under_way, batch);
     }
 
     /// Lets requests through to the disk again.
@@ -76,7 +105,7 @@ impl<D: Disks> FaultableDisks<D> {
                 places.push(place);
             }
         }
-        self.inner.run(&mut connected);
+        self.run_connected(&mut connected);
         for (place, request) in places.into_iter().zip(connected) {
             batch[place] = request;
         }
@@ -86,7 +115,7 @@ impl<D: Disks> FaultableDisks<D> {
 impl<D: Disks> Disks for FaultableDisks<D> {
     fn run(&self, batch: &mut [Request<'_>]) {
         if self.pulled_count.load(Relaxed) == 0 {
-            self.inner.run(batch);
+            self.run_connected(batch);
         } else {
             self.run_without_pulled(batch);
         }
@@ -155,5 +184,57 @@ mod tests {
         assert_eq!(memory, old);
         assert_eq!(disks.inner().bytes(DiskSlot(1), 0, 4096), new);
         assert!(write(&new).iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn a_pulled_disk_with_a_volatile_cache_loses_what_no_flush_covered_and_no_more() {
+        let (mut lost_count, mut kept_count) = (0, 0);
+        for seed in 0..40 {
+            let disks = FaultableDisks::with_volatile_caches(
+                SimulatedDisks::new(1, &[1 << 20, 1 << 20]),
+                seed,
+            );
+            let (slot, other) = (DiskSlot(0), DiskSlot(1));
+            let run = |requests: &mut [Request<'_>]| {
+                disks.run(requests);
+                assert!(requests.iter().all(|request| request.result.is_ok()));
+            };
+            let [old, new] = [1, 2].map(|byte| [byte; 2 * 4096]);
+            for at in [0, 8192, 16384] {
+                run(&mut [
+                    Request::new(slot, at, Work::Write(&old)),
+                    Request::new(other, at, Work::Write(&old)),
+                ]);
+            }
+            run(&mut [Request::new(slot, 0, Work::Flush)]);
+            // Flushed, durable by itself, and neither: the flush is of a batch with the write.
+            run(&mut [Request::new(slot, 0, Work::Write(&new))]);
+            run(&mut [Request::new(slot, 0, Work::Flush)]);
+            run(&mut [Request::new(slot, 8192, Work::WriteDurable(&new))]);
+            run(&mut [
+                Request::new(slot, 16384, Work::Write(&new)),
+                Request::new(slot, 0, Work::Flush),
+                Request::new(other, 0, Work::Write(&new)),
+            ]);
+            disks.pull(slot);
+            disks.plug(slot);
+            let bytes = |slot, at| disks.inner().bytes(slot, at, 8192);
+            assert_eq!(bytes(slot, 0), new, "flushed");
+            assert_eq!(bytes(slot, 8192), new, "durable");
+            assert_eq!(bytes(other, 0), new, "of a disk that stays");
+            for block in bytes(slot, 16384).chunks(4096) {
+                assert!(block == &old[..4096] || block == &new[..4096]);
+                lost_count += u32::from(block == &old[..4096]);
+                kept_count += u32::from(block == &new[..4096]);
+            }
+            // What was lost is not lost again.
+            run(&mut [Request::new(slot, 16384, Work::WriteDurable(&new))]);
+            disks.pull(slot);
+            assert_eq!(bytes(slot, 16384), new);
+        }
+        assert!(
+            lost_count > 5 && kept_count > 5,
+            "{lost_count}, {kept_count}"
+        );
     }
 }

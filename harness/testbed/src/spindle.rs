@@ -20,6 +20,7 @@ pub struct Spindle {
     program: PathBuf,
     disks: String,
     runtime: PathBuf,
+    volatile_caches: Option<u64>,
 }
 
 impl Spindle {
@@ -44,7 +45,17 @@ impl Spindle {
             program,
             disks: disks.to_owned(),
             runtime: runtime.to_owned(),
+            volatile_caches: None,
         })
+    }
+
+    /// A disk that is pulled loses of what no flush had covered, by chances drawn from the seed.
+    #[must_use]
+    pub fn with_volatile_caches(self, seed: u64) -> Self {
+        Self {
+            volatile_caches: Some(seed),
+            ..self
+        }
     }
 
     fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
@@ -53,6 +64,9 @@ impl Spindle {
             .env("SPINDLE_DISKS", &self.disks)
             .env("SPINDLE_RUNTIME_DIR", &self.runtime)
             .args(words);
+        if let Some(seed) = self.volatile_caches {
+            command.env("SPINDLE_VOLATILE_CACHES", seed.to_string());
+        }
         command
     }
 

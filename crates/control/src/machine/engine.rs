@@ -18,6 +18,10 @@ use crate::api::view::Counters;
 use crate::machine::read_only_disks::ReadOnlyDisks;
 use crate::machine::settings::Settings;
 
+/// Variable with a number, for tests: a disk whose cable is pulled loses of what no flush had covered,
+/// by chances that are drawn from it.
+const VOLATILE_CACHES_VARIABLE: &str = "SPINDLE_VOLATILE_CACHES";
+
 /// Disks that are open, and the engine below them.
 #[derive(Debug)]
 pub struct Engine {
@@ -68,7 +72,12 @@ impl Engine {
             engine.disks = recorder.clone();
             engine.recorder = Some(recorder);
         }
-        let cables = Arc::new(FaultableDisks::new(engine.disks.clone()));
+        let below = engine.disks.clone();
+        let seed = std::env::var(VOLATILE_CACHES_VARIABLE).ok();
+        let cables = Arc::new(match seed.and_then(|seed| seed.parse().ok()) {
+            Some(seed) => FaultableDisks::with_volatile_caches(below, seed),
+            None => FaultableDisks::new(below),
+        });
         engine.disks = cables.clone();
         engine.cables = Some(cables);
         Ok(engine)

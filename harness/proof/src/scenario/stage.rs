@@ -93,6 +93,7 @@ impl Stage {
     pub fn make(scene: &Scene, seed: u64) -> Result<Self> {
         let shelf = Shelf::make(scene, DEVICE_COUNT)?;
         let spindle = Spindle::find(&shelf.search_path(), &scene.join("run"))?;
+        let spindle = spindle.with_volatile_caches(seed);
         let mut words = ["group", "create", GROUP, "--redundancy", "normal"]
             .map(str::to_owned)
             .to_vec();
