@@ -25,9 +25,13 @@ struct Damage {
     disk_name: String,
     offset_bytes: u64,
     before: AlignedBuffer,
+    garbage: AlignedBuffer,
+    /// In the file.
+    at: u64,
 }
 
 /// Where a copy of a block of a file lies.
+#[derive(Debug)]
 struct Spot {
     device: String,
     disk_name: String,
@@ -104,12 +108,25 @@ impl Stage {
                 disk_name: spot.disk_name,
                 offset_bytes: spot.offset_bytes,
                 before,
+                garbage,
+                at,
             });
         }
         bail!("no page of {} has both of its copies online", file.path)
     }
 
-    /// Where that copy lies; none where another copy is not there to heal it from.
+    /// Where the copies of a damaged block lie now.
+    fn places(&self, damage: &Damage) -> Result<Vec<Option<Spot>>> {
+        let path = format!("{GROUP}:{}", damage.path);
+        let map = self.spindle.ask(["map", &path])?;
+        (0..2)
+            .map(|copy| self.spot(&map, damage.at, copy))
+            .collect()
+    }
+
+    /// Where that copy lies; none where another copy is not there to heal it from, and none
+    /// beyond what the extent holds: there lies what a former file left, nobody reads it and no
+    /// scrub compares it.
     fn spot(&self, map: &Value, at: u64, copy: usize) -> Result<Option<Spot>> {
         let members = self.members()?;
         let extents = map["extents"].as_array().context("a map has extents")?;
@@ -122,6 +139,12 @@ impl Stage {
             return Ok(None);
         };
         let inside = at - extent["offset_bytes"].as_u64().unwrap_or(at);
+        let held_bytes = extent["initialised_bytes"]
+            .as_u64()
+            .context("an extent says how much it holds")?;
+        if inside + BLOCK_BYTES as u64 > held_bytes {
+            return Ok(None);
+        }
         let mut spots = Vec::new();
         for copy in extent["copies"].as_array().into_iter().flatten() {
             let member = members
@@ -169,12 +192,17 @@ impl Stage {
                     met_by_readers_count += 1;
                     continue;
                 }
-                let state = if is_mended {
-                    "as it was before"
-                } else {
-                    "not as it was before"
+                let state = match () {
+                    () if is_mended => "as it was before",
+                    () if *now == *damage.garbage => "still damaged",
+                    () => "neither as it was before nor as it was damaged",
                 };
-                bail!("{what} was damaged, is {state}, and the scrub says: {report}");
+                let lies_now = self.places(damage)?;
+                bail!(
+                    "{what} at {} was damaged, is {state}, lies now at {lies_now:?}; the events: \
+                     {events}; the scrub says: {report}",
+                    damage.offset_bytes
+                );
             };
             ensure!(
                 finding["kind"] == "repaired" && finding["disks"] == serde_json::json!([disk_name]),
