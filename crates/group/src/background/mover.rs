@@ -186,9 +186,7 @@ impl Mover {
             run.queue.append(&mut run.waiting);
             return Task::Retry;
         }
-        let looks_on =
-            run.moved_count > 0 || (plan.planned_blocks() > 0 && run.effort < EFFORT_AT_LEAST);
-        if looks_on && run.effort < EFFORT_MOST {
+        if is_followed(plan, run.effort, run.moved_count > 0) {
             let effort = run.effort + 1;
             run.replan(effort, looked_at);
             return Task::Plan(effort);
