@@ -13,7 +13,8 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use crate::request::{DiskSlot, Operation, Request, Work};
 use crate::{AlignedBuffer, Disks, SeededRandom};
 
-const BLOCK_BYTES: usize = BLOCK_SIZE_BYTES as usize;
+const BLOCK_BYTES: usize = 4096;
+const _: () = assert!(BLOCK_BYTES as u64 == BLOCK_SIZE_BYTES);
 /// Blocks of all disks that are kept at most, 512 MiB; what is written beyond is not lost.
 const BLOCKS_MOST: usize = 128 << 10;
 /// How long a pull waits for requests that are under way; what hangs longer is not lost.
