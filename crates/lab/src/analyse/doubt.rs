@@ -109,7 +109,7 @@ pub enum Doubt {
         checks: bool,
     },
     /// It is compared with a contender that has no second name of its own.
-    NoiseIsAnothers {
+    NoiseOfAnother {
         /// With what it is compared.
         baseline: String,
         /// Whose noise is known.
@@ -194,7 +194,7 @@ impl Doubt {
                 "The baseline checks every byte it reads, it does not."
             }
             .to_owned(),
-            Self::NoiseIsAnothers { baseline, measured } => format!(
+            Self::NoiseOfAnother { baseline, measured } => format!(
                 "It is compared with {baseline}, which keeps as many copies; the noise floor is that of {measured}."
             ),
             Self::CountedInPart { runs } => format!(
@@ -268,7 +268,7 @@ impl Doubt {
             Self::OtherDeviceCount { .. } => {
                 "Say so beside the figure: part of the difference is the number of disks."
             }
-            Self::NoiseIsAnothers { .. } => {
+            Self::NoiseOfAnother { .. } => {
                 "Fine where both are as noisy; else make it the baseline of an experiment of its own."
             }
             Self::OtherChecksums { .. } => "Compare it with a baseline that does the same.",

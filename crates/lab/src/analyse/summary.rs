@@ -368,7 +368,7 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
             .or(contenders.first());
         let mut found = doubts::of_a_contender(&contender, reference, &runs, asked);
         if against != *baseline {
-            found.push(Doubt::NoiseIsAnothers {
+            found.push(Doubt::NoiseOfAnother {
                 baseline: against,
                 measured: baseline.clone(),
             });

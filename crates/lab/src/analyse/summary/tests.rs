@@ -234,7 +234,7 @@ fn what_keeps_as_many_copies_is_compared_and_with_its_own_baseline() {
         second
             .doubts
             .iter()
-            .any(|told| matches!(told.doubt, Doubt::NoiseIsAnothers { .. }))
+            .any(|told| matches!(told.doubt, Doubt::NoiseOfAnother { .. }))
     );
 }
 
