@@ -13,6 +13,37 @@ use spindle_group::{Group, Opener};
 
 use crate::fixture::name;
 
+/// A group as the program of a commit left it.
+struct Left {
+    commit: &'static str,
+    /// It was away when the program was killed.
+    away: DiskNumber,
+    /// What was written while that was away.
+    while_away: bool,
+    /// How many numbered files of one copy there are.
+    singles: u32,
+    /// Those of which the disk that was away has the copy.
+    singles_away: &'static [u32],
+}
+
+/// Each has features that the ones before it do not use.
+const LEFT: [Left; 2] = [
+    Left {
+        commit: "d4622fc",
+        away: DiskNumber(1),
+        while_away: true,
+        singles: 0,
+        singles_away: &[],
+    },
+    Left {
+        commit: "89763c4",
+        away: DiskNumber(2),
+        while_away: false,
+        singles: 12,
+        singles_away: &[3, 4, 5, 11],
+    },
+];
+
 /// The disks of a group, in the order of their letters.
 fn disks_of(commit: &str) -> Arc<SimulatedDisks> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -76,10 +107,13 @@ fn contents(fs: &FileSystem, path: &str) -> Vec<u8> {
 }
 
 /// Everything that the group was left with.
-fn assert_as_it_was_left(fs: &FileSystem) {
+fn assert_as_it_was_left(fs: &FileSystem, left: &Left) {
     let mut mirrored = lines(120_000, "mirrored");
-    let over = b"overwritten while a disk was away\n".repeat(1000);
-    mirrored[8192..8192 + over.len()].copy_from_slice(&over);
+    if left.while_away {
+        let over = b"overwritten while a disk was away\n".repeat(1000);
+        mirrored[8192..8192 + over.len()].copy_from_slice(&over);
+        assert!(contents(fs, "/late") == b"late ".repeat(2000), "/late");
+    }
     let mut sparse = vec![0; 5 << 20];
     sparse[(5 << 20) - 3..].copy_from_slice(b"end");
     for (path, expected) in [
@@ -89,10 +123,11 @@ fn assert_as_it_was_left(fs: &FileSystem) {
         ("/directory/inner/small", lines(5000, "small")),
         ("/directory/second-name", lines(5000, "small")),
         ("/sparse", sparse),
-        ("/late", b"late ".repeat(2000)),
     ] {
         assert!(contents(fs, path) == expected, "{path}");
     }
+    let is_away = !fs.group().away_disks().is_empty();
+    assert_singles(fs, left, is_away);
     let find = |path: &str| fs.resolve(OsStr::new(path)).unwrap();
     assert_eq!(
         find("/directory/inner/small").id,
@@ -110,27 +145,45 @@ fn assert_as_it_was_left(fs: &FileSystem) {
     assert_eq!(fs.check().unwrap(), Vec::<String>::new());
 }
 
+/// The files of one copy are whole, or refuse to be read while their disk is away.
+fn assert_singles(fs: &FileSystem, left: &Left, is_away: bool) {
+    for single in 1..=left.singles {
+        let found = fs
+            .resolve(OsStr::new(&format!("/single/{single:02}")))
+            .unwrap();
+        let handle = fs.open_file(found.id).unwrap();
+        let mut bytes = vec![0xee; usize::try_from(found.size_bytes).unwrap()];
+        let read = fs.read(&handle, 0, &mut bytes);
+        if is_away && left.singles_away.contains(&single) {
+            read.unwrap_err();
+        } else {
+            assert_eq!(read.unwrap(), bytes.len());
+            let mut expected = lines(4000, &format!("single{single:02}"));
+            expected.resize(4096, 0);
+            assert!(bytes == expected, "single {single}");
+        }
+    }
+}
+
 #[test]
 fn a_group_of_every_former_format_opens_and_reads_as_it_was_left() {
-    for commit in ["d4622fc"] {
-        let disks = disks_of(commit);
+    for left in &LEFT {
+        let disks = disks_of(left.commit);
         let fs = open(&disks);
-        assert_eq!(fs.group().away_disks(), [DiskNumber(1)]);
-        assert_as_it_was_left(&fs);
-        assert_eq!(
-            fs.group().return_disks(&[DiskSlot(1)]).unwrap(),
-            [DiskNumber(1)]
-        );
-        assert_as_it_was_left(&fs);
+        assert_eq!(fs.group().away_disks(), [left.away]);
+        assert_as_it_was_left(&fs, left);
+        let returned = fs.group().return_disks(&[DiskSlot(left.away.0)]);
+        assert_eq!(returned.unwrap(), [left.away]);
+        assert_as_it_was_left(&fs, left);
         for now_ms in (0..60_000).step_by(6000) {
             while fs.step(now_ms).unwrap() {}
             while fs.group().work(now_ms).unwrap().did_something {}
         }
-        assert_as_it_was_left(&fs);
+        assert_as_it_was_left(&fs, left);
         fs.close().unwrap();
         drop(fs);
         let fs = open(&disks);
         assert!(fs.group().away_disks().is_empty());
-        assert_as_it_was_left(&fs);
+        assert_as_it_was_left(&fs, left);
     }
 }
