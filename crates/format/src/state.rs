@@ -226,17 +226,8 @@ impl ParsedGroupState {
     /// [`FormatError`] where it holds no group state, or one that was damaged or contradicts
     /// itself.
     pub fn parse(slot: &[u8], place: u64) -> Result<Self, FormatError> {
-        HEADER.check_magic(slot)?;
-        let length_end = STATE_LENGTH_OFFSET + 4;
+        let length_bytes = Self::length_bytes(slot)?;
         let too_short = HEADER.error(slot.len(), FormatErrorKind::TooShort);
-        let length = slot.get(STATE_LENGTH_OFFSET..length_end).ok_or(too_short)?;
-        let length_bytes = length
-            .iter()
-            .rev()
-            .fold(0_usize, |value, byte| (value << 8) | usize::from(*byte));
-        if !(STATE_HEADER_BYTES..=STATE_SLOT_BYTES).contains(&length_bytes) {
-            return Err(HEADER.error(STATE_LENGTH_OFFSET, FormatErrorKind::Value("length")));
-        }
         let bytes = slot.get(..length_bytes).ok_or(too_short)?;
         let (epoch, mut reader) = HEADER.read(bytes, place)?;
         // First of all: a feature may change what the other fields can hold.
@@ -251,6 +242,20 @@ impl ParsedGroupState {
             return Err(HEADER.error(STATE_HEADER_BYTES, FormatErrorKind::Value(what)));
         }
         Ok(Self { disk_uuid, state })
+    }
+
+    /// How many bytes the state has whose first ones these are.
+    ///
+    /// # Errors
+    /// [`FormatError`] where no group state begins here, or its length cannot be.
+    pub fn length_bytes(start: &[u8]) -> Result<usize, FormatError> {
+        HEADER.check_magic(start)?;
+        let length = (start.get(STATE_LENGTH_OFFSET..)).and_then(<[u8]>::first_chunk);
+        let length = length.ok_or_else(|| HEADER.error(start.len(), FormatErrorKind::TooShort))?;
+        usize::try_from(u32::from_le_bytes(*length))
+            .ok()
+            .filter(|length| (STATE_HEADER_BYTES..=STATE_SLOT_BYTES).contains(length))
+            .ok_or_else(|| HEADER.error(STATE_LENGTH_OFFSET, FormatErrorKind::Value("length")))
     }
 
     /// What the slot says, for listings that only look.

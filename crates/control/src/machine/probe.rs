@@ -28,7 +28,7 @@ pub struct Probe {
     pub path: PathBuf,
     /// What lies in the places of our structures; `None` where it cannot be opened.
     look: Option<DiskLook>,
-    /// Marks of somebody else's format.
+    /// Marks of somebody else's format; of a member only where it is to be used anew.
     pub foreign: Vec<Signature>,
     /// What a plain file without any mark holds, once somebody asked.
     contents: Option<Contents>,
@@ -59,9 +59,10 @@ pub(crate) fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
                 Err(error) => probe.failure = Some(error),
                 Ok(slot) => {
                     probe.look = looks.next();
-                    match foreign_marks(&disks, slot) {
-                        Ok(foreign) => probe.foreign = foreign,
-                        Err(error) => probe.failure = Some(error),
+                    // They change nothing of what a member is, and a thousand of them are looked
+                    // at while programs wait for the next daemon.
+                    if probe.status() != DiskStatus::Member {
+                        probe.look_for_marks(&disks, slot);
                     }
                 }
             }
@@ -117,8 +118,28 @@ impl Probe {
     pub fn look(path: &Path) -> Self {
         let mut probes = look_at_all(&[path.to_owned()]);
         let mut probe = probes.remove(0);
+        if probe.status() == DiskStatus::Member {
+            probe.look_at_marks_of_member();
+        }
         probe.look_for_data(u64::MAX);
         probe
+    }
+
+    /// One that is used anew is to bear no marks that were there beside our structures.
+    fn look_at_marks_of_member(&mut self) {
+        let disks = PlainDisks::new();
+        let opened = OpenDisk::open_read_only(&self.path).and_then(|disk| disks.try_attach(disk));
+        match opened {
+            Ok(slot) => self.look_for_marks(&disks, slot),
+            Err(error) => self.failure = Some(error.into()),
+        }
+    }
+
+    fn look_for_marks(&mut self, disks: &dyn Disks, slot: DiskSlot) {
+        match foreign_marks(disks, slot) {
+            Ok(foreign) => self.foreign = foreign,
+            Err(error) => self.failure = Some(error),
+        }
     }
 
     /// Reads so much of a plain file that seems to be free, to tell what it holds.

@@ -2,12 +2,13 @@
 
 mod label;
 
+use std::sync::Arc;
+
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    FormatError, FormatErrorKind, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, STATE_SLOT_BYTES,
-    end_label_place, identities,
+    FormatError, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, OPENER_BYTES,
+    OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, end_label_place, identities,
 };
 
 pub use label::{LabelFound, Overwritten};
@@ -20,8 +21,9 @@ const DISKS_PER_BATCH: usize = 16;
 pub enum SlotFound {
     /// Nothing was ever written there.
     Blank,
-    /// A good state of this disk and group.
-    State(Box<GroupState>),
+    /// A good state of this disk and group. Disks that hold the same one share it: in a group of a
+    /// thousand disks each state has a thousand entries.
+    State(Arc<GroupState>),
     /// It cannot be read, or a crash or a flipped bit damaged it: what it held is unknown.
     Damaged(String),
     /// A whole state of this disk and group, which a newer program wrote: nothing may be made of
@@ -105,10 +107,30 @@ impl DiskLook {
 /// Reads the labels, openers and group states of all `slots`.
 #[must_use]
 pub fn look(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
+    let mut known = KnownStates::default();
     slots
         .chunks(DISKS_PER_BATCH)
-        .flat_map(|slots| look_at_some(disks, slots))
+        .flat_map(|slots| look_at_some(disks, slots, &mut known))
         .collect()
+}
+
+/// The states that were seen so far. A group's disks hold two or three different ones.
+#[derive(Default)]
+struct KnownStates(Vec<Arc<GroupState>>);
+
+impl KnownStates {
+    /// The newest ones are asked first, and no more than these: what many disks hold is among them.
+    const ASKED_MOST: usize = 8;
+
+    fn share(&mut self, state: GroupState) -> Arc<GroupState> {
+        let mut asked = self.0.iter().rev().take(Self::ASKED_MOST);
+        if let Some(known) = asked.find(|known| ***known == state) {
+            return Arc::clone(known);
+        }
+        let state = Arc::new(state);
+        self.0.push(Arc::clone(&state));
+        state
+    }
 }
 
 /// A state of few disks lies in the first bytes of its slot; only a longer one is read whole.
@@ -135,7 +157,7 @@ fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
     ]
 }
 
-fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
+fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot], known: &mut KnownStates) -> Vec<DiskLook> {
     // As they are now: a disk may have been cut off since it was opened.
     let sizes_bytes: Vec<u64> = (slots.iter())
         .map(|slot| (disks.measure(*slot)).unwrap_or_else(|_| disks.size_bytes(*slot)))
@@ -159,22 +181,51 @@ fn look_at_some(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
         .into_iter()
         .map(|request| request.result.err())
         .collect();
-    (slots.iter().enumerate())
-        .map(|(index, &slot)| {
-            let range = index * PIECES..(index + 1) * PIECES;
-            let pieces = Pieces {
-                buffers: &buffers[range.clone()],
-                failures: &failures[range],
-            };
-            judge(disks, slot, sizes_bytes[index], &pieces)
+    let mut pieces: Vec<Pieces<'_>> = (buffers.chunks(PIECES).zip(failures.chunks(PIECES)))
+        .map(|(buffers, failures)| Pieces {
+            buffers,
+            failures,
+            whole_states: [None, None],
         })
+        .collect();
+    read_longer_states(disks, slots, &mut pieces);
+    (slots.iter().zip(sizes_bytes).zip(&pieces))
+        .map(|((slot, size_bytes), pieces)| judge(disks, *slot, size_bytes, pieces, known))
         .collect()
+}
+
+/// Reads the states that go on behind their heads, those of all these disks at once.
+fn read_longer_states(disks: &dyn Disks, slots: &[DiskSlot], pieces: &mut [Pieces<'_>]) {
+    let mut longer: Vec<(usize, usize, AlignedBuffer)> = Vec::new();
+    for (disk, pieces) in pieces.iter().enumerate() {
+        for (index, piece) in STATE_PIECES.into_iter().enumerate() {
+            let length = (pieces.bytes(piece).ok())
+                .and_then(|head| ParsedGroupState::length_bytes(head).ok())
+                .filter(|length| *length > STATE_HEAD_BYTES);
+            if let Some(length) = length {
+                let whole = AlignedBuffer::zeroed(length.next_multiple_of(STATE_HEAD_BYTES));
+                longer.push((disk, index, whole));
+            }
+        }
+    }
+    let mut batch: Vec<Request<'_>> = (longer.iter_mut())
+        .map(|(disk, index, whole)| {
+            Request::new(slots[*disk], STATE_PLACES[*index], Work::Read(whole))
+        })
+        .collect();
+    disks.run(&mut batch);
+    let answers: Vec<_> = batch.into_iter().map(|request| request.result).collect();
+    for ((disk, index, whole), answer) in longer.into_iter().zip(answers) {
+        pieces[disk].whole_states[index] = Some(answer.map(|()| whole));
+    }
 }
 
 /// The bytes of one disk's structures, or why they cannot be read.
 struct Pieces<'a> {
     buffers: &'a [AlignedBuffer],
     failures: &'a [Option<DeviceError>],
+    /// Of the slots of the group state, those that are longer than their piece.
+    whole_states: [Option<Result<AlignedBuffer, DeviceError>>; 2],
 }
 
 /// The disk went away while it was looked at, or keeps silent. The states that it showed before
@@ -213,7 +264,13 @@ impl Pieces<'_> {
     }
 }
 
-fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>) -> DiskLook {
+fn judge(
+    disks: &dyn Disks,
+    slot: DiskSlot,
+    size_bytes: u64,
+    pieces: &Pieces<'_>,
+    known: &mut KnownStates,
+) -> DiskLook {
     let mut found = DiskLook {
         slot,
         path: disks.path(slot),
@@ -226,7 +283,7 @@ fn judge(disks: &dyn Disks, slot: DiskSlot, size_bytes: u64, pieces: &Pieces<'_>
     };
     let judged = match pieces.went_away(size_bytes) {
         Some(went_away) => Err(went_away),
-        None => judge_pieces(&mut found, disks, pieces),
+        None => judge_pieces(&mut found, disks, pieces, known),
     };
     if let Err(WentAway(why)) = judged {
         found.label = LabelFound::Damaged(why);
@@ -238,10 +295,11 @@ fn judge_pieces(
     found: &mut DiskLook,
     disks: &dyn Disks,
     pieces: &Pieces<'_>,
+    known: &mut KnownStates,
 ) -> Result<(), WentAway> {
     found.label = label::of_front(found.size_bytes, pieces);
     if matches!(found.label, LabelFound::None | LabelFound::Damaged(_)) {
-        label::judge_end_alone(found, disks, pieces)?;
+        label::judge_end_alone(found, pieces, known)?;
     }
     label::judge_marks(found, disks, pieces);
     let Some((group, disk)) = (found.member()).map(|label| (label.group_uuid, label.disk_uuid))
@@ -257,34 +315,29 @@ fn judge_pieces(
             Err(_) => {}
         }
     }
-    found.states = states(disks, found.slot, pieces, group, disk)?;
+    found.states = states(pieces, group, disk, known)?;
     label::judge_end(found, disks, pieces);
     Ok(())
 }
 
 /// What stands in the two slots of the group state of such a disk.
 fn states(
-    disks: &dyn Disks,
-    slot: DiskSlot,
     pieces: &Pieces<'_>,
     group: Uuid,
     disk: Uuid,
+    known: &mut KnownStates,
 ) -> Result<[SlotFound; 2], WentAway> {
     let mut states = [SlotFound::Blank, SlotFound::Blank];
     for (index, state) in states.iter_mut().enumerate() {
-        let place = STATE_PLACES[index];
-        *state = match pieces.bytes(STATE_PIECES[index]) {
-            Ok(head) if is_longer(head, place) => {
-                let mut whole = AlignedBuffer::zeroed(STATE_SLOT_BYTES);
-                let answer = read(disks, slot, place, &mut whole);
-                if let Some(went_away) = answer.as_ref().err().and_then(WentAway::of) {
-                    return Err(went_away);
-                }
-                let bytes = (answer.map(|()| &whole[..])).map_err(|error| error.to_string());
-                judge_state(bytes, place, group, disk)
-            }
-            head => judge_state(head, place, group, disk),
+        let bytes = match &pieces.whole_states[index] {
+            Some(Ok(whole)) => Ok(&whole[..]),
+            Some(Err(failure)) => match WentAway::of(failure) {
+                Some(went_away) => return Err(went_away),
+                None => Err(failure.to_string()),
+            },
+            None => pieces.bytes(STATE_PIECES[index]),
         };
+        *state = judge_state(bytes, STATE_PLACES[index], group, disk, known);
     }
     Ok(states)
 }
@@ -301,13 +354,13 @@ fn read(
     request.result
 }
 
-/// Whether the state goes on behind its head.
-fn is_longer(head: &[u8], place: u64) -> bool {
-    let parsed = ParsedGroupState::parse(head, place);
-    parsed.is_err_and(|error| error.kind == FormatErrorKind::TooShort)
-}
-
-fn judge_state(bytes: Result<&[u8], String>, place: u64, group: Uuid, disk: Uuid) -> SlotFound {
+fn judge_state(
+    bytes: Result<&[u8], String>,
+    place: u64,
+    group: Uuid,
+    disk: Uuid,
+    known: &mut KnownStates,
+) -> SlotFound {
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(failure) => return SlotFound::Damaged(failure),
@@ -317,7 +370,7 @@ fn judge_state(bytes: Result<&[u8], String>, place: u64, group: Uuid, disk: Uuid
     }
     let state = ParsedGroupState::parse(bytes, place).and_then(|parsed| parsed.check(group, disk));
     match state {
-        Ok(state) => SlotFound::State(Box::new(state)),
+        Ok(state) => SlotFound::State(known.share(state)),
         Err(error) if error.kind.is_newer() && identities(bytes) == Some((group, disk)) => {
             SlotFound::Newer(error)
         }

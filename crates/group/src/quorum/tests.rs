@@ -27,6 +27,14 @@ fn name(text: &str) -> GroupName {
     GroupName::new(text).unwrap()
 }
 
+/// The number in each byte, and what is above 255 in the first one.
+fn uuid_of(number: u16) -> Uuid {
+    let [low, high] = number.to_le_bytes();
+    let mut bytes = [low; 16];
+    bytes[0] = bytes[0].wrapping_add(high);
+    Uuid(bytes)
+}
+
 /// A group with one disk for each letter; equal letters are one failure group.
 fn new_group(failure_groups: &str, redundancy: Redundancy) -> NewGroup {
     NewGroup {
@@ -41,7 +49,7 @@ fn new_group(failure_groups: &str, redundancy: Redundancy) -> NewGroup {
                     slot: DiskSlot(number),
                     name: DiskName::new(format!("DATA_{number:04}")).unwrap(),
                     failure_group: FailureGroupName::new(letter).unwrap(),
-                    uuid: Uuid([u8::try_from(index + 1).unwrap(); 16]),
+                    uuid: uuid_of(number + 1),
                 }
             })
             .collect(),

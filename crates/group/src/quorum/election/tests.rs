@@ -1,5 +1,7 @@
 //! The rows of the election's table that disks alone do not easily show.
 
+use std::sync::Arc;
+
 use spindle_base::{AuSize, DiskNumber, GroupName, Redundancy, Uuid};
 use spindle_format::{AuRun, DiskState, DiskStatus, Features, GroupState, Lost, Replica};
 
@@ -43,7 +45,7 @@ fn state(epoch: u64, voters: &[u16], mark: &str) -> GroupState {
 }
 
 fn found(state: &GroupState) -> SlotFound {
-    SlotFound::State(Box::new(state.clone()))
+    SlotFound::State(Arc::new(state.clone()))
 }
 
 fn damaged() -> SlotFound {

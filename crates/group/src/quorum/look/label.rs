@@ -13,7 +13,7 @@ use spindle_format::{
     LabelStatus, ParsedLabel, end_label_place, foreign_signatures, identities, said_place,
 };
 
-use super::{DiskLook, END_PIECE, MARK_PIECE, Pieces, SlotFound, WentAway};
+use super::{DiskLook, END_PIECE, KnownStates, MARK_PIECE, Pieces, SlotFound, WentAway};
 
 /// How much of the beginning is asked for marks: no format has one further behind in what a group
 /// leaves to its structures. Behind them is data, which may hold anything.
@@ -200,16 +200,16 @@ pub(super) fn judge_end(found: &mut DiskLook, disks: &dyn Disks, pieces: &Pieces
 /// What the label at the end of the disk says where no other copy is good.
 pub(super) fn judge_end_alone(
     found: &mut DiskLook,
-    disks: &dyn Disks,
     pieces: &Pieces<'_>,
+    known: &mut KnownStates,
 ) -> Result<(), WentAway> {
     let place = end_label_place(found.size_bytes);
     if let Some(label) = alone(place, pieces) {
-        let states = super::states(disks, found.slot, pieces, label.group_uuid, label.disk_uuid)?;
+        let states = super::states(pieces, label.group_uuid, label.disk_uuid, known)?;
         found.label = of_end_alone(label, &states);
         found.end_label_place = Some(place);
     } else if let Some((group_uuid, disk, why)) = newer_at_end(&pieces.bytes(END_PIECE), place) {
-        let states = super::states(disks, found.slot, pieces, group_uuid, disk)?;
+        let states = super::states(pieces, group_uuid, disk, known)?;
         let is_there = |slot: &SlotFound| matches!(slot, SlotFound::State(_) | SlotFound::Newer(_));
         found.label = if states.iter().any(is_there) {
             LabelFound::Newer { group_uuid, why }

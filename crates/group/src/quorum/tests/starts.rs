@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_device::{DeviceErrorKind, DiskSlot, Disks, FaultyOperation, SimulatedDisks};
-use spindle_format::{DiskStatus, LABEL_PLACES, Origin, STATE_PLACES, end_label_place};
+use spindle_format::{DiskStatus, GroupState, LABEL_PLACES, Origin, STATE_PLACES, end_label_place};
 
 use super::{
     DISK_BYTES, create, forced, make, name, new_group, online, open, open_as, open_of, opener,
     present, voters,
 };
-use crate::quorum::{LabelFound, Membership, look};
+use crate::quorum::{LabelFound, Membership, SlotFound, look};
 use crate::{GroupErrorKind, Opener};
 
 #[test]
@@ -460,4 +460,41 @@ fn a_destroyed_group_leaves_former_members() {
     assert_eq!(open(&disks).unwrap_err().kind, GroupErrorKind::NotFound);
     create(&disks, &new_group("ab", Redundancy::Normal)).unwrap();
     open(&disks).unwrap();
+}
+
+#[test]
+fn disks_that_hold_one_state_share_it_and_of_a_long_one_the_end_counts_on_each_disk() {
+    // Longer than what is read of a slot at first.
+    let sides = "a".repeat(150) + &"b".repeat(150);
+    let disks = make(&sides, Redundancy::Normal);
+    let slots = present(&disks);
+    let newest: Vec<_> = (look(&*disks, &slots).iter())
+        .map(|found| found.newest_state().unwrap().epoch)
+        .collect();
+    let end = STATE_PLACES.map(|place| place + 8192);
+    let damaged = DiskSlot(77);
+    for place in end {
+        disks.overwrite(damaged, place, &[0x55; 4096]);
+    }
+    let looks = look(&*disks, &slots);
+    let mut different: Vec<*const GroupState> = Vec::new();
+    for found in &looks {
+        if found.slot == damaged {
+            assert!(found.newest_state().is_none());
+            continue;
+        }
+        let state = found.newest_state().unwrap();
+        assert_eq!(state.epoch, newest[usize::from(found.slot.0)]);
+        assert_eq!(state.disks.len(), 300);
+        different.extend(
+            found
+                .states
+                .iter()
+                .filter_map(SlotFound::state)
+                .map(std::ptr::from_ref),
+        );
+    }
+    different.sort_unstable();
+    different.dedup();
+    assert!(different.len() <= 2, "{} states in memory", different.len());
 }
