@@ -167,6 +167,8 @@ pub(crate) struct Node {
     pub(crate) pages: PageWatch,
     /// Its blocks that are in memory and are to be written.
     pub(crate) unwritten: Unwritten,
+    /// Readers keep what they were given of it.
+    pub(crate) is_kept_by_readers: AtomicBool,
     used: AtomicBool,
 }
 
@@ -238,6 +240,7 @@ impl Node {
             activity: Activity::default(),
             pages: PageWatch::default(),
             unwritten: Unwritten::default(),
+            is_kept_by_readers: AtomicBool::new(false),
             used: AtomicBool::new(true),
         }
     }
