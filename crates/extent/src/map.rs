@@ -348,20 +348,17 @@ impl Map {
     }
 
     /// A disk lost what no flush had covered: extents that `is_lost` whose marks have to go back,
-    /// and where they are durably, `committed` being the newest durable edit; `None` where no
-    /// extent is lost.
+    /// and where they are durably, `committed` being the newest durable edit.
     pub fn marks_beyond_durable(
         &self,
         committed: Sequence,
         is_lost: impl Fn(u32, &Extent) -> bool,
-    ) -> Option<Vec<(u32, u32)>> {
+    ) -> Vec<(u32, u32)> {
         let mut back = Vec::new();
-        let mut any = false;
         self.for_each(0, u32::MAX, |index, extent| {
             if !is_lost(index, extent) {
                 return;
             }
-            any = true;
             let settling = (self.settling_marks.get(&index)).filter(|_| committed < self.sealed);
             let sealed = self.sealed_mark(index, extent);
             let durable = settling.map_or(sealed, |mark| sealed.min(*mark));
@@ -369,7 +366,7 @@ impl Map {
                 back.push((index, durable));
             }
         });
-        any.then_some(back)
+        back
     }
 
     /// Makes a hole of an extent; what it was.

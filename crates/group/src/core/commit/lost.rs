@@ -8,6 +8,10 @@
 //! and the next sync of each file that had written to it looks whether another copy has it, else
 //! it answers with an error, once. Nobody ever takes it for flushed.
 //!
+//! Where no other copy of an extent counts, because it is stale or away, its file owes its next sync
+//! the error from the outage on: nobody may be left to ask what became of it, if the process is
+//! killed before that sync.
+//!
 //! An extent whose only copy lay there has it nowhere. So its file owes its next sync the error
 //! from the outage on, wherever the extent moves and however many copies it gets until then; and
 //! the extent's mark goes back to where it is durably, because what lies beyond it are bytes from
@@ -84,14 +88,10 @@ impl Core {
         let mut without_copy = None;
         map.for_each(0, u32::MAX, |index, extent| {
             let has_it = |copy: ExtentCopy| {
-                let (first, end) = map.schedule().envelope(index);
-                let first = first - first % REGION_BLOCKS;
-                let end = end.next_multiple_of(REGION_BLOCKS);
-                let disk = copy.disk();
                 // Of a file of one copy nothing tells where it is stale.
-                (file.is_mirrored() || !lost.contains(&disk))
+                (file.is_mirrored() || !lost.contains(&copy.disk()))
                     && self.disks.slot_of(copy).is_some()
-                    && !self.dirty.is_stale(file, disk, first, end)
+                    && self.has_regions(file, copy, map.schedule().envelope(index))
             };
             if extent.present().any(|copy| lost.contains(&copy.disk()))
                 && !extent.present().any(has_it)
@@ -111,6 +111,13 @@ impl Core {
                 ),
             )),
         }
+    }
+
+    /// Whether nothing is stale on the copy's disk in the regions of these blocks.
+    fn has_regions(&self, file: &File, copy: ExtentCopy, (first, end): (u64, u64)) -> bool {
+        let first = first - first % REGION_BLOCKS;
+        let end = end.next_multiple_of(REGION_BLOCKS);
+        !self.dirty.is_stale(file, copy.disk(), first, end)
     }
 
     /// As [`Self::keep_what_disks_lost`], for every file; the next sync of one that lost something
@@ -222,8 +229,9 @@ impl Core {
         }
     }
 
-    /// Of files with extents that have no copy but on a disk which lost unflushed writes of theirs:
-    /// they owe the error, and the marks go back. Noted twice it does no more.
+    /// Of files with extents that have no copy that counts but on a disk which lost unflushed writes
+    /// of theirs: they owe the error. The marks go back where no other copy could have any of it.
+    /// Noted twice it does no more.
     fn note_lost_alone(&self, change: &Change<'_>, gone: Life, others: &Others<'_>) {
         let lost_there = |target: &Target| {
             target.life.disk == gone.disk
@@ -235,27 +243,30 @@ impl Core {
             if !targets.iter().any(lost_there) {
                 continue;
             }
-            let what = match self.membership.failed_flushes().of(gone.disk).stand() {
-                true => "failed a flush",
-                false => "went away",
-            };
-            let message = format!(
-                "{} {what} before what was written to file {} was flushed, and there is no other \
-                 copy: what was written since the last sync may be lost",
-                self.disks.describe(gone.disk),
-                file.id
-            );
             let mut map = file.map.write(change);
             // Its rows are gone, and its number may be another file's soon.
             if file.is_removed() {
                 continue;
             }
             let blocks_of = map.schedule();
+            let is_there = |copy: ExtentCopy| copy.disk() == gone.disk;
+            // Whether a daemon that is killed now leaves any copy of it that counts.
+            let has_other = |index: u32, extent: &Extent| {
+                let blocks = blocks_of.envelope(index);
+                let counts = |copy| others.count(copy) && self.has_regions(&file, copy, blocks);
+                extent.present().any(counts)
+            };
+            let mut is_owed = false;
+            map.for_each(0, u32::MAX, |index, extent| {
+                is_owed |= extent.present().any(is_there) && !has_other(index, extent);
+            });
+            if !is_owed {
+                continue;
+            }
             let is_lost = |index: u32, extent: &Extent| {
-                let is_there = |copy: ExtentCopy| copy.disk() == gone.disk;
                 let mut copies = extent.present();
                 let is_alone = copies.next().is_some_and(is_there) && copies.next().is_none();
-                // Where one is away, copies that missed something are told of by the sync itself.
+                // Where one is away, what copies missed is known block by block: nobody reads that.
                 is_alone
                     || (gone.incarnation.serves()
                         && extent.present().any(is_there)
@@ -267,23 +278,33 @@ impl Core {
             };
             // Under the map's lock: what is durable after this look is not set back.
             let committed = self.catalog.committed();
-            let Some(back) = map.marks_beyond_durable(committed, is_lost) else {
-                continue;
-            };
+            let back = map.marks_beyond_durable(committed, is_lost);
             // Owed before the marks move: a kill between the two leaves too much told, not zeros
             // that nobody tells of.
-            self.owe_for(&file, &message, !back.is_empty());
-            if !back.is_empty() {
-                // Whoever has planned a write by the marks of before starts from a gap of old
-                // bytes.
-                file.set_back_count.fetch_add(1, Ordering::AcqRel);
+            self.owe_for(&file, &self.lost_with(gone, &file), !back.is_empty());
+            if back.is_empty() {
+                continue;
             }
+            // Whoever has planned a write by the marks of before starts from a gap of old bytes.
+            file.set_back_count.fetch_add(1, Ordering::AcqRel);
             for (index, mark_blocks) in &back {
                 map.set_mark(*index, *mark_blocks);
             }
-            if !back.is_empty() {
-                self.note_dirty_map(&file, &map);
-            }
+            self.note_dirty_map(&file, &map);
         }
+    }
+
+    /// What a file owes that had something on the disk alone.
+    fn lost_with(&self, gone: Life, file: &File) -> String {
+        let what = match self.membership.failed_flushes().of(gone.disk).stand() {
+            true => "failed a flush",
+            false => "went away",
+        };
+        format!(
+            "{} {what} before what was written to file {} was flushed, and no other copy is up to \
+             date: what was written since the last sync may be lost",
+            self.disks.describe(gone.disk),
+            file.id
+        )
     }
 }
