@@ -26,6 +26,11 @@
 //!
 //! Failures are counted: whoever has told one forgets those that it knew of, and none that came
 //! since.
+//!
+//! A disk that fails a flush and serves on begins anew, and that is told after it: to every file that
+//! had written there, which takes its time. What is written meanwhile belongs to the new life, which
+//! no failure before its beginning concerns. So each life is known with how many had been by then: a
+//! failure stands against what was written in the life before, and flushes of the new one count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +42,7 @@ use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::level::{LeafMutex, LeafRwLock};
 
 use crate::by_number::ByNumber;
-use crate::incarnation::Life;
+use crate::incarnation::{Incarnation, Life};
 use crate::quorum::{Membership, Slots};
 
 /// How often something is written durably while its disk fails other flushes.
@@ -50,6 +55,8 @@ pub(crate) struct Failures {
     pub(crate) count: u64,
     /// So many of them nobody needs any more.
     pub(crate) told_count: u64,
+    /// The newest incarnation that began with one, and how many had been by then.
+    begun: (Incarnation, u32),
 }
 
 impl Failures {
@@ -57,6 +64,23 @@ impl Failures {
     pub(crate) const fn stand(self) -> bool {
         self.told_count < self.count
     }
+
+    /// Whether one was not told yet by which the disk may have dropped what was written to it in this
+    /// incarnation.
+    pub(crate) fn stand_against(self, incarnation: Incarnation) -> bool {
+        let (begun, before_count) = self.begun;
+        let before_count = match begun == incarnation {
+            true => u64::from(before_count),
+            false => 0,
+        };
+        self.told_count.max(before_count) < self.count
+    }
+}
+
+/// The upper and the lower half.
+fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_be_bytes();
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes)
 }
 
 /// Of one disk, see [`Failures`].
@@ -64,6 +88,9 @@ impl Failures {
 struct Counts {
     count: AtomicU64,
     told_count: AtomicU64,
+    /// In one word, so that no incarnation is seen with the count of another: its number above, the
+    /// count below.
+    begun: AtomicU64,
 }
 
 /// The failed flushes of all disks.
@@ -112,10 +139,25 @@ impl FailedFlushes {
         };
         // In this order: one that comes in between stands.
         let told_count = counts.told_count.load(Ordering::Acquire);
+        let count = counts.count.load(Ordering::Acquire);
+        let [incarnation, before_count] = halves(counts.begun.load(Ordering::Acquire));
         Failures {
-            count: counts.count.load(Ordering::Acquire),
+            count,
             told_count,
+            begun: (Incarnation::of_number(incarnation), before_count),
         }
+    }
+
+    /// The disk begins that life because of failures, of which there were so many by then. To be
+    /// called before anybody is shown the life.
+    fn note_begun(&self, life: Life, count: u64) {
+        // Of one that failed four thousand million flushes each counts against the new life too.
+        let (Some(counts), Ok(count)) = (self.by_disk.get(life.disk.0), u32::try_from(count))
+        else {
+            return;
+        };
+        let incarnation = u64::from(life.incarnation.number());
+        (counts.begun).store(incarnation << 32 | u64::from(count), Ordering::Release);
     }
 
     /// What the disk answered last of those that it failed; it failed one.
@@ -254,11 +296,23 @@ impl Membership {
     }
 
     /// The disk failed a flush in that life and serves on: what it had not flushed is lost there, and
-    /// belongs to an incarnation that has ended.
-    pub(crate) fn begin_anew(&self, life: Life) {
+    /// belongs to an incarnation that has ended. How many flushes it had failed by then; `None` where
+    /// that life had ended before.
+    pub(crate) fn begin_anew(&self, life: Life) -> Option<u64> {
         // Under it every turn of a disk is made.
         let _one = self.inner.lock();
+        if self.incarnation(life.disk) != life.incarnation {
+            return None;
+        }
+        let failures = self.failed_flushes();
+        let count = failures.of(life.disk).count;
+        let begun = Life {
+            incarnation: life.incarnation.next().next(),
+            ..life
+        };
+        failures.note_begun(begun, count);
         self.standings.renew(life);
+        Some(count)
     }
 
     /// Nobody relies any more on what the disk was to flush until now, because it went, of which the

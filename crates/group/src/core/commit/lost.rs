@@ -187,12 +187,16 @@ impl Core {
         let _returning = self.dirty.begin_resync();
         let disks = untold.iter().map(|flush| flush.life.disk);
         self.membership.begin_catching_up(disks);
-        for flush in &untold {
-            self.membership.begin_anew(flush.life);
-        }
+        // All that had failed by then are told by this.
+        let told: Vec<(DiskNumber, u64)> = (untold.iter())
+            .map(|flush| {
+                let begun = self.membership.begin_anew(flush.life);
+                (flush.life.disk, begun.unwrap_or(flush.failures_count))
+            })
+            .collect();
         self.notice_offline();
-        for flush in untold {
-            failures.forget(flush.life.disk, flush.failures_count);
+        for (disk, count) in told {
+            failures.forget(disk, count);
         }
     }
 
@@ -296,7 +300,7 @@ impl Core {
 
     /// What a file owes that had something on the disk alone.
     fn lost_with(&self, gone: Life, file: &File) -> String {
-        let what = match self.membership.failed_flushes().of(gone.disk).stand() {
+        let what = match gone.incarnation.serves() {
             true => "failed a flush",
             false => "went away",
         };
@@ -308,3 +312,6 @@ impl Core {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,8 @@
 //!
 //! A flush that failed stands until it was told to everybody whom it concerns, see
 //! `quorum/failed_flushes.rs`: until then none of its disk counts, neither one that began before it
-//! failed nor one that the disk would answer well now.
+//! failed nor one that the disk would answer well now. It does not concern an incarnation that began
+//! with it: flushes of that count at once.
 //!
 //! What no flush had covered when its incarnation ended is lost on that disk, for ever: no later
 //! flush covers it, and nobody waits for one. Whether it is anywhere else the caller must see.
@@ -175,7 +176,7 @@ impl Flushes {
                     continue;
                 };
                 // The disk may answer the next one well, without what it dropped.
-                if failures.stand() {
+                if failures.stand_against(life.incarnation) {
                     found.push((life, failures.count, None));
                     continue;
                 }
