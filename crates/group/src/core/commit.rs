@@ -370,34 +370,40 @@ impl Core {
         self.cover(&self.disks.flushes.all_written(&self.disks))
     }
 
-    /// Flushes up to these writes. A disk that cannot goes offline, durably; in a group without
-    /// redundancy that would lose all it holds, so there it stays, what it had not flushed is lost,
-    /// and the error is told now and at the next sync of every file that had written to it, see
-    /// `commit/lost.rs`. A group that cannot do without the
-    /// disk stops: whoever takes over finds the failure noted, see `quorum/failed_flushes.rs`. Within
+    /// Flushes up to these writes, or up to those that are not lost. A disk that cannot goes offline,
+    /// durably; in a group without redundancy that would lose all it holds, so there it stays, what
+    /// it had not flushed is lost, and the error is told now and at the next sync of every file that
+    /// had written to it, see `commit/lost.rs`. Where a group with redundancy cannot do without the
+    /// disk, it is asked once more, and stays as well if it answers: what it dropped is owed by the
+    /// files that have it nowhere else. A group that has to stop leaves the failure noted for
+    /// whoever takes over, see `quorum/failed_flushes.rs`. Within
     /// a takeover it stops where it cannot do without all of them, see `takeover/unflushed.rs`.
     pub(crate) fn cover(&self, targets: &[Target]) -> Result<(), GroupError> {
-        let failed = self.disks.flushes.cover(&self.disks, targets);
+        let mut failed = self.disks.flushes.cover(&self.disks, targets);
         if failed.is_empty() {
             return Ok(());
         }
-        let error = failed[0].error.clone();
-        let reason = error.to_string();
-        let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
         if self.membership.redundancy() == Redundancy::External {
+            let error = failed[0].error.clone();
             self.outlive_failed_flushes(&failed);
-            return Err(GroupError::new(GroupErrorKind::Io, reason).because(error));
+            return Err(GroupError::new(GroupErrorKind::Io, error.to_string()).because(error));
         }
-        if self.is_taking_over()
-            && !self
-                .membership
-                .can_do_without(&disks.iter().copied().collect())
-        {
-            let error = cannot_be_flushed(&failed[0]);
-            self.stop_for(&error);
-            return Err(error);
+        let disks = failed.iter().map(|flush| flush.life.disk).collect();
+        if !self.membership.can_do_without(&disks) {
+            if self.is_taking_over() {
+                let error = cannot_be_flushed(&failed[0]);
+                self.stop_for(&error);
+                return Err(error);
+            }
+            if self.membership.had_better_serve_on(&disks) {
+                failed = self.ask_again(failed);
+            }
         }
-        self.take_offline(&disks, &reason)
+        let Some(first) = failed.first() else {
+            return Ok(());
+        };
+        let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
+        self.take_offline(&disks, &first.error.to_string())
     }
 
     /// Makes the file's data durable and, where `metadata` asks for it or its map has changed,

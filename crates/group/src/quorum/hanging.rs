@@ -81,7 +81,16 @@ impl Watch {
             })
             .map(|(_, seen)| seen.failure_group)
             .collect();
-        let stays = |number: &DiskNumber, seen: &Seen| seen.serves && !is_gone(number);
+        let takes_data = disks.iter().any(|disk| self.disks[disk].holds_data);
+        let bears = !takes_data || lacking.len() < self.copies;
+        bears && self.goes_on_without(disks)
+    }
+
+    /// Whether votes and a replica of the catalog are left.
+    fn goes_on_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let stays = |number: &DiskNumber, seen: &Seen| {
+            seen.serves && !disks.contains(number) && !self.given_up.contains(number)
+        };
         let count = |counts: fn(&Seen) -> bool| {
             let all = self.disks.values().filter(|seen| counts(seen)).count();
             let staying = (self.disks.iter())
@@ -91,9 +100,17 @@ impl Watch {
         };
         let (votes, votes_left) = count(|seen| seen.votes);
         let (_, replicas_left) = count(|seen| seen.holds_catalog);
-        let takes_data = disks.iter().any(|disk| self.disks[disk].holds_data);
-        let bears = !takes_data || lacking.len() < self.copies;
-        bears && votes_left > 0 && votes_left * 2 >= votes && replicas_left > 0
+        votes_left > 0 && votes_left * 2 >= votes && replicas_left > 0
+    }
+
+    /// Whether the disks are of one failure group, and no other has a disk with data that serves.
+    fn are_alone(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let group_of = |disk| self.disks.get(disk).map(|seen| seen.failure_group);
+        let groups: BTreeSet<Option<u16>> = disks.iter().map(group_of).collect();
+        let others = |seen: &&Seen| seen.serves && seen.holds_data;
+        groups.len() == 1
+            && (self.disks.values().filter(others))
+                .all(|seen| groups.contains(&Some(seen.failure_group)))
     }
 }
 
@@ -198,6 +215,15 @@ impl Membership {
         let watch = self.hanging.watch.lock();
         let is_known = |disk| watch.disks.contains_key(disk);
         disks.iter().all(is_known) && watch.can_do_without(disks)
+    }
+
+    /// Whether disks that failed a flush, and that the group cannot do without, had better serve on:
+    /// the group would go on with them offline, and without what they alone have; or it would stop,
+    /// though no disk has a copy beside theirs. Else it is better to stop: whoever opens it next
+    /// compares the copies, where an open row would name more of them than one as stale.
+    pub(crate) fn had_better_serve_on(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let watch = self.hanging.watch.lock();
+        watch.goes_on_without(disks) || watch.are_alone(disks)
     }
 
     /// Whether the disk was given up and still serves by the group state.

@@ -1,7 +1,7 @@
 //! What becomes of data whose disk loses it before a flush has covered it.
 //!
 //! An outage ends an incarnation of a disk, and so does a failed flush of one that serves on because
-//! the group has no redundancy: it may have dropped what it held, and answer the next flush well. A
+//! the group cannot do without it: it may have dropped what it held, and answer the next flush well. A
 //! mark that became durable then would show what an earlier file left. What was written in that
 //! incarnation and not flushed is lost there:
 //! it is noted as missed before anything durable relies on the disk again ([`Core::notice_offline`]),
@@ -20,6 +20,7 @@
 
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
+use spindle_device::DeviceErrorKind;
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_format::ExtentCopy;
@@ -198,6 +199,26 @@ impl Core {
         for (disk, count) in told {
             failures.forget(disk, count);
         }
+    }
+
+    /// As [`Self::outlive_failed_flushes`], where all of these disks still answer: what is written to
+    /// them from then on may be flushed well. Gives those that fail that too, or all.
+    pub(super) fn ask_again(&self, failed: Vec<FailedFlush>) -> Vec<FailedFlush> {
+        let answers = |flush: &FailedFlush| {
+            use DeviceErrorKind::{Medium, NoSpace};
+            matches!(flush.error.kind, Medium | NoSpace)
+        };
+        if !failed.iter().all(answers) {
+            // Of one that does not nothing can be read either.
+            return failed;
+        }
+        self.outlive_failed_flushes(&failed);
+        let disks = failed
+            .iter()
+            .filter_map(|flush| self.disks.get(flush.life.disk));
+        let flushes = &self.disks.flushes;
+        let targets: Vec<Target> = disks.map(|disk| flushes.newest(disk.life())).collect();
+        flushes.cover(&self.disks, &targets)
     }
 
     /// Follows the membership: disks that went offline, whoever took them, get nothing new, and

@@ -299,3 +299,27 @@ fn nothing_is_owed_where_the_good_copy_that_went_had_been_flushed() {
         .sync_file(&group.file(FileId(10)).unwrap(), true)
         .unwrap();
 }
+
+#[test]
+fn what_a_disk_lost_by_a_failed_flush_that_it_outlived_is_owed_though_the_daemon_is_killed() {
+    let scene = Scene::mirrored(10);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let [file, other] = [10, 11].map(|id| create(&group, id, NORMAL));
+    for file in [&file, &other] {
+        group.write(file, 0, &pattern(1, LENGTH)).unwrap();
+    }
+    group.sync().unwrap();
+    scene.disks.vanish(DiskSlot(DISK.0));
+    group.take_offline(&[DISK], "it is gone").unwrap();
+    group.note_away();
+    group.sync().unwrap();
+    for file in [&file, &other] {
+        group.write(file, 0, &pattern(2, 4096)).unwrap();
+    }
+    scene.disks.drop_at_flushes(DiskSlot(0), 1);
+    group.sync_file(&other, false).unwrap_err();
+    std::mem::forget((group, file, other));
+    let group = open_kept(&scene, &journal);
+    is_owed_until_answered(&scene, &journal, group, FileId(10));
+}

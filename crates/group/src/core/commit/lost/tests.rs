@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::DiskSlot;
 
-use crate::scene::{EXTERNAL, Scene, create, pattern, read};
+use crate::Group;
+use crate::scene::{
+    EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+};
 
 const WAIT_MOST: Duration = Duration::from_secs(30);
 
@@ -53,4 +56,88 @@ fn what_is_written_and_synced_while_an_earlier_failed_flush_is_being_told_is_not
     let group = scene.open();
     let kept = group.file(FileId(11)).unwrap();
     assert!(read(&group, &kept, 0, 4096) == pattern(3, 4096));
+}
+
+#[test]
+fn a_disk_that_fails_a_flush_while_its_partner_is_away_serves_on_and_what_it_alone_lost_is_told() {
+    let disks = [(0, 64), (1, 64), (2, 64), (3, 64)];
+    let scene = Scene::new(15, Redundancy::Normal, &disks);
+    let group = scene.open();
+    let (disk, partner) = (DiskNumber(0), DiskNumber(1));
+    let mut files: Vec<_> = (10..40).map(|id| create(&group, id, NORMAL)).collect();
+    for seed in [1, 2] {
+        for file in &files {
+            group.write(file, 0, &pattern(seed, 64 << 10)).unwrap();
+        }
+        group.sync().unwrap();
+    }
+    scene.disks.vanish(DiskSlot(partner.0));
+    group.take_offline(&[partner], "it is gone").unwrap();
+    group.sync().unwrap();
+    let mut take_one = |is_alone: bool| {
+        let wanted = files.iter().position(|file| {
+            let copies = &group.map(file)[0].copies;
+            let has = |disk| copies.iter().flatten().any(|copy| copy.0 == disk);
+            has(disk) && has(partner) == is_alone
+        });
+        files.remove(wanted.unwrap())
+    };
+    let [alone, beside] = [true, false].map(&mut take_one);
+    for file in [&alone, &beside] {
+        group.write(file, 0, &pattern(3, 4096)).unwrap();
+    }
+    scene.disks.drop_at_flushes(DiskSlot(disk.0), 1);
+    group.sync_file(&beside, false).unwrap();
+    assert!(
+        group.membership.is_online(disk),
+        "nobody else has what it has"
+    );
+    group.sync_file(&alone, false).unwrap_err();
+    group.sync_file(&alone, false).unwrap();
+    let assert_all_read = |group: &Group, when: &str| {
+        for file in &files {
+            let found = read(group, file, 0, 64 << 10);
+            assert!(found == pattern(2, 64 << 10), "{when}, file {}", file.id);
+        }
+        for _ in 0..4 {
+            let found = read(group, &beside, 0, 4096);
+            assert!(found == pattern(3, 4096), "{when}, the other copy counts");
+        }
+        read(group, &alone, 0, 64 << 10);
+    };
+    assert_all_read(&group, "at once");
+    scene.disks.bring_back(DiskSlot(partner.0));
+    group.return_disks(&[DiskSlot(partner.0)]).unwrap();
+    assert_all_read(&group, "with its partner back");
+    resync(&group);
+    assert_all_read(&group, "up to date");
+    assert_sound(&group);
+    for file in files.iter().chain([&alone, &beside]) {
+        assert_copies_equal(&scene, &group, file, "up to date");
+    }
+}
+
+#[test]
+fn the_last_disk_of_a_mirror_serves_on_after_a_failed_flush_and_goes_where_it_fails_the_next_too() {
+    for failing_count in [1, 2] {
+        let scene = Scene::mirrored(16);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, 64 << 10)).unwrap();
+        group.sync().unwrap();
+        scene.disks.vanish(DiskSlot(1));
+        group.take_offline(&[DiskNumber(1)], "it is gone").unwrap();
+        group.write(&file, 0, &pattern(2, 4096)).unwrap();
+        scene.disks.drop_at_flushes(DiskSlot(0), failing_count);
+        group.sync_file(&file, false).unwrap_err();
+        let serves = failing_count == 1;
+        assert_eq!(group.check_serves().is_ok(), serves);
+        if serves {
+            group.sync_file(&file, false).unwrap();
+            group.write(&file, 0, &pattern(3, 4096)).unwrap();
+            group.sync().unwrap();
+            assert!(read(&group, &file, 0, 4096) == pattern(3, 4096));
+            group.close().unwrap();
+        }
+    }
 }
