@@ -237,6 +237,83 @@ fn a_daemon_that_dies_while_it_writes_out_what_was_unmounted_is_followed_by_one_
     });
 }
 
+/// A mirror with a disk that hangs, unmounted by a command; `then` is given the daemon and the
+/// keeper, and thaws. What the command said.
+fn unmounted_while_a_disk_hangs(
+    then: impl Fn(&Place, &Freezer, u32, u32) + Sync,
+) -> Option<(Place, Freezer, place::Outcome)> {
+    let place = Place::new();
+    let freezer = Freezer::new(&place)?;
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let stop = AtomicBool::new(false);
+    let said = std::thread::scope(|scope| {
+        let _ending = Ending(&stop, &freezer);
+        freezer.freeze();
+        std::fs::create_dir(place.mount_point().join("answered")).unwrap();
+        let unmounting = scope.spawn(|| {
+            let point = place.mount_point();
+            place.run([OsStr::new("umount"), point.as_os_str()])
+        });
+        wait_for("it is unmounted", || !is_mounted(&place.mount_point()));
+        then(&place, &freezer, daemon, keeper);
+        unmounting.join().unwrap()
+    });
+    wait_for_end(keeper);
+    wait_for_end(daemon);
+    Some((place, freezer, said))
+}
+
+#[test]
+fn a_close_that_was_cut_off_with_its_keeper_is_not_told_as_done() {
+    if !can_mount() {
+        return;
+    }
+    let killed = |_: &Place, _: &Freezer, daemon, keeper| {
+        std::thread::sleep(Duration::from_millis(300));
+        signal(keeper, Signal::KILL);
+        signal(daemon, Signal::KILL);
+    };
+    let Some((place, _freezer, said)) = unmounted_while_a_disk_hangs(killed) else {
+        return;
+    };
+    place::refused(
+        &said,
+        3,
+        &["data is not closed: ", "left no word", "may be lost"],
+    );
+    place.mount();
+    place.umount();
+}
+
+#[test]
+fn a_daemon_that_is_killed_in_its_close_while_a_disk_hangs_is_followed_by_one_that_closes() {
+    if !can_mount() {
+        return;
+    }
+    let killed = |place: &Place, freezer: &Freezer, daemon, _| {
+        // The very end: nobody is to find its keeper any more.
+        wait_for("it closes", || !place.path("run/data.keeper").exists());
+        std::thread::sleep(Duration::from_millis(300));
+        signal(daemon, Signal::KILL);
+        // The keeper sees that the kernel does not let go of it.
+        std::thread::sleep(Duration::from_secs(3));
+        freezer.thaw();
+    };
+    let Some((place, _freezer, said)) = unmounted_while_a_disk_hangs(killed) else {
+        return;
+    };
+    assert_eq!(said.code, 0, "{said:?}");
+    let events = place.tell(["events", "data"]);
+    assert!(events.contains("took over the group"), "{events}");
+    place.mount();
+    assert!(place.mount_point().join("answered").is_dir());
+    place.umount();
+}
+
 #[test]
 fn a_mount_whose_killed_daemon_hangs_in_the_kernel_is_given_up_at_once_and_closed_afterwards() {
     // The keeper has seen that the kernel does not let go of it, or is about to.

@@ -57,6 +57,35 @@ fn a_dismount_of_a_group_that_cannot_be_closed_says_so_and_what_is_lost() {
 }
 
 #[test]
+fn a_close_that_failed_where_no_word_can_be_left_is_seen_on_the_disks() {
+    if !can_mount() {
+        return;
+    }
+    let (place, _) = stopped(&["a"], "external");
+    // As full as a runtime directory can be.
+    std::fs::create_dir(place.path("run/data.ended")).unwrap();
+    let wanted = ["data is not closed: ", "left no word", "may be lost"];
+    place.refuse(["group", "dismount", "data"], 3, &wanted);
+    place.mount();
+    // Closed it is told as closed, word or not.
+    place.umount();
+}
+
+#[test]
+fn where_neither_a_word_nor_the_disks_can_be_found_it_is_told_that_the_close_is_not_known() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    std::fs::create_dir(place.path("run/data.ended")).unwrap();
+    let mut command = place.command(["group", "dismount", "data", "--disks", "/nowhere/*"]);
+    let wanted = ["not known whether data was closed", "may be lost"];
+    place::refused(&place::outcome(&mut command), 3, &wanted);
+}
+
+#[test]
 fn an_unmount_of_a_mirror_both_of_whose_disks_went_says_what_is_lost() {
     if !can_mount() {
         return;

@@ -3,6 +3,7 @@
 //! A command asks the process that serves the group, and where there is none it opens the disks
 //! here ([`mod@reach`]). Printing is for `cli`.
 
+pub(crate) mod closing;
 pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod disk;

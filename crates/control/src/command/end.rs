@@ -6,6 +6,7 @@ use crate::api::calls::{DismountGroup, RemoveMount, ShowGroup, SyncGroup};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::{EndingReport, GroupReport};
+use crate::command::closing::refuse_unless_closed;
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::process;
@@ -15,7 +16,6 @@ use crate::machine::sockets;
 use crate::serving::keeper::{KeeperClient, KeeperPhase};
 use crate::serving::mount;
 use crate::serving::served;
-use crate::serving::unclosed;
 
 /// Makes durable whatever programs have written to a group until now. Whether it was open: one
 /// that is not has nothing left to be written.
@@ -96,7 +96,7 @@ fn wait_for_close(settings: &Settings, ending: &EndingReport) -> ControlResult<(
     for process_id in &processes {
         process::wait_for_end(*process_id, CLOSING_MOST)?;
     }
-    unclosed::refuse_if_left(settings, &ending.group, &processes)
+    refuse_unless_closed(settings, &ending.group, &processes)
 }
 
 /// The process that serves the mount at `directory`. The kernel's list names its group, and only
@@ -146,7 +146,7 @@ fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> Control
         if status.phase == KeeperPhase::GaveUp {
             keeper.give_up()?;
             process::wait_for_end(status.keeper_process_id, CLOSING_MOST)?;
-            unclosed::refuse_if_left(settings, &status.group, &[status.keeper_process_id])?;
+            refuse_unless_closed(settings, &status.group, &[status.keeper_process_id])?;
             return Ok(true);
         }
     }

@@ -51,12 +51,12 @@ use crate::opened::open::{Access, Kept, Opened};
 use crate::opened::{activity, setting};
 use crate::serving::hook::Hook;
 use crate::serving::keeper::KeeperLink;
+use crate::serving::last_word;
 use crate::serving::metrics;
 use crate::serving::metrics::Snapshot;
 use crate::serving::mount::{MountRequest, Mounts};
 use crate::serving::served::refuse_if_served;
 use crate::serving::service_manager::ServiceManager;
-use crate::serving::unclosed;
 use lock::ServingLock;
 use threads::Worker;
 
@@ -147,7 +147,7 @@ pub fn serve(
         refuse_if_served(settings, &options.group)?;
     }
     let _serving = ServingLock::take(settings, &options.group)?;
-    unclosed::forget(&settings.runtime_directory, options.group.as_str());
+    last_word::forget_namesake(&settings.runtime_directory, options.group.as_str());
     let metrics = options.metrics.map(MetricsListen::bind).transpose()?;
     // Caught from here on: a stop that comes while the group opens must close it again.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -208,9 +208,7 @@ pub fn serve(
     threads::run("close", move || {
         let closed = daemon.end(&served);
         let ended = served.and(closed);
-        if let Err(error) = &ended {
-            daemon.tell_not_closed(error);
-        }
+        daemon.tell_how_it_ended(&ended);
         ended
     })
 }

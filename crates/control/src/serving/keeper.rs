@@ -39,8 +39,9 @@ use tokio::sync::mpsc;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::settings::Settings;
 use crate::serving::formats::Formats;
+use crate::serving::last_word;
+use crate::serving::last_word::Closed;
 use crate::serving::service_manager::ServiceManager;
-use crate::serving::unclosed;
 
 pub use command::{KeeperClient, KeeperPhase, KeeperStatus};
 pub use link::KeeperLink;
@@ -83,7 +84,7 @@ pub fn keep(
     }
     crate::machine::runtime_directory::make(&settings.runtime_directory)?;
     crate::serving::served::refuse_if_served(settings, group)?;
-    unclosed::forget(&settings.runtime_directory, group.as_str());
+    last_word::forget_namesake(&settings.runtime_directory, group.as_str());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -159,8 +160,8 @@ struct Keeper {
     mount_is_over: bool,
     /// Somebody asked for the next daemon at once.
     go_on: bool,
-    /// Why the daemon that is ending has not closed the group.
-    not_closed: Option<String>,
+    /// What the daemon that is ending said of the group; `None` as long as it said nothing.
+    closed: Option<Closed>,
     /// Daemons that have ended and that the kernel has not let go of.
     lingering: Vec<Lingering>,
     /// What the last daemon reads and writes.
@@ -214,7 +215,7 @@ impl Keeper {
             stop_now: false,
             mount_is_over: false,
             go_on: false,
-            not_closed: None,
+            closed: None,
             lingering: Vec::new(),
             formats: None,
             service: ServiceManager::from_environment(),
@@ -259,7 +260,7 @@ impl Keeper {
                             group = self.group,
                             "the group is left as it was: nobody has closed it"
                         );
-                        let why = self.not_closed.take();
+                        let why = self.closed.take().and_then(Result::err);
                         let died = "the process that was to close it died";
                         self.leave_word(match why {
                             Some(why) => format!("{died}: {why}"),
@@ -276,7 +277,7 @@ impl Keeper {
 
     fn start(&mut self) -> ControlResult<Child> {
         self.phase = KeeperPhase::Starting;
-        self.not_closed = None;
+        self.closed = None;
         if self.mount.is_none() {
             // They came from a daemon that died before it said what they are of. With them held the
             // kernel would wait for answers from that mount for ever; without, it is dead.
@@ -348,12 +349,15 @@ impl Keeper {
                     Some((FromDaemon::Stopping, _)) => self.stopping = true,
                     Some((FromDaemon::Ending, _)) => {
                         ending = true;
+                        // One that dies on the way is followed by one that only closes.
+                        self.stopping = true;
                         self.phase = KeeperPhase::Ending;
                         self.service.tell("STOPPING=1");
                         // Who comes now must not wait for another daemon.
                         self.leave_socket();
                     }
-                    Some((FromDaemon::NotClosed { why }, _)) => self.not_closed = Some(why),
+                    Some((FromDaemon::Closed, _)) => self.closed = Some(Ok(())),
+                    Some((FromDaemon::NotClosed { why }, _)) => self.closed = Some(Err(why)),
                     Some((FromDaemon::HandedOver, _)) => handed_over = true,
                     // It let go of the socket: its end follows.
                     None => {
@@ -397,11 +401,12 @@ impl Keeper {
     }
 
     /// A daemon has ended, and a disk that hangs keeps the kernel from letting go of it. One that
-    /// ended in order has let go of its other disks, and is waited for no longer.
+    /// said what became of the group has let go of its other disks, and is waited for no longer. One
+    /// that was still closing it was killed: nobody has seen its status.
     fn leave(&mut self, child: &Child, handed_over: bool, ending: bool) -> Ended {
         let ended = if handed_over {
             Ended::HandedOver
-        } else if ending {
+        } else if ending && self.closed.is_some() {
             Ended::Over(0)
         } else {
             Ended::Died("it was killed while a disk hung".to_owned())
@@ -608,12 +613,19 @@ impl Keeper {
     /// A daemon has ended in order; the exit code. Whoever asked for it is told where the group is
     /// not closed or something is lost.
     fn tell_how_it_ended(&mut self, code: u8) -> u8 {
-        let is_lost = self.blocks_left().is_some();
-        if !self.was_ready || (code == 0 && self.not_closed.is_none() && !is_lost) {
+        if !self.was_ready {
             return code;
         }
-        let why = self.not_closed.take();
-        self.leave_word(why.unwrap_or_else(|| "see the log".to_owned()));
+        // One of an earlier version says nothing where it has closed the group, and ends with 0.
+        let closed = (self.closed.take()).unwrap_or_else(|| match code {
+            0 => Ok(()),
+            _ => Err("see the log".to_owned()),
+        });
+        if code == 0 && closed.is_ok() && self.blocks_left().is_none() {
+            last_word::leave(&self.runtime_directory, &self.group, &Ok(()));
+            return code;
+        }
+        self.leave_word(closed.err().unwrap_or_else(|| "see the log".to_owned()));
         if code == 0 {
             return spindle_base::ErrorClass::Environment.exit_code();
         }
@@ -632,7 +644,7 @@ impl Keeper {
                 "{why}; {left_kib} KiB in {files_count} files that were written and not synced are lost"
             );
         }
-        unclosed::leave(&self.runtime_directory, &self.group, &why);
+        last_word::leave(&self.runtime_directory, &self.group, &Err(why));
     }
 
     /// Blocks that no daemon could write, which end with this process's memory: how many KiB, of

@@ -11,7 +11,7 @@ use spindle_group::{Event, EventKind};
 use super::{Daemon, ServeOptions};
 use crate::api::error::{ControlError, ControlResult};
 use crate::serving::keeper::{KeeperLink, Order};
-use crate::serving::unclosed;
+use crate::serving::last_word;
 
 impl Daemon {
     /// Takes the kept mount over, or makes the one that was asked for.
@@ -132,13 +132,11 @@ impl Daemon {
 
     /// Whoever waits for the end shall know how it ended: the keeper says it, who also knows what
     /// is lost, and where there is none this process.
-    pub(super) fn tell_not_closed(&self, error: &ControlError) {
-        match self.keeper.as_ref().filter(|link| !link.is_alone()) {
-            Some(link) => link.not_closed(error),
-            None => {
-                let directory = &self.settings.runtime_directory;
-                unclosed::leave(directory, self.group_name(), &format!("{error:#}"));
-            }
+    pub(super) fn tell_how_it_ended(&self, ended: &ControlResult<()>) {
+        let closed = (ended.as_ref().copied()).map_err(|error| format!("{error:#}"));
+        if !(self.keeper.as_ref()).is_some_and(|link| link.ended(&closed)) {
+            let directory = &self.settings.runtime_directory;
+            last_word::leave(directory, self.group_name(), &closed);
         }
     }
 

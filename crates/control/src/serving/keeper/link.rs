@@ -14,6 +14,7 @@ use super::message::{self, FromDaemon, KeptMount, PROTOCOL_VERSION, Start, ToDae
 use super::wire;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::serving::formats::Formats;
+use crate::serving::last_word::Closed;
 
 /// What the keeper asks of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,10 +226,13 @@ impl KeeperLink {
         self.send(&FromDaemon::Ending, &[]);
     }
 
-    /// The process ends and has not closed the group.
-    pub fn not_closed(&self, error: &ControlError) {
-        let why = format!("{error:#}");
-        self.send(&FromDaemon::NotClosed { why }, &[]);
+    /// The process ends, and this is what became of the group; true where the keeper was told.
+    pub fn ended(&self, closed: &Closed) -> bool {
+        let word = match closed {
+            Ok(()) => FromDaemon::Closed,
+            Err(why) => FromDaemon::NotClosed { why: why.clone() },
+        };
+        self.send(&word, &[])
     }
 
     /// The group is closed and the mount left to the next one.

@@ -83,6 +83,8 @@ pub(super) enum FromDaemon {
     Stopping,
     /// It ends in order, and the keeper with it.
     Ending,
+    /// It ends and has closed the group.
+    Closed,
     /// It ends and has not closed the group: why.
     NotClosed { why: String },
     /// The group is closed and the mount left to the next daemon.

@@ -1,0 +1,94 @@
+//! Whether a group is closed whose processes have ended: by the word that they left, and where they
+//! left none by what its disks say.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use spindle_format::OpenerRecord;
+
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::machine::discovery::Discovery;
+use crate::machine::identity::opener_identity;
+use crate::machine::process;
+use crate::machine::settings::Settings;
+use crate::serving::last_word;
+
+/// How long the disks may take to say it: one may hang, and the command must not hang with it.
+const LOOK_MOST: Duration = Duration::from_secs(10);
+
+/// Refuses unless the group is known to be closed, now that these processes have ended, which were
+/// to close it.
+///
+/// # Errors
+/// Where it is not closed: why, and what is lost. Where nobody can say: what to do.
+pub(super) fn refuse_unless_closed(
+    settings: &Settings,
+    group: &str,
+    process_ids: &[u32],
+) -> ControlResult<()> {
+    let not_closed = |why: String| {
+        let message = format!("{group} is not closed: {why}");
+        Err(ControlError::new(ControlErrorKind::Io, message))
+    };
+    match last_word::of(settings, group, process_ids) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(why)) => not_closed(why),
+        None => match look(settings, group) {
+            Ok(owner) if !owner.open => Ok(()),
+            Ok(owner) if has_ended(&owner) => not_closed(format!(
+                "process {} ended before it had closed it, and left no word; `spindle mount` opens it again with what was synced, and what was not may be lost",
+                owner.process_id
+            )),
+            Ok(owner) => Err(not_known(
+                group,
+                &format!(
+                    "process {} of {} has it open by now",
+                    owner.process_id, owner.host
+                ),
+            )),
+            Err(error) => Err(not_known(group, &error.message())),
+        },
+    }
+}
+
+/// The newest record of who has or had the group open, among the disks that can be read.
+fn look(settings: &Settings, group: &str) -> ControlResult<OpenerRecord> {
+    let (sender, receiver) = mpsc::channel();
+    let (looked, wanted) = (settings.clone(), group.to_owned());
+    std::thread::spawn(move || sender.send(newest_owner(&looked, &wanted)));
+    receiver.recv_timeout(LOOK_MOST).unwrap_or_else(|_| {
+        Err(ControlError::new(
+            ControlErrorKind::Io,
+            format!("its disks did not answer within {} s", LOOK_MOST.as_secs()),
+        ))
+    })
+}
+
+fn newest_owner(settings: &Settings, group: &str) -> ControlResult<OpenerRecord> {
+    let discovery = Discovery::look(settings)?;
+    let found = discovery.group(group)?;
+    let owners = found.disks.iter().filter_map(|probe| probe.opener());
+    let newest =
+        (owners.filter(|owner| owner.group_uuid == found.uuid)).max_by_key(|owner| owner.sequence);
+    newest.cloned().ok_or_else(|| {
+        ControlError::new(
+            ControlErrorKind::Corrupt,
+            "none of its disks says who had it open".to_owned(),
+        )
+    })
+}
+
+/// Whether the process of this record was one of this machine, and is gone.
+fn has_ended(owner: &OpenerRecord) -> bool {
+    let (_, own_boot) = opener_identity();
+    owner.boot == own_boot && process::is_ending(owner.process_id).unwrap_or(true)
+}
+
+fn not_known(group: &str, why: &str) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Io,
+        format!(
+            "it is not known whether {group} was closed: the process that was to close it left no word, and {why}; see its log: what was written and not synced may be lost"
+        ),
+    )
+}
