@@ -183,3 +183,89 @@ fn a_last_daemon_that_dies_too_ends_the_keeper_which_says_what_is_lost() {
     place.mount();
     place.umount();
 }
+
+#[test]
+fn a_disk_of_a_held_mount_is_not_taken_even_by_force_nor_by_who_has_another_runtime_directory() {
+    if !can_mount() {
+        return;
+    }
+    let (place, keeper, contents) = given_up();
+    let other = format!("{}:64M", place.text("other"));
+    place.tell([
+        "group",
+        "create",
+        "more",
+        "--redundancy",
+        "external",
+        "--file-disk",
+        &other,
+    ]);
+    let before = place.contents();
+    let disk = place.disk("a");
+    let held = format!("held by the keeper {keeper}");
+    let wanted = [disk.as_str(), "is in use", &held, "`spindle umount"];
+    let create = [
+        "group",
+        "create",
+        "third",
+        "--force",
+        "--redundancy",
+        "external",
+        "--disk",
+        &disk,
+    ];
+    let refused_everywhere = |words: &[&str]| {
+        for run in ["run", "elsewhere"] {
+            let mut command = place.command(words);
+            command.env("SPINDLE_RUNTIME_DIR", place.path(run));
+            command.env(
+                "SPINDLE_DISKS",
+                format!("{},{}", place.disk("*"), place.text("other")),
+            );
+            let said = place::outcome(&mut command);
+            // Here the keeper's own word is heard first where the group is named.
+            let wanted: &[&str] = if run == "run" && words[2] == "data" {
+                &[&held]
+            } else {
+                &wanted
+            };
+            place::refused(&said, 2, wanted);
+        }
+    };
+    refused_everywhere(&create);
+    refused_everywhere(&["disk", "add", "more", "--disk", &disk, "--force"]);
+    refused_everywhere(&["group", "destroy", "data", "--yes"]);
+    refused_everywhere(&["group", "mount", "data"]);
+    assert!(place.contents() == before, "a refusal wrote to a disk");
+    place.umount();
+    closed_with(&place, keeper, &contents);
+    place.tell(create);
+}
+
+#[test]
+fn a_disk_whose_keeper_says_nothing_is_not_taken() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, contents) = unwritten();
+    signal(keeper, Signal::STOP);
+    signal(daemon, Signal::KILL);
+    wait_for_end(daemon);
+    let disk = place.disk("a");
+    let keeper_told = format!("the keeper {keeper}");
+    let wanted = [disk.as_str(), &keeper_told, "does not say what it does"];
+    let words = [
+        "group",
+        "create",
+        "third",
+        "--force",
+        "--redundancy",
+        "external",
+        "--disk",
+    ];
+    let said = place.run(words.into_iter().chain([disk.as_str()]));
+    signal(keeper, Signal::CONT);
+    place::refused(&said, 2, &wanted);
+    place.umount();
+    closed_with(&place, keeper, &contents);
+}

@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod discovery;
 pub(crate) mod engine;
+pub(crate) mod held;
 pub(crate) mod hook_settings;
 pub(crate) mod identity;
 pub(crate) mod path;

@@ -241,7 +241,9 @@ pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<Vec
     let engine = Engine::new(settings);
     let mut slots = Vec::new();
     for probe in &found.disks {
+        probe.refuse_held()?;
         slots.push((engine.attach_to_own(&probe.path)?, *probe));
+        probe.refuse_held_and_free()?;
     }
     label::make_former(&engine, &slots)?;
     Ok(found

@@ -15,6 +15,7 @@ use spindle_group::{DiskLook, LabelFound, Overwritten};
 
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::view::{DiskStatus, FoundDisk};
+use crate::machine::held;
 use crate::machine::unknown_data;
 use crate::machine::unknown_data::Contents;
 
@@ -231,6 +232,24 @@ impl Probe {
     pub fn member(&self) -> Option<&Label> {
         self.label()
             .filter(|label| label.status == LabelStatus::Member)
+    }
+
+    /// Refuses a disk of a group that a keeper holds, before it is opened.
+    ///
+    /// # Errors
+    /// Where it is one.
+    pub(crate) fn refuse_held(&self) -> ControlResult<()> {
+        (self.member()).map_or(Ok(()), |label| held::refuse(label.group_uuid, &self.path))
+    }
+
+    /// As [`Probe::refuse_held`], when it is open: its daemon may have died meanwhile.
+    ///
+    /// # Errors
+    /// Where it is one.
+    pub(crate) fn refuse_held_and_free(&self) -> ControlResult<()> {
+        (self.member()).map_or(Ok(()), |label| {
+            held::refuse_free(label.group_uuid, &self.path)
+        })
     }
 
     /// What stands on it. A conflict can only be seen beside other disks.

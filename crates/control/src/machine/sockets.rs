@@ -1,10 +1,23 @@
 //! Which groups are served by processes of this machine: their sockets in the runtime directory.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::api::client::Client;
 use crate::api::error::{ControlErrorKind, ControlResult};
 use crate::machine::settings::Settings;
+
+/// Connects without waiting: the queue of one that hangs may be full.
+pub(crate) fn connect(address: &SocketAddrUnix) -> std::io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connection = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&connection, address)?;
+    let stream = UnixStream::from(connection);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
 
 /// Where the process that serves `group` listens.
 #[must_use]

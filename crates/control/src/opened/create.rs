@@ -125,13 +125,14 @@ pub(crate) fn make(settings: &Settings, wanted: &WantedGroup) -> ControlResult<G
         let probe = disk.make_bytes.is_none().then(|| Probe::look(&disk.path));
         if let Some(probe) = &probe {
             refuse_what_stands_there(probe, wanted.force)?;
+            probe.refuse_held()?;
         }
         probes.push(probe);
     }
     let mut made = MadeFiles::default();
     let engine = Engine::new(settings);
     let mut new_disks = Vec::new();
-    for (index, (disk, probe)) in wanted.disks.iter().zip(&probes).enumerate() {
+    for (index, disk) in wanted.disks.iter().enumerate() {
         let slot = made.open(&engine, disk)?;
         let name = disk_name(&wanted.name, index)?;
         let own = || FailureGroupName::new(name.as_str()).map_err(ControlError::from);
@@ -141,8 +142,13 @@ pub(crate) fn make(settings: &Settings, wanted: &WantedGroup) -> ControlResult<G
             name,
             uuid: new_uuid()?,
         });
+    }
+    for probe in probes.iter().flatten() {
+        probe.refuse_held_and_free()?;
+    }
+    for (disk, probe) in new_disks.iter().zip(&probes) {
         if let Some(probe) = probe {
-            wipe_marks(&engine, slot, probe)?;
+            wipe_marks(&engine, disk.slot, probe)?;
         }
     }
     let slots: Vec<_> = new_disks.iter().map(|disk| disk.slot).collect();

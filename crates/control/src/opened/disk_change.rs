@@ -268,6 +268,9 @@ impl Opened {
             self.refuse_member(probe)?;
             let stray = probe.status() == DiskStatus::Member && self.is_of_this_group(probe);
             refuse_what_stands_there(probe, overwrite || stray)?;
+            if !stray {
+                probe.refuse_held()?;
+            }
         }
         let wanted = WantedDisk {
             path: disk.path.clone(),
@@ -276,6 +279,9 @@ impl Opened {
         };
         let slot = borrowed.made.open(self.engine(), &wanted)?;
         borrowed.slots.push((slot, disk.path.clone()));
+        if let Some(probe) = probe.as_ref().filter(|probe| !self.is_of_this_group(probe)) {
+            probe.refuse_held_and_free()?;
+        }
         borrowed.marked.extend(probe.map(|probe| (slot, probe)));
         Ok(NewDisk {
             slot,

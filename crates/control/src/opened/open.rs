@@ -25,6 +25,7 @@ use crate::api::event_filter::EventFilter;
 use crate::api::view::{DiskReport, EventReport, TemplateReport};
 use crate::machine::discovery::{Discovery, FoundGroup};
 use crate::machine::engine::Engine;
+use crate::machine::held;
 use crate::machine::identity::{moment, opener, opener_identity};
 use crate::machine::probe::{Probe, which_are_in_use};
 use crate::machine::process;
@@ -175,6 +176,10 @@ impl Opened {
             Access::Serve { record, .. } => Engine::to_serve(settings, record.as_deref())?,
             Access::Look { .. } | Access::Change => Engine::new(settings),
         };
+        let writes_to = paths.first().filter(|_| writable);
+        if let Some(path) = writes_to {
+            held::refuse(found.uuid, path)?;
+        }
         let mut slots = Vec::new();
         for path in &paths {
             let slot = if writable {
@@ -197,6 +202,9 @@ impl Opened {
                 }
                 Err(error) => return Err(explain(&found.name, error, &found.disks)),
             }
+        }
+        if let Some(path) = writes_to {
+            held::refuse_free(found.uuid, path)?;
         }
         if !writable {
             engine.withhold_writes();

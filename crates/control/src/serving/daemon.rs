@@ -168,6 +168,9 @@ pub fn serve(
         (None, None) => None,
     };
     let opened = Opened::open_kept(settings, &options.group, &access, kept)?;
+    if let Some(link) = &options.keeper {
+        link.opened(opened.group().view().uuid.to_string());
+    }
     let group_name = opened.group_name().to_owned();
     let hook = start_hook(settings, &opened)?;
     let mounts = Arc::new(Mounts::new(options.keeper.clone()));

@@ -43,7 +43,8 @@ use crate::serving::last_word;
 use crate::serving::last_word::Closed;
 use crate::serving::service_manager::ServiceManager;
 
-pub use command::{KeeperClient, KeeperPhase, KeeperStatus};
+pub use crate::machine::held::KeeperPhase;
+pub use command::{KeeperClient, KeeperStatus};
 pub use link::KeeperLink;
 pub(super) use link::Order;
 pub(super) use message::KeptMount;
@@ -136,6 +137,10 @@ struct Keeper {
     descriptors: Vec<OwnedFd>,
     mount: Option<KeptMount>,
     commands: mpsc::Receiver<Asked>,
+    heard: mpsc::Sender<Asked>,
+    /// The identity of the group, once a daemon has opened it, and whether it leads here.
+    group_uuid: Option<String>,
+    is_known: bool,
     socket: PathBuf,
     /// The socket is removed.
     has_left: bool,
@@ -181,6 +186,8 @@ impl Keeper {
         let fail = |error| ControlError::io("make", "the keeper's memory", &error);
         let socket = command::socket_path(&settings.runtime_directory, group.as_str());
         let listener = command::listen(&socket)?;
+        let (heard, commands) = command::queue();
+        command::hear(listener, heard.clone());
         let number = |variable| std::env::var(variable).ok()?.parse().ok();
         let silence_most = number(SILENCE_VARIABLE).map_or(SILENCE_MOST, Duration::from_secs);
         let short_life = number(SHORT_LIFE_VARIABLE).map_or(SHORT_LIFE, Duration::from_millis);
@@ -198,7 +205,10 @@ impl Keeper {
             ],
             descriptors: Vec::new(),
             mount: None,
-            commands: command::hear(listener),
+            commands,
+            heard,
+            group_uuid: None,
+            is_known: false,
             socket,
             has_left: false,
             deaths_count: 0,
@@ -334,6 +344,10 @@ impl Keeper {
         loop {
             tokio::select! {
                 message = child.receive() => match message? {
+                    Some((FromDaemon::Opened { group_uuid }, _)) => {
+                        self.group_uuid = Some(group_uuid);
+                        self.become_known();
+                    }
                     Some((FromDaemon::Serves(formats), _)) => self.formats = Some(formats),
                     Some((FromDaemon::Ready, _)) => {
                         self.become_ready().await;
@@ -376,6 +390,7 @@ impl Keeper {
                 }
                 _ = look.tick() => {
                     self.service.tell("WATCHDOG=1");
+                    self.become_known();
                     self.forget_gone();
                     if child.lingers() {
                         let since = lingers_since.get_or_insert_with(Instant::now);
@@ -447,6 +462,23 @@ impl Keeper {
             return Ended::Over(status.code().unwrap_or(70));
         }
         Ended::Died(status.to_string())
+    }
+
+    /// Listens where the group's identity leads. Tried again as long as the keeper before, which is
+    /// about to end, has the name.
+    fn become_known(&mut self) {
+        let Some(group_uuid) = self.group_uuid.as_deref().filter(|_| !self.is_known) else {
+            return;
+        };
+        match command::listen_for(group_uuid) {
+            Ok(listener) => {
+                command::hear(listener, self.heard.clone());
+                self.is_known = true;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nobody else sees yet that this keeper holds the group");
+            }
+        }
     }
 
     async fn become_ready(&mut self) {

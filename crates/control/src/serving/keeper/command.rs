@@ -5,13 +5,14 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream as BlockingStream;
+use std::os::unix::net::{SocketAddr, UnixStream as BlockingStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::SocketAddrUnix;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
@@ -22,7 +23,9 @@ use super::message::ToDaemon;
 use super::{Keeper, Upgrade, wire};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::trust::Trust;
+use crate::machine::held::KeeperPhase;
 use crate::machine::settings::Settings;
+use crate::machine::{held, sockets};
 use crate::serving::formats::Formats;
 
 /// How long a command may take to say what it wants.
@@ -38,20 +41,6 @@ const COMMANDS_MAX: usize = 64;
 /// How long a command waits for the next daemon to serve.
 const NEXT_MOST: Duration = Duration::from_secs(60);
 const NEXT_INTERVAL: Duration = Duration::from_millis(20);
-
-/// What a keeper is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeeperPhase {
-    /// A daemon is being started.
-    Starting,
-    /// A daemon serves.
-    Serving,
-    /// The daemon ends in order.
-    Ending,
-    /// Daemons died too often; the mount is held.
-    GaveUp,
-}
 
 /// A keeper as it sees itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -70,6 +59,9 @@ pub struct KeeperStatus {
     pub deaths_count: usize,
     /// What the daemon that served last reads and writes.
     pub formats: Option<Formats>,
+    /// Where its socket lies.
+    #[serde(default)]
+    pub runtime_directory: Option<PathBuf>,
 }
 
 /// What a command asks; of the keeper's own user or root.
@@ -83,8 +75,7 @@ pub(super) struct Asked {
 
 /// Hears commands, each on a task of its own: one that says nothing keeps nobody else waiting, and
 /// least of all the keeper.
-pub(super) fn hear(listener: UnixListener) -> mpsc::Receiver<Asked> {
-    let (sender, receiver) = mpsc::channel(COMMANDS_MAX);
+pub(super) fn hear(listener: UnixListener, sender: mpsc::Sender<Asked>) {
     let places = Arc::new(Semaphore::new(COMMANDS_MAX));
     tokio::spawn(async move {
         while let Ok(place) = places.clone().acquire_owned().await {
@@ -102,7 +93,11 @@ pub(super) fn hear(listener: UnixListener) -> mpsc::Receiver<Asked> {
             });
         }
     });
-    receiver
+}
+
+/// Where commands that were heard wait.
+pub(super) fn queue() -> (mpsc::Sender<Asked>, mpsc::Receiver<Asked>) {
+    mpsc::channel(COMMANDS_MAX)
 }
 
 async fn read(stream: UnixStream) -> Option<Asked> {
@@ -170,6 +165,16 @@ pub(super) fn listen(socket: &Path) -> ControlResult<UnixListener> {
     Ok(listener)
 }
 
+/// Binds the name by which the group's identity leads to its keeper, whatever runtime directory is
+/// looked into.
+pub(super) fn listen_for(group_uuid: &str) -> std::io::Result<UnixListener> {
+    let name = held::name_of(group_uuid);
+    let address = SocketAddr::from_abstract_name(name)?;
+    let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
 /// Answers a command beside what else the keeper does; one that has gone or does not read is no
 /// matter.
 pub(super) async fn answer<T: Serialize>(stream: UnixStream, answer: &ControlResult<T>) {
@@ -202,6 +207,7 @@ impl Keeper {
             directory: self.mount.as_ref().map(|mount| mount.directory.clone()),
             deaths_count: self.deaths_count,
             formats: self.formats.clone(),
+            runtime_directory: Some(self.runtime_directory.clone()),
         }
     }
 
@@ -280,14 +286,8 @@ impl Keeper {
     }
 }
 
-/// Connects without waiting: the queue of one that hangs may be full.
-fn connect(socket: &Path) -> std::io::Result<BlockingStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let connection = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&connection, &SocketAddrUnix::new(socket)?)?;
-    let stream = BlockingStream::from(connection);
-    stream.set_nonblocking(false)?;
-    Ok(stream)
+fn connect_to(socket: &Path) -> std::io::Result<BlockingStream> {
+    sockets::connect(&SocketAddrUnix::new(socket)?)
 }
 
 /// A command's way to a keeper.
@@ -317,7 +317,7 @@ impl KeeperClient {
             .filter_map(Result::ok)
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|end| end == "keeper"))
-            .filter(|path| match connect(path) {
+            .filter(|path| match connect_to(path) {
                 Ok(_) => true,
                 // Its queue is full: it is there and hangs.
                 Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
@@ -358,7 +358,7 @@ impl KeeperClient {
             ),
             _ => ControlError::io("ask the keeper at", self.socket.display(), &error),
         };
-        let stream = connect(&self.socket).map_err(fail)?;
+        let stream = connect_to(&self.socket).map_err(fail)?;
         self.trust.check_peer(&stream, &self.socket)?;
         stream.set_read_timeout(Some(most)).map_err(fail)?;
         stream.set_write_timeout(Some(ANSWER_MOST)).map_err(fail)?;

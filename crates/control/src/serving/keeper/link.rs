@@ -204,6 +204,11 @@ impl KeeperLink {
         self.send(&FromDaemon::Unmounted, &[]);
     }
 
+    /// The group of this identity is open.
+    pub fn opened(&self, group_uuid: String) {
+        self.send(&FromDaemon::Opened { group_uuid }, &[]);
+    }
+
     /// The group is served.
     pub fn ready(&self) {
         self.send(&FromDaemon::Serves(Formats::own()), &[]);

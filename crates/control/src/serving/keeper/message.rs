@@ -67,6 +67,8 @@ pub(super) enum ToDaemon {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromDaemon {
+    /// It has the group of this identity open.
+    Opened { group_uuid: String },
     /// What it reads and writes, before it is ready.
     Serves(Formats),
     /// The group is served.
