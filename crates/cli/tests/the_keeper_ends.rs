@@ -269,3 +269,40 @@ fn a_disk_whose_keeper_says_nothing_is_not_taken() {
     place.umount();
     closed_with(&place, keeper, &contents);
 }
+
+#[test]
+fn a_held_group_is_told_as_held_by_health_and_by_every_listing() {
+    if !can_mount() {
+        return;
+    }
+    let (place, keeper, contents) = given_up();
+    for run in ["run", "elsewhere"] {
+        let ask = |words: &[&str], code: i32| -> serde_json::Value {
+            let mut command = place.command(words);
+            command
+                .arg("--json")
+                .env("SPINDLE_RUNTIME_DIR", place.path(run));
+            let said = place::outcome(&mut command);
+            assert_eq!(said.code, code, "{said:?}");
+            serde_json::from_str(&said.stdout).unwrap()
+        };
+        for words in [&["health", "data"][..], &["health"]] {
+            let health = ask(words, 2);
+            let finding = &health[0]["findings"][0];
+            assert_eq!(finding["kind"], "group_held", "{health}");
+            let text = finding["text"].as_str().unwrap();
+            assert!(text.contains(&format!("the keeper {keeper}")), "{text}");
+        }
+        let groups = ask(&["group", "list"], 0);
+        assert_eq!(groups[0]["state"], "held", "{groups}");
+        assert_eq!(groups[0]["keeper_process_id"], keeper);
+        let scan = ask(&["disk", "scan"], 0);
+        let disks = scan["disks"].as_array().unwrap();
+        assert!(
+            disks.len() == 4 && disks.iter().all(|disk| disk["in_use"] == true),
+            "{scan}"
+        );
+    }
+    place.umount();
+    closed_with(&place, keeper, &contents);
+}

@@ -150,6 +150,15 @@ fn of_state(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
             "open it with `spindle mount` or `spindle group mount`",
         )),
         GroupState::Silent => findings.push(silent_finding(group.note.clone().unwrap_or_default())),
+        GroupState::Held => findings.push(finding(
+            HealthStatus::Critical,
+            "group_held",
+            format!(
+                "no process serves the group: {}",
+                group.note.as_deref().unwrap_or_default()
+            ),
+            "look at its log for what its processes died of; until the next one serves, programs on the mount wait",
+        )),
         GroupState::Mounted => {}
     }
     if let Some(why) = &group.fenced {

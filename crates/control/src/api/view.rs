@@ -37,13 +37,16 @@ pub enum GroupState {
     Broken,
     /// A process of this machine has it open and does not answer; `note` says more.
     Silent,
+    /// Its processes died, and a keeper holds its mount and what waits to be written; `note` says
+    /// which, and what to do.
+    Held,
 }
 
 impl GroupState {
     /// Whether no more is known of the group than its labels say.
     #[must_use]
     pub const fn is_dark(self) -> bool {
-        matches!(self, Self::Broken | Self::Silent)
+        matches!(self, Self::Broken | Self::Silent | Self::Held)
     }
 }
 
@@ -54,6 +57,7 @@ impl std::fmt::Display for GroupState {
             Self::Dismounted => "dismounted",
             Self::Broken => "broken",
             Self::Silent => "silent",
+            Self::Held => "held",
         })
     }
 }

@@ -5,10 +5,13 @@ use spindle_base::{GroupName, Redundancy, Uuid};
 use crate::api::calls::{CheckGroup, ListTemplates, RepairGroup, SetFault, ShowGroup};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::api::view::{CheckReport, DiskReport, GroupReport, GroupState, TemplateReport};
+use crate::api::view::{
+    CheckReport, DiskReport, GroupReport, GroupState, MountReport, TemplateReport,
+};
 use crate::command::reach::{reach, serving};
 use crate::machine::discovery::{Discovery, FoundGroup};
 use crate::machine::engine::Engine;
+use crate::machine::held::Holder;
 use crate::machine::settings::Settings;
 use crate::machine::sockets;
 use crate::opened::create::WantedGroup;
@@ -93,6 +96,18 @@ fn closed_report(
     discovery: &Discovery,
     found: &FoundGroup<'_>,
 ) -> GroupReport {
+    let disk = found.disks.first().map(|probe| probe.path.as_path());
+    match disk.map_or(Ok(None), |disk| Holder::find(found.uuid, disk)) {
+        Ok(Some(holder)) if holder.stands_alone() => return held_report(found, &holder),
+        // It is there and says nothing.
+        Err(error) => {
+            return GroupReport {
+                state: GroupState::Held,
+                ..broken_report(found, error.message())
+            };
+        }
+        Ok(_) => {}
+    }
     let open = |force: bool| {
         let found = discovery.group(&found.name)?;
         Opened::open_found(settings, &found, &Access::Look { force })
@@ -109,6 +124,20 @@ fn closed_report(
             Err(_) => broken_report(found, error.message()),
         },
         Err(error) => broken_report(found, error.message()),
+    }
+}
+
+/// A group that a keeper holds. Its disks are not opened: what they say is not all that there is.
+fn held_report(found: &FoundGroup<'_>, holder: &Holder) -> GroupReport {
+    let mounts = holder.directory.iter().map(|directory| MountReport {
+        directory: directory.display().to_string(),
+        direct: holder.direct,
+    });
+    GroupReport {
+        state: GroupState::Held,
+        keeper_process_id: Some(holder.keeper_process_id),
+        mounts: mounts.collect(),
+        ..broken_report(found, holder.told())
     }
 }
 

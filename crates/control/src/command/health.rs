@@ -10,7 +10,7 @@ use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::health::{judge, report, silent_finding};
-use crate::api::view::{GroupState, HealthFindingReport, HealthReport, HealthStatus};
+use crate::api::view::{GroupReport, GroupState, HealthFindingReport, HealthReport, HealthStatus};
 use crate::command::event::Events;
 use crate::command::group::{list_groups, show_group};
 use crate::machine::settings::Settings;
@@ -52,10 +52,11 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
     let groups = match name {
         Some(name) => {
             // Who serves it knows more than its listing says.
-            if let Some(client) = served::find(settings, name.as_str())? {
-                return Ok(vec![of_served(&client)?]);
+            match served::find(settings, name.as_str()) {
+                Ok(Some(client)) => return Ok(vec![of_served(&client)?]),
+                Ok(None) => vec![show_group(settings, name.as_str())?],
+                Err(error) => vec![held_group(settings, name).ok_or(error)?],
             }
-            vec![show_group(settings, name.as_str())?]
         }
         None => list_groups(settings)?,
     };
@@ -68,9 +69,13 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
     let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
     let mut reports = Vec::new();
     for group in groups {
-        if group.state == GroupState::Mounted
-            && let Some(client) = served::find(settings, &group.name)?
-        {
+        let found = match group.state {
+            GroupState::Mounted => served::find(settings, &group.name)?,
+            // Its next process may be starting; else it is held.
+            GroupState::Held => served::find(settings, &group.name).unwrap_or_default(),
+            GroupState::Dismounted | GroupState::Broken | GroupState::Silent => None,
+        };
+        if let Some(client) = found {
             reports.push(of_served(&client)?);
             continue;
         }
@@ -85,6 +90,14 @@ fn judge_all(settings: &Settings, name: Option<&GroupName>) -> ControlResult<Vec
         reports.push(judge(&group, &events, now_ms));
     }
     Ok(reports)
+}
+
+/// The listing of a group whose mount a keeper holds: that is no failure of the command.
+fn held_group(settings: &Settings, name: &GroupName) -> Option<GroupReport> {
+    let is_held = |group: &GroupReport| {
+        group.state == GroupState::Held && group.name.eq_ignore_ascii_case(name.as_str())
+    };
+    list_groups(settings).ok()?.into_iter().find(is_held)
 }
 
 /// A process that does not answer is a finding; any other failure is one of the command.

@@ -9,6 +9,7 @@ use spindle_group::Overwritten;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::nearness::suggestion;
 use crate::api::view::{DiskStatus, ScanReport};
+use crate::machine::held::Holder;
 use crate::machine::probe::{Probe, look_at_all, which_are_in_use};
 use crate::machine::settings::Settings;
 
@@ -186,6 +187,11 @@ impl Discovery {
             .zip(which_are_in_use(&paths))
             .map(|(probe, in_use)| probe.report(in_use))
             .collect();
+        for (disk, keeper) in self.held() {
+            disks[disk].in_use = true;
+            let found = &mut disks[disk].found;
+            *found = format!("{found}, which the keeper {keeper} holds");
+        }
         for (index, probe) in self.probes.iter().enumerate() {
             let Some(label) = probe.member() else {
                 continue;
@@ -205,6 +211,27 @@ impl Discovery {
             search_path: self.search_path.clone(),
             disks,
         }
+    }
+}
+
+impl Discovery {
+    /// Members of groups that a keeper holds while no process has them open, by their place, with
+    /// the keeper's process.
+    fn held(&self) -> Vec<(usize, u32)> {
+        let mut keepers: BTreeMap<Uuid, Option<u32>> = BTreeMap::new();
+        let mut held = Vec::new();
+        for (index, probe) in self.probes.iter().enumerate() {
+            let Some(label) = probe.member() else {
+                continue;
+            };
+            let keeper = keepers.entry(label.group_uuid).or_insert_with(|| {
+                let holder = Holder::find(label.group_uuid, &probe.path).ok().flatten();
+                let holder = holder.filter(Holder::stands_alone);
+                holder.map(|holder| holder.keeper_process_id)
+            });
+            held.extend(keeper.map(|keeper| (index, keeper)));
+        }
+        held
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct Holder {
     pub(crate) keeper_process_id: u32,
     pub(crate) process_id: Option<u32>,
     pub(crate) directory: Option<PathBuf>,
+    /// Whether every file of that mount bypasses the page cache.
+    #[serde(default)]
+    pub(crate) direct: bool,
     #[serde(default)]
     pub(crate) runtime_directory: Option<PathBuf>,
 }
@@ -188,6 +191,7 @@ mod tests {
             keeper_process_id: 1,
             process_id,
             directory: None,
+            direct: false,
             runtime_directory: None,
         };
         let mut died = std::process::Command::new("true").spawn().unwrap();

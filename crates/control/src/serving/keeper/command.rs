@@ -55,6 +55,9 @@ pub struct KeeperStatus {
     pub process_id: Option<u32>,
     /// The mount that it holds.
     pub directory: Option<PathBuf>,
+    /// Every file there bypasses the page cache.
+    #[serde(default)]
+    pub direct: bool,
     /// Daemons that died soon after their start, in a row.
     pub deaths_count: usize,
     /// What the daemon that served last reads and writes.
@@ -205,6 +208,7 @@ impl Keeper {
             keeper_process_id: std::process::id(),
             process_id: self.daemon_id,
             directory: self.mount.as_ref().map(|mount| mount.directory.clone()),
+            direct: self.mount.as_ref().is_some_and(|mount| mount.direct),
             deaths_count: self.deaths_count,
             formats: self.formats.clone(),
             runtime_directory: Some(self.runtime_directory.clone()),
