@@ -188,6 +188,57 @@ fn writers_newcomers_and_the_next_process_go_on_while_a_disk_hangs_and_it_comes_
     assert_eq!(check.code, 0, "{check:?}");
 }
 
+#[test]
+fn a_mount_after_one_that_was_ended_by_force_waits_for_what_that_one_still_writes() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(freezer) = Freezer::new(&place) else {
+        return;
+    };
+    // Longer than the story: what hangs is not given up.
+    std::fs::write(place.path("spindle.toml"), "io_deadline_s = 100\n").unwrap();
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.tell(["group", "mount", "data"]);
+    place.mount();
+    let point = place.mount_point();
+    let at = point.display().to_string();
+    let mut file = std::fs::File::create(point.join("file")).unwrap();
+    file.write_all(b"former").unwrap();
+    file.sync_all().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&stop, &freezer);
+        freezer.freeze();
+        let writing = scope.spawn(move || {
+            file.write_all(b" and what hangs").unwrap();
+            file.sync_all()
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        // The program has it in use, and is told that its request came to nothing.
+        let _ = rustix::mount::unmount(&point, rustix::mount::UnmountFlags::FORCE);
+        writing.join().unwrap().unwrap_err();
+        let mounting = scope.spawn(|| place.run(["mount", "data", &at]));
+        for _ in 0..100 {
+            if mounting.is_finished() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        freezer.thaw();
+        let said = mounting.join().unwrap();
+        place::refused(&said, 2, &["former mount", "under way", "try again"]);
+    });
+    place.mount();
+    std::fs::write(point.join("file"), b"new").unwrap();
+    assert_eq!(std::fs::read(point.join("file")).unwrap(), b"new");
+    place.umount();
+    place.tell(["group", "dismount", "data"]);
+}
+
 /// The group is closed and nothing is mounted; mounted again it has the file.
 #[track_caller]
 fn closed_with(place: &Place, keeper: u32, contents: &[u8]) {

@@ -31,6 +31,27 @@ fn a_mount_point_that_cannot_be_one_is_refused_and_the_group_is_closed_again() {
 }
 
 #[test]
+fn a_mount_point_that_is_refused_changes_nothing_on_a_group_whose_disk_is_away_for_a_moment() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), b"x").unwrap();
+    let before = place.contents();
+    std::fs::rename(place.disk("a"), place.path("a")).unwrap();
+    place.refuse(["mount", "data", "nowhere"], 2, &["does not exist"]);
+    place.refuse(["mount", "data", "file"], 2, &["not a directory"]);
+    place.refuse(["mount", "data", "disks"], 2, &["not empty"]);
+    place.refuse(["mount", "data", "/proc"], 2, &["mount point already"]);
+    std::fs::rename(place.path("a"), place.disk("a")).unwrap();
+    assert!(
+        place.contents() == before,
+        "a refused mount wrote to a disk"
+    );
+}
+
+#[test]
 fn without_fuse_the_mount_is_refused_and_files_can_still_be_copied() {
     if !can_mount() {
         return;

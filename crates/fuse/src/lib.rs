@@ -24,7 +24,7 @@ mod transport;
 pub use abi::Opcode;
 pub use counters::{Counters, RequestCount};
 pub use errno::errno_of;
-pub use mount_point::MountError;
+pub use mount_point::{MountError, check_directory};
 pub use mount_table::{KernelMount, mounted_at};
 pub use negotiation::Negotiated;
 pub use session::{Mount, MountOptions, has_ended};

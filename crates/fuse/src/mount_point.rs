@@ -247,8 +247,12 @@ impl MountPoint {
     }
 }
 
-/// The directory's real path, if a mount may cover it.
-fn check_directory(directory: &Path) -> Result<PathBuf, MountError> {
+/// The directory's real path, if a mount may cover it. Only looked at: whoever has more to do before
+/// he mounts can be refused first.
+///
+/// # Errors
+/// Where it is not there, no directory, not empty, or a mount point.
+pub fn check_directory(directory: &Path) -> Result<PathBuf, MountError> {
     let path = directory.to_path_buf();
     let status = match rustix::fs::stat(directory) {
         Ok(status) => status,

@@ -396,6 +396,13 @@ impl Mount {
         *self.alive.count.lock() > 0 && !has_ended(self.descriptors[0].as_fd())
     }
 
+    /// True until the last worker has ended. One that serves a request still changes the group, also
+    /// when the mount has ended.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        *self.alive.count.lock() > 0
+    }
+
     /// Waits until somebody has unmounted it and the last request is answered.
     pub fn wait(&self) {
         let mut count = self.alive.count.lock();

@@ -54,7 +54,7 @@ use crate::serving::keeper::KeeperLink;
 use crate::serving::last_word;
 use crate::serving::metrics;
 use crate::serving::metrics::Snapshot;
-use crate::serving::mount::{MountRequest, Mounts};
+use crate::serving::mount::{MountRequest, Mounts, refuse_directory};
 use crate::serving::served::refuse_if_served;
 use crate::serving::service_manager::ServiceManager;
 use lock::ServingLock;
@@ -167,6 +167,12 @@ pub fn serve(
         (None, Some(_)) => Some(own_memory()?),
         (None, None) => None,
     };
+    let is_kept = |link: &Arc<KeeperLink>| link.mount().is_some() || link.mount_is_over();
+    if let Some(request) = &options.mount
+        && !options.keeper.as_ref().is_some_and(is_kept)
+    {
+        refuse_directory(&request.directory)?;
+    }
     let opened = Opened::open_kept(settings, &options.group, &access, kept)?;
     if let Some(link) = &options.keeper {
         link.opened(opened.group().view().uuid.to_string());

@@ -5,11 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spindle_base::{ErrorClass, FileId};
 use spindle_fs::FileSystem;
-use spindle_fuse::{Mount, MountError, MountOptions, mounted_at};
+use spindle_fuse::{Mount, MountError, MountOptions, check_directory, mounted_at};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::MountReport;
@@ -51,9 +53,17 @@ impl Served {
     }
 }
 
+/// How long the requests of a mount that has ended are waited for before another one is refused, and
+/// how often it is looked.
+const FORMER_MOST: Duration = Duration::from_secs(2);
+const FORMER_INTERVAL: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Default)]
 struct State {
     mounts: Vec<Arc<Served>>,
+    /// Those that have ended while workers served requests of theirs. Such a request may write still,
+    /// over what a program writes and syncs through a mount that comes after.
+    ended: Vec<Arc<Served>>,
     /// Somebody is about to add one.
     adding: bool,
     /// The process ends: none is added any more.
@@ -96,19 +106,36 @@ impl Mounts {
 
     /// Forgets mounts that have ended but for those that `stay`; whether there was one.
     fn forget_ended(&self, state: &mut State, stays: impl Fn(&Served) -> bool) -> bool {
-        let before = state.mounts.len();
-        state
-            .mounts
-            .retain(|served| served.mount.is_alive() || stays(served));
-        let has_ended = state.mounts.len() < before;
+        let mounts = std::mem::take(&mut state.mounts);
+        let (mounts, ended): (Vec<_>, Vec<_>) =
+            (mounts.into_iter()).partition(|served| served.mount.is_alive() || stays(served));
+        state.mounts = mounts;
+        let has_ended = !ended.is_empty();
+        state.ended.extend(ended);
+        state.ended.retain(|served| served.mount.is_served());
         if has_ended && let Some(link) = &self.keeper {
             link.unmounted();
         }
         has_ended
     }
 
+    /// Waits for the requests of mounts that have ended, not for ever.
+    fn wait_for_former(&self) {
+        let begun = Instant::now();
+        while begun.elapsed() < FORMER_MOST {
+            let mut state = self.state.lock();
+            self.forget_ended(&mut state, Served::is_stopping);
+            if state.ended.is_empty() {
+                return;
+            }
+            drop(state);
+            thread::sleep(FORMER_INTERVAL);
+        }
+    }
+
     /// Nobody else may add until the answer is dropped.
     fn begin_to_add(&self, group_name: &str, wanted: &Path) -> ControlResult<Adding<'_>> {
+        self.wait_for_former();
         let mut state = self.state.lock();
         self.forget_ended(&mut state, |_| false);
         let wanted = wanted.display();
@@ -121,6 +148,12 @@ impl Mounts {
         }
         if state.adding {
             return busy(format!("{group_name} is being mounted already"));
+        }
+        if let Some(former) = state.ended.first() {
+            let directory = &former.report.directory;
+            return busy(format!(
+                "requests of the former mount of {group_name} on {directory} are under way: try again when the disks have answered them"
+            ));
         }
         let first = state.mounts.first().cloned();
         state.adding = first.is_none();
@@ -439,6 +472,19 @@ impl From<MountError> for ControlError {
         };
         Self::new(kind, error.to_string()).because(error)
     }
+}
+
+/// Looks at a directory that is to be mounted on, before a group is opened for it: opening takes a disk
+/// offline that is away for a moment, and a mount that is refused must change nothing. The mount
+/// itself looks once more.
+///
+/// # Errors
+/// Where nothing can be mounted there.
+pub(super) fn refuse_directory(directory: &Path) -> ControlResult<()> {
+    let directory = crate::machine::path::absolute(directory)?;
+    remove_dead(&directory)?;
+    check_directory(&directory)?;
+    Ok(())
 }
 
 /// Detaches mounts of ours at `directory` whose process has died. Whether there was one.

@@ -16,7 +16,7 @@ use crate::abi::{
 /// One directory with one file, `data`, kept in memory: enough to see what the transport does.
 #[derive(Debug, Default)]
 struct OneFile {
-    bytes: Mutex<Vec<u8>>,
+    bytes: Arc<Mutex<Vec<u8>>>,
     misaligned_count: Arc<AtomicU32>,
     panics: AtomicBool,
 }
@@ -179,6 +179,36 @@ fn what_is_written_to_a_mount_is_read_back_and_lies_on_a_page_boundary() {
     mount.stop(false).unwrap();
     assert!(!mount.is_alive());
     assert!(place.0.read_dir().unwrap().next().is_none());
+}
+
+#[test]
+fn a_mount_that_was_ended_by_force_is_served_until_its_last_request_is() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("forced");
+    let service = OneFile::default();
+    let bytes = Arc::clone(&service.bytes);
+    let mount = Mount::start_service(service, &place.0, &options()).unwrap();
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(place.0.join("data"))
+        .unwrap();
+    let held = bytes.lock();
+    let writer = thread::spawn(move || file.write_all_at(&[1], 0));
+    while mount.counters().request(Opcode::Write).count == 0 {
+        thread::yield_now();
+    }
+    // It is in use, and its requests are given up all the same.
+    let _ = rustix::mount::unmount(&place.0, rustix::mount::UnmountFlags::FORCE);
+    while mount.is_alive() {
+        thread::yield_now();
+    }
+    writer.join().unwrap().unwrap_err();
+    assert!(mount.is_served());
+    drop(held);
+    mount.wait();
+    assert!(!mount.is_served());
 }
 
 #[test]

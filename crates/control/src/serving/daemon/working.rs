@@ -64,28 +64,35 @@ fn lead(daemon: &Daemon, stopped: &watch::Receiver<bool>) {
     let group = daemon.opened.group();
     while !*stopped.borrow() {
         let wanted = group.workers_wanted();
-        let has_work = wanted.count > 0 && work(daemon, clock);
+        let has_work = wanted.count > 0 && work(daemon, clock, stopped);
         if !has_work {
-            rest(Duration::from_millis(u64::from(wanted.idle_ms)), &|| {
-                !*stopped.borrow()
-            });
+            rest(
+                Duration::from_millis(u64::from(wanted.idle_ms)),
+                stopped,
+                &|| true,
+            );
             continue;
         }
         let is_wanted = || !*stopped.borrow() && group.workers_wanted() == wanted;
         std::thread::scope(|scope| {
             for _ in 1..wanted.count {
-                scope.spawn(|| follow(daemon, clock, &is_wanted));
+                scope.spawn(|| follow(daemon, clock, stopped, &is_wanted));
             }
-            follow(daemon, clock, &is_wanted);
+            follow(daemon, clock, stopped, &is_wanted);
         });
     }
 }
 
 /// Does units as long as there are some and the power stays.
-fn follow(daemon: &Daemon, clock: Instant, is_wanted: &(dyn Fn() -> bool + Sync)) {
+fn follow(
+    daemon: &Daemon,
+    clock: Instant,
+    stopped: &watch::Receiver<bool>,
+    is_wanted: &(dyn Fn() -> bool + Sync),
+) {
     let mut idle_turns = 0;
     while is_wanted() && idle_turns < IDLE_TURNS_MOST {
-        if work(daemon, clock) {
+        if work(daemon, clock, stopped) {
             idle_turns = 0;
         } else {
             idle_turns += 1;
@@ -95,7 +102,7 @@ fn follow(daemon: &Daemon, clock: Instant, is_wanted: &(dyn Fn() -> bool + Sync)
 }
 
 /// One unit and the rest after it; whether there was one.
-fn work(daemon: &Daemon, clock: Instant) -> bool {
+fn work(daemon: &Daemon, clock: Instant, stopped: &watch::Receiver<bool>) -> bool {
     let began = Instant::now();
     let now_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     let group = daemon.opened.group();
@@ -103,7 +110,7 @@ fn work(daemon: &Daemon, clock: Instant) -> bool {
         Ok(worked) => {
             let power = group.power();
             let pause = began.elapsed() * worked.pause_percent / 100;
-            rest(pause, &|| group.power() == power);
+            rest(pause, stopped, &|| group.power() == power);
             worked.did_something
         }
         Err(error) => {
@@ -115,10 +122,31 @@ fn work(daemon: &Daemon, clock: Instant) -> bool {
     }
 }
 
-fn rest(mut left: Duration, goes_on: &dyn Fn() -> bool) {
-    while !left.is_zero() && goes_on() {
+/// Whatever else ends a rest, the end of the process does: a unit that waited for a disk that hangs
+/// has a rest of many minutes behind it, and nobody closes the group before.
+fn rest(mut left: Duration, stopped: &watch::Receiver<bool>, goes_on: &dyn Fn() -> bool) {
+    while !left.is_zero() && !*stopped.borrow() && goes_on() {
         let piece = left.min(REST_MOST);
         std::thread::sleep(piece);
         left -= piece;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rest;
+    use std::time::{Duration, Instant};
+    use tokio::sync::watch;
+
+    #[test]
+    fn no_rest_is_longer_than_the_process_goes_on() {
+        let (stop, stopped) = watch::channel(false);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| rest(Duration::from_secs(100), &stopped, &|| true));
+            std::thread::sleep(Duration::from_millis(300));
+            stop.send_replace(true);
+        });
+        assert!(begun.elapsed() < Duration::from_secs(50));
     }
 }
