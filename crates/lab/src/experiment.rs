@@ -143,6 +143,9 @@ struct RawDevices {
     requests: Option<u64>,
 }
 
+/// As many as carry a claim: [`crate::analyse::interval::BLOCKS_FOR_A_CLAIM`].
+const BLOCKS: u32 = 12;
+
 /// Smaller devices hold no file system worth measuring.
 const DEVICE_BYTES_AT_LEAST: u64 = 128 << 20;
 
@@ -182,7 +185,7 @@ impl Experiment {
                 return Err(at(name.span().start, message));
             }
         };
-        let blocks = bounded(&raw.blocks, 5, 1..=1000, text, "`blocks`")?;
+        let blocks = bounded(&raw.blocks, BLOCKS, 1..=1000, text, "`blocks`")?;
         let margin = raw.margin.as_ref().map_or(0.05, |margin| *margin.get_ref());
         if let Some(written) = &raw.margin
             && !(0.0..0.5).contains(&margin)

@@ -15,10 +15,28 @@ pub enum Doubt {
         /// What an interval needs.
         needed: usize,
     },
-    /// Five to nine blocks: enough for an interval, not for a claim.
+    /// Five to eleven blocks: enough for an interval, not for a claim.
     FewBlocks {
         /// Whole blocks.
         blocks: usize,
+    },
+    /// In some blocks one of the two was far slower than in the middle one.
+    Stalls {
+        /// Who.
+        whose: String,
+        /// In how many blocks.
+        blocks: usize,
+        /// Of how many.
+        of: usize,
+        /// The ratio of all blocks together.
+        together: f64,
+    },
+    /// The middle block says one thing, all blocks together say another.
+    StallsDecide {
+        /// The ratio of the middle block.
+        middle: f64,
+        /// That of all together.
+        together: f64,
     },
     /// The baseline lay apart from itself, beyond chance.
     BaselineDiffersFromItself {
@@ -139,11 +157,22 @@ impl Doubt {
             Self::FewBlocks { blocks } => {
                 format!("{blocks} blocks are enough to look, not enough to claim.")
             }
+            Self::Stalls {
+                whose,
+                blocks,
+                of,
+                together,
+            } => format!(
+                "In {blocks} of {of} blocks {whose} was far slower than usual: the interval is of the middle block and leaves that out; all blocks together have the ratio {together:.3}."
+            ),
+            Self::StallsDecide { middle, together } => format!(
+                "The middle block has the ratio {middle:.3}, all blocks together have {together:.3}: a few slow runs decide which of the two is faster."
+            ),
             Self::BaselineDiffersFromItself { ratio } => format!(
                 "The baseline differs from itself under a second name (ratio {ratio:.3}), beyond chance."
             ),
             Self::NoNoiseFloor => {
-                "The baseline's second name has no figures: the noise is unknown.".to_owned()
+                "The baseline has too few runs under its second name: nobody knows how far it lies from itself, and nothing is claimed.".to_owned()
             }
             Self::RunsFailed { failed, of, reason } => {
                 format!("{failed} of {of} runs failed; the first: {reason}")
@@ -237,12 +266,18 @@ impl Doubt {
     pub fn what_to_do(&self) -> &'static str {
         match self {
             Self::TooFewBlocks { .. } | Self::FewBlocks { .. } => {
-                "Raise `blocks` (five for a look, ten for a claim) and run the file again: what is there is kept."
+                "Raise `blocks` (5 for a look, 12 for a claim) and run the file again: what is there is kept."
+            }
+            Self::Stalls { .. } | Self::StallsDecide { .. } => {
+                "Find what these runs waited for: a stall of the storage's own is part of it, one of the machine is not. More blocks tell the two apart."
             }
             Self::BaselineDiffersFromItself { .. } | Self::MachineDrifts { .. } => {
                 "Find what else runs on this machine, lengthen the runs, and repeat."
             }
-            Self::NoNoiseFloor | Self::RunsFailed { .. } => {
+            Self::NoNoiseFloor => {
+                "Run the file again, which repeats what failed of the baseline and its second name (A/A), or raise `blocks`."
+            }
+            Self::RunsFailed { .. } => {
                 "Read the log in the run's folder, mend the cause, and run the file again: only what failed is repeated."
             }
             Self::NotSettled { .. } => "Raise `warm_up`, or shrink the data.",
@@ -284,6 +319,8 @@ impl Doubt {
         matches!(
             self,
             Self::TooFewBlocks { .. }
+                | Self::StallsDecide { .. }
+                | Self::NoNoiseFloor
                 | Self::BaselineDiffersFromItself { .. }
                 | Self::Overloaded { .. }
                 | Self::OtherDurability { .. }

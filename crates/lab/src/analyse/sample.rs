@@ -114,7 +114,7 @@ fn samples(rate: f64, seed: u64) -> Samples {
 
 /// ext4, xfs and spindle-normal, each of its class; xfs is twice as fast.
 pub(crate) fn classed(of: impl Fn(&PlannedRun) -> Option<DurabilityClass>) -> Folder {
-    let mut folder = folder(experiment(10), |planned| {
+    let mut folder = folder(experiment(12), |planned| {
         let speed = if planned.contender == "xfs" { 2.0 } else { 1.0 };
         let mut outcome = measured(1000.0 * speed + f64::from(planned.number % 3));
         if let Outcome::Measured(run) = &mut outcome

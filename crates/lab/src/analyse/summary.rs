@@ -6,6 +6,8 @@ mod class;
 mod curve;
 mod doubts;
 mod headline;
+mod overall;
+mod ratio;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -14,13 +16,15 @@ use serde::{Deserialize, Serialize};
 
 pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
+pub use self::overall::Overall;
+pub use self::ratio::Ratio;
+use self::ratio::{Pairs, ratio};
 use super::doubt::Doubt;
 use super::extract::{Extract, extract};
 use super::folder::{Folder, RunWithSamples};
-use super::interval::{Interval, centre, interval};
 use super::latency::{QUANTILES, mean_us, merged, quantile_us};
 use super::series::{mean, median};
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::quantity::as_float;
 use crate::record::{AGAIN, Layout, Measured, Outcome, SCHEMA};
 
@@ -144,21 +148,6 @@ pub struct WorkloadSummary {
     pub doubts: Vec<Told>,
 }
 
-/// A ratio of rates, and its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Ratio {
-    /// The lower end; none for too few blocks.
-    pub low: Option<f64>,
-    /// The best single value.
-    pub centre: f64,
-    /// The upper end.
-    pub high: Option<f64>,
-    /// How often such an interval holds the truth.
-    pub confidence: Option<f64>,
-    /// Whole blocks that it rests on.
-    pub blocks: usize,
-}
-
 /// What was found of one contender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContenderSummary {
@@ -199,19 +188,6 @@ pub struct ContenderSummary {
     pub doubts: Vec<Told>,
 }
 
-/// A contender over all loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Overall {
-    /// Its name.
-    pub name: String,
-    /// Against what its ratio is.
-    pub against: String,
-    /// Geometric mean of the ratios.
-    pub ratio: Ratio,
-    /// What may be said.
-    pub verdict: Verdict,
-}
-
 /// Analyses a folder.
 #[must_use]
 pub fn summarise(folder: &Folder) -> Summary {
@@ -231,7 +207,7 @@ pub fn summarise(folder: &Folder) -> Summary {
             .iter()
             .filter(|run| run.run.measured().is_some())
             .count(),
-        overall: overall(folder, &workloads),
+        overall: overall::overall(folder, &workloads),
         workloads,
         curves: curve::curves(folder, &labels(folder)),
         not_run: folder.plan.not_run.clone(),
@@ -287,8 +263,8 @@ fn labels(folder: &Folder) -> Vec<String> {
     labels
 }
 
-/// The log ratio of `label` to `other` in each block that has both.
-fn log_ratios(folder: &Folder, workload: usize, label: &str, other: &str) -> BTreeMap<u32, f64> {
+/// What `label` and `other` reached in each block that has both.
+fn pairs(folder: &Folder, workload: usize, label: &str, other: &str) -> Pairs {
     let rates = |label: &str| -> BTreeMap<u32, f64> {
         runs_of(folder, workload, label)
             .into_iter()
@@ -299,55 +275,21 @@ fn log_ratios(folder: &Folder, workload: usize, label: &str, other: &str) -> BTr
     let other = rates(other);
     rates(label)
         .into_iter()
-        .filter_map(|(block, rate)| Some((block, (rate / other.get(&block)?).ln())))
+        .filter_map(|(block, rate)| Some((block, (rate, *other.get(&block)?))))
         .collect()
-}
-
-fn ratio(logs: &[f64]) -> Option<Ratio> {
-    let found = interval(logs).map(Interval::exp);
-    Some(Ratio {
-        low: found.map(|found| found.low),
-        centre: centre(logs)?.exp(),
-        high: found.map(|found| found.high),
-        confidence: found.map(|found| found.confidence),
-        blocks: logs.len(),
-    })
-}
-
-impl Ratio {
-    fn interval(&self) -> Option<Interval> {
-        Some(Interval {
-            low: self.low?,
-            centre: self.centre,
-            high: self.high?,
-            confidence: self.confidence?,
-        })
-    }
-
-    /// How far it may lie from one, either way.
-    fn reach(&self) -> f64 {
-        let ends = [
-            self.low.unwrap_or(self.centre),
-            self.high.unwrap_or(self.centre),
-        ];
-        ends.map(|end| end.ln().abs())
-            .into_iter()
-            .fold(0.0, f64::max)
-            .exp_m1()
-    }
 }
 
 fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
     let asked = &folder.experiment.workloads[index];
     let baseline = &folder.experiment.baseline;
     let again = format!("{baseline}{AGAIN}");
-    let logs = |label: &str, other: &str| -> Vec<f64> {
-        log_ratios(folder, index, label, other)
-            .into_values()
-            .collect()
+    let ratio_of = |label: &str, other: &str| -> Option<Ratio> {
+        let pairs: Vec<(f64, f64)> = pairs(folder, index, label, other).into_values().collect();
+        ratio(&pairs)
     };
-    let noise = ratio(&logs(&again, baseline));
+    let noise = ratio_of(&again, baseline);
     let noise_floor = noise.map_or(0.0, |noise| noise.reach());
+    let of_the_noise = doubts::of_the_noise(noise.as_ref());
     let mut contenders: Vec<ContenderSummary> = Vec::new();
     for label in labels(folder) {
         let runs = runs_of(folder, index, &label);
@@ -359,7 +301,7 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
         contender.durability = class::of(folder, &label);
         let is_comparable = class::is_same(folder, &label, &against);
         if label != *baseline {
-            contender.ratio = ratio(&logs(&label, &against)).filter(|_| is_comparable);
+            contender.ratio = ratio_of(&label, &against).filter(|_| is_comparable);
             contender.against = Some(against.clone());
         }
         let reference = contenders
@@ -367,6 +309,9 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
             .find(|other| other.name == against)
             .or(contenders.first());
         let mut found = doubts::of_a_contender(&contender, reference, &runs, asked);
+        if let Some(ratio) = &contender.ratio {
+            found.extend(doubts::of_the_stalls(&label, &against, ratio));
+        }
         if against != *baseline {
             found.push(Doubt::NoiseOfAnother {
                 baseline: against,
@@ -375,13 +320,19 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
         }
         let is_apart = !is_comparable && !contender.rates.is_empty();
         if label != *baseline && label != again && !is_apart {
-            let forbidden =
-                found.iter().any(Doubt::forbids_a_claim) || noise_differs(noise.as_ref());
-            contender.verdict = Some(if forbidden {
+            let judged = contender
+                .ratio
+                .map(|ratio| ratio.judged(folder.experiment.margin, noise_floor));
+            let (verdict, doubt) = judged.unwrap_or((Verdict::Inconclusive, None));
+            found.extend(doubt);
+            let is_forbidden = found
+                .iter()
+                .chain(&of_the_noise)
+                .any(Doubt::forbids_a_claim);
+            contender.verdict = Some(if is_forbidden {
                 Verdict::Inconclusive
             } else {
-                let ratio = contender.ratio.and_then(|ratio| ratio.interval());
-                judge(ratio, folder.experiment.margin, noise_floor)
+                verdict
             });
         }
         contender.doubts = found.into_iter().map(Told::from).collect();
@@ -402,18 +353,8 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
         noise,
         noise_floor,
         contenders,
-        doubts: doubts::of_the_noise(noise.as_ref())
-            .into_iter()
-            .map(Told::from)
-            .collect(),
+        doubts: of_the_noise.into_iter().map(Told::from).collect(),
     }
-}
-
-/// Whether the baseline lies apart from itself, beyond chance and beyond what matters.
-fn noise_differs(noise: Option<&Ratio>) -> bool {
-    noise.and_then(Ratio::interval).is_some_and(|noise| {
-        (noise.low > 1.0 || noise.high < 1.0) && (noise.centre - 1.0).abs() > 0.01
-    })
 }
 
 fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
@@ -479,67 +420,6 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
         extract: extract(&counted),
         doubts: Vec::new(),
     }
-}
-
-fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Overall> {
-    if workloads.len() < 2 {
-        return Vec::new();
-    }
-    let floor = workloads
-        .iter()
-        .map(|workload| workload.noise_floor)
-        .fold(0.0, f64::max);
-    let forbidden = |name: &str| {
-        workloads
-            .iter()
-            .flat_map(|workload| &workload.contenders)
-            .any(|contender| {
-                contender.name == name
-                    && contender
-                        .doubts
-                        .iter()
-                        .any(|told| told.doubt.forbids_a_claim())
-            })
-    };
-    folder
-        .experiment
-        .contenders
-        .iter()
-        .filter(|name| **name != folder.experiment.baseline)
-        .filter_map(|name| {
-            let against = reference::of(folder, name);
-            if !class::is_same(folder, name, &against) {
-                return None;
-            }
-            // Only blocks in which it ran under every load: else the mix would differ.
-            let by_load: Vec<BTreeMap<u32, f64>> = (0..workloads.len())
-                .map(|index| log_ratios(folder, index, name, &against))
-                .collect();
-            let logs: Vec<f64> = by_load
-                .first()?
-                .keys()
-                .filter_map(|block| {
-                    let of_block: Option<Vec<f64>> = by_load
-                        .iter()
-                        .map(|logs| logs.get(block).copied())
-                        .collect();
-                    mean(&of_block?)
-                })
-                .collect();
-            let ratio = ratio(&logs)?;
-            let verdict = if forbidden(name) {
-                Verdict::Inconclusive
-            } else {
-                judge(ratio.interval(), folder.experiment.margin, floor)
-            };
-            Some(Overall {
-                name: name.clone(),
-                against,
-                ratio,
-                verdict,
-            })
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -16,9 +16,20 @@ pub enum Verdict {
     Equivalent,
     /// None of these.
     Inconclusive,
+    /// There are too few blocks for any of these: the figures are there to be looked at.
+    Look,
 }
 
 impl Verdict {
+    /// All of them, in the order in which a sentence names them.
+    pub const ALL: [Self; 5] = [
+        Self::Faster,
+        Self::Slower,
+        Self::Equivalent,
+        Self::Inconclusive,
+        Self::Look,
+    ];
+
     /// As the report writes it.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -27,12 +38,14 @@ impl Verdict {
             Self::Slower => "SLOWER",
             Self::Equivalent => "EQUIVALENT",
             Self::Inconclusive => "INCONCLUSIVE",
+            Self::Look => "LOOK",
         }
     }
 }
 
 /// Judges the interval of a ratio. `margin` is 0.05 for 0.95 to 1.05; `floor` is how far the same
-/// contender under two names lay apart (0.02 for 2 %): no smaller difference is claimed.
+/// contender under two names lay apart (0.02 for 2 %): what of the interval is within it is no
+/// difference.
 #[must_use]
 pub fn judge(ratio: Option<Interval>, margin: f64, floor: f64) -> Verdict {
     let Some(ratio) = ratio else {
@@ -40,9 +53,9 @@ pub fn judge(ratio: Option<Interval>, margin: f64, floor: f64) -> Verdict {
     };
     if ratio.low >= 1.0 - margin && ratio.high <= 1.0 + margin {
         Verdict::Equivalent
-    } else if ratio.low > 1.0 && ratio.centre > 1.0 + floor {
+    } else if ratio.low > 1.0 + floor {
         Verdict::Faster
-    } else if ratio.high < 1.0 && ratio.centre < 1.0 / (1.0 + floor) {
+    } else if ratio.high < 1.0 / (1.0 + floor) {
         Verdict::Slower
     } else {
         Verdict::Inconclusive
@@ -95,5 +108,19 @@ mod tests {
             judge(ratio(0.85, 0.93, 0.99), 0.05, 0.10),
             Verdict::Inconclusive
         );
+    }
+
+    #[test]
+    fn an_interval_that_reaches_into_the_noise_floor_is_no_claim_though_its_centre_lies_beyond() {
+        assert_eq!(
+            judge(ratio(1.03, 1.2, 1.4), 0.05, 0.05),
+            Verdict::Inconclusive
+        );
+        assert_eq!(
+            judge(ratio(0.7, 0.8, 0.97), 0.05, 0.05),
+            Verdict::Inconclusive
+        );
+        assert_eq!(judge(ratio(1.06, 1.2, 1.4), 0.05, 0.05), Verdict::Faster);
+        assert_eq!(judge(ratio(0.7, 0.8, 0.94), 0.05, 0.05), Verdict::Slower);
     }
 }

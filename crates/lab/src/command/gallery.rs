@@ -294,7 +294,7 @@ mod tests {
     use crate::record::write_json;
 
     fn found() -> Summary {
-        let folder = folder(curve(5), |planned| {
+        let folder = folder(curve(12), |planned| {
             measured(1000.0 + f64::from(planned.number % 5))
         });
         summarise(&folder)

@@ -199,8 +199,8 @@ fn file_text(
     Ok(format!(
         "# What is compared; the first is the baseline. `spindle-lab doctor` lists all there are.\n\
          contenders = {names:?}\n\
-         # Each block runs every contender once; five give an interval, ten carry a claim.\n\
-         blocks = 5\n\
+         # Each block runs every contender once; 12 carry a claim, 5 are a look that claims nothing.\n\
+         blocks = 12\n\
          warm_up = \"10 s\"\n\
          duration = \"60 s\"\n\
          \n\
@@ -235,6 +235,7 @@ mod tests {
                 assert_eq!(experiment.database.memory_bytes, Some(5 << 30));
                 assert_eq!(experiment.workloads[0].kind.name(), workload);
                 assert_eq!(experiment.contenders, ["ext4", "xfs"]);
+                assert_eq!(experiment.blocks, 12, "as many as a claim needs");
             }
         }
         assert!(

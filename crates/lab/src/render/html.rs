@@ -64,15 +64,9 @@ pub fn page(folder: &Folder, summary: &Summary) -> String {
 
 fn verdicts(summary: &Summary) -> String {
     let mut text = "<section class=\"verdicts\"><h2>Verdict</h2>".to_owned();
-    let words = [
-        Verdict::Faster,
-        Verdict::Slower,
-        Verdict::Equivalent,
-        Verdict::Inconclusive,
-    ];
     for sentence in &summary.headline {
-        let found: Vec<&Verdict> = words
-            .iter()
+        let found: Vec<Verdict> = Verdict::ALL
+            .into_iter()
             .filter(|verdict| sentence.contains(verdict.word()))
             .collect();
         // Several verdicts in one sentence have no colour together.

@@ -1,15 +1,13 @@
 //! Raising doubts from the figures.
 
-use super::{ContenderSummary, Ratio, class, noise_differs};
+use super::{ContenderSummary, Ratio, class};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
-use crate::analyse::interval::BLOCKS_AT_LEAST;
+use crate::analyse::interval::{BLOCKS_AT_LEAST, BLOCKS_FOR_A_CLAIM};
 use crate::analyse::series::{effective_count, mean, median, unsettled};
 use crate::experiment::{DatabaseKind, Regime, Workload};
 use crate::record::{AGAIN, Outcome};
 
-/// Fewer blocks show, they do not prove.
-const BLOCKS_FOR_A_CLAIM: usize = 10;
 const CHANGE_AT_MOST: f64 = 0.10;
 const HARNESS_AT_MOST: f64 = 0.25;
 const STOLEN_AT_MOST: f64 = 0.02;
@@ -17,15 +15,32 @@ const INDEPENDENT_AT_LEAST: u64 = 5;
 const DEVICES_AT_LEAST: f64 = 0.5;
 
 pub(super) fn of_the_noise(noise: Option<&Ratio>) -> Vec<Doubt> {
-    let Some(ratio) = noise else {
-        return vec![Doubt::NoNoiseFloor];
-    };
-    if noise_differs(noise) {
-        return vec![Doubt::BaselineDiffersFromItself {
-            ratio: ratio.centre,
-        }];
+    match noise {
+        // What has no interval is no floor either: a single ratio may be one by chance.
+        Some(ratio) if ratio.low.is_some() => {}
+        _ => return vec![Doubt::NoNoiseFloor],
     }
-    Vec::new()
+    noise
+        .filter(|ratio| ratio.differs())
+        .map(|ratio| Doubt::BaselineDiffersFromItself {
+            ratio: ratio.centre,
+        })
+        .into_iter()
+        .collect()
+}
+
+/// Blocks in which the contender or what it is compared with was far slower than in the middle one.
+pub(super) fn of_the_stalls(name: &str, against: &str, ratio: &Ratio) -> Vec<Doubt> {
+    [(name, ratio.far_below), (against, ratio.far_above)]
+        .into_iter()
+        .filter(|(_, blocks)| *blocks > 0 && ratio.low.is_some())
+        .map(|(whose, blocks)| Doubt::Stalls {
+            whose: whose.to_owned(),
+            blocks,
+            of: ratio.blocks,
+            together: ratio.together,
+        })
+        .collect()
 }
 
 /// Drift of the machine and time that others took, over all runs in their order.

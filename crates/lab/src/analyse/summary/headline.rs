@@ -1,22 +1,17 @@
 //! The verdicts as sentences that a reader believes to be all there is: with the interval, and with
 //! nothing that the figures do not carry.
 
-use super::{ContenderSummary, Curve, Ratio, Summary, WorkloadSummary, class};
+use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
+use crate::analyse::doubt::Doubt;
+use crate::analyse::interval::{BLOCKS_FOR_A_CLAIM, rarest_seen};
 use crate::analyse::verdict::Verdict;
 
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let mut sentences = class::sentences(summary);
+    sentences.extend(a_look(summary));
     let told_count = sentences.len();
     for overall in &summary.overall {
-        sentences.push(format!(
-            "Over all loads {} (geometric mean).",
-            said(
-                &overall.name,
-                &overall.against,
-                Some(&overall.ratio),
-                overall.verdict
-            )
-        ));
+        sentences.push(of_all_loads(summary, overall));
     }
     let mut index = 0;
     while let Some(workload) = summary.workloads.get(index) {
@@ -38,7 +33,81 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     if sentences.len() == told_count {
         sentences.push("Nothing was compared.".to_owned());
     }
+    sentences.extend(what_it_is_of(summary));
     sentences
+}
+
+/// The ratios that a verdict rests on.
+fn ratios(summary: &Summary) -> impl Iterator<Item = &Ratio> {
+    summary
+        .workloads
+        .iter()
+        .flat_map(|workload| &workload.contenders)
+        .filter(|contender| contender.verdict.is_some())
+        .filter_map(|contender| contender.ratio.as_ref())
+}
+
+/// Before anything else, where there are too few blocks for a claim.
+fn a_look(summary: &Summary) -> Option<String> {
+    let looks = summary
+        .workloads
+        .iter()
+        .flat_map(|workload| &workload.contenders)
+        .filter(|contender| contender.verdict == Some(Verdict::Look));
+    let most = looks
+        .filter_map(|contender| Some(contender.ratio?.blocks))
+        .max()?;
+    Some(format!(
+        "This is a look from {most} blocks, not a claim: a claim needs {BLOCKS_FOR_A_CLAIM}. Raise `blocks` and run the file again; what is there is kept."
+    ))
+}
+
+/// What the intervals are of, and what they cannot know.
+fn what_it_is_of(summary: &Summary) -> Option<String> {
+    let most = ratios(summary)
+        .filter(|ratio| ratio.low.is_some())
+        .map(|ratio| ratio.blocks)
+        .max()?;
+    Some(format!(
+        "Each interval is of the middle block: half of all blocks have a higher ratio, half a lower one. What happens in fewer than {:.0} of 100 runs, such as a stall, may not have been met in {most} blocks.",
+        rarest_seen(most) * 100.0
+    ))
+}
+
+fn of_all_loads(summary: &Summary, found: &Overall) -> String {
+    let said = said(
+        &found.name,
+        &found.against,
+        Some(&found.ratio),
+        found.verdict,
+    );
+    let parts = overall::parts(&summary.workloads, &found.name);
+    let count = |verdict| parts.iter().filter(|part| **part == Some(verdict)).count();
+    let open = parts.len()
+        - [
+            Verdict::Faster,
+            Verdict::Slower,
+            Verdict::Equivalent,
+            Verdict::Look,
+        ]
+        .into_iter()
+        .map(count)
+        .sum::<usize>();
+    let (faster, slower) = (count(Verdict::Faster), count(Verdict::Slower));
+    let parts = if open > 0 {
+        format!(
+            "; under {open} of {} loads nothing may be said",
+            parts.len()
+        )
+    } else if faster > 0 && slower > 0 {
+        format!(
+            "; faster under {faster}, slower under {slower} of {}",
+            parts.len()
+        )
+    } else {
+        String::new()
+    };
+    format!("Over all loads {said} (geometric mean{parts}).")
 }
 
 fn of_a_load(workload: &WorkloadSummary) -> Vec<String> {
@@ -86,18 +155,12 @@ fn together(
     is_open: bool,
 ) -> Option<String> {
     let (_, first, _) = found.first()?;
-    let words = [
-        Verdict::Faster,
-        Verdict::Slower,
-        Verdict::Equivalent,
-        Verdict::Inconclusive,
-    ];
     let unit = if is_open {
         "% of the slowest peak"
     } else {
         "users"
     };
-    let parts: Vec<String> = words
+    let parts: Vec<String> = Verdict::ALL
         .into_iter()
         .filter_map(|word| {
             let at: Vec<String> = found
@@ -105,7 +168,8 @@ fn together(
                 .filter(|(_, _, verdict)| *verdict == word)
                 .map(|(at, _, _)| at.to_string())
                 .collect();
-            (!at.is_empty()).then(|| format!("{} at {} {unit}", word.word(), at.join(", ")))
+            let only = if word == Verdict::Look { "only a " } else { "" };
+            (!at.is_empty()).then(|| format!("{only}{} at {} {unit}", word.word(), at.join(", ")))
         })
         .collect();
     let ratios: Vec<f64> = found
@@ -150,6 +214,19 @@ fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: V
             ));
         }
     }
+    for told in &contender.doubts {
+        if let Doubt::Stalls {
+            whose,
+            blocks,
+            of,
+            together,
+        } = &told.doubt
+        {
+            sentence.push_str(&format!(
+                ". In {blocks} of {of} blocks {whose} was far slower than usual; all blocks together have the ratio {together:.3}"
+            ));
+        }
+    }
     sentence.push('.');
     sentence
 }
@@ -182,5 +259,9 @@ fn said(name: &str, baseline: &str, ratio: Option<&Ratio>, verdict: Verdict) -> 
         ),
         Verdict::Equivalent => format!("{name} and {baseline} are EQUIVALENT ({interval})"),
         Verdict::Inconclusive => format!("{name} against {baseline} is INCONCLUSIVE ({interval})"),
+        Verdict::Look => format!(
+            "a LOOK at {name} against {baseline} ({interval}, {} blocks)",
+            ratio.blocks
+        ),
     }
 }

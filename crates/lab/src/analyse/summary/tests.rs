@@ -26,7 +26,7 @@ fn of<'a>(summary: &'a Summary, workload: usize, name: &str) -> &'a ContenderSum
 
 #[test]
 fn what_is_faster_is_called_so_with_its_interval_and_the_noise() {
-    let folder = folder(experiment(10), |planned| {
+    let folder = folder(experiment(12), |planned| {
         let speed = if planned.contender == "xfs" { 1.2 } else { 1.0 };
         noisy(planned, speed, 0.02)
     });
@@ -56,7 +56,7 @@ fn what_is_faster_is_called_so_with_its_interval_and_the_noise() {
 
 #[test]
 fn equal_ones_are_equivalent_and_other_durability_is_never_ranked() {
-    let folder = folder(experiment(10), |planned| {
+    let folder = folder(experiment(12), |planned| {
         let speed = if planned.contender == "spindle-normal" {
             2.0
         } else {
@@ -114,8 +114,114 @@ fn a_failed_run_is_failed_and_its_block_is_left_out_never_a_zero() {
 }
 
 #[test]
+fn five_blocks_are_a_look_and_its_headline_claims_nothing() {
+    let folder = folder(experiment(5), |planned| {
+        let speed = if planned.contender == "xfs" { 2.0 } else { 1.0 };
+        noisy(planned, speed, 0.02)
+    });
+    let summary = summarise(&folder);
+    let xfs = of(&summary, 0, "xfs");
+    assert_eq!(xfs.verdict, Some(Verdict::Look));
+    assert!(xfs.ratio.unwrap().low.unwrap() > 1.9);
+    assert_eq!(summary.overall[0].verdict, Verdict::Look);
+    assert!(
+        summary.headline[0].starts_with("This is a look from 5 blocks"),
+        "{:?}",
+        summary.headline
+    );
+    for line in &summary.headline {
+        assert!(
+            !["FASTER", "SLOWER", "EQUIVALENT"]
+                .iter()
+                .any(|word| line.contains(word)),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn without_its_second_name_the_baseline_gives_no_claim_but_the_reason_and_what_to_do() {
+    // All runs of the second name fail, then all but four.
+    for measured_blocks in [0, 4] {
+        let folder = folder(experiment(12), |planned| {
+            if planned.label.ends_with(AGAIN) && planned.block > measured_blocks {
+                return Outcome::Failed {
+                    reason: "no room left".to_owned(),
+                    log_tail: String::new(),
+                };
+            }
+            let speed = if planned.contender == "xfs" { 1.5 } else { 1.0 };
+            noisy(planned, speed, 0.02)
+        });
+        let summary = summarise(&folder);
+        assert_eq!(of(&summary, 0, "xfs").verdict, Some(Verdict::Inconclusive));
+        assert_eq!(summary.overall[0].verdict, Verdict::Inconclusive);
+        let told = &summary.workloads[0].doubts[0];
+        assert_eq!(told.doubt, Doubt::NoNoiseFloor);
+        assert!(told.what_to_do.contains("Run the file again"), "{told:?}");
+        let line = summary
+            .headline
+            .iter()
+            .find(|line| line.contains("tpcb") && line.contains("xfs against"))
+            .unwrap();
+        assert!(line.contains(told.what.trim_end_matches('.')), "{line}");
+    }
+}
+
+#[test]
+fn over_all_loads_nothing_is_claimed_where_the_baseline_differs_from_itself_under_one() {
+    let folder = folder(experiment(12), |planned| {
+        let is_apart = planned.label.ends_with(AGAIN) && planned.workload == 1;
+        let speed = if is_apart { 1.3 } else { 1.0 };
+        let own = if planned.contender == "xfs" { 3.0 } else { 1.0 };
+        noisy(planned, speed * own, 0.02)
+    });
+    let summary = summarise(&folder);
+    assert_eq!(of(&summary, 0, "xfs").verdict, Some(Verdict::Faster));
+    assert_eq!(of(&summary, 1, "xfs").verdict, Some(Verdict::Inconclusive));
+    assert_eq!(summary.overall[0].verdict, Verdict::Inconclusive);
+    assert!(
+        summary.headline[0].contains("under 1 of 2 loads nothing may be said"),
+        "{}",
+        summary.headline[0]
+    );
+}
+
+#[test]
+fn what_stalls_is_named_beside_the_verdict_of_the_middle_block() {
+    let folder = folder(experiment(12), |planned| {
+        let stalls = planned.contender == "xfs" && planned.block % 6 == 0;
+        let speed = match planned.contender.as_str() {
+            "xfs" if stalls => 0.5,
+            "xfs" => 1.5,
+            _ => 1.0,
+        };
+        noisy(planned, speed, 0.02)
+    });
+    let summary = summarise(&folder);
+    let xfs = of(&summary, 0, "xfs");
+    assert_eq!(xfs.verdict, Some(Verdict::Faster));
+    let ratio = xfs.ratio.unwrap();
+    assert_eq!((ratio.far_below, ratio.far_above), (2, 0));
+    let line = summary
+        .headline
+        .iter()
+        .find(|line| line.contains("tpcb") && line.contains("xfs is"))
+        .unwrap();
+    assert!(
+        line.contains("In 2 of 12 blocks xfs was far slower than usual"),
+        "{line}"
+    );
+    let last = summary.headline.last().unwrap();
+    assert!(
+        last.contains("fewer than 22 of 100 runs") && last.contains("in 12 blocks"),
+        "{last}"
+    );
+}
+
+#[test]
 fn where_the_baseline_differs_from_itself_nothing_is_claimed() {
-    let folder = folder(experiment(8), |planned| {
+    let folder = folder(experiment(12), |planned| {
         let speed = if planned.label.ends_with(AGAIN) {
             1.3
         } else {
@@ -213,7 +319,7 @@ fn keys(value: &serde_json::Value, names: &mut Vec<String>) {
 #[test]
 fn what_keeps_as_many_copies_is_compared_and_with_its_own_baseline() {
     // btrfs-raid1 and spindle-normal keep two copies, ext4 and xfs one.
-    let folder = folder(curve(10), |planned| {
+    let folder = folder(curve(12), |planned| {
         let speed = match planned.contender.as_str() {
             "spindle-normal" => 0.5,
             "btrfs-raid1" => 0.6,
@@ -240,7 +346,7 @@ fn what_keeps_as_many_copies_is_compared_and_with_its_own_baseline() {
 
 #[test]
 fn several_users_make_a_curve_with_a_knee_and_one_sentence_a_contender() {
-    let experiment = curve(6);
+    let experiment = curve(12);
     let loads = experiment.workloads.clone();
     let folder = folder(experiment, |planned| {
         let users = f64::from(loads[planned.workload].users);

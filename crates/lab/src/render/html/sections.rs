@@ -362,7 +362,7 @@ pub(super) fn footer(folder: &Folder, summary: &Summary) -> String {
          <footer><p>The figures are in <code>summary.json</code>, every sample in <code>samples.csv</code>, \
          each run with its log in <code>runs/</code>.</p>\
          <p>Loads derived from those of the TPC (tpcc is derived from TPC-C, its rate is in NOPM) are not comparable to its published results, nor the AS3AP-like one to any other. \
-         Intervals are those of the signed-rank distribution over blocks; the noise floor is the baseline against itself. \
+         Intervals are of the middle block, by signs; the noise floor is how far the baseline may lie from itself. \
          Knees are those of the universal scalability law: where the slope of one user meets the highest rate of the curve.</p></footer>",
         summary.seed,
         escaped(folder.text.trim_end())

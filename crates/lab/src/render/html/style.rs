@@ -24,7 +24,8 @@ p{margin:.4em 0}
 .verdict-line.faster{border-color:var(--good)}.verdict-line.faster strong{color:var(--good)}
 .verdict-line.slower{border-color:var(--bad)}.verdict-line.slower strong{color:var(--bad)}
 .verdict-line.equivalent{border-color:var(--same)}.verdict-line.equivalent strong{color:var(--same)}
-.verdict-line.inconclusive{border-color:var(--open)}.verdict-line.inconclusive strong{color:var(--open)}
+.verdict-line.inconclusive,.verdict-line.look{border-color:var(--open)}
+.verdict-line.inconclusive strong,.verdict-line.look strong{color:var(--open)}
 .regime{display:inline-block;font-size:.8rem;font-weight:600;padding:.1em .6em;border:1px solid var(--faint);border-radius:999px;color:var(--soft);vertical-align:middle;white-space:nowrap}
 .legend{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.4em 0;padding:0;list-style:none;font-size:.85rem}
 .legend li{display:flex;align-items:center;gap:.45em}
@@ -46,7 +47,7 @@ tr.head td,tr.head th{border-bottom-color:var(--soft)}
 details.point{border-top:1px solid var(--faint);margin:0;padding:.5em 0}
 details.point>summary{font-weight:600;color:var(--ink)}
 .word-FASTER{color:var(--good);font-weight:600}.word-SLOWER{color:var(--bad);font-weight:600}
-.word-EQUIVALENT{color:var(--same);font-weight:600}.word-INCONCLUSIVE{color:var(--open);font-weight:600}
+.word-EQUIVALENT{color:var(--same);font-weight:600}.word-INCONCLUSIVE,.word-LOOK{color:var(--open);font-weight:600}
 .doubts{font-size:.9rem;padding-left:1.2em;margin:.6em 0}
 .doubts li{margin:.25em 0}.advice{color:var(--soft)}
 details{margin:.6em 0}summary{cursor:pointer;color:var(--soft)}
