@@ -21,6 +21,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use spindle_testbed::interrupt;
 
+use crate::complain;
 use crate::measure::journal;
 
 /// Which storage is faster for my database, and why.
@@ -66,6 +67,14 @@ enum Command {
     GuestWork(guest::GuestArguments),
 }
 
+impl Command {
+    /// Whether it has something to remove at its end. One that has nothing ends where it is, as any
+    /// program does: at a question, too.
+    fn makes_something(&self) -> bool {
+        !matches!(self, Self::Init(_) | Self::Report(_) | Self::Compare { .. })
+    }
+}
+
 /// Does what was asked for.
 ///
 /// # Errors
@@ -78,7 +87,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Recorder(arguments) => return recorder::serve(arguments),
         _ => {}
     }
-    interrupt::listen()?;
+    if arguments.command.makes_something() {
+        interrupt::listen()?;
+    }
     clear_left_behind()?;
     match arguments.command {
         Command::Init(arguments) => init::run(&arguments),
@@ -98,10 +109,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 fn clear_left_behind() -> Result<()> {
     let cleared = journal::clear_left_behind(&journal::directory())?;
     for line in cleared.undone {
-        eprintln!("spindle-lab: removed what a killed run left: {line}");
+        complain!("removed what a killed run left: {line}");
     }
     for line in cleared.left {
-        eprintln!("spindle-lab: a killed run left this, and it stays: {line}");
+        complain!("a killed run left this, and it stays: {line}");
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ pub mod command;
 pub mod experiment;
 pub mod measure;
 pub mod nearness;
+pub mod outlet;
 pub mod quantity;
 pub mod record;
 pub mod render;

@@ -3,42 +3,125 @@
 //! A signal only sets a flag; every wait of this crate looks at it and returns an error, so that
 //! the drops run and clean up. Children are started in process groups of their own, so that a
 //! terminal's Ctrl-C reaches them through us, in order.
+//!
+//! One wish to stop may arrive as several signals: `timeout` sends its own to the process and to its
+//! group, a terminal that is closed sends SIGHUP behind the shell's, a service manager SIGHUP behind
+//! SIGTERM. What comes within a second of the first is the same wish. A later signal is another
+//! one: it ends the process at once.
 
 use std::cell::Cell;
+use std::fs;
+use std::io::Write as _;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
-static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static ASKED_TO_STOP: AtomicBool = AtomicBool::new(false);
+
+/// What follows the first signal within this time belongs to it.
+const SAME_WISH_WITHIN: Duration = Duration::from_secs(1);
+
+/// The exit code of a process that was ended at once.
+const ENDED_AT_ONCE: i32 = 130;
 
 thread_local! {
     /// Whether this thread cleans up, and so must come to its end although we were asked to stop.
     static CLEANS_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Begins to listen. A second Ctrl-C ends the process at once.
+/// What a signal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Stop,
+    SameAgain,
+    EndAtOnce,
+}
+
+/// The signals that came so far.
+#[derive(Debug, Default)]
+struct Heard {
+    first: Option<Instant>,
+}
+
+impl Heard {
+    fn signal(&mut self, now: Instant) -> Wish {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Wish::Stop
+            }
+            Some(first) if now.saturating_duration_since(first) < SAME_WISH_WITHIN => {
+                Wish::SameAgain
+            }
+            Some(_) => Wish::EndAtOnce,
+        }
+    }
+}
+
+/// Begins to listen. A second Ctrl-C, more than a second after the first, ends the process at once.
 ///
 /// # Errors
 /// Where the signals cannot be caught.
 pub fn listen() -> Result<()> {
-    let flag = ASKED_TO_STOP.get_or_init(|| Arc::new(AtomicBool::new(false)));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Registered first, so that it sees the flag as the first signal left it.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(flag))?;
-        signal_hook::flag::register(signal, Arc::clone(flag))?;
-    }
+    static LISTENS: Once = Once::new();
+    let mut result = Ok(());
+    LISTENS.call_once(|| result = begin_to_listen());
+    result
+}
+
+fn begin_to_listen() -> Result<()> {
+    // Who was started by `nohup` is to outlive its terminal.
+    let caught = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
+    let mut signals = Signals::new(caught).context("signals cannot be caught")?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            let mut heard = Heard::default();
+            for _ in signals.forever() {
+                match heard.signal(Instant::now()) {
+                    Wish::Stop => {
+                        ask();
+                        // The terminal that would show this may be what went.
+                        let _ = writeln!(
+                            std::io::stderr(),
+                            "stopping: what was made is being removed (once more ends at once)"
+                        );
+                    }
+                    Wish::SameAgain => {}
+                    Wish::EndAtOnce => signal_hook::low_level::exit(ENDED_AT_ONCE),
+                }
+            }
+        })
+        .context("signals need a thread")?;
     Ok(())
+}
+
+/// Whether this process was started with a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+/// Asks to stop, as a signal does.
+pub fn ask() {
+    ASKED_TO_STOP.store(true, Ordering::Relaxed);
 }
 
 /// Whether we were asked to stop.
 #[must_use]
 pub fn is_asked() -> bool {
-    ASKED_TO_STOP
-        .get()
-        .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    ASKED_TO_STOP.load(Ordering::Relaxed)
 }
 
 /// An error once we were asked to stop.
@@ -95,5 +178,21 @@ pub fn wait_for<T>(
             bail!("waited {} s for {what}, in vain", limit.as_secs());
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_within_a_second_of_the_first_are_one_wish_and_a_later_one_is_another() {
+        let mut heard = Heard::default();
+        let began = Instant::now();
+        let after = |ms| began + Duration::from_millis(ms);
+        assert_eq!(heard.signal(after(0)), Wish::Stop);
+        assert_eq!(heard.signal(after(0)), Wish::SameAgain);
+        assert_eq!(heard.signal(after(999)), Wish::SameAgain);
+        assert_eq!(heard.signal(after(1000)), Wish::EndAtOnce);
     }
 }

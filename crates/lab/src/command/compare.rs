@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::analyse::comparison::compare;
 use crate::analyse::folder;
 use crate::quantity::show_number;
+use crate::say;
 
 pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
     let rows = match compare(&folder::read(first)?, &folder::read(second)?) {
@@ -15,7 +16,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
         Err(reasons) => bail!("not comparable: {}", reasons.join("; ")),
     };
     for row in rows {
-        println!(
+        say!(
             "{}, {}: {} here, {} there ({:+.1} %) {}",
             row.workload,
             row.contender,
@@ -25,6 +26,6 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
             row.unit
         );
     }
-    println!("These are two experiments, not blocks of one: what differs may be the day.");
+    say!("These are two experiments, not blocks of one: what differs may be the day.");
     Ok(ExitCode::SUCCESS)
 }

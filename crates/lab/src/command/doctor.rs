@@ -10,14 +10,15 @@ use crate::measure::control_group::{Version, lacks_limits, version};
 use crate::measure::database;
 use crate::measure::guest::{self, kernel::Kernel};
 use crate::measure::program::lacking;
+use crate::say;
 
 pub(super) fn run() -> Result<ExitCode> {
-    println!("Contenders");
+    say!("Contenders");
     for contender in contender::all() {
         line(&contender.name(), contender.lacks());
     }
     line("directory:PATH", None);
-    println!("\nDevices");
+    say!("\nDevices");
     let is_root = rustix::process::geteuid().is_root();
     let needs_root = (!is_root).then(|| "made by root: run it with sudo".to_owned());
     line("loop", needs_root.clone().or_else(|| lacking("losetup")));
@@ -25,9 +26,9 @@ pub(super) fn run() -> Result<ExitCode> {
     let no_zram = (!has_zram).then(|| "the running kernel has no zram (modprobe zram)".to_owned());
     line("zram", needs_root.clone().or(no_zram));
     line("block", needs_root);
-    println!("\nA guest with a kernel of its own: device-mapper, md, NFS (run FILE --guest)");
+    say!("\nA guest with a kernel of its own: device-mapper, md, NFS (run FILE --guest)");
     tell_guest();
-    println!("\nLimits");
+    say!("\nLimits");
     line("bandwidth (a device as a spindle)", lacks_limits());
     line(
         "memory",
@@ -37,9 +38,9 @@ pub(super) fn run() -> Result<ExitCode> {
     );
     if let Some(found) = version("memory") {
         let number = if found == Version::One { 1 } else { 2 };
-        println!("  control groups of version {number}");
+        say!("  control groups of version {number}");
     }
-    println!("\nDatabases");
+    say!("\nDatabases");
     for kind in DatabaseKind::ALL {
         let found = database::find(kind, None)
             .and_then(|installation| Ok((installation.version()?, installation)));
@@ -51,10 +52,10 @@ pub(super) fn run() -> Result<ExitCode> {
             Err(error) => line(kind.name(), Some(format!("{error:#}"))),
         }
     }
-    println!(
+    say!(
         "  any other by `directory` in [database]; docs/lab/README.md says where PostgreSQL 18 is to be had"
     );
-    println!("\nWorkloads");
+    say!("\nWorkloads");
     line("block, validate", lacking("fio"));
     line("all others", None);
     Ok(ExitCode::SUCCESS)
@@ -113,7 +114,7 @@ fn tell_guest() {
 
 fn line(name: &str, lacks: Option<String>) {
     match lacks {
-        None => println!("  yes  {name}"),
-        Some(reason) => println!("  no   {name}: {reason}"),
+        None => say!("  yes  {name}"),
+        Some(reason) => say!("  no   {name}: {reason}"),
     }
 }

@@ -17,6 +17,7 @@ use crate::analyse::summary::{Summary, Told, WorkloadSummary};
 use crate::experiment::Experiment;
 use crate::quantity::{as_float, show_microseconds, show_number};
 use crate::record::{AGAIN, read_json, write_whole};
+use crate::{complain, say};
 
 /// What `gallery` takes.
 #[derive(Debug, clap::Args)]
@@ -52,7 +53,7 @@ pub(super) fn run(arguments: &GalleryArguments) -> Result<ExitCode> {
         } else {
             (text, arguments.runs.join(&name))
         };
-        println!("{name}: {}", runs.display());
+        say!("{name}: {}", runs.display());
         if arguments.render {
             super::report::write(&runs)?;
         } else {
@@ -63,7 +64,7 @@ pub(super) fn run(arguments: &GalleryArguments) -> Result<ExitCode> {
                 Ok(ended) if ended == ExitCode::SUCCESS => {}
                 Ok(_) => code = ExitCode::from(1),
                 Err(error) => {
-                    eprintln!("spindle-lab: {name}: {error:#}");
+                    complain!("{name}: {error:#}");
                     code = ExitCode::from(1);
                     continue;
                 }
@@ -141,7 +142,7 @@ fn publish(folder: &Path, name: &str, text: &str, runs: &Path) -> Result<()> {
         Err(_) => new_page(name, text, &summary),
     };
     write_whole(&page, &with_figures(&before, &figures(name, &summary))?)?;
-    println!("page: {}", page.display());
+    say!("page: {}", page.display());
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 
+use crate::complain;
 use crate::measure::guest::inside;
 
 /// What an experiment in a guest takes.
@@ -34,7 +35,7 @@ pub(super) fn greet(arguments: &GreetArguments) -> ExitCode {
 fn as_the_first(act: impl FnOnce() -> ExitCode) -> ExitCode {
     // On a host nobody must be switched off by a word that was mistyped.
     if std::process::id() != 1 {
-        eprintln!("spindle-lab: this is for the first process of a guest");
+        complain!("this is for the first process of a guest");
         return ExitCode::from(2);
     }
     act()

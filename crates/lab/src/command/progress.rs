@@ -1,10 +1,11 @@
 //! Progress on the terminal: a line a run, with what is left.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use crate::measure::run::{Listener, outcome_line};
+use crate::outlet::put;
 use crate::record::{PlannedRun, Run};
+use crate::say;
 
 /// Prints.
 #[derive(Debug, Default)]
@@ -12,21 +13,19 @@ pub(super) struct Progress;
 
 impl Listener for Progress {
     fn tell(&mut self, line: &str) {
-        println!("{line}");
+        say!("{line}");
     }
 
     fn begin(&mut self, run: &PlannedRun, title: &str, index: usize, of: usize) {
-        print!(
+        put(format_args!(
             "[{index}/{of}] block {}, {title}: {} ... ",
             run.block, run.label
-        );
-        // Whoever watches wants to see what runs now, not what ran.
-        let _ = std::io::stdout().flush();
+        ));
     }
 
     fn end(&mut self, run: &Run, left: Option<Duration>) {
         let left = left.map_or(String::new(), |left| format!("  ({} left)", show(left)));
-        println!("{}{left}", outcome_line(run));
+        say!("{}{left}", outcome_line(run));
     }
 }
 

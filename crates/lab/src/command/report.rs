@@ -7,8 +7,10 @@ use anyhow::Result;
 
 use crate::analyse::folder;
 use crate::analyse::summary::summarise;
+use crate::outlet::put;
 use crate::record::{write_json, write_whole};
 use crate::render::{csv, html, terminal};
+use crate::say;
 
 /// What `report` takes.
 #[derive(Debug, clap::Args)]
@@ -30,7 +32,7 @@ pub(super) fn write(path: &Path) -> Result<()> {
     write_whole(&path.join("samples.csv"), &csv::samples(&folder))?;
     let report = path.join("report.html");
     write_whole(&report, &html::page(&folder, &summary))?;
-    print!("{}", terminal::table(&summary));
-    println!("report: {}", report.display());
+    put(format_args!("{}", terminal::table(&summary)));
+    say!("report: {}", report.display());
     Ok(())
 }

@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::process::Identity;
+use crate::complain;
 pub use undo::Undo;
 
 #[derive(Serialize, Deserialize)]
@@ -196,7 +197,7 @@ impl Drop for Made {
             return;
         }
         if let Err(error) = self.take_away() {
-            eprintln!("spindle-lab: {} stays for now: {error:#}", self.undo);
+            complain!("{} stays for now: {error:#}", self.undo);
         }
     }
 }

@@ -65,7 +65,8 @@ impl Scene {
         path.display().to_string()
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    /// The command, to be started as a test wants.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spindle-lab"));
         command
             .args(words)
