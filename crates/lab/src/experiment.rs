@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-pub use self::database::{Database, DatabaseKind};
+pub use self::database::{Database, DatabaseKind, MEMORY_BYTES_AT_LEAST};
 pub use self::workload::{Kind, Mode, Pattern, Regime, Workload};
 use crate::measure::contender;
 use crate::nearness::hint;
@@ -140,7 +140,7 @@ struct RawDevices {
     directory: Option<PathBuf>,
     names: Option<Spanned<Vec<PathBuf>>>,
     bandwidth: Option<Spanned<String>>,
-    requests: Option<u64>,
+    requests: Option<Spanned<u64>>,
 }
 
 /// As many as carry a claim: [`crate::analyse::interval::BLOCKS_FOR_A_CLAIM`].
@@ -148,6 +148,43 @@ const BLOCKS: u32 = 12;
 
 /// Smaller devices hold no file system worth measuring.
 const DEVICE_BYTES_AT_LEAST: u64 = 128 << 20;
+
+/// What is slower counts as hanging where data is moved.
+const BANDWIDTH_AT_LEAST: u64 = 1 << 20;
+
+/// In between, and as a person reads it.
+struct Between {
+    name: &'static str,
+    least: Duration,
+    most: Duration,
+    words: &'static str,
+}
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Nothing to warm up is a wish like any other: a cold scan is measured from its first block.
+const WARM_UP: Between = Between {
+    name: "`warm_up`",
+    least: Duration::ZERO,
+    most: WEEK,
+    words: "0 s and a week",
+};
+
+/// In less a slow storage acknowledges nothing, and a rate is not known to a hundredth.
+const DURATION: Between = Between {
+    name: "`duration`",
+    least: Duration::from_millis(100),
+    most: WEEK,
+    words: "100 ms and a week",
+};
+
+/// In less an honest step counts as hanging.
+const PATIENCE: Between = Between {
+    name: "`patience`",
+    least: Duration::from_secs(1),
+    most: WEEK,
+    words: "1 s and a week",
+};
 
 impl Experiment {
     /// Reads a file's text.
@@ -222,11 +259,11 @@ impl Experiment {
             contenders,
             baseline,
             blocks,
-            warm_up: duration(raw.warm_up.as_ref(), 10, text)?,
-            duration: duration(raw.duration.as_ref(), 60, text)?,
+            warm_up: duration(raw.warm_up.as_ref(), 10, &WARM_UP, text)?,
+            duration: duration(raw.duration.as_ref(), 60, &DURATION, text)?,
             seed: raw.seed.unwrap_or(1),
             margin,
-            patience: duration(raw.patience.as_ref(), 600, text)?,
+            patience: duration(raw.patience.as_ref(), 600, &PATIENCE, text)?,
             guest: raw.guest,
             devices: devices(raw.devices, text)?,
             database: raw.database.check(text)?,
@@ -263,6 +300,27 @@ fn devices(raw: RawDevices, text: &str) -> Result<Devices, Mistake> {
         let message = "a device has at least 128 MiB".to_owned();
         return Err(at(written.span().start, message));
     }
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name)
+            && let Some(written) = &raw.names
+        {
+            let message = format!("`{}` is listed twice", name.display());
+            return Err(at(written.span().start, message));
+        }
+    }
+    let bandwidth = size(raw.bandwidth.as_ref(), text)?;
+    if let Some(written) = &raw.bandwidth
+        && bandwidth.is_some_and(|bytes| bytes < BANDWIDTH_AT_LEAST)
+    {
+        let message = "`bandwidth` is at least 1 MiB a second; leave it out for no limit";
+        return Err(at(written.span().start, message.to_owned()));
+    }
+    if let Some(written) = &raw.requests
+        && *written.get_ref() == 0
+    {
+        let message = "`requests` is at least 1 a second; leave it out for no limit";
+        return Err(at(written.span().start, message.to_owned()));
+    }
     let count = if raw.kind == DeviceKind::Block {
         u32::try_from(names.len()).unwrap_or(u32::MAX)
     } else {
@@ -274,8 +332,8 @@ fn devices(raw: RawDevices, text: &str) -> Result<Devices, Mistake> {
         size_bytes,
         directory: raw.directory.unwrap_or_else(|| PathBuf::from("/var/tmp")),
         names,
-        bandwidth: size(raw.bandwidth.as_ref(), text)?,
-        requests: raw.requests,
+        bandwidth,
+        requests: raw.requests.map(Spanned::into_inner),
     })
 }
 
@@ -313,15 +371,24 @@ fn size(written: Option<&Spanned<String>>, text: &str) -> Result<Option<u64>, Mi
 fn duration(
     written: Option<&Spanned<String>>,
     default_s: u64,
+    between: &Between,
     text: &str,
 ) -> Result<Duration, Mistake> {
     let Some(written) = written else {
         return Ok(Duration::from_secs(default_s));
     };
-    parse_duration(written.get_ref()).map_err(|message| Mistake {
+    let at = |message: String| Mistake {
         place: Some(place(text, written.span().start)),
         message,
-    })
+    };
+    let found = parse_duration(written.get_ref()).map_err(at)?;
+    if (between.least..=between.most).contains(&found) {
+        return Ok(found);
+    }
+    Err(at(format!(
+        "{} lies between {}",
+        between.name, between.words
+    )))
 }
 
 /// Line and column, from 1, of a byte of the text.

@@ -15,6 +15,9 @@ const SIZES: [(&str, u64); 10] = [
     ("", 1),
 ];
 
+/// Nobody has more, and sums of several stay far from the end of the numbers.
+const SIZE_AT_MOST: u64 = 1 << 50;
+
 /// Bytes.
 ///
 /// # Errors
@@ -26,7 +29,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .find(|(name, _)| *name == unit.to_uppercase())
         .map(|(_, factor)| *factor)
         .ok_or_else(|| format!("`{unit}` is no unit of size; write it as in `64 MiB`"))?;
-    whole(number * as_float(factor)).ok_or_else(|| format!("`{text}` is no size"))
+    whole(number * as_float(factor))
+        .filter(|bytes| *bytes <= SIZE_AT_MOST)
+        .ok_or_else(|| format!("`{text}` is more than 1024 TiB"))
 }
 
 /// A length of time.
@@ -164,6 +169,7 @@ mod tests {
         assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
         assert_eq!(parse_size("2 GB"), Ok(2_000_000_000));
         assert!(parse_size("a lot").is_err());
+        assert!(parse_size("2000 TiB").unwrap_err().contains("more than"));
         assert!(parse_size("3 parsecs").unwrap_err().contains("parsecs"));
         assert_eq!(parse_duration("5 min"), Ok(Duration::from_secs(300)));
         assert_eq!(parse_duration("250 ms"), Ok(Duration::from_millis(250)));

@@ -1,17 +1,21 @@
-//! `init`: five questions with an answer proposed from what this machine has, or flags instead; then
-//! a small file.
+//! `init`: seven questions with an answer proposed from what this machine has, or flags instead;
+//! then a small file that `run` takes.
+
+mod answers;
 
 use std::fs;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
-use crate::experiment::{DatabaseKind, Experiment, Kind};
-use crate::measure::contender;
+use self::answers::{Answers, Machine};
+use crate::experiment::{DatabaseKind, Kind};
+use crate::measure::{contender, database, preparation};
 use crate::nearness::hint;
-use crate::quantity::parse_size;
+use crate::outlet::put;
+use crate::say;
 
 /// What `init` takes. What is not given is asked, or proposed where nobody can be asked.
 #[derive(Debug, clap::Args)]
@@ -28,15 +32,21 @@ pub struct InitArguments {
     /// Clients at once
     #[arg(long)]
     users: Option<u32>,
+    /// Where the data may be when the load begins: cached, storage-bound or cold
+    #[arg(long)]
+    regime: Option<String>,
+    /// Memory of database, storage daemon and page cache together, such as `512 MiB`
+    #[arg(long)]
+    memory: Option<String>,
     /// What to compare, separated by commas; the first is the baseline
     #[arg(long)]
     contenders: Option<String>,
     /// `loop:N`, `zram:N`, or block devices separated by commas
     #[arg(long)]
     devices: Option<String>,
-    /// postgresql, mariadb or sqlite
-    #[arg(long, default_value = "postgresql")]
-    database: String,
+    /// postgresql, mariadb or sqlite; the first that is installed where it is not given
+    #[arg(long)]
+    database: Option<String>,
     /// Write over a file that is there
     #[arg(long)]
     force: bool,
@@ -49,62 +59,111 @@ pub(super) fn run(arguments: &InitArguments) -> Result<ExitCode> {
             arguments.file.display()
         );
     }
-    let workload = answer(
+    let mut answers = Answers::new(Machine::look(), database(arguments.database.as_deref())?);
+    answers.workload = answer(
         "Which load",
         arguments.workload.as_deref(),
-        "tpcb",
+        Kind::Tpcb.name(),
         |word| {
-            if Kind::NAMES.contains(&word) {
-                return Ok(());
+            if !Kind::NAMES.contains(&word) {
+                return Err(format!("no workload `{word}`{}", hint(word, Kind::NAMES)));
             }
-            Err(format!("no workload `{word}`{}", hint(word, Kind::NAMES)))
+            tried(&answers, |answers| word.clone_into(&mut answers.workload))
         },
     )?;
-    let size = answer(
+    let size = answers.size();
+    answers.size = Some(answer(
         "How much data",
         arguments.size.as_deref(),
-        "256 MiB",
-        |text| parse_size(text).map(drop),
-    )?;
+        &size,
+        |word| tried(&answers, |answers| answers.size = Some(word.to_owned())),
+    )?);
     let users = arguments.users.map(|users| users.to_string());
-    let users = answer("How many users at once", users.as_deref(), "8", |text| {
-        text.parse::<u32>()
-            .map(drop)
-            .map_err(|_| format!("`{text}` is no number"))
-    })?;
-    let proposed = possible_contenders().join(",");
-    let contenders = answer(
+    if answers.has_users() {
+        answers.users = Some(answer(
+            "How many users at once",
+            users.as_deref(),
+            "8",
+            |word| tried(&answers, |answers| answers.users = Some(word.to_owned())),
+        )?);
+    } else if users.is_some() {
+        bail!(
+            "`--users` means nothing to the workload `{}`",
+            answers.workload
+        );
+    }
+    let regime = answers.regime().map_err(Error::msg)?;
+    answers.regime = Some(answer(
+        "Where may the data be (cached, storage-bound or cold)",
+        arguments.regime.as_deref(),
+        &regime,
+        |word| tried(&answers, |answers| answers.regime = Some(word.to_owned())),
+    )?);
+    let memory = answers.memory().map_err(Error::msg)?;
+    answers.memory = Some(answer(
+        "How much memory (of database, storage daemon and page cache together)",
+        arguments.memory.as_deref(),
+        &memory,
+        |word| tried(&answers, |answers| answers.memory = Some(word.to_owned())),
+    )?);
+    let contenders = answers.contenders();
+    answers.contenders = Some(answer(
         "What to compare (the first is the baseline)",
         arguments.contenders.as_deref(),
-        &proposed,
-        |names| {
-            names
-                .split(',')
-                .try_for_each(|name| contender::find(name.trim()).map(drop))
+        &contenders,
+        |word| {
+            word.split(',')
+                .try_for_each(|name| contender::find(name.trim()).map(drop))?;
+            tried(&answers, |answers| {
+                answers.contenders = Some(word.to_owned())
+            })
         },
-    )?;
-    let devices = answer(
+    )?);
+    let devices = answers.devices().map_err(Error::msg)?;
+    answers.devices = Some(answer(
         "On which devices (loop:N, zram:N, or /dev/...)",
         arguments.devices.as_deref(),
-        "loop:4",
-        |text| device_lines(text, 1).map(drop),
-    )?;
-    let Some(database) = DatabaseKind::named(&arguments.database) else {
-        let name = &arguments.database;
-        let near = hint(name, DatabaseKind::ALL.map(DatabaseKind::name));
-        bail!("no database `{name}`{near}");
-    };
-    let text = file_text(database, &workload, &size, &users, &contenders, &devices)?;
-    // What is written can be run: the reader has the last word.
-    Experiment::parse(&text)
-        .map_err(|mistake| anyhow::anyhow!("these answers do not go together: {mistake}"))?;
+        &devices,
+        |word| tried(&answers, |answers| answers.devices = Some(word.to_owned())),
+    )?);
+    let (text, experiment) = answers.tried().map_err(Error::msg)?;
+    // What is written can be run: here, where this is who would run it. What stands on a device is
+    // asked when it is to be used.
+    if rustix::process::geteuid().is_root() {
+        preparation::check(&experiment, &experiment.devices.names)
+            .context("`run` would not take this")?;
+    }
     fs::write(&arguments.file, text)
         .with_context(|| format!("cannot write {}", arguments.file.display()))?;
-    println!(
+    say!(
         "wrote {0}; run it: spindle-lab run {0}",
         arguments.file.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the answers with this change are taken.
+fn tried(answers: &Answers, change: impl FnOnce(&mut Answers)) -> Result<(), String> {
+    let mut changed = answers.clone();
+    change(&mut changed);
+    changed.tried().map(drop)
+}
+
+/// The one that was named, or the first that is installed.
+fn database(named: Option<&str>) -> Result<DatabaseKind> {
+    let Some(name) = named else {
+        return Ok(installed_database());
+    };
+    let near = || hint(name, DatabaseKind::ALL.map(DatabaseKind::name));
+    DatabaseKind::named(name).with_context(|| format!("no database `{name}`{}", near()))
+}
+
+/// The first that is installed; the one that is built in always is.
+pub(super) fn installed_database() -> DatabaseKind {
+    DatabaseKind::ALL
+        .into_iter()
+        .find(|kind| database::find(*kind, None).is_ok())
+        .unwrap_or(DatabaseKind::Sqlite)
 }
 
 /// The flag, or what a person types, or what is proposed.
@@ -115,15 +174,14 @@ fn answer(
     check: impl Fn(&str) -> Result<(), String>,
 ) -> Result<String> {
     if let Some(given) = flag {
-        check(given).map_err(anyhow::Error::msg)?;
+        check(given).map_err(Error::msg)?;
         return Ok(given.to_owned());
     }
     if !std::io::stdin().is_terminal() {
         return Ok(proposed.to_owned());
     }
     loop {
-        print!("{question}? [{proposed}] ");
-        std::io::stdout().flush()?;
+        put(format_args!("{question}? [{proposed}] "));
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
             bail!("no answer: nothing was written");
@@ -132,7 +190,7 @@ fn answer(
         let word = if typed.is_empty() { proposed } else { typed };
         match check(word) {
             Ok(()) => return Ok(word.to_owned()),
-            Err(message) => println!("{message}"),
+            Err(message) => say!("{message}"),
         }
     }
 }
@@ -149,100 +207,4 @@ pub(super) fn possible_contenders() -> Vec<String> {
         return wanted.map(str::to_owned).to_vec();
     }
     possible
-}
-
-fn device_lines(text: &str, size_bytes: u64) -> Result<String, String> {
-    if let Some((kind, count)) = text.split_once(':')
-        && ["loop", "zram"].contains(&kind)
-    {
-        let count: u32 = count
-            .parse()
-            .map_err(|_| format!("`{count}` is no number of devices; write `{kind}:4`"))?;
-        let mib = size_bytes.div_ceil(1 << 20);
-        return Ok(format!(
-            "kind = \"{kind}\"\ncount = {count}\nsize = \"{mib} MiB\"\n"
-        ));
-    }
-    let names: Vec<&str> = text.split(',').map(str::trim).collect();
-    if let Some(stray) = names.iter().find(|name| !name.starts_with("/dev/")) {
-        return Err(format!(
-            "`{stray}` is no device; write `loop:4`, `zram:4` or /dev/..."
-        ));
-    }
-    Ok(format!("kind = \"block\"\nnames = {names:?}\n"))
-}
-
-fn file_text(
-    database: DatabaseKind,
-    workload: &str,
-    size: &str,
-    users: &str,
-    contenders: &str,
-    devices: &str,
-) -> Result<String> {
-    let names: Vec<&str> = contenders.split(',').map(str::trim).collect();
-    let data = parse_size(size).map_err(anyhow::Error::msg)?;
-    // Data, its growth and its log on one device.
-    let device = (data * 5 / 2 + (256 << 20)).max(512 << 20);
-    let devices = device_lines(devices, device).map_err(anyhow::Error::msg)?;
-    let users_line = if ["block", "random", "tpcb", "tpcc"].contains(&workload) {
-        format!("users = {users}\n")
-    } else {
-        String::new()
-    };
-    // MariaDB caches in its own quarter of the memory only.
-    let memory = match database {
-        DatabaseKind::Mariadb => (5 * data).max(512 << 20),
-        DatabaseKind::Postgresql | DatabaseKind::Sqlite => 512 << 20,
-    } >> 20;
-    let kind = database.name();
-    Ok(format!(
-        "# What is compared; the first is the baseline. `spindle-lab doctor` lists all there are.\n\
-         contenders = {names:?}\n\
-         # Each block runs every contender once; 12 carry a claim, 5 are a look that claims nothing.\n\
-         blocks = 12\n\
-         warm_up = \"10 s\"\n\
-         duration = \"60 s\"\n\
-         \n\
-         [devices]\n\
-         {devices}\
-         # A device as a slow disk: bandwidth = \"60 MiB\"\n\
-         \n\
-         [database]\n\
-         # postgresql, mariadb or sqlite; another installation by `directory`.\n\
-         kind = \"{kind}\"\n\
-         # Of database, storage daemon and page cache together.\n\
-         memory = \"{memory} MiB\"\n\
-         \n\
-         [[workload]]\n\
-         kind = \"{workload}\"\n\
-         size = \"{size}\"\n\
-         {users_line}"
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_workload_gives_a_file_that_can_be_read() {
-        for workload in Kind::NAMES {
-            for devices in ["loop:4", "zram:2", "/dev/sdx,/dev/sdy"] {
-                let kind = DatabaseKind::Mariadb;
-                let text = file_text(kind, workload, "1 GiB", "8", "ext4, xfs", devices).unwrap();
-                let experiment = Experiment::parse(&text).unwrap();
-                assert_eq!(experiment.database.memory_bytes, Some(5 << 30));
-                assert_eq!(experiment.workloads[0].kind.name(), workload);
-                assert_eq!(experiment.contenders, ["ext4", "xfs"]);
-                assert_eq!(experiment.blocks, 12, "as many as a claim needs");
-            }
-        }
-        assert!(
-            device_lines("disk7", 1)
-                .unwrap_err()
-                .contains("is no device")
-        );
-        assert!(device_lines("loop:many", 1).is_err());
-    }
 }

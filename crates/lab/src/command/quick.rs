@@ -9,10 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-use super::init::possible_contenders;
+use super::init::{installed_database, possible_contenders};
 use super::run::run_text;
 use crate::experiment::DatabaseKind;
-use crate::measure::database;
 
 /// What `quick` takes.
 #[derive(Debug, clap::Args)]
@@ -30,11 +29,7 @@ pub(super) fn run(arguments: &QuickArguments) -> Result<ExitCode> {
         .into_iter()
         .filter(|name| !name.starts_with("btrfs"))
         .collect();
-    let kind = DatabaseKind::ALL
-        .into_iter()
-        .find(|kind| database::find(*kind, None).is_ok())
-        .unwrap_or(DatabaseKind::Sqlite);
-    let text = text(&contenders, kind, arguments.smoke);
+    let text = text(&contenders, installed_database(), arguments.smoke);
     let folder = match &arguments.output {
         Some(folder) => folder.clone(),
         None => {

@@ -67,6 +67,9 @@ pub struct Database {
     pub settings: BTreeMap<String, String>,
 }
 
+/// With less neither a database nor a storage daemon starts.
+pub const MEMORY_BYTES_AT_LEAST: u64 = 64 << 20;
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDatabase {
@@ -89,9 +92,19 @@ impl RawDatabase {
                 "SQLite is built into the lab: it has no `directory`",
             ));
         }
+        let memory_bytes = size(self.memory.as_ref(), text)?;
+        if let Some(written) = &self.memory
+            && memory_bytes.is_some_and(|bytes| bytes < MEMORY_BYTES_AT_LEAST)
+        {
+            return Err(Mistake::at(
+                text,
+                written.span().start,
+                "`memory` is at least 64 MiB; leave it out for no limit",
+            ));
+        }
         Ok(Database {
             kind: self.kind,
-            memory_bytes: size(self.memory.as_ref(), text)?,
+            memory_bytes,
             directory: self.directory.map(Spanned::into_inner),
             settings: self.settings,
         })

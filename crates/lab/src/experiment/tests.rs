@@ -150,6 +150,58 @@ fn what_does_not_go_together_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_zero_where_something_has_to_be_is_refused_by_its_name() {
+    for (from, to, wanted) in [
+        (
+            "\"5 s\"",
+            "\"0 s\"",
+            "line 4, column 12: `duration` lies between 100 ms and a week",
+        ),
+        ("\"5 s\"", "\"99999999 h\"", "`duration` lies between"),
+        (
+            "duration =",
+            "warm_up = \"9 h\"\npatience = \"0 s\"\nduration =",
+            "line 5, column 12: `patience` lies between 1 s and a week",
+        ),
+        (
+            "count = 2",
+            "bandwidth = \"0 MiB\"",
+            "line 8, column 13: `bandwidth` is at least 1 MiB a second",
+        ),
+        (
+            "count = 2",
+            "requests = 0",
+            "line 8, column 12: `requests` is at least 1 a second",
+        ),
+        (
+            "[[workload]]",
+            "[database]\nmemory = \"0 B\"\n[[workload]]",
+            "line 12, column 10: `memory` is at least 64 MiB",
+        ),
+        ("users = 4", "users = 0", "`users` lies between"),
+        ("users = 4", "size = \"0 MiB\"", "`size` is at least"),
+        ("users = 4", "think_time = \"99 h\"", "longer than a pause"),
+        ("512 MiB", "2000 TiB", "is more than 1024 TiB"),
+        (
+            "kind = \"loop\"\ncount = 2\nsize = \"512 MiB\"",
+            "kind = \"block\"\nnames = [\"/dev/sdx\", \"/dev/sdx\"]",
+            "`/dev/sdx` is listed twice",
+        ),
+    ] {
+        let said = mistake(&SMALL.replace(from, to));
+        assert!(said.contains(wanted), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn no_warm_up_is_a_wish_and_no_duration_is_a_mistake() {
+    let text = SMALL.replace("duration =", "warm_up = \"0 s\"\nduration =");
+    assert!(Experiment::parse(&text).unwrap().warm_up.is_zero());
+    assert!(Experiment::parse(&SMALL.replace("5 s", "0 s")).is_err());
+}
+
+#[test]
 fn a_list_of_users_makes_a_point_each_and_open_shares_follow_them() {
     let text = SMALL.replace("users = 4", "users = [1, 2, 8]\nopen = [50, 90]");
     let experiment = Experiment::parse(&text).unwrap();

@@ -28,7 +28,7 @@ use anyhow::{Context, Result, ensure};
 pub use self::value::{Row, Value};
 use super::control_group::ControlGroup;
 use super::journal::Journal;
-use crate::experiment::DatabaseKind;
+use crate::experiment::{Database, DatabaseKind, MEMORY_BYTES_AT_LEAST};
 
 /// Settings by name.
 pub type Settings = BTreeMap<String, String>;
@@ -56,16 +56,6 @@ pub trait Installation: fmt::Debug + Send + Sync {
     /// # Errors
     /// Where it does not start, with the end of its log.
     fn start(&self, plan: &ServerPlan<'_>) -> Result<Box<dyn Server>>;
-
-    /// The bytes of its own cache, where it reads past the page cache.
-    fn direct_cache_bytes(&self, _memory: Option<u64>, _settings: &Settings) -> Option<u64> {
-        None
-    }
-
-    /// Less memory than this a server does not start with.
-    fn memory_bytes_at_least(&self) -> u64 {
-        64 << 20
-    }
 
     /// Whether its clients are threads of the lab itself: then the processor time of the two cannot
     /// be told apart.
@@ -279,6 +269,25 @@ pub fn find(kind: DatabaseKind, directory: Option<&Path>) -> Result<Box<dyn Inst
         DatabaseKind::Mariadb => Box::new(mariadb::Installation::find(directory)?),
         DatabaseKind::Sqlite => Box::new(sqlite::Installation),
     })
+}
+
+/// The bytes of its own cache, where this database reads past the page cache.
+#[must_use]
+pub fn direct_cache_bytes(asked: &Database) -> Option<u64> {
+    match asked.kind {
+        DatabaseKind::Mariadb => mariadb::direct_cache_bytes(asked.memory_bytes, &asked.settings),
+        DatabaseKind::Postgresql | DatabaseKind::Sqlite => None,
+    }
+}
+
+/// Less memory than this a server does not start with.
+#[must_use]
+pub fn memory_bytes_at_least(kind: DatabaseKind) -> u64 {
+    match kind {
+        // What the server takes beside its buffers.
+        DatabaseKind::Mariadb => 128 << 20,
+        DatabaseKind::Postgresql | DatabaseKind::Sqlite => MEMORY_BYTES_AT_LEAST,
+    }
 }
 
 /// Whether an operation failed only because of another one at the same time (a deadlock, a

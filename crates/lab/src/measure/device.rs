@@ -110,10 +110,20 @@ pub fn check(devices: &Devices, erase: &[PathBuf]) -> Result<()> {
             );
             Ok(())
         }
-        DeviceKind::Block => devices
-            .names
-            .iter()
-            .try_for_each(|name| check_block(name, erase.contains(name))),
+        DeviceKind::Block => {
+            let mut numbers = Vec::new();
+            for name in &devices.names {
+                check_block(name, erase.contains(name))?;
+                let leaf = Leaf::of(name)?;
+                ensure!(
+                    !numbers.contains(&leaf.numbers),
+                    "{} is a device that another of the `names` names, too",
+                    name.display()
+                );
+                numbers.push(leaf.numbers);
+            }
+            Ok(())
+        }
     }
 }
 

@@ -4,25 +4,26 @@
 //! mistake that would spoil the experiment is one line, and nothing happens.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 
-use super::contender;
+use super::contender::{self, Contender};
 use super::control_group::{lacks_limits, version};
-use super::database::{self, Installation};
+use super::database::{self, direct_cache_bytes, memory_bytes_at_least};
 use super::device;
 use super::plan::on;
 use super::program::lacking;
 use super::workload;
-use crate::experiment::{DeviceKind, Experiment, Kind, Regime, Workload};
+use crate::experiment::{DeviceKind, Devices, Experiment, Kind, Regime, Workload};
 use crate::quantity::{as_float, show_size};
 
 /// For the sampler and the checks.
 const CONNECTIONS_OF_THE_LAB: u32 = 2;
 
 /// Data that no cache may hold is at least so many times the memory.
-const TIMES_MEMORY: u64 = 5;
+pub const TIMES_MEMORY: u64 = 5;
 
 /// Checks an experiment against this machine; gives what is not run, with the reason.
 ///
@@ -43,65 +44,122 @@ pub fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<BTreeMap<Stri
     {
         bail!("{reason}");
     }
+    if let (Some(asked), Some(there)) = (experiment.database.memory_bytes, machine_memory_bytes()) {
+        ensure!(
+            asked <= there,
+            "[database] memory is {}, this machine has {}",
+            show_size(as_float(asked)),
+            show_size(as_float(there))
+        );
+    }
     check_workloads(experiment)?;
-    let mut not_run = BTreeMap::new();
+    let mut not_run = unfit(experiment)?;
     for name in &experiment.contenders {
         let contender = contender::find(name).map_err(anyhow::Error::msg)?;
-        let reason = contender.lacks().or_else(|| {
-            let needed = contender.devices_at_least();
-            (devices.count < needed)
-                .then(|| format!("it needs {needed} devices, there are {}", devices.count))
-        });
-        let reason = reason.or_else(|| {
-            let needed = contender.device_bytes_at_least();
-            (devices.kind != DeviceKind::Block && devices.size_bytes < needed).then(|| {
-                format!(
-                    "it needs devices of at least {}",
-                    show_size(as_float(needed))
-                )
-            })
-        });
-        if let Some(reason) = reason {
-            if *name == experiment.baseline {
-                bail!("the baseline `{name}` cannot run here: {reason}");
-            }
+        if let Some(reason) = contender.lacks() {
+            ensure!(
+                *name != experiment.baseline,
+                "the baseline `{name}` cannot run here: {reason}"
+            );
+            // One reason for all loads.
+            not_run.retain(|other, _| !other.starts_with(&on(name, "")));
             not_run.insert(name.clone(), reason);
-            continue;
-        }
-        for workload in &experiment.workloads {
-            if contender.is_device() && workload.kind.needs_database() {
-                let reason = "a database needs a directory";
-                if *name == experiment.baseline {
-                    bail!(
-                        "the baseline `{name}` cannot run `{}`: {reason}",
-                        workload.kind.name()
-                    );
-                }
-                not_run.insert(on(name, &workload.title()), reason.to_owned());
-            }
         }
     }
     device::check(devices, erase)?;
     Ok(not_run)
 }
 
-/// Checks what the workloads need besides their contenders.
+/// All the memory there is.
+#[must_use]
+pub fn machine_memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// Checks what an experiment asks for as far as that shows without a machine: everything goes
+/// together, and its baseline can run.
+///
+/// # Errors
+/// One line.
+pub fn check_agreement(experiment: &Experiment) -> Result<()> {
+    for workload in &experiment.workloads {
+        check_workload(experiment, workload)?;
+    }
+    unfit(experiment).map(drop)
+}
+
+/// What cannot run on so many devices of such a size, or under one of the loads, with the reason.
+fn unfit(experiment: &Experiment) -> Result<BTreeMap<String, String>> {
+    let mut not_run = BTreeMap::new();
+    for name in &experiment.contenders {
+        let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+        if let Some(reason) = lacks_devices(contender.as_ref(), &experiment.devices) {
+            ensure!(
+                *name != experiment.baseline,
+                "the baseline `{name}` cannot run here: {reason}"
+            );
+            not_run.insert(name.clone(), reason);
+            continue;
+        }
+        for workload in &experiment.workloads {
+            if contender.is_device() && workload.kind.needs_database() {
+                let reason = "a database needs a directory";
+                ensure!(
+                    *name != experiment.baseline,
+                    "the baseline `{name}` cannot run `{}`: {reason}",
+                    workload.kind.name()
+                );
+                not_run.insert(on(name, &workload.title()), reason.to_owned());
+            }
+        }
+    }
+    Ok(not_run)
+}
+
+fn lacks_devices(contender: &dyn Contender, devices: &Devices) -> Option<String> {
+    let needed = contender.devices_at_least();
+    if devices.count < needed {
+        return Some(format!(
+            "it needs {needed} devices, there are {}",
+            devices.count
+        ));
+    }
+    let needed = contender.device_bytes_at_least();
+    (devices.kind != DeviceKind::Block && devices.size_bytes < needed).then(|| {
+        format!(
+            "it needs devices of at least {}",
+            show_size(as_float(needed))
+        )
+    })
+}
+
+/// Checks the workloads, and that what they need is installed.
 ///
 /// # Errors
 /// One line.
 pub(super) fn check_workloads(experiment: &Experiment) -> Result<()> {
-    let mut installation = None;
-    for workload in &experiment.workloads {
-        if workload.kind.needs_database() && installation.is_none() {
-            installation = Some(check_database(experiment)?);
-        }
-        check_workload(experiment, workload, installation.as_deref())?;
+    let kinds = || experiment.workloads.iter().map(|workload| workload.kind);
+    if kinds().any(Kind::needs_database) {
+        check_installation(experiment)?;
     }
-    Ok(())
+    if kinds().any(|kind| !kind.needs_database())
+        && let Some(line) = lacking("fio")
+    {
+        bail!("{line}");
+    }
+    experiment
+        .workloads
+        .iter()
+        .try_for_each(|workload| check_workload(experiment, workload))
 }
 
-/// The database is there, can be run by its user, and has the memory that it needs.
-fn check_database(experiment: &Experiment) -> Result<Box<dyn Installation>> {
+/// The database is there and can be run by its user.
+fn check_installation(experiment: &Experiment) -> Result<()> {
     let asked = &experiment.database;
     let installation = database::find(asked.kind, asked.directory.as_deref())?;
     for program in ["setpriv", "cp"] {
@@ -109,9 +167,15 @@ fn check_database(experiment: &Experiment) -> Result<Box<dyn Installation>> {
             bail!("{line}");
         }
     }
-    installation.version()?;
+    installation.version().map(drop)
+}
+
+/// What of a workload depends on the database.
+fn check_in_database(experiment: &Experiment, workload: &Workload) -> Result<()> {
+    let asked = &experiment.database;
+    let title = workload.title();
     if let Some(memory) = asked.memory_bytes {
-        let needed = installation.memory_bytes_at_least();
+        let needed = memory_bytes_at_least(asked.kind);
         ensure!(
             memory >= needed,
             "[database] memory is {}; {} needs at least {}",
@@ -120,17 +184,6 @@ fn check_database(experiment: &Experiment) -> Result<Box<dyn Installation>> {
             show_size(as_float(needed))
         );
     }
-    Ok(installation)
-}
-
-/// What of a workload depends on the database.
-fn check_in_database(
-    experiment: &Experiment,
-    workload: &Workload,
-    installation: &dyn Installation,
-) -> Result<()> {
-    let asked = &experiment.database;
-    let title = workload.title();
     if let Some(reason) = workload::load(workload).and_then(|load| load.refuses(asked.kind)) {
         bail!("`{title}` cannot run: {reason}");
     }
@@ -145,35 +198,8 @@ fn check_in_database(
             "`{title}` needs {needed} connections with those of the lab, [database] settings give max_connections = {given}"
         );
     }
-    // A server that reads past the page cache caches nothing beyond its own memory.
-    if workload.regime == Regime::Cached
-        && workload.kind != Kind::Growth
-        && let Some(cache) = installation.direct_cache_bytes(asked.memory_bytes, &asked.settings)
-    {
-        ensure!(
-            workload.size_bytes <= cache,
-            "`{title}`: {} of data do not fit into {}'s buffers of {}, and it reads past the page cache; raise `memory` (they get a quarter) or choose another regime",
-            show_size(as_float(workload.size_bytes)),
-            asked.kind,
-            show_size(as_float(cache))
-        );
-    }
-    Ok(())
-}
-
-fn check_workload(
-    experiment: &Experiment,
-    workload: &Workload,
-    installation: Option<&dyn Installation>,
-) -> Result<()> {
-    let title = workload.title();
-    if let Some(installation) = installation.filter(|_| workload.kind.needs_database()) {
-        check_in_database(experiment, workload, installation)?;
-    } else if let Some(line) = lacking("fio") {
-        bail!("{line}");
-    }
-    if workload.regime == Regime::StorageBound && workload.kind.needs_database() {
-        let Some(memory) = experiment.database.memory_bytes else {
+    if workload.regime == Regime::StorageBound {
+        let Some(memory) = asked.memory_bytes else {
             bail!(
                 "`{title}` needs `memory` in [database]: storage-bound means {TIMES_MEMORY} times that"
             );
@@ -185,11 +211,55 @@ fn check_workload(
             show_size(as_float(memory))
         );
     }
+    Ok(())
+}
+
+/// What of this memory can hold data: a quarter is the database's own for other things.
+#[must_use]
+pub fn caching_bytes(memory_bytes: u64) -> u64 {
+    memory_bytes - memory_bytes / 4
+}
+
+/// What is to be cached fits into what caches it.
+fn check_cached(experiment: &Experiment, workload: &Workload) -> Result<()> {
+    // Growth begins with nothing.
+    if workload.regime != Regime::Cached || workload.kind == Kind::Growth {
+        return Ok(());
+    }
+    let asked = &experiment.database;
+    let title = workload.title();
+    let size = show_size(as_float(workload.size_bytes));
+    // A server that reads past the page cache caches nothing beyond its own memory.
+    if workload.kind.needs_database()
+        && let Some(cache) = direct_cache_bytes(asked)
+    {
+        ensure!(
+            workload.size_bytes <= cache,
+            "`{title}`: {size} of data do not fit into {}'s buffers of {}, and it reads past the page cache; raise `memory` (they get a quarter) or choose another regime",
+            asked.kind,
+            show_size(as_float(cache))
+        );
+    } else if let Some(memory) = asked.memory_bytes {
+        ensure!(
+            workload.size_bytes <= caching_bytes(memory),
+            "`{title}`: {size} of data are not cached by a memory of {}, of which three quarters hold data; raise `memory` or choose another regime",
+            show_size(as_float(memory))
+        );
+    }
+    Ok(())
+}
+
+fn check_workload(experiment: &Experiment, workload: &Workload) -> Result<()> {
+    if workload.kind.needs_database() {
+        check_in_database(experiment, workload)?;
+    }
+    check_cached(experiment, workload)?;
     if experiment.devices.kind != DeviceKind::Block {
         let needed = needed_bytes(workload);
         ensure!(
             experiment.devices.size_bytes >= needed,
-            "`{title}` needs devices of {} (one of them may have to hold all of it), these have {}",
+            "`{}` needs devices of {} (one of them may have to hold all of it), these have {}",
+            workload.title(),
             show_size(as_float(needed)),
             show_size(as_float(experiment.devices.size_bytes))
         );
@@ -198,7 +268,8 @@ fn check_workload(
 }
 
 /// What the data, its log and its growth may take.
-fn needed_bytes(workload: &Workload) -> u64 {
+#[must_use]
+pub fn needed_bytes(workload: &Workload) -> u64 {
     let data = workload.size_bytes;
     match workload.kind {
         Kind::Block | Kind::Validate => data + data / 8 + (32 << 20),

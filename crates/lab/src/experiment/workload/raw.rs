@@ -48,6 +48,12 @@ const WAREHOUSE_BYTES: u64 = 100 << 20;
 /// A thousand gigabytes.
 const WAREHOUSES_AT_MOST: i32 = 10_000;
 
+/// PostgreSQL gives a query no more workers.
+const DEGREE_AT_MOST: u32 = 1024;
+
+/// A client that pauses longer does nothing in any run.
+const PAUSE_AT_MOST: Duration = Duration::from_secs(24 * 3600);
+
 /// More clients than this no database is started for.
 pub(crate) const USERS_AT_MOST: u32 = 500;
 
@@ -59,30 +65,8 @@ impl RawWorkload {
             .users
             .as_ref()
             .map_or(if kind == Kind::Block { 1 } else { 8 }, Users::most);
-        if !(1..=USERS_AT_MOST).contains(&users) {
-            return Err(format!(
-                "`users` lies between 1 and {USERS_AT_MOST}, as many as the database is given connections"
-            ));
-        }
-        if self
-            .rate
-            .is_some_and(|rate| !(0.1..=10_000_000.0).contains(&rate))
-        {
-            return Err("`rate` lies between 0.1 and 10,000,000 arrivals a second".to_owned());
-        }
-        for (name, share) in [
-            ("update_percent", self.update_percent),
-            ("hot_percent", self.hot_percent),
-            ("scan_percent", self.scan_percent),
-        ] {
-            if share.is_some_and(|share| share > 100) {
-                return Err(format!("`{name}` lies between 0 and 100"));
-            }
-        }
         let depth = self.depth.unwrap_or(16);
-        if !(1..=1024).contains(&depth) {
-            return Err("`depth` lies between 1 and 1024".to_owned());
-        }
+        self.check_numbers(users, depth)?;
         let (size_bytes, scale) = self.size_and_scale()?;
         let mode = self.mode()?;
         let users = if mode.has_one_user() && mode.kind() == kind {
@@ -94,7 +78,12 @@ impl RawWorkload {
         let (schemas, scan_bytes) = self.schemas(least, size_bytes)?;
         let (warehouses, size_bytes) = self.company(size_bytes)?;
         let time = |text: &Option<String>| match text {
-            Some(text) => parse_duration(text),
+            Some(text) => parse_duration(text).and_then(|time| {
+                if time > PAUSE_AT_MOST {
+                    return Err(format!("`{text}` is longer than a pause may be: a day"));
+                }
+                Ok(time)
+            }),
             None => Ok(Duration::ZERO),
         };
         let think_time = time(&self.think_time)?;
@@ -126,6 +115,36 @@ impl RawWorkload {
             scale,
             refresh: self.refresh.unwrap_or(false),
         })
+    }
+
+    fn check_numbers(&self, users: u32, depth: u32) -> Result<(), String> {
+        if !(1..=USERS_AT_MOST).contains(&users) {
+            return Err(format!(
+                "`users` lies between 1 and {USERS_AT_MOST}, as many as the database is given connections"
+            ));
+        }
+        if self
+            .rate
+            .is_some_and(|rate| !(0.1..=10_000_000.0).contains(&rate))
+        {
+            return Err("`rate` lies between 0.1 and 10,000,000 arrivals a second".to_owned());
+        }
+        for (name, share) in [
+            ("update_percent", self.update_percent),
+            ("hot_percent", self.hot_percent),
+            ("scan_percent", self.scan_percent),
+        ] {
+            if share.is_some_and(|share| share > 100) {
+                return Err(format!("`{name}` lies between 0 and 100"));
+            }
+        }
+        if !(1..=1024).contains(&depth) {
+            return Err("`depth` lies between 1 and 1024".to_owned());
+        }
+        if self.degree.is_some_and(|degree| degree > DEGREE_AT_MOST) {
+            return Err(format!("`degree` lies between 0 and {DEGREE_AT_MOST}"));
+        }
+        Ok(())
     }
 
     /// Bytes of the data, and of `tpch` the scale factor: either gives the other.

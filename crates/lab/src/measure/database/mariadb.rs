@@ -127,26 +127,22 @@ impl super::Installation for Installation {
     fn start(&self, plan: &ServerPlan<'_>) -> Result<Box<dyn super::Server>> {
         Ok(Box::new(Server::start(self, plan)?))
     }
+}
 
-    fn direct_cache_bytes(&self, memory: Option<u64>, settings: &Settings) -> Option<u64> {
-        let method = settings
-            .get("innodb_flush_method")
-            .map_or("O_DIRECT", String::as_str);
-        method
-            .to_ascii_uppercase()
-            .starts_with("O_DIRECT")
-            .then(|| {
-                settings
-                    .get("innodb_buffer_pool_size")
-                    .and_then(|text| size_bytes(text))
-                    .unwrap_or_else(|| own_cache_bytes(memory))
-            })
-    }
-
-    fn memory_bytes_at_least(&self) -> u64 {
-        // What the server takes beside its buffers.
-        128 << 20
-    }
+/// Its buffers, unless its settings have it read through the page cache.
+pub(super) fn direct_cache_bytes(memory: Option<u64>, settings: &Settings) -> Option<u64> {
+    let method = settings
+        .get("innodb_flush_method")
+        .map_or("O_DIRECT", String::as_str);
+    method
+        .to_ascii_uppercase()
+        .starts_with("O_DIRECT")
+        .then(|| {
+            settings
+                .get("innodb_buffer_pool_size")
+                .and_then(|text| size_bytes(text))
+                .unwrap_or_else(|| own_cache_bytes(memory))
+        })
 }
 
 /// As MariaDB writes sizes: `64M` is 64 MiB.

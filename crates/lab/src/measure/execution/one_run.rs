@@ -13,7 +13,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::super::contender::{Place, Standing};
 use super::super::control_group::{ControlGroup, Version, version};
 use super::super::counters::{devices_since, processor_since, total};
-use super::super::database::{Installation, Purpose, Server, ServerPlan, Statistics};
+use super::super::database::{
+    Installation, Purpose, Server, ServerPlan, Statistics, direct_cache_bytes,
+};
 use super::super::device::DeviceSet;
 use super::super::durability;
 use super::super::journal::Made;
@@ -275,9 +277,7 @@ impl OneRun<'_> {
         }
         measured.waits = Some(waits_since(&ends.until.waits, &ends.from.waits));
         let asked = &self.bench.experiment.database;
-        let is_direct = installation
-            .direct_cache_bytes(asked.memory_bytes, &asked.settings)
-            .is_some();
+        let is_direct = direct_cache_bytes(asked).is_some();
         measured
             .layers
             .insert(0, layers::filesystem(&ends, is_direct));
@@ -291,9 +291,7 @@ impl OneRun<'_> {
     fn started(&self, installation: &dyn Installation, data: &Path) -> Result<Box<dyn Server>> {
         let asked = &self.bench.experiment.database;
         let is_cached = self.asked.regime == Regime::Cached;
-        let is_direct = installation
-            .direct_cache_bytes(asked.memory_bytes, &asked.settings)
-            .is_some();
+        let is_direct = direct_cache_bytes(asked).is_some();
         if is_cached && !is_direct {
             cache::warm(data, self.group)?;
         }
