@@ -14,6 +14,7 @@
 //! Work that has an end of its own, such as a suite of queries, is driven by [`drive_to_end`].
 
 pub mod arrivals;
+mod law;
 mod sequence;
 mod worker;
 
@@ -28,6 +29,7 @@ use hdrhistogram::Histogram;
 use spindle_testbed::interrupt;
 
 use self::arrivals::Arrivals;
+pub use self::law::littles_law;
 pub use self::sequence::drive_to_end;
 use self::worker::{Report, Worker};
 use crate::quantity::as_float;
@@ -88,9 +90,15 @@ pub struct Driven {
     pub duration_s: f64,
     /// Of the operations that count.
     pub latency: Latency,
+    /// The latencies of the operations that count, all together, as the clock gave them.
+    pub latency_s: f64,
     /// Client time, in seconds, by which the operations that count miss the measured time of a
     /// closed load: of those under way at its end more, of those under way at its beginning less.
     pub under_way_s: f64,
+    /// Client time, in seconds, that lies in the measured time of a closed load between an
+    /// operation's end (or that of the pause after it) and the next one's beginning: the harness's
+    /// own, and what the scheduler took from a client just there.
+    pub between_s: f64,
     /// Arrivals of the measured time that were never served.
     pub unserved: u64,
     /// Processor time of the clients' threads within the measured time.
@@ -161,6 +169,7 @@ pub fn drive(
             from,
             until,
             drained,
+            free_at: began,
             stop: Arc::clone(&stop),
             meter: meter.clone(),
         };
@@ -238,7 +247,9 @@ fn gather(
         acknowledged: reports.iter().map(|report| report.acknowledged).sum(),
         duration_s: plan.duration.as_secs_f64(),
         latency: latency_of(&all),
+        latency_s: reports.iter().map(|report| report.latency_s).sum(),
         under_way_s: reports.iter().map(|report| report.under_way_s).sum(),
+        between_s: reports.iter().map(|report| report.between_s).sum(),
         unserved,
         harness_s: reports.iter().map(|report| report.processor_s).sum(),
     })

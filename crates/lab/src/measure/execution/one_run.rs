@@ -19,7 +19,9 @@ use super::super::database::{
 use super::super::device::DeviceSet;
 use super::super::durability;
 use super::super::journal::Made;
-use super::super::load::{Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end};
+use super::super::load::{
+    Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end, littles_law,
+};
 use super::super::preparation::log_bytes;
 use super::super::program::as_typed;
 use super::super::sampler::{Reading, Sampler, Sources, waits_since};
@@ -464,22 +466,11 @@ impl OneRun<'_> {
             .mean_pause()
             .unwrap_or(self.asked.think_time)
             .as_secs_f64();
-        let each_s = mean_us(&driven.latency)? / 1e6 + pause_s;
         // Growth has one client, whatever the experiment says of users.
         let clients = match self.asked.kind {
             Kind::Growth => 1.0,
             _ => f64::from(self.asked.users),
         };
-        let found = driven.rate() * each_s + driven.under_way_s / driven.duration_s;
-        // A pause that one of the ends cuts counts whole or not at all.
-        let at_ends = pause_s / driven.duration_s;
-        // Pauses are drawn: of few operations their mean is not yet what it should be.
-        let by_chance = 3.0 * pause_s / each_s / as_float(driven.operations).sqrt();
-        let allowed = 0.02 + at_ends + by_chance;
-        Some(Check {
-            name: "clients are the rate times the latency".to_owned(),
-            passed: (found / clients - 1.0).abs() <= allowed,
-            detail: format!("clients {clients}, rate times latency {found:.2}"),
-        })
+        littles_law(driven, clients, pause_s)
     }
 }

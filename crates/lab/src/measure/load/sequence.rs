@@ -72,7 +72,9 @@ pub fn drive_to_end(
         acknowledged: gathered.iter().map(|report| report.acknowledged).sum(),
         duration_s,
         latency: latency_of(&all),
+        latency_s: gathered.iter().map(|report| report.latency_s).sum(),
         under_way_s: 0.0,
+        between_s: 0.0,
         unserved: 0,
         harness_s: gathered.iter().map(|report| report.processor_s).sum(),
     })
@@ -89,7 +91,9 @@ fn work(
     let mut report = Report {
         latencies: empty_histogram(),
         acknowledged: 0,
+        latency_s: 0.0,
         under_way_s: 0.0,
+        between_s: 0.0,
         processor_s: 0.0,
     };
     let before = processor_time();
@@ -99,7 +103,9 @@ fn work(
         }
         let began = Instant::now();
         client.operate(&mut random)?;
-        record(&mut report.latencies, began.elapsed());
+        let latency = began.elapsed();
+        record(&mut report.latencies, latency);
+        report.latency_s += latency.as_secs_f64();
         meter.count();
         report.acknowledged += 1;
     }

@@ -21,6 +21,8 @@ pub(super) struct Worker {
     pub from: Instant,
     pub until: Instant,
     pub drained: Instant,
+    /// When a client of a closed load had nothing under way any more, from the beginning on.
+    pub free_at: Instant,
     pub stop: Arc<AtomicBool>,
     pub meter: Meter,
 }
@@ -29,8 +31,12 @@ pub(super) struct Worker {
 pub(super) struct Report {
     pub latencies: Histogram<u64>,
     pub acknowledged: u64,
+    /// See [`super::Driven::latency_s`].
+    pub latency_s: f64,
     /// See [`super::Driven::under_way_s`].
     pub under_way_s: f64,
+    /// See [`super::Driven::between_s`].
+    pub between_s: f64,
     pub processor_s: f64,
 }
 
@@ -44,16 +50,19 @@ impl Worker {
         let mut report = Report {
             latencies: empty_histogram(),
             acknowledged: 0,
+            latency_s: 0.0,
             under_way_s: 0.0,
+            between_s: 0.0,
             processor_s: 0.0,
         };
         let mut used_before = None;
-        while let Some(intended) = self.next_start() {
+        while let Some(intended) = self.next_start(&mut report.between_s) {
             if used_before.is_none() && Instant::now() >= self.from {
                 used_before = Some(processor_time());
             }
             self.client.operate(&mut self.random)?;
             let ended = Instant::now();
+            self.free_at = ended;
             self.meter.count();
             report.acknowledged += 1;
             // A closed load counts what ended in the measured time, so that clients = rate x
@@ -64,10 +73,9 @@ impl Worker {
             };
             let counts = counts_at >= self.from && counts_at < self.until;
             if counts {
-                record(
-                    &mut report.latencies,
-                    ended.saturating_duration_since(intended),
-                );
+                let latency = ended.saturating_duration_since(intended);
+                record(&mut report.latencies, latency);
+                report.latency_s += latency.as_secs_f64();
             }
             report.under_way_s += self.under_way_s(intended, ended, counts);
         }
@@ -85,14 +93,20 @@ impl Worker {
         if counts {
             return -self.from.saturating_duration_since(began).as_secs_f64();
         }
-        let within = ended.min(self.until);
+        self.measured_s(began, ended)
+    }
+
+    /// How much of this lies in the measured time.
+    fn measured_s(&self, from: Instant, until: Instant) -> f64 {
+        let within = until.min(self.until);
         within
-            .saturating_duration_since(began.max(self.from))
+            .saturating_duration_since(from.max(self.from))
             .as_secs_f64()
     }
 
-    /// Waits for the next operation's start; `None` at the end.
-    fn next_start(&mut self) -> Option<Instant> {
+    /// Waits for the next operation's start; `None` at the end. What a client of a closed load was
+    /// late goes into `between_s`.
+    fn next_start(&mut self, between_s: &mut f64) -> Option<Instant> {
         match (&self.arrivals, self.shape) {
             (Some(arrivals), _) => {
                 if Instant::now() >= self.drained {
@@ -111,10 +125,12 @@ impl Worker {
                     // Drawn, so that clients do not march in step.
                     None => think_time.mul_f64(2.0 * self.random.f64()),
                 };
-                if !pause.is_zero() && !self.wait_until(Instant::now() + pause) {
+                let due = self.free_at + pause;
+                if !pause.is_zero() && !self.wait_until(due) {
                     return None;
                 }
                 let now = Instant::now();
+                *between_s += self.measured_s(due, now);
                 let goes_on = now < self.until && !self.stop.load(Ordering::Relaxed);
                 goes_on.then_some(now)
             }
