@@ -300,6 +300,16 @@ pub struct Processor {
     pub stolen_s: f64,
     /// Of the lab itself.
     pub harness_s: f64,
+    /// Of the contender: its database and the storage's daemon. This and what follows is none in a
+    /// record from before it was counted.
+    #[serde(default)]
+    pub own_s: Option<f64>,
+    /// Of the kernel's own threads and of interrupts, for whoever asked.
+    #[serde(default)]
+    pub kernel_s: Option<f64>,
+    /// Of everything else that ran on the machine.
+    #[serde(default)]
+    pub others_s: Option<f64>,
 }
 
 /// What one layer counted.

@@ -80,8 +80,45 @@ pub enum Doubt {
     DatabaseIsEmbedded,
     /// The host took processor time away.
     ProcessorStolen {
-        /// Of all processor time there was.
+        /// Of all processor time there was, in the worst half of a run.
         share: f64,
+        /// In how many runs so much of a half.
+        #[serde(default)]
+        runs: usize,
+        /// The worst of them, by its folder.
+        #[serde(default)]
+        run: String,
+    },
+    /// Programs that are no part of it took processor time.
+    NeighboursOnProcessors {
+        /// Of all processor time there was, in the worst half of a run.
+        share: f64,
+        /// In how many runs so much of a half.
+        runs: usize,
+        /// The worst of them, by its folder.
+        run: String,
+        /// The load average then.
+        load: Option<f64>,
+        /// For which share of that half something waited for a processor.
+        pressure: Option<f64>,
+    },
+    /// Programs that are no part of it waited for disks.
+    NeighboursOnDisks {
+        /// How many at once, on average over the worst half of a run.
+        blocked: f64,
+        /// In how many runs.
+        runs: usize,
+        /// The worst of them, by its folder.
+        run: String,
+    },
+    /// In one block the machine was another one.
+    BlockApart {
+        /// Which.
+        block: u32,
+        /// How far its runs lie from their like (-0.5 for half as fast).
+        change: f64,
+        /// How many runs it has.
+        runs: usize,
     },
     /// An open load had arrivals that were not served.
     Overloaded {
@@ -195,10 +232,10 @@ impl Doubt {
                 "The database runs on the lab's own threads: its processor time is the lab's, too."
                     .to_owned()
             }
-            Self::ProcessorStolen { share } => format!(
-                "The host of this virtual machine took {} of the processors away.",
-                percent(share)
-            ),
+            Self::ProcessorStolen { .. }
+            | Self::NeighboursOnProcessors { .. }
+            | Self::NeighboursOnDisks { .. }
+            | Self::BlockApart { .. } => self.of_the_machine(),
             Self::Overloaded { unserved } => {
                 format!(
                     "{unserved} arrivals were never served: the rate is beyond what it carries."
@@ -233,6 +270,58 @@ impl Doubt {
                 "The devices moved {} of what the database asked for: this was measured in memory.",
                 percent(share)
             ),
+        }
+    }
+
+    /// What was seen of a machine that was not quiet.
+    fn of_the_machine(&self) -> String {
+        let percent = |share: &f64| format!("{:.1} %", share * 100.0);
+        let in_runs = |runs: &usize, run: &str| {
+            if run.is_empty() {
+                return String::new();
+            }
+            format!(" in half of a run ({run}; {runs} runs were disturbed)")
+        };
+        match self {
+            Self::ProcessorStolen { share, runs, run } => format!(
+                "The host of this virtual machine took {} of the processors away{}.",
+                percent(share),
+                in_runs(runs, run)
+            ),
+            Self::NeighboursOnProcessors {
+                share,
+                runs,
+                run,
+                load,
+                pressure,
+            } => {
+                let load = load.map_or(String::new(), |load| format!(", load average {load:.1}"));
+                let pressure = pressure.map_or(String::new(), |share| {
+                    format!(
+                        ", something waited for a processor {} of the time",
+                        percent(&share)
+                    )
+                });
+                format!(
+                    "Other programs took {} of the processors{}{load}{pressure}.",
+                    percent(share),
+                    in_runs(runs, run)
+                )
+            }
+            Self::NeighboursOnDisks { blocked, runs, run } => format!(
+                "{blocked:.1} other programs at once waited for disks{}.",
+                in_runs(runs, run)
+            ),
+            Self::BlockApart {
+                block,
+                change,
+                runs,
+            } => format!(
+                "The machine was not the same in block {block}: all {runs} runs of it were {}, by {} in the middle.",
+                if *change < 0.0 { "slower" } else { "faster" },
+                percent(&change.abs())
+            ),
+            _ => String::new(),
         }
     }
 
@@ -289,6 +378,11 @@ impl Doubt {
                 "Fine for comparing storages; read no database's cost from the processor's figures."
             }
             Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
+            Self::NeighboursOnProcessors { .. }
+            | Self::NeighboursOnDisks { .. }
+            | Self::BlockApart { .. } => {
+                "End what else runs on this machine, remove the folders of these runs, and run the file again."
+            }
             Self::Overloaded { .. } => "Lower `rate`, or the shares of `open`.",
             Self::OtherClass { .. } => {
                 "Mend what forgets (settings, mount options, memory below it), or compare it with its like."

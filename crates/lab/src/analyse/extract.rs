@@ -21,6 +21,8 @@ pub struct Extract {
     pub database_processor_s: Option<f64>,
     /// Processor time of the storage's daemon.
     pub storage_processor_s: Option<f64>,
+    /// Processor time of the kernel's own threads and of interrupts, whoever caused it.
+    pub kernel_processor_s: Option<f64>,
     /// Load by kind.
     pub profile: Vec<Profile>,
     /// Blocks found in the database's memory, of those asked for.
@@ -184,6 +186,7 @@ pub fn extract(runs: &[&Measured]) -> Option<Extract> {
         database_time_s: sum(runs, "database_active_ms").map(|ms| ms / 1000.0),
         database_processor_s: sum(runs, "database_processor_s"),
         storage_processor_s: sum(runs, "storage_daemon_s").filter(|seconds| *seconds > 0.0),
+        kernel_processor_s: sum(runs, "kernel_threads_s"),
         profile,
         hit_share: asked.zip(found).map(|(asked, found)| found / asked),
         waits: waits(runs),

@@ -162,6 +162,7 @@ pub(crate) fn measured(rate: f64) -> Outcome {
             waiting_s: 1.0,
             stolen_s: 0.0,
             harness_s: 2.0,
+            ..Processor::default()
         },
         layers: vec![
             layer("database", 8e6),

@@ -7,6 +7,7 @@ mod curve;
 mod doubts;
 mod headline;
 mod overall;
+mod quiet;
 mod ratio;
 mod reference;
 
@@ -172,7 +173,8 @@ pub struct ContenderSummary {
     pub latency_us: Vec<Option<u64>>,
     /// Microseconds on average.
     pub latency_mean_us: Option<f64>,
-    /// Microseconds of processor time an operation, of the whole machine less the lab's.
+    /// Microseconds of processor time an operation: of its database and its storage's daemon; in
+    /// records from before that was counted, of the whole machine less the lab's.
     pub processor_us: Option<f64>,
     /// The lab's own share of all processor time there was (0.1 for 10 %).
     pub harness_share: Option<f64>,
@@ -215,6 +217,7 @@ pub fn summarise(folder: &Folder) -> Summary {
         excluded: reference::excluded(folder),
         doubts: doubts::of_the_machine(folder)
             .into_iter()
+            .chain(quiet::doubts(folder))
             .map(Told::from)
             .collect(),
     };
@@ -403,7 +406,10 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
             .collect(),
         latency_mean_us: mean_us(&latency),
         processor_us: average(&|run| {
-            let used = run.processor.user_s + run.processor.system_s - run.processor.harness_s;
+            let processor = &run.processor;
+            let used = processor
+                .own_s
+                .unwrap_or(processor.user_s + processor.system_s - processor.harness_s);
             used * 1e6 / as_float(run.operations).max(1.0)
         }),
         harness_share: average(&|run| {

@@ -60,12 +60,14 @@ pub fn lacks_limits() -> Option<String> {
 /// This process as a member of a group; a drop takes it back to where it came from.
 #[derive(Debug)]
 pub struct Membership {
-    home: PathBuf,
+    homes: Vec<PathBuf>,
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let _ = become_member(&self.home, std::process::id());
+        for home in &self.homes {
+            let _ = become_member(home, std::process::id());
+        }
     }
 }
 
@@ -73,27 +75,27 @@ fn become_member(group: &Path, process: u32) -> std::io::Result<()> {
     fs::write(group.join("cgroup.procs"), process.to_string())
 }
 
-/// Where this process is a member in the hierarchy that holds memory.
-fn home() -> Result<PathBuf> {
+/// Where this process is a member in the hierarchy of a controller.
+fn home(controller: &str) -> Result<PathBuf> {
     let version = version("memory").context("no memory cgroup here")?;
     let text = fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
     let root = match version {
-        Version::One => Path::new(ROOT).join("memory"),
+        Version::One => Path::new(ROOT).join(controller),
         Version::Two => PathBuf::from(ROOT),
     };
-    let inner = home_in(&text, version).unwrap_or_default();
+    let inner = home_in(&text, version, controller).unwrap_or_default();
     let home = root.join(inner.trim_start_matches('/'));
     // Within a container the path may be that of the host, which cannot be seen from here.
     Ok(if home.exists() { home } else { root })
 }
 
 /// The path in the text of `/proc/PID/cgroup`.
-fn home_in(text: &str, version: Version) -> Option<String> {
+fn home_in(text: &str, version: Version, controller: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let controllers = fields.next()?;
         let is_it = match version {
-            Version::One => controllers.split(',').any(|name| name == "memory"),
+            Version::One => controllers.split(',').any(|name| name == controller),
             Version::Two => controllers.is_empty(),
         };
         is_it.then(|| fields.next().map(str::to_owned))?
@@ -105,9 +107,15 @@ fn home_in(text: &str, version: Version) -> Option<String> {
 pub struct ControlGroup {
     /// Its directory in the hierarchy that holds memory.
     path: PathBuf,
+    /// With version 1, its directory in the hierarchy that counts processor time, where there is
+    /// one. It has the same members.
+    accounting: Option<PathBuf>,
     memory_bytes: Option<u64>,
-    _made: Made,
+    _made: Vec<Made>,
 }
+
+/// The hierarchy that counts processor time, with version 1.
+const ACCOUNTING: &str = "cpuacct";
 
 impl ControlGroup {
     /// Makes one with this memory; without, everything it uses is still counted.
@@ -128,8 +136,15 @@ impl ControlGroup {
             }
         };
         let path = parent.join(name);
-        let made = journal.intend(Undo::ControlGroup(path.clone()))?;
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let accounting = (version == Version::One)
+            .then(|| Path::new(ROOT).join(ACCOUNTING))
+            .filter(|hierarchy| hierarchy.join("cgroup.procs").exists())
+            .map(|hierarchy| hierarchy.join(name));
+        let mut made = Vec::new();
+        for path in [Some(&path), accounting.as_ref()].into_iter().flatten() {
+            made.push(journal.intend(Undo::ControlGroup(path.clone()))?);
+            fs::create_dir(path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
         if let Some(bytes) = memory_bytes {
             let file = match version {
                 Version::One => "memory.limit_in_bytes",
@@ -140,9 +155,29 @@ impl ControlGroup {
         }
         Ok(Self {
             path,
+            accounting,
             memory_bytes,
             _made: made,
         })
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.path).chain(&self.accounting)
+    }
+
+    /// Seconds of processor time that its processes used, with those that have ended, where a
+    /// control group counts that.
+    #[must_use]
+    pub fn processor_s(&self) -> Option<f64> {
+        if let Some(accounting) = &self.accounting {
+            let text = fs::read_to_string(accounting.join("cpuacct.usage")).ok()?;
+            return Some(text.trim().parse::<f64>().ok()? / 1e9);
+        }
+        let text = fs::read_to_string(self.path.join("cpu.stat")).ok()?;
+        let used_us = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "))?;
+        Some(used_us.trim().parse::<f64>().ok()? / 1e6)
     }
 
     /// Another one beside it, with as much memory of its own and what its program takes: for a
@@ -163,8 +198,10 @@ impl ControlGroup {
     #[must_use]
     pub fn wrap(&self, command: &Command) -> Command {
         let mut wrapped = Command::new("/bin/sh");
-        let script = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
-        wrapped.args(["-c", script, "spindle-lab"]).arg(&self.path);
+        let script = "while [ \"$1\" != -- ]; do echo $$ > \"$1/cgroup.procs\" || exit; shift; done; \
+                      shift; exec \"$@\"";
+        wrapped.args(["-c", script, "spindle-lab"]);
+        wrapped.args(self.paths()).arg("--");
         wrapped.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -184,14 +221,16 @@ impl ControlGroup {
     /// Where the kernel refuses.
     pub fn adopt(&self, process: Identity) -> Result<()> {
         for member in process.family() {
-            if let Err(error) = become_member(&self.path, member.id)
-                && member.is_alive()
-            {
-                bail!(
-                    "cannot move process {} to {}: {error}",
-                    member.id,
-                    self.path.display()
-                );
+            for path in self.paths() {
+                if let Err(error) = become_member(path, member.id)
+                    && member.is_alive()
+                {
+                    bail!(
+                        "cannot move process {} to {}: {error}",
+                        member.id,
+                        path.display()
+                    );
+                }
             }
         }
         Ok(())
@@ -202,9 +241,15 @@ impl ControlGroup {
     /// # Errors
     /// Where the kernel refuses.
     pub fn enter(&self) -> Result<Membership> {
-        let membership = Membership { home: home()? };
-        become_member(&self.path, std::process::id())
-            .with_context(|| format!("cannot become a member of {}", self.path.display()))?;
+        let mut homes = vec![home("memory")?];
+        if self.accounting.is_some() {
+            homes.push(home(ACCOUNTING)?);
+        }
+        let membership = Membership { homes };
+        for path in self.paths() {
+            become_member(path, std::process::id())
+                .with_context(|| format!("cannot become a member of {}", path.display()))?;
+        }
         Ok(membership)
     }
 
@@ -318,8 +363,11 @@ mod tests {
     #[test]
     fn the_group_of_this_process_is_found_in_either_version() {
         let first = "12:blkio:/a\n5:memory,hugetlb:/user/me\n0::/elsewhere\n";
-        assert_eq!(home_in(first, Version::One).as_deref(), Some("/user/me"));
-        assert_eq!(home_in(first, Version::Two).as_deref(), Some("/elsewhere"));
-        assert_eq!(home_in("", Version::Two), None);
+        let of = |text, version| home_in(text, version, "memory");
+        assert_eq!(of(first, Version::One).as_deref(), Some("/user/me"));
+        assert_eq!(of(first, Version::Two).as_deref(), Some("/elsewhere"));
+        assert_eq!(of("", Version::Two), None);
+        let blocks = home_in(first, Version::One, "blkio");
+        assert_eq!(blocks.as_deref(), Some("/a"));
     }
 }

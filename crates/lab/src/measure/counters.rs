@@ -9,7 +9,7 @@ use super::process::Identity;
 use crate::record::{DeviceActivity, Processor};
 
 /// The kernel counts processor time in hundredths of a second for user space, whatever its clock.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Sectors in these counters have 512 bytes, whatever the device has.
 const SECTOR_BYTES: f64 = 512.0;
@@ -173,8 +173,40 @@ pub fn processor() -> Processor {
         system_s: at(2) + at(5) + at(6),
         waiting_s: at(4),
         stolen_s: at(7),
-        harness_s: 0.0,
+        ..Processor::default()
     }
+}
+
+/// How long the processors served interrupts; it is part of the time in the kernel.
+#[must_use]
+pub fn interrupts_s() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    [6, 7]
+        .iter()
+        .filter_map(|index| fields.get(*index)?.parse::<f64>().ok())
+        .sum::<f64>()
+        / TICKS_PER_SECOND
+}
+
+/// How many tasks ran or waited for a processor or a disk, on average over the last minute.
+#[must_use]
+pub fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace()
+        .next()
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// How long something had to wait for a processor, a disk or memory, where the kernel measures it.
+#[must_use]
+pub fn pressure_s(resource: &str) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    let (_, total_us) = line.rsplit_once("total=")?;
+    Some(total_us.trim().parse::<f64>().ok()? / 1e6)
 }
 
 /// What was used since `before`.
@@ -187,7 +219,15 @@ pub fn processor_since(now: &Processor, before: &Processor) -> Processor {
         waiting_s: now.waiting_s - before.waiting_s,
         stolen_s: now.stolen_s - before.stolen_s,
         harness_s: now.harness_s - before.harness_s,
+        own_s: grown(now.own_s, before.own_s),
+        kernel_s: grown(now.kernel_s, before.kernel_s),
+        others_s: grown(now.others_s, before.others_s),
     }
+}
+
+/// What has only ever grown does not shrink by what two readings disagree about.
+fn grown(now: Option<f64>, before: Option<f64>) -> Option<f64> {
+    Some((now? - before?).max(0.0))
 }
 
 /// Seconds of processor time of these processes, threads and ended children included.

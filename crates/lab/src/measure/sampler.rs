@@ -8,6 +8,7 @@
 //! a thousandth.
 
 pub mod iostat;
+mod neighbours;
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,9 +22,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use self::iostat::{Counters, Iostat};
+use self::neighbours::{Neighbours, Own, Seen};
 use super::control_group::ControlGroup;
 use super::counters::{
-    Transfers, devices, memory_bytes, processes_s, processor, schedule_s, total, transfers,
+    Transfers, devices, load_average, memory_bytes, pressure_s, processes_s, processor, schedule_s,
+    total, transfers,
 };
 use super::database::Statistics;
 use super::device::Leaf;
@@ -95,6 +98,8 @@ struct Shared {
     sources: Sources,
     iostat: Option<Iostat>,
     waits: Waits,
+    neighbours: Neighbours,
+    seen: Seen,
 }
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -124,6 +129,8 @@ impl Sampler {
             sources,
             iostat,
             waits: Waits::default(),
+            neighbours: Neighbours::default(),
+            seen: Seen::default(),
         }));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::Builder::new().name("sampler".to_owned()).spawn({
@@ -192,9 +199,15 @@ fn read(shared: &mut Shared) -> Reading {
     let mut own = vec![Identity::own()];
     own.extend(shared.iostat.as_ref().and_then(Iostat::identity));
     processor.harness_s = processes_s(&own);
-    let members: Vec<u32> = sources
-        .group
-        .members()
+    let members = sources.group.members();
+    let owners = Own {
+        group: &sources.group,
+        members: &members,
+        servers: &sources.servers,
+        lab: &own,
+    };
+    shared.seen = shared.neighbours.look(&owners, &mut processor);
+    let members: Vec<u32> = members
         .into_iter()
         .filter(|id| !sources.servers.iter().any(|server| server.id == *id))
         .collect();
@@ -261,6 +274,14 @@ fn row(shared: &Mutex<Shared>) -> Row {
         ("schedule_runnable_s", runnable_s),
         ("storage_daemon_s", reading.servers_s),
         ("members_s", reading.members_s),
+        ("own_processor_s", reading.processor.own_s.unwrap_or(0.0)),
+        (
+            "kernel_threads_s",
+            reading.processor.kernel_s.unwrap_or(0.0),
+        ),
+        ("neighbours_s", reading.processor.others_s.unwrap_or(0.0)),
+        ("neighbours_blocked", f64::from(shared.seen.blocked)),
+        ("load_average", load_average()),
         ("harness_s", reading.processor.harness_s),
         ("memory_bytes", memory_bytes(&shared.sources.group)),
         ("asked_read_bytes", reading.transfers.asked_read_bytes),
@@ -270,6 +291,16 @@ fn row(shared: &Mutex<Shared>) -> Row {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec();
+    for resource in ["cpu", "io", "memory"] {
+        if let Some(waited_s) = pressure_s(resource) {
+            let name = match resource {
+                "cpu" => "processor",
+                "io" => "disk",
+                other => other,
+            };
+            cells.push((format!("pressure_{name}_s"), waited_s));
+        }
+    }
     cells.extend(device_cells(&reading));
     if let Some(storage) = &reading.storage {
         cells.extend(storage_cells(storage, shared.sources.leaves.len()));

@@ -4,13 +4,12 @@ use super::{ContenderSummary, Ratio, class};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::{BLOCKS_AT_LEAST, BLOCKS_FOR_A_CLAIM};
-use crate::analyse::series::{effective_count, mean, median, unsettled};
+use crate::analyse::series::{effective_count, median, unsettled};
 use crate::experiment::{DatabaseKind, Regime, Workload};
 use crate::record::{AGAIN, Outcome};
 
 const CHANGE_AT_MOST: f64 = 0.10;
 const HARNESS_AT_MOST: f64 = 0.25;
-const STOLEN_AT_MOST: f64 = 0.02;
 const INDEPENDENT_AT_LEAST: u64 = 5;
 const DEVICES_AT_LEAST: f64 = 0.5;
 
@@ -76,16 +75,6 @@ pub(super) fn of_the_machine(folder: &Folder) -> Vec<Doubt> {
         && change.abs() > CHANGE_AT_MOST
     {
         doubts.push(Doubt::MachineDrifts { change });
-    }
-    let stolen: Vec<f64> = measured
-        .iter()
-        .filter(|(_, run)| run.is_counted_whole())
-        .map(|(_, run)| run.processor.stolen_s / (f64::from(run.processor.count) * run.duration_s))
-        .collect();
-    if let Some(share) = mean(&stolen)
-        && share > STOLEN_AT_MOST
-    {
-        doubts.push(Doubt::ProcessorStolen { share });
     }
     doubts
 }

@@ -184,6 +184,11 @@ impl OneRun<'_> {
         measured.operations = reached.operations;
         measured.duration_s = reached.duration_s;
         measured.processor.harness_s = reached.harness_s;
+        // fio runs in the group of what it asks.
+        measured.processor.own_s = measured
+            .processor
+            .own_s
+            .map(|own_s| (own_s - reached.harness_s).max(0.0));
         measured.durability = Some(durability);
         if matches!(standing.place, Place::Directory(_)) {
             let filesystem = layers::filesystem(&ends, fio::is_direct(self.asked));
@@ -420,6 +425,10 @@ impl OneRun<'_> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
+        let processor = processor_since(&ends.until.processor, &ends.from.processor);
+        if let Some(seconds) = processor.kernel_s {
+            facts.insert("kernel_threads_s".to_owned(), seconds);
+        }
         for (name, value) in &ends.until.database {
             let grown = value - ends.from.database(name);
             // A server that did not answer at one end leaves a gap, never a number.
@@ -438,7 +447,7 @@ impl OneRun<'_> {
                 self.bench.experiment.warm_up.as_secs_f64()
             },
             latency,
-            processor: processor_since(&ends.until.processor, &ends.from.processor),
+            processor,
             layers: vec![Layer {
                 name: "devices".to_owned(),
                 read_bytes: disks.read_bytes,

@@ -117,6 +117,9 @@ fn side_by_side(shown: &[(&ContenderSummary, &Extract)]) -> String {
     table.row("storage daemon CPU", |one| {
         one.storage_processor_s.map(show_number)
     });
+    table.row("kernel's threads and interrupts", |one| {
+        one.kernel_processor_s.map(show_number)
+    });
     table.row("active sessions, on average", |one| {
         one.database_time_s
             .map(|seconds| show_number(seconds / one.elapsed_s))

@@ -1,0 +1,131 @@
+use super::*;
+use crate::analyse::sample::{experiment, folder, measured};
+use crate::analyse::summary::summarise;
+use crate::render::{html, terminal};
+
+const COLUMNS: [&str; 6] = [
+    "seconds",
+    "neighbours_s",
+    "processor_stolen_s",
+    "neighbours_blocked",
+    "load_average",
+    "pressure_processor_s",
+];
+
+/// Runs of 20 s after a warm-up of 2 s, on two processors; `of` gives the growth a second.
+fn with_samples(of: impl Fn(u32, f64) -> [f64; 5]) -> Folder {
+    let mut folder = folder(experiment(5), |planned| {
+        measured(1000.0 + f64::from(planned.number % 3))
+    });
+    for run in &mut folder.runs {
+        let mut sums = [1e4; 5];
+        run.samples = Samples {
+            columns: COLUMNS.map(str::to_owned).to_vec(),
+            rows: (0..=22_u32)
+                .map(|second| {
+                    let grown = of(run.run.planned.number, f64::from(second));
+                    for (sum, grown) in sums.iter_mut().zip(grown) {
+                        *sum += grown;
+                    }
+                    let [others, stolen, _, _, pressure] = sums;
+                    let [_, _, blocked, load, _] = grown;
+                    vec![f64::from(second), others, stolen, blocked, load, pressure]
+                })
+                .collect(),
+        };
+    }
+    folder
+}
+
+#[test]
+fn a_machine_that_only_serves_what_is_measured_raises_no_doubt() {
+    let folder = with_samples(|_, _| [0.05, 0.02, 0.1, 9.0, 0.9]);
+    assert_eq!(doubts(&folder), []);
+}
+
+#[test]
+fn neighbours_in_half_of_one_run_are_told_in_the_box_of_the_verdict_with_the_figures() {
+    // A load of 17 on two processors for a third of one run.
+    let folder = with_samples(|number, second| {
+        if number == 7 && second > 14.0 {
+            [1.0, 0.0, 0.0, 17.0, 0.8]
+        } else {
+            [0.02, 0.0, 0.0, 1.0, 0.1]
+        }
+    });
+    let run = folder.runs[6].run.planned.folder();
+    let found = doubts(&folder);
+    let [
+        Doubt::NeighboursOnProcessors {
+            share,
+            runs: 1,
+            run: worst,
+            load: Some(load),
+            pressure: Some(pressure),
+        },
+    ] = found.as_slice()
+    else {
+        panic!("{found:?}");
+    };
+    assert_eq!(*worst, run);
+    // 8 of 10 seconds with one of two processors, 2 with a hundredth.
+    assert!((share - 0.402).abs() < 1e-3, "{share}");
+    assert!(*load > 12.0 && (pressure - 0.66).abs() < 1e-3);
+    let page = html::page(&folder, &summarise(&folder));
+    let (box_, _) = page.split_once("</section>").unwrap();
+    let told = "Other programs took 40.2 % of the processors";
+    assert!(box_.contains("<h2>Verdict</h2>") && box_.contains(told));
+    assert!(terminal::table(&summarise(&folder)).contains(told));
+}
+
+#[test]
+fn time_that_the_host_took_in_one_half_is_told_although_the_mean_is_small() {
+    let folder = with_samples(|number, second| {
+        let stolen = if number == 3 && second <= 12.0 {
+            0.3
+        } else {
+            0.0
+        };
+        [0.0, stolen, 0.0, 1.0, 0.0]
+    });
+    let found = doubts(&folder);
+    assert!(
+        matches!(found.as_slice(), [Doubt::ProcessorStolen { share, runs: 1, .. }] if (share - 0.15).abs() < 1e-9),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn neighbours_that_wait_for_disks_are_told() {
+    let folder = with_samples(|number, _| [0.0, 0.0, f64::from(number % 2) * 3.0, 4.0, 0.0]);
+    let found = doubts(&folder);
+    assert!(
+        matches!(found.as_slice(), [Doubt::NeighboursOnDisks { blocked, .. }] if *blocked == 3.0),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_block_at_half_speed_is_told_and_one_slow_run_is_not() {
+    let at = |slow: fn(u32, u32) -> bool| {
+        folder(experiment(5), move |planned| {
+            let speed = if slow(planned.block, planned.number) {
+                0.5
+            } else {
+                1.0
+            };
+            measured(speed * (1000.0 + f64::from(planned.number % 3)))
+        })
+    };
+    assert_eq!(doubts(&at(|_, number| number == 4)), []);
+    let found = doubts(&at(|block, _| block == 2));
+    assert!(
+        matches!(found.as_slice(), [Doubt::BlockApart { block: 2, change, .. }] if (change + 0.5).abs() < 0.01),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn samples_from_before_neighbours_were_counted_raise_no_doubt() {
+    assert_eq!(doubts(&folder(experiment(5), |_| measured(1000.0))), []);
+}
