@@ -15,6 +15,7 @@ pub mod latency;
 pub(crate) mod sample;
 pub mod scaling;
 pub mod series;
+pub mod settings;
 
 pub mod summary;
 pub mod verdict;

@@ -27,4 +27,5 @@ pub mod recorder;
 pub mod run;
 pub mod sampler;
 pub mod stacking;
+pub mod throttle;
 pub mod workload;

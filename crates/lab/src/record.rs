@@ -161,6 +161,9 @@ pub struct Layout {
     pub page_cache: bool,
     /// The commands that made it.
     pub made_by: Vec<String>,
+    /// What it lies on is mounted as: the file system and its options.
+    #[serde(default)]
+    pub mount: Option<String>,
 }
 
 /// The figures of a run.
@@ -188,6 +191,9 @@ pub struct Measured {
     pub durability: Option<Durability>,
     /// Arrivals of an open load that were not served in time.
     pub unserved: u64,
+    /// What the database was started with.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// Digests of what was answered, by question: the same for all contenders of a block.
     #[serde(default)]
     pub answers: BTreeMap<String, String>,
@@ -228,6 +234,10 @@ pub struct DeviceActivity {
     pub busy_ms: f64,
     /// Milliseconds times requests under way: over time it gives the mean length of the queue.
     pub queue_ms: f64,
+    /// Of a device that is held to a limit: how much of what it is allowed it carried (0.86 for
+    /// 86 %), by what came nearest to its limit of bytes and requests, read and written.
+    #[serde(default)]
+    pub limit_share: Option<f64>,
 }
 
 /// Samples of the database's active sessions, as an active session history counts them.

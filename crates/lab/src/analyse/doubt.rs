@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::show_size;
 use crate::record::DurabilityClass;
 
 /// A reason to doubt, with the figures that raised it.
@@ -175,6 +176,18 @@ pub enum Doubt {
         /// Of how many runs.
         runs: usize,
     },
+    /// Data that was to be cached was read from the devices all the same.
+    NotCached {
+        /// Bytes that they read an operation.
+        each_bytes: f64,
+        /// What they read in a run, of the data (0.1 for 10 %).
+        share: f64,
+    },
+    /// A cold scan found the data in a cache.
+    NotCold {
+        /// What was read from the devices in a run, of the data.
+        share: f64,
+    },
     /// What was measured lay in memory: it says little of the disks.
     DevicesIdle {
         /// Bytes that the devices read and wrote, of those that the operations moved.
@@ -265,6 +278,15 @@ impl Doubt {
             ),
             Self::CountedInPart { runs } => format!(
                 "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
+            ),
+            Self::NotCached { each_bytes, share } => format!(
+                "It is called cached, and the devices read {} an operation ({} of the data in a run).",
+                show_size(*each_bytes),
+                percent(share)
+            ),
+            Self::NotCold { share } => format!(
+                "It is called cold, and only {} of the data was read from the devices: a cache had the rest.",
+                percent(share)
             ),
             Self::DevicesIdle { share } => format!(
                 "The devices moved {} of what the database asked for: this was measured in memory.",
@@ -401,6 +423,12 @@ impl Doubt {
                 "Fine where both are as noisy; else make it the baseline of an experiment of its own."
             }
             Self::OtherChecksums { .. } => "Compare it with a baseline that does the same.",
+            Self::NotCached { .. } => {
+                "Raise `memory` or lower `size`; or call it storage-bound, with five times the memory."
+            }
+            Self::NotCold { .. } => {
+                "Find what keeps the data; a directory is yours to empty from the caches."
+            }
             Self::DevicesIdle { .. } => {
                 "Fine where the question was the cached regime; else lower `memory` or raise the size."
             }
@@ -419,6 +447,7 @@ impl Doubt {
                 | Self::Overloaded { .. }
                 | Self::OtherDurability { .. }
                 | Self::OtherClass { .. }
+                | Self::NotCold { .. }
         )
     }
 }

@@ -88,8 +88,11 @@ pub struct Device {
     pub flushes_per_s: f64,
     /// Requests under way, on average.
     pub queue: f64,
-    /// Share of the time in which something was under way.
-    pub busy_share: f64,
+    /// Share of the time in which something was under way; none where a limit holds requests back
+    /// before they reach the device.
+    pub busy_share: Option<f64>,
+    /// Where it is held to a limit, how much of what it is allowed it carried.
+    pub limit_share: Option<f64>,
 }
 
 /// Our words for what is counted, and the fact that holds it.
@@ -302,6 +305,11 @@ fn devices(runs: &[&Measured], elapsed_s: f64) -> Vec<Device> {
                 each.iter().map(|device| of(device)).sum()
             };
             let (reads, writes) = (sum(|device| device.reads), sum(|device| device.writes));
+            let shares: Vec<f64> = each
+                .iter()
+                .filter_map(|device| device.limit_share)
+                .collect();
+            let limit_share = mean(&shares);
             let mean_ms = |ms: f64, requests: f64| (requests > 0.0).then(|| ms / requests);
             Device {
                 name: each
@@ -315,7 +323,10 @@ fn devices(runs: &[&Measured], elapsed_s: f64) -> Vec<Device> {
                 write_ms: mean_ms(sum(|device| device.write_ms), writes),
                 flushes_per_s: sum(|device| device.flushes) / elapsed_s,
                 queue: sum(|device| device.queue_ms) / 1000.0 / elapsed_s,
-                busy_share: sum(|device| device.busy_ms) / 1000.0 / elapsed_s,
+                busy_share: limit_share
+                    .is_none()
+                    .then(|| sum(|device| device.busy_ms) / 1000.0 / elapsed_s),
+                limit_share,
             }
         })
         .collect()
@@ -350,7 +361,19 @@ mod tests {
         let device = &found.devices[0];
         assert!((device.reads_per_s - 10.0).abs() < 1e-9, "{device:?}");
         assert!((device.read_ms.unwrap() - 2.0).abs() < 1e-9);
-        assert!((device.busy_share - 0.5).abs() < 1e-9);
+        assert!((device.busy_share.unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(device.limit_share, None);
+    }
+
+    #[test]
+    fn a_device_that_is_held_to_a_limit_is_as_busy_as_it_is_near_to_that() {
+        let (mut one, mut other) = (run(), run());
+        one.devices[0].limit_share = Some(0.84);
+        other.devices[0].limit_share = Some(0.88);
+        let found = extract(&[&one, &other]).unwrap();
+        let device = &found.devices[0];
+        assert_eq!(device.busy_share, None);
+        assert!((device.limit_share.unwrap() - 0.86).abs() < 1e-9);
     }
 
     #[test]

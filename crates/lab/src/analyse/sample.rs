@@ -65,6 +65,7 @@ pub(crate) fn folder(
                         data_checksums: false,
                         page_cache: true,
                         made_by: vec![format!("mkfs.{} /dev/loop0", planned.contender)],
+                        mount: None,
                     }),
                     outcome,
                 },
@@ -175,6 +176,7 @@ pub(crate) fn measured(rate: f64) -> Outcome {
             gate: None,
         }),
         unserved: 0,
+        settings: BTreeMap::new(),
         answers: BTreeMap::new(),
         facts: facts(),
         devices: vec![DeviceActivity {
@@ -188,6 +190,7 @@ pub(crate) fn measured(rate: f64) -> Outcome {
             flushes: 40.0,
             busy_ms: 10_000.0,
             queue_ms: 12_000.0,
+            limit_share: None,
         }],
         waits: Some(Waits {
             samples: 20,

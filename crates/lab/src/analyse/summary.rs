@@ -10,6 +10,7 @@ mod overall;
 mod quiet;
 mod ratio;
 mod reference;
+mod regime;
 
 use std::collections::BTreeMap;
 
@@ -61,6 +62,9 @@ pub struct Summary {
     /// Runs that were measured and are in no ratio, because what they are compared with failed in
     /// their block.
     pub excluded: Vec<FailedRun>,
+    /// The machine, its kernel and its devices, by the names of their facts.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
     /// Doubts about all of it.
     pub doubts: Vec<Told>,
 }
@@ -139,6 +143,9 @@ pub struct WorkloadSummary {
     pub regime: String,
     /// What is compared.
     pub unit: String,
+    /// What the database was started with.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// The ratio of the baseline to itself.
     pub noise: Option<Ratio>,
     /// How far that may lie from one (0.02 for 2 %): no smaller difference is claimed.
@@ -215,6 +222,7 @@ pub fn summarise(folder: &Folder) -> Summary {
         not_run: folder.plan.not_run.clone(),
         failed: failed(folder),
         excluded: reference::excluded(folder),
+        environment: folder.environment.facts.clone(),
         doubts: doubts::of_the_machine(folder)
             .into_iter()
             .chain(quiet::doubts(folder))
@@ -353,6 +361,12 @@ fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
         open_percent: asked.open_percent,
         regime: asked.regime.name().to_owned(),
         unit: unit.unwrap_or_default(),
+        settings: folder
+            .runs
+            .iter()
+            .filter(|run| run.run.planned.workload == index)
+            .find_map(|run| Some(run.run.measured()?.settings.clone()))
+            .unwrap_or_default(),
         noise,
         noise_floor,
         contenders,

@@ -7,11 +7,13 @@ use anyhow::{Result, bail};
 
 use crate::analyse::comparison::compare;
 use crate::analyse::folder;
+use crate::analyse::settings::differences;
 use crate::quantity::show_number;
 use crate::say;
 
 pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
-    let rows = match compare(&folder::read(first)?, &folder::read(second)?) {
+    let (first, second) = (folder::read(first)?, folder::read(second)?);
+    let rows = match compare(&first, &second) {
         Ok(rows) => rows,
         Err(reasons) => bail!("not comparable: {}", reasons.join("; ")),
     };
@@ -25,6 +27,9 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
             (row.second / row.first - 1.0) * 100.0,
             row.unit
         );
+    }
+    for line in differences(&first, &second) {
+        say!("differs: {line}");
     }
     say!("These are two experiments, not blocks of one: what differs may be the day.");
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ use super::device::Leaf;
 use super::journal::{Journal, Made, Undo};
 use super::process::Identity;
 
-const ROOT: &str = "/sys/fs/cgroup";
+pub(super) const ROOT: &str = "/sys/fs/cgroup";
 
 /// Which version this machine has for a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,6 +275,11 @@ impl ControlGroup {
                     .parse()
                     .ok()
             })
+    }
+
+    /// What its processes asked of block devices, in the words of version 2.
+    pub(super) fn io_statistics(&self) -> String {
+        fs::read_to_string(self.path.join("io.stat")).unwrap_or_default()
     }
 
     /// Whether the kernel ended one of its processes because its memory was used up.

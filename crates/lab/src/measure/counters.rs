@@ -63,6 +63,7 @@ fn device(fields: &[&str]) -> DeviceActivity {
         busy_ms: at(12),
         queue_ms: at(13),
         flushes: at(18),
+        limit_share: None,
     }
 }
 
@@ -101,6 +102,7 @@ fn combined(
         flushes: with(one.flushes, other.flushes),
         busy_ms: with(one.busy_ms, other.busy_ms),
         queue_ms: with(one.queue_ms, other.queue_ms),
+        limit_share: None,
     }
 }
 

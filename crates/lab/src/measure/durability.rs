@@ -20,6 +20,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use self::ground::mounted;
+
 use self::ground::Ground;
 use super::contender::{Place, Standing};
 use super::database::{Server, Settings};

@@ -41,8 +41,25 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
         field(&read("/proc/meminfo").unwrap_or_default(), "SwapTotal"),
     );
     tell("load before", read("/proc/loadavg"));
-    tell("vm.dirty_bytes", read("/proc/sys/vm/dirty_bytes"));
-    tell("vm.dirty_ratio", read("/proc/sys/vm/dirty_ratio"));
+    for name in [
+        "dirty_bytes",
+        "dirty_ratio",
+        "dirty_background_bytes",
+        "dirty_background_ratio",
+        "dirty_expire_centisecs",
+        "dirty_writeback_centisecs",
+        "swappiness",
+    ] {
+        tell(&format!("vm.{name}"), read(&format!("/proc/sys/vm/{name}")));
+    }
+    tell(
+        "transparent huge pages",
+        read("/sys/kernel/mm/transparent_hugepage/enabled"),
+    );
+    tell(
+        "frequency governor",
+        read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    );
     tell(
         "distribution",
         field(&read("/etc/os-release").unwrap_or_default(), "PRETTY_NAME")

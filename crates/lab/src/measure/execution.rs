@@ -26,6 +26,7 @@ use super::contender::{self, Site};
 use super::control_group::ControlGroup;
 use super::database::{self, Installation};
 use super::device::DeviceSet;
+use super::durability;
 use super::journal::{Journal, Made, Undo};
 use super::patience::Watch;
 use super::preparation::log_bytes;
@@ -191,6 +192,7 @@ impl Bench {
         };
         self.watch.begin("making it", 0, Duration::ZERO)?;
         let mut standing = contender.make(&site).context("it could not be made")?;
+        standing.layout.mount = durability::mounted(&standing.place);
         *layout = Some(standing.layout.clone());
         let run = OneRun {
             bench: self,

@@ -32,6 +32,7 @@ use super::database::Statistics;
 use super::device::Leaf;
 use super::load::Meter;
 use super::process::Identity;
+use super::throttle::{Served, served};
 use crate::quantity::as_float;
 use crate::record::{DeviceActivity, Processor, WaitEvent, Waits};
 
@@ -58,6 +59,8 @@ pub struct Reading {
     pub at_s: f64,
     /// Each leaf device.
     pub devices: Vec<DeviceActivity>,
+    /// What the block control group let through to each.
+    pub served: Vec<Option<Served>>,
     /// The processors.
     pub processor: Processor,
     /// Seconds of the storage daemons.
@@ -220,6 +223,7 @@ fn read(shared: &mut Shared) -> Reading {
     Reading {
         at_s,
         devices: devices(&sources.leaves),
+        served: served(&sources.group, &sources.leaves),
         processor,
         servers_s: processes_s(&sources.servers),
         members_s: processes_s(&identities),

@@ -2,14 +2,16 @@
 
 mod curve;
 mod extract;
+mod fairness;
 mod machine;
 mod sections;
 mod style;
 
 use std::fmt::Write as _;
 
+use self::fairness::fairness;
 use self::machine::environment;
-use self::sections::{fairness, footer, trouble, workload};
+use self::sections::{footer, trouble, workload};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{Summary, Told};
 use crate::analyse::verdict::Verdict;

@@ -1,17 +1,16 @@
 //! Raising doubts from the figures.
 
-use super::{ContenderSummary, Ratio, class};
+use super::{ContenderSummary, Ratio, class, regime};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::{BLOCKS_AT_LEAST, BLOCKS_FOR_A_CLAIM};
 use crate::analyse::series::{effective_count, median, unsettled};
-use crate::experiment::{DatabaseKind, Regime, Workload};
+use crate::experiment::{DatabaseKind, Workload};
 use crate::record::{AGAIN, Outcome};
 
 const CHANGE_AT_MOST: f64 = 0.10;
 const HARNESS_AT_MOST: f64 = 0.25;
 const INDEPENDENT_AT_LEAST: u64 = 5;
-const DEVICES_AT_LEAST: f64 = 0.5;
 
 pub(super) fn of_the_noise(noise: Option<&Ratio>) -> Vec<Doubt> {
     match noise {
@@ -137,16 +136,7 @@ pub(super) fn of_a_contender(
     if let Some(baseline) = baseline.filter(|_| !contender.name.ends_with(AGAIN)) {
         doubts.extend(against(contender, baseline));
     }
-    if asked.regime != Regime::Cached
-        && let [(_, asked_read, asked_written), .., (_, read, written)] =
-            contender.layers.as_slice()
-        && asked_read + asked_written > 0.0
-    {
-        let share = (read + written) / (asked_read + asked_written);
-        if share < DEVICES_AT_LEAST {
-            doubts.push(Doubt::DevicesIdle { share });
-        }
-    }
+    doubts.extend(regime::doubts(contender, runs, asked));
     doubts
 }
 

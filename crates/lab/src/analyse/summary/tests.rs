@@ -306,7 +306,7 @@ fn keys(value: &serde_json::Value, names: &mut Vec<String>) {
         serde_json::Value::Object(object) => {
             for (name, inner) in object {
                 names.push(name.clone());
-                if name != "not_run" && name != "doubt" {
+                if !["not_run", "doubt", "environment", "settings"].contains(&name.as_str()) {
                     keys(inner, names);
                 }
             }

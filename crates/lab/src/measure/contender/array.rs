@@ -89,6 +89,7 @@ impl Contender for Array {
             data_checksums: false,
             page_cache: true,
             made_by: Vec::new(),
+            mount: None,
         };
         Ok(maker.standing(Place::Directory(point), layout))
     }

@@ -87,6 +87,7 @@ impl Btrfs {
             data_checksums: self.copies_on_write,
             page_cache: true,
             made_by: Vec::new(),
+            mount: None,
         };
         Ok(maker.standing(Place::Directory(point), layout))
     }

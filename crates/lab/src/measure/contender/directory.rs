@@ -52,6 +52,7 @@ impl Contender for Directory {
             data_checksums: false,
             page_cache: true,
             made_by: Vec::new(),
+            mount: None,
         };
         Ok(maker.standing(Place::Directory(own), layout))
     }

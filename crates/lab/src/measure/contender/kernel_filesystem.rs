@@ -60,5 +60,6 @@ fn layout() -> Layout {
         data_checksums: false,
         page_cache: true,
         made_by: Vec::new(),
+        mount: None,
     }
 }

@@ -107,6 +107,7 @@ impl Contender for Nfs {
             data_checksums: false,
             page_cache: true,
             made_by: Vec::new(),
+            mount: None,
         };
         let mut standing = maker.standing(Place::Directory(point), layout);
         standing.servers = servers;

@@ -32,6 +32,7 @@ impl Contender for Raw {
             data_checksums: false,
             page_cache: false,
             made_by: Vec::new(),
+            mount: None,
         };
         Ok(Maker::new(site).standing(Place::Device(leaf.path.clone()), layout))
     }

@@ -140,6 +140,7 @@ impl Spindle {
             data_checksums: false,
             page_cache: self.page_cache,
             made_by: Vec::new(),
+            mount: None,
         };
         let mut standing = maker.standing(Place::Directory(point), layout);
         standing.farewell = Some(farewell);

@@ -125,6 +125,7 @@ impl Contender for Volume {
             data_checksums: false,
             page_cache: true,
             made_by: Vec::new(),
+            mount: None,
         };
         Ok(maker.standing(Place::Directory(point), layout))
     }

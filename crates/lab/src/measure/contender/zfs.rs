@@ -45,6 +45,7 @@ impl Contender for Zfs {
             data_checksums: true,
             page_cache: true,
             made_by: Vec::new(),
+            mount: None,
         };
         Ok(maker.standing(Place::Directory(point), layout))
     }

@@ -330,6 +330,12 @@ impl Mount {
     }
 }
 
+/// How a place is mounted: the file system and its options.
+#[must_use]
+pub fn mounted(place: &Place) -> Option<String> {
+    mount_of(place).map(|mount| format!("{} {}", mount.kind, mount.options))
+}
+
 fn mount_of(place: &Place) -> Option<Mount> {
     match place {
         Place::Directory(path) => mount_at(path),

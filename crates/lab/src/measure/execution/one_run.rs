@@ -25,6 +25,7 @@ use super::super::load::{
 use super::super::preparation::log_bytes;
 use super::super::program::as_typed;
 use super::super::sampler::{Reading, Sampler, Sources, waits_since};
+use super::super::throttle::limit_share;
 use super::super::workload::{Load, fio};
 use super::{Bench, LONG, cache, image, layers, note};
 use crate::analyse::latency::mean_us;
@@ -236,6 +237,7 @@ impl OneRun<'_> {
         watch.begin("starting the database", 4 * data_bytes, Duration::ZERO)?;
         let server = self.started(installation.as_ref(), &data)?;
         let server_block_bytes = as_float(server.block_bytes());
+        let settings = server.settings().clone();
         watch.begin("probing its commits", 0, Duration::ZERO)?;
         self.probe_commits(&mut durability, server.as_ref())?;
         let limits = self.limits(standing)?;
@@ -277,6 +279,7 @@ impl OneRun<'_> {
         measured.unserved = driven.unserved;
         measured.checks = checks;
         measured.answers = load.answers();
+        measured.settings = settings;
         measured.durability = Some(durability.concluded());
         measured.facts.extend(facts);
         if let Some(rate) = self.asked.rate {
@@ -409,7 +412,14 @@ impl OneRun<'_> {
 
     /// What every run has in common; the rest is the caller's to fill in.
     fn measured(&self, ends: &Ends, latency: Latency) -> Measured {
-        let devices = devices_since(&ends.until.devices, &ends.from.devices);
+        let mut devices = devices_since(&ends.until.devices, &ends.from.devices);
+        let limited = &self.bench.experiment.devices;
+        for (index, device) in devices.iter_mut().enumerate() {
+            let served = |reading: &Reading| reading.served.get(index).copied().flatten();
+            let ends_of_it = (served(&ends.until), served(&ends.from));
+            let elapsed_s = ends.until.at_s - ends.from.at_s;
+            device.limit_share = limit_share(ends_of_it, device, limited, elapsed_s);
+        }
         let disks = total(&devices);
         let mut facts: BTreeMap<String, f64> = [
             ("device_flushes", disks.flushes),
@@ -458,6 +468,7 @@ impl OneRun<'_> {
             checks: Vec::new(),
             durability: None,
             unserved: 0,
+            settings: BTreeMap::new(),
             answers: BTreeMap::new(),
             facts,
             devices,

@@ -257,7 +257,7 @@ fn names(extracts: &[&Extract], of: impl Fn(&Extract) -> Vec<String>) -> Vec<Str
 
 fn devices(shown: &[(&ContenderSummary, &Extract)]) -> String {
     let mut text = "<div class=\"scroll\"><table><thead><tr><th>device</th><th>r/s</th><th>read/s</th><th>r_await</th>\
-         <th>w/s</th><th>written/s</th><th>w_await</th><th>f/s</th><th>aqu-sz</th><th>%util</th></tr></thead><tbody>"
+         <th>w/s</th><th>written/s</th><th>w_await</th><th>f/s</th><th>aqu-sz</th><th>busy</th></tr></thead><tbody>"
         .to_owned();
     for (contender, extract) in shown {
         let _ = write!(
@@ -277,7 +277,7 @@ fn device_row(device: &Device) -> String {
     let ms =
         |value: Option<f64>| value.map_or(DASH.to_owned(), |ms| format!("{} ms", show_number(ms)));
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&device.name),
         show_number(device.reads_per_s),
         show_size(device.read_bytes_per_s),
@@ -287,8 +287,17 @@ fn device_row(device: &Device) -> String {
         ms(device.write_ms),
         show_number(device.flushes_per_s),
         show_number(device.queue),
-        device.busy_share * 100.0,
+        busy(device),
     )
+}
+
+/// As iostat's %util; of a device that is held to a limit, how near it was to that.
+fn busy(device: &Device) -> String {
+    match (device.limit_share, device.busy_share) {
+        (Some(share), _) => format!("at {:.0} % of its limit", share * 100.0),
+        (None, Some(share)) => format!("{:.0} %", share * 100.0),
+        (None, None) => DASH.to_owned(),
+    }
 }
 
 /// Neighbouring layers whose bytes differ by less are in step.

@@ -6,7 +6,7 @@ use super::doubts;
 use super::extract::{extract, reconciliation};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary, class_title};
-use crate::quantity::{as_float, show_microseconds, show_number, show_size};
+use crate::quantity::{as_float, show_microseconds, show_number};
 use crate::record::AGAIN;
 use crate::render::chart::{
     SESSION_KINDS, both, colour, distribution, escaped, layers, rates, ratios, series, sessions,
@@ -231,80 +231,6 @@ fn row(contender: &ContenderSummary, baseline: &str) -> String {
         latency(3),
         contender.processor_us.map_or_else(dash, show_microseconds),
     )
-}
-
-/// What was equal for all, and what was not.
-pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
-    let mut text = "<section><h2>Fairness</h2>".to_owned();
-    let experiment = &folder.experiment;
-    let memory = experiment.database.memory_bytes.map_or_else(
-        || "not limited".to_owned(),
-        |bytes| show_size(as_float(bytes)),
-    );
-    let _ = write!(
-        text,
-        "<p>All contenders used the same {} devices of {} in turn, written once from end to end before. \
-         Memory of database, storage daemon and page cache together: {memory}. \
-         Each run restored the same data and restarted the database; the order within a block was drawn from the seed {}.</p>",
-        experiment.devices.count,
-        show_size(as_float(experiment.devices.size_bytes)),
-        summary.seed
-    );
-    if let Some(bandwidth) = experiment.devices.bandwidth {
-        let _ = write!(
-            text,
-            "<p>Each device was held to {}/s, either way.</p>",
-            show_size(as_float(bandwidth))
-        );
-    }
-    text.push_str(
-        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>copies</th><th>devices</th>\
-         <th>data checksums</th><th>page cache</th><th>acknowledged writes</th><th>fdatasyncs/s</th><th>lab's CPU</th></tr></thead><tbody>",
-    );
-    let mut commands = String::new();
-    if let Some(workload) = summary.workloads.first() {
-        for contender in &workload.contenders {
-            let Some(layout) = &contender.layout else {
-                continue;
-            };
-            let yes = |value| if value { "yes" } else { "no" };
-            let _ = write!(
-                text,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                escaped(&contender.name),
-                layout.copies,
-                layout.devices,
-                yes(layout.data_checksums),
-                yes(layout.page_cache),
-                contender
-                    .durability
-                    .as_ref()
-                    .map_or("not looked at", |found| found.class.words()),
-                contender
-                    .fdatasyncs_per_s
-                    .map_or("&ndash;".to_owned(), show_number),
-                contender
-                    .harness_share
-                    .map_or("&ndash;".to_owned(), |share| format!(
-                        "{:.1} %",
-                        share * 100.0
-                    )),
-            );
-            if !contender.name.ends_with(AGAIN) && !layout.made_by.is_empty() {
-                let _ = writeln!(commands, "# {}", escaped(&contender.name));
-                for command in &layout.made_by {
-                    let _ = writeln!(commands, "{}", escaped(command));
-                }
-            }
-        }
-    }
-    let _ = write!(
-        text,
-        "</tbody></table></div><p class=\"note\">fdatasyncs/s: 8 KiB written and made durable, one after the other, on the empty contender, \
-         before any limit of bandwidth. Acknowledged writes: single writes and commits of the database against the flushes of the devices. Contenders of another class of these and with other numbers of copies are not ranked together.</p>\
-         <details><summary>How each was made ($RUN is a directory of the run)</summary><pre>{commands}</pre></details></section>"
-    );
-    text
 }
 
 /// What failed, and what could not run.
