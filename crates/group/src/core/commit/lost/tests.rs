@@ -1,5 +1,7 @@
 //! Disks that fail a flush and serve on: what is lost by that, and what is not.
 
+mod outlived;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
