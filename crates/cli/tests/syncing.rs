@@ -3,7 +3,9 @@
 
 mod place;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use place::{Place, bytes, can_mount, outcome};
@@ -38,6 +40,61 @@ fn a_sync_by_command_is_durable_when_it_returns() {
     after.mount();
     let back = std::fs::read(after.mount_point().join("file")).unwrap();
     assert!(back == contents);
+    after.umount();
+}
+
+/// A program that changes a file through a shared mapping, and keeps it open.
+fn mapped(file: &Path) -> Child {
+    let script = "import mmap, sys\nf = open(sys.argv[1], 'r+b')\nm = mmap.mmap(f.fileno(), 0)\n\
+        m[:] = b'y' * len(m)\nprint('changed', flush=True)\nsys.stdin.read()";
+    let mut child = Command::new("python3")
+        .args(["-c", script])
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let output = child.stdout.as_mut().unwrap();
+    BufReader::new(output).read_line(&mut said).unwrap();
+    assert_eq!(said, "changed\n");
+    child
+}
+
+#[test]
+fn a_sync_covers_what_programs_change_where_the_mount_lives_on_elsewhere_or_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: no python3");
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (at, second) = (place.text("mount"), place.text("second"));
+    std::fs::create_dir(&second).unwrap();
+    std::fs::write(place.mount_point().join("file"), vec![b'x'; 200_000]).unwrap();
+    for words in [&["mount", "--bind", &at, &second][..], &["umount", &at]] {
+        let done = outcome(Command::new(words[0]).args(&words[1..]));
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    let mut program = mapped(&place.path("second/file"));
+    assert!(place.tell(["sync", "data"]).contains("durable"));
+    let after = Place::new();
+    cut_the_power(&place, &after);
+    // In no place at all any more, and still open: nobody can have it written back.
+    let gone = outcome(Command::new("umount").args(["-l", &second]));
+    assert_eq!(gone.code, 0, "{gone:?}");
+    place.refuse(["sync", "data"], 2, &["lives on"]);
+    let daemon = place.process_id();
+    drop(program.stdin.take());
+    program.wait().unwrap();
+    place::wait_for_end(daemon);
+    after.mount();
+    let back = std::fs::read(after.mount_point().join("file")).unwrap();
+    assert!(back == vec![b'y'; 200_000]);
     after.umount();
 }
 

@@ -95,16 +95,43 @@ impl fmt::Display for Holder {
 /// Who holds the file system `device`: places of this namespace, and one process of each other
 /// namespace. What belongs to other users is seen by root only.
 pub(crate) fn holders(device: &str) -> Vec<Holder> {
-    let mut holders: BTreeSet<Holder> = own_mounts()
-        .into_iter()
-        .filter(|mount| mount.device == device)
-        .map(|mount| Holder::Place(mount.directory))
+    let others = in_other_namespaces(device).into_iter().map(|(id, _)| {
+        let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        let name = name.trim().to_owned();
+        Holder::Process { id, name }
+    });
+    let holders: BTreeSet<Holder> = (own_places(device).map(Holder::Place))
+        .chain(others)
         .collect();
+    holders.into_iter().collect()
+}
+
+/// Paths that may lead this process to the file system `device`, wherever it is mounted. Something
+/// else may be mounted over it there.
+pub(crate) fn ways_to(device: &str) -> Vec<PathBuf> {
+    let others = in_other_namespaces(device)
+        .into_iter()
+        .map(|(id, directory)| {
+            let root = PathBuf::from(format!("/proc/{id}/root"));
+            root.join(directory.strip_prefix("/").unwrap_or(&directory))
+        });
+    own_places(device).chain(others).collect()
+}
+
+fn own_places(device: &str) -> impl Iterator<Item = PathBuf> {
+    let mounts = own_mounts().into_iter();
+    let has_it = mounts.filter(move |mount| mount.device == device);
+    has_it.map(|mount| mount.directory)
+}
+
+/// A process of each other namespace that has the file system `device`, and where it has it.
+fn in_other_namespaces(device: &str) -> Vec<(u32, PathBuf)> {
+    let mut found = Vec::new();
     let mut seen: Vec<PathBuf> = std::fs::read_link("/proc/self/ns/mnt")
         .into_iter()
         .collect();
     let Ok(processes) = std::fs::read_dir("/proc") else {
-        return holders.into_iter().collect();
+        return found;
     };
     let mut ids: Vec<u32> = processes
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -120,18 +147,16 @@ pub(crate) fn holders(device: &str) -> Vec<Holder> {
         let Ok(list) = std::fs::read(format!("/proc/{id}/mountinfo")) else {
             continue;
         };
-        let has_it = |mount: &KernelMount| mount.device == device;
-        if parse_mounts(&list).iter().any(has_it) {
-            let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-            let name = name.trim().to_owned();
-            holders.insert(Holder::Process { id, name });
+        let mut mounts = parse_mounts(&list).into_iter();
+        if let Some(mount) = mounts.find(|mount| mount.device == device) {
+            found.push((id, mount.directory));
         } else if list.is_empty() {
             // It is ending; another of its namespace may not be.
             continue;
         }
         seen.push(namespace);
     }
-    holders.into_iter().collect()
+    found
 }
 
 fn parse_mounts(list: &[u8]) -> Vec<KernelMount> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open, syncfs};
+use rustix::fs::{Mode, OFlags, fstat, major, minor, open, syncfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use spindle_base::FileId;
@@ -30,7 +30,7 @@ use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
 use crate::forgetting::{Forgetting, forgetting};
 use crate::gate::Gate;
 use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MOUNT_KIND, MountError, MountPoint};
-use crate::mount_table::{Standing, holders, mounted_at, requests_under_way, standing};
+use crate::mount_table::{Standing, holders, mounted_at, requests_under_way, standing, ways_to};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
 use crate::sys;
 use crate::transport::Transport;
@@ -416,15 +416,31 @@ impl Mount {
     /// under way afterwards, see [`Mount::wait_until_written`].
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// What the kernel answered; [`MountError::Held`] where the mount is gone from its place and lives
+    /// on where this process does not come.
     pub fn write_back(&self) -> Result<(), MountError> {
-        if !self.is_alive() || !self.is_in_place()? {
+        if !self.is_alive() {
             return Ok(());
         }
         let failed = |error| MountError::system("cannot write back", &self.directory, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = open(&self.directory, flags, Mode::empty()).map_err(failed)?;
-        syncfs(&root).map_err(failed)
+        if self.is_in_place()? {
+            let root = open(&self.directory, flags, Mode::empty()).map_err(failed)?;
+            return syncfs(&root).map_err(failed);
+        }
+        let is_it = |root: &OwnedFd| {
+            let device = fstat(root).map(|status| status.st_dev);
+            let told = |device| format!("{}:{}", major(device), minor(device));
+            device.is_ok_and(|device| told(device) == self.device)
+        };
+        let mut roots = (ways_to(&self.device).into_iter())
+            .filter_map(|way| open(&way, flags, Mode::empty()).ok());
+        match roots.find(is_it) {
+            Some(root) => syncfs(&root).map_err(failed),
+            // Meanwhile it may have ended, and the kernel has written what it held before that.
+            None if !self.is_alive() => Ok(()),
+            None => Err(self.held()),
+        }
     }
 
     /// Waits for a moment in which no request of the kernel is under way: what it had to write
@@ -493,13 +509,20 @@ impl Mount {
         is_gone.then(|| self.holders_told())
     }
 
+    fn held(&self) -> MountError {
+        MountError::Held {
+            directory: self.directory.clone(),
+            holders: self.holders_told(),
+        }
+    }
+
     fn holders_told(&self) -> String {
         let told: Vec<String> = holders(&self.device)
             .iter()
             .map(ToString::to_string)
             .collect();
         if told.is_empty() {
-            return "another mount namespace has it".to_owned();
+            return "programs have files of it open, or another mount namespace has it".to_owned();
         }
         told.join(", ")
     }
@@ -526,10 +549,7 @@ impl Mount {
             }
             // Where nobody is to be seen it may be about to end.
             if !holders(&self.device).is_empty() || begun.elapsed() > END_MOST {
-                return Err(MountError::Held {
-                    directory: self.directory.clone(),
-                    holders: self.holders_told(),
-                });
+                return Err(self.held());
             }
         }
     }

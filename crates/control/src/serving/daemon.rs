@@ -494,8 +494,9 @@ impl Daemon {
     /// # Errors
     /// What the kernel or the group says; then nothing is promised.
     pub(super) fn sync(&self) -> ControlResult<EndingReport> {
-        self.mounts.write_back()?;
+        let written = self.mounts.write_back();
         self.opened.file_system().sync()?;
+        written?;
         Ok(self.ending(false))
     }
 
