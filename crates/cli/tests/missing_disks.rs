@@ -32,10 +32,29 @@ fn without_a_majority_the_group_is_refused_and_nothing_is_written() {
     place.create_group();
     take_away(&place, &["b", "c", "d"]);
     let before = place.contents();
-    place.refuse(["group", "mount", "data"], 2, &["data"]);
-    place.refuse(["ls", "data:/"], 2, &["data"]);
+    let looked = format!("looked for on the search path: {}", place.disk("*"));
+    place.refuse(["group", "mount", "data"], 2, &["data", &looked]);
+    place.refuse(["ls", "data:/"], 2, &["data", &looked]);
     assert!(before == place.contents());
     let group = &place.ask(["group", "list"])[0];
     assert_eq!(group["state"], "broken");
     assert!(group["note"].as_str().is_some_and(|note| !note.is_empty()));
+}
+
+#[test]
+fn a_group_that_is_destroyed_while_disks_are_away_tells_which_keep_their_labels() {
+    let place = Place::new();
+    place.create_group();
+    take_away(&place, &["b", "d"]);
+    let told = place.tell(["group", "destroy", "data", "--yes"]);
+    assert!(
+        told.contains("still labelled as disks of data: disks 1, 3;"),
+        "{told}"
+    );
+    for name in ["b", "d"] {
+        std::fs::rename(place.path(name), place.disk(name)).unwrap();
+    }
+    let told = place.tell(["group", "destroy", "data", "--yes"]);
+    assert!(!told.contains("still labelled"), "{told}");
+    assert!(place.ask(["group", "list"]).as_array().unwrap().is_empty());
 }

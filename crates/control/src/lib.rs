@@ -52,8 +52,8 @@ pub use command::features::group_features;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use command::fuzzing;
 pub use command::group::{
-    check_group, create_group, destroy_group, list_groups, list_templates, rename_group, set_fault,
-    show_group,
+    DestroyedGroup, check_group, create_group, destroy_group, list_groups, list_templates,
+    rename_group, set_fault, show_group,
 };
 pub use command::health::check_health;
 pub use command::iostat::{Iostat, rates};

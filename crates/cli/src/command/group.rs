@@ -313,11 +313,18 @@ fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {
             return Err(ControlError::invalid(format!("{name} was not destroyed")).into());
         }
     }
-    let disks = spindle_control::destroy_group(settings, &name)?;
+    let destroyed = spindle_control::destroy_group(settings, &name)?;
     say!(
         "{name} is destroyed; free for other use: {}",
-        disks.join(", ")
+        destroyed.disks.join(", ")
     );
+    if !destroyed.missing.is_empty() {
+        let numbers: Vec<String> = destroyed.missing.iter().map(u16::to_string).collect();
+        say!(
+            "not found, and still labelled as disks of {name}: disks {}; where they come back they are taken for another group with --force only",
+            numbers.join(", ")
+        );
+    }
     Ok(0)
 }
 

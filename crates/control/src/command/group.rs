@@ -257,12 +257,21 @@ fn refuse_if_open(settings: &Settings, name: &str) -> ControlResult<()> {
     ))
 }
 
+/// What became of the disks of a group that was destroyed.
+#[derive(Debug)]
+pub struct DestroyedGroup {
+    /// The paths of those that are free now.
+    pub disks: Vec<String>,
+    /// The numbers of those that were not found: their labels name the group as before.
+    pub missing: Vec<u16>,
+}
+
 /// Makes former members of every disk of a closed group that was found. It need not be possible
 /// to open it.
 ///
 /// # Errors
 /// Where it is open here or on another host, or a label cannot be written.
-pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<Vec<String>> {
+pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<DestroyedGroup> {
     refuse_if_open(settings, name.as_str())?;
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(name.as_str())?;
@@ -275,11 +284,15 @@ pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<Vec
         probe.refuse_held_and_free()?;
     }
     label::make_former(&engine, &slots)?;
-    Ok(found
-        .disks
-        .iter()
-        .map(|probe| probe.path.display().to_string())
-        .collect())
+    let paths = found.disks.iter().map(|probe| &probe.path);
+    Ok(DestroyedGroup {
+        disks: paths.map(|path| path.display().to_string()).collect(),
+        missing: discovery
+            .missing(&found)
+            .iter()
+            .map(|number| number.0)
+            .collect(),
+    })
 }
 
 /// Gives a closed group another name.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use spindle_base::Uuid;
+use spindle_base::{DiskNumber, Uuid};
 use spindle_group::Overwritten;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -215,6 +215,23 @@ impl Discovery {
 }
 
 impl Discovery {
+    /// Members of a group that are not here, as members or as what they are now, by the newest group
+    /// state of those that are.
+    pub(crate) fn missing(&self, group: &FoundGroup<'_>) -> Vec<DiskNumber> {
+        let states = group.disks.iter().filter_map(|probe| probe.state());
+        let Some(newest) = states.max_by_key(|state| state.epoch) else {
+            return Vec::new();
+        };
+        let overwritten = |probe: &Probe| Some(probe.overwritten()?.label.as_ref().clone());
+        let is_here = |number| {
+            let mut labels = (self.probes.iter())
+                .filter_map(|probe| probe.label().cloned().or_else(|| overwritten(probe)));
+            labels.any(|label| label.group_uuid == group.uuid && label.number == number)
+        };
+        let numbers = newest.disks.iter().map(|disk| disk.number);
+        numbers.filter(|number| !is_here(*number)).collect()
+    }
+
     /// Members of groups that a keeper holds while no process has them open, by their place, with
     /// the keeper's process.
     fn held(&self) -> Vec<(usize, u32)> {

@@ -223,7 +223,7 @@ impl Opened {
             &|_| held,
             kept.map(|kept| kept.journal),
         );
-        let group = group.map_err(|error| with_overwritten(error, found))?;
+        let group = group.map_err(|error| with_what_was_looked_at(error, found, settings))?;
         if writable {
             tell_of_overwritten(&group, found);
             group.watch_clock(Box::new(moment), Box::new(apart));
@@ -536,12 +536,21 @@ fn tell_of_overwritten(group: &Group, found: &FoundGroup<'_>) {
     }
 }
 
-/// A refusal for want of disks names those that were overwritten.
-fn with_overwritten(mut error: GroupError, found: &FoundGroup<'_>) -> GroupError {
+/// A refusal for want of disks says where they were looked for, and names those that were overwritten.
+fn with_what_was_looked_at(
+    mut error: GroupError,
+    found: &FoundGroup<'_>,
+    settings: &Settings,
+) -> GroupError {
     if matches!(
         error.kind,
         GroupErrorKind::NoMajority | GroupErrorKind::NotEnough
     ) {
+        let looked = format!(
+            "; looked for on the search path: {}",
+            settings.search_path()
+        );
+        error.message.push_str(&looked);
         for told in found.told_of_overwritten() {
             error.message.push_str("; ");
             error.message.push_str(&told);
