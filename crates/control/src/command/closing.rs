@@ -55,7 +55,10 @@ pub(super) fn refuse_unless_closed(
 fn look(settings: &Settings, group: &str) -> ControlResult<OpenerRecord> {
     let (sender, receiver) = mpsc::channel();
     let (looked, wanted) = (settings.clone(), group.to_owned());
-    std::thread::spawn(move || sender.send(newest_owner(&looked, &wanted)));
+    std::thread::spawn(move || {
+        // Whoever asked may have waited for long enough.
+        let _ = sender.send(newest_owner(&looked, &wanted));
+    });
     receiver.recv_timeout(LOOK_MOST).unwrap_or_else(|_| {
         Err(ControlError::new(
             ControlErrorKind::Io,

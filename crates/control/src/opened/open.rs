@@ -176,36 +176,7 @@ impl Opened {
             Access::Serve { record, .. } => Engine::to_serve(settings, record.as_deref())?,
             Access::Look { .. } | Access::Change => Engine::new(settings),
         };
-        let writes_to = paths.first().filter(|_| writable);
-        if let Some(path) = writes_to {
-            held::refuse(found.uuid, path)?;
-        }
-        let mut slots = Vec::new();
-        for path in &paths {
-            let slot = if writable {
-                own(&engine, path, &found.disks)
-            } else {
-                engine.attach_to_look(path)
-            };
-            match slot {
-                Ok(slot) => slots.push((slot, path.to_path_buf())),
-                // It is away for the group already; it comes back when it is let go of.
-                Err(error)
-                    if writable
-                        && error.kind == ControlErrorKind::Busy
-                        && is_offline(path, &found.disks) =>
-                {
-                    tracing::warn!(
-                        error = error.message(),
-                        "a disk that is offline is left out"
-                    );
-                }
-                Err(error) => return Err(explain(&found.name, error, &found.disks)),
-            }
-        }
-        if let Some(path) = writes_to {
-            held::refuse_free(found.uuid, path)?;
-        }
+        let slots = attach(&engine, &paths, found, writable)?;
         if !writable {
             engine.withhold_writes();
         }
@@ -484,6 +455,47 @@ fn log(event: &EventReport) {
         "warning" => tracing::warn!(kind = %event.kind, "{}", event.text),
         _ => tracing::info!(kind = %event.kind, "{}", event.text),
     }
+}
+
+/// Opens the disks of a group: to write them where nobody else has them, and no keeper holds what
+/// waits for them.
+fn attach(
+    engine: &Engine,
+    paths: &[&Path],
+    found: &FoundGroup<'_>,
+    writable: bool,
+) -> ControlResult<Vec<(DiskSlot, PathBuf)>> {
+    let writes_to = paths.first().filter(|_| writable);
+    if let Some(path) = writes_to {
+        held::refuse(found.uuid, path)?;
+    }
+    let mut slots = Vec::new();
+    for path in paths {
+        let slot = if writable {
+            own(engine, path, &found.disks)
+        } else {
+            engine.attach_to_look(path)
+        };
+        match slot {
+            Ok(slot) => slots.push((slot, path.to_path_buf())),
+            // It is away for the group already; it comes back when it is let go of.
+            Err(error)
+                if writable
+                    && error.kind == ControlErrorKind::Busy
+                    && is_offline(path, &found.disks) =>
+            {
+                tracing::warn!(
+                    error = error.message(),
+                    "a disk that is offline is left out"
+                );
+            }
+            Err(error) => return Err(explain(&found.name, error, &found.disks)),
+        }
+    }
+    if let Some(path) = writes_to {
+        held::refuse_free(found.uuid, path)?;
+    }
+    Ok(slots)
 }
 
 /// Opens a disk exclusively. A killed process holds its disks until the kernel has finished its
