@@ -43,6 +43,31 @@ fn a_sync_by_command_is_durable_when_it_returns() {
     after.umount();
 }
 
+#[test]
+fn a_sync_of_a_group_that_nobody_closed_does_not_say_that_nothing_is_left_to_be_written() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount_alone();
+    let daemon = place.process_id();
+    let told = format!("process {daemon} ");
+    let mut elsewhere = place.command(["sync", "data"]);
+    let said = outcome(elsewhere.env("SPINDLE_RUNTIME_DIR", place.path("elsewhere")));
+    place::refused(&said, 2, &["data is open by", &told, "SPINDLE_RUNTIME_DIR"]);
+    place::signal(daemon, rustix::process::Signal::KILL);
+    place::wait_for_end(daemon);
+    place.refuse(
+        ["sync", "data"],
+        3,
+        &["was not closed", &told, "may be lost"],
+    );
+    place.mount();
+    place.umount();
+    assert!(place.tell(["sync", "data"]).contains("not open"));
+}
+
 /// A program that changes a file through a shared mapping, and keeps it open.
 fn mapped(file: &Path) -> Child {
     let script = "import mmap, sys\nf = open(sys.argv[1], 'r+b')\nm = mmap.mmap(f.fileno(), 0)\n\

@@ -296,6 +296,9 @@ fn a_held_group_is_told_as_held_by_health_and_by_every_listing() {
         let groups = ask(&["group", "list"], 0);
         assert_eq!(groups[0]["state"], "held", "{groups}");
         assert_eq!(groups[0]["keeper_process_id"], keeper);
+        let mut sync = place.command(["sync", "data"]);
+        let said = place::outcome(sync.env("SPINDLE_RUNTIME_DIR", place.path(run)));
+        place::refused(&said, 2, &[&format!("held by the keeper {keeper}")]);
         let scan = ask(&["disk", "scan"], 0);
         let disks = scan["disks"].as_array().unwrap();
         assert!(

@@ -7,7 +7,8 @@ use std::time::Duration;
 use spindle_format::OpenerRecord;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
-use crate::machine::discovery::Discovery;
+use crate::machine::discovery::{Discovery, FoundGroup};
+use crate::machine::held::Holder;
 use crate::machine::identity::opener_identity;
 use crate::machine::process;
 use crate::machine::settings::Settings;
@@ -51,13 +52,46 @@ pub(super) fn refuse_unless_closed(
     }
 }
 
+/// Refuses a group that nobody serves who could be asked, and that is not closed all the same: a
+/// keeper holds it, a process with another runtime directory or on another host has it, or the last
+/// one that had it was killed.
+///
+/// # Errors
+/// Where that is so, and where there is no such group.
+pub(super) fn refuse_open(settings: &Settings, group: &str) -> ControlResult<()> {
+    let discovery = Discovery::look(settings)?;
+    let found = discovery.group(group)?;
+    let busy = |message| Err(ControlError::new(ControlErrorKind::Busy, message));
+    let disk = found.disks.first().map(|probe| probe.path.as_path());
+    let holder = disk.map_or(Ok(None), |disk| Holder::find(found.uuid, disk))?;
+    match (holder, newest_owner(&found)) {
+        (Some(holder), _) if holder.stands_alone() => busy(holder.told()),
+        (_, Ok(owner)) if owner.open && has_ended(&owner) => Err(ControlError::new(
+            ControlErrorKind::Io,
+            format!(
+                "{group} is not open and was not closed: process {} ended before, and what was written and not synced by then may be lost; `spindle mount` opens it again",
+                owner.process_id
+            ),
+        )),
+        (_, Ok(owner)) if owner.open => busy(format!(
+            "{group} is open by process {} of {}, which is not to be found in {}: ask it there, or set SPINDLE_RUNTIME_DIR to its runtime directory",
+            owner.process_id,
+            owner.host,
+            settings.runtime_directory.display()
+        )),
+        (_, Ok(_)) => Ok(()),
+        (_, Err(error)) => Err(error),
+    }
+}
+
 /// The newest record of who has or had the group open, among the disks that can be read.
 fn look(settings: &Settings, group: &str) -> ControlResult<OpenerRecord> {
     let (sender, receiver) = mpsc::channel();
     let (looked, wanted) = (settings.clone(), group.to_owned());
     std::thread::spawn(move || {
         // Whoever asked may have waited for long enough.
-        let _ = sender.send(newest_owner(&looked, &wanted));
+        let found = |discovery: Discovery| newest_owner(&discovery.group(&wanted)?);
+        let _ = sender.send(Discovery::look(&looked).and_then(found));
     });
     receiver.recv_timeout(LOOK_MOST).unwrap_or_else(|_| {
         Err(ControlError::new(
@@ -67,9 +101,7 @@ fn look(settings: &Settings, group: &str) -> ControlResult<OpenerRecord> {
     })
 }
 
-fn newest_owner(settings: &Settings, group: &str) -> ControlResult<OpenerRecord> {
-    let discovery = Discovery::look(settings)?;
-    let found = discovery.group(group)?;
+fn newest_owner(found: &FoundGroup<'_>) -> ControlResult<OpenerRecord> {
     let owners = found.disks.iter().filter_map(|probe| probe.opener());
     let newest =
         (owners.filter(|owner| owner.group_uuid == found.uuid)).max_by_key(|owner| owner.sequence);

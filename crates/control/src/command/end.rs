@@ -6,7 +6,7 @@ use crate::api::calls::{DismountGroup, RemoveMount, ShowGroup, SyncGroup};
 use crate::api::client::Client;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::{EndingReport, GroupReport};
-use crate::command::closing::refuse_unless_closed;
+use crate::command::closing::{refuse_open, refuse_unless_closed};
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::process;
@@ -21,10 +21,11 @@ use crate::serving::served;
 /// that is not has nothing left to be written.
 ///
 /// # Errors
-/// Where there is no such group, or not all of it could be made durable.
+/// Where there is no such group, not all of it could be made durable, or a process that cannot be asked
+/// from here has it open or did not close it.
 pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
     let Some(client) = served::find(settings, group)? else {
-        crate::machine::discovery::Discovery::look(settings)?.group(group)?;
+        refuse_open(settings, group)?;
         return Ok(false);
     };
     client.ask(&SyncGroup {}).map(|_| true)
