@@ -228,6 +228,12 @@ impl KeptJournal {
         }
     }
 
+    /// The process of that claim let go of the group, because somebody else was taking it: it is an
+    /// heir no more, and who finds its claim on the disks none either.
+    pub fn forget_claim(&self, claim: Claim) {
+        self.header().remove_heir(claim);
+    }
+
     /// What a commit that ends here says of itself while something has fallen out of the log: that it
     /// has all until then, which a kill may leave uncut. Replayed over the rows of what fell out,
     /// older records would bring back what those have changed since, and so would touches.

@@ -6,6 +6,7 @@
 //! knows a client, a mount or a thread of the daemon.
 
 pub(crate) mod activity;
+mod claiming;
 mod conversion;
 pub(crate) mod create;
 mod disk_change;

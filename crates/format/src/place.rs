@@ -57,6 +57,9 @@ pub const fn labelled_bytes(aus: u64, au_size: AuSize, found_bytes: u64) -> u64 
 pub const OPENER_BYTES: usize = 4096;
 /// The place of the opener record.
 pub const OPENER_PLACE: u64 = 64 << 10;
+/// The place of the claim: an opener record once more, by which hosts that open a group in the same
+/// moment notice each other.
+pub const CLAIM_PLACE: u64 = 96 << 10;
 /// Bytes of one slot of the group state.
 pub const STATE_SLOT_BYTES: usize = 128 << 10;
 /// The two places of the group state, written in turn.
@@ -70,7 +73,8 @@ pub const FIRST_DATA_AU: u32 = 1;
 
 const _: () = {
     assert!(OPENER_PLACE >= LABEL_PLACES[0] + LABEL_BYTES as u64);
-    assert!(STATE_PLACES[0] >= OPENER_PLACE + OPENER_BYTES as u64);
+    assert!(CLAIM_PLACE >= OPENER_PLACE + OPENER_BYTES as u64);
+    assert!(STATE_PLACES[0] >= CLAIM_PLACE + OPENER_BYTES as u64);
     assert!(STATE_PLACES[1] >= STATE_PLACES[0] + STATE_SLOT_BYTES as u64);
     assert!(LABEL_PLACES[1] >= STATE_PLACES[1] + STATE_SLOT_BYTES as u64);
     assert!(JOURNAL_PLACE >= LABEL_PLACES[1] + LABEL_BYTES as u64);

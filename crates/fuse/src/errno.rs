@@ -26,7 +26,7 @@ pub fn errno_of(error: &FsError) -> Errno {
             GroupErrorKind::NoSpace | GroupErrorKind::NotEnough => Errno::NOSPC,
             GroupErrorKind::NotFound => Errno::NOENT,
             GroupErrorKind::Invalid => Errno::INVAL,
-            GroupErrorKind::Busy => Errno::BUSY,
+            GroupErrorKind::Busy | GroupErrorKind::Contended => Errno::BUSY,
             GroupErrorKind::Io | GroupErrorKind::Corrupt | GroupErrorKind::NoMajority => Errno::IO,
         },
     }

@@ -54,6 +54,8 @@ pub enum GroupErrorKind {
     NotEnough,
     /// Open here or elsewhere.
     Busy,
+    /// Somebody else opens it in the same moment, and this process has let go of it.
+    Contended,
     /// The newest group state has no majority among the disks seen.
     NoMajority,
     /// Any other mistake of the caller.
@@ -71,6 +73,7 @@ impl GroupErrorKind {
             | Self::NotFound
             | Self::NotEnough
             | Self::Busy
+            | Self::Contended
             | Self::NoMajority
             | Self::Invalid => ErrorClass::Caller,
         }

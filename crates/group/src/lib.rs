@@ -42,8 +42,8 @@ pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
 pub use front::{DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
-    Apart, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment, NewDisk,
-    NewGroup, Opener, Overwritten, SlotFound, groups, look,
+    Apart, CLAIM_PAUSE_MS, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment,
+    NewDisk, NewGroup, Opener, Overwritten, SlotFound, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{

@@ -8,6 +8,7 @@
 //! What a start finds, and what it makes of it, is the table of `docs/format/start-up.md`.
 
 mod changes;
+mod claim;
 mod create;
 mod cut_off;
 mod election;
@@ -37,6 +38,7 @@ use spindle_format::{
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 pub(crate) use changes::{Joining, Standings};
+pub use claim::CLAIM_PAUSE_MS;
 pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
 pub(crate) use failed_flushes::{FailedFlushes, Failures};

@@ -126,6 +126,14 @@ impl<'a> Header<'a> {
         }
     }
 
+    pub(super) fn remove_heir(&self, claim: Claim) {
+        for heir in self.heirs() {
+            if heir.load(Ordering::Acquire) == claim.0 {
+                heir.store(0, Ordering::Release);
+            }
+        }
+    }
+
     /// Of the process that began the journal.
     pub(super) fn claim(&self) -> Claim {
         Claim(self.get(CLAIM))

@@ -258,6 +258,20 @@ fn processes_that_die_between_their_claim_and_their_taking_over_leave_heirs() {
 }
 
 #[test]
+fn a_process_that_let_go_of_the_group_is_no_heir_and_leaves_none() {
+    let journal = live();
+    journal.edit(None, &put(1, b"row"));
+    journal.note_claim(claim(1), claim(2));
+    journal.note_claim(claim(2), claim(3));
+    journal.forget_claim(claim(3));
+    assert!(journal.recover(claim(3)).is_none());
+    // The next one finds the record of the one that let go.
+    journal.note_claim(claim(3), claim(4));
+    assert!(journal.recover(claim(4)).is_none());
+    assert!(journal.recover(claim(2)).is_some());
+}
+
+#[test]
 fn what_is_too_large_for_the_log_is_told_until_a_commit_has_it() {
     let journal = live();
     journal.edit(None, &put(1, &vec![1; 129 << 20]));

@@ -330,7 +330,7 @@ impl From<GroupError> for ControlError {
             GroupErrorKind::Corrupt => ControlErrorKind::Corrupt,
             GroupErrorKind::NotFound => ControlErrorKind::NotFound,
             GroupErrorKind::NotEnough => ControlErrorKind::NotEnough,
-            GroupErrorKind::Busy => ControlErrorKind::Busy,
+            GroupErrorKind::Busy | GroupErrorKind::Contended => ControlErrorKind::Busy,
             GroupErrorKind::NoMajority => ControlErrorKind::NoMajority,
             GroupErrorKind::Invalid => ControlErrorKind::Invalid,
         };

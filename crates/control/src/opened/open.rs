@@ -30,6 +30,7 @@ use crate::machine::identity::{moment, opener, opener_identity};
 use crate::machine::probe::{Probe, which_are_in_use};
 use crate::machine::process;
 use crate::machine::settings::Settings;
+use crate::opened::claiming;
 use crate::opened::disk_return::RefusedReturns;
 use crate::opened::files::OpenFiles;
 
@@ -186,14 +187,17 @@ impl Opened {
         // opener record says: a killed one leaves a number that another process may have now.
         let held = !writable && which_are_in_use(&paths).contains(&true);
         let inherits = kept.as_ref().is_some_and(|kept| kept.has_mount);
-        let group = Group::open_kept(
-            engine.disks(),
-            &only_slots,
-            &name,
-            &opener,
-            &|_| held,
-            kept.map(|kept| kept.journal),
-        );
+        let group = claiming::until_settled(|| {
+            let journal = kept.as_ref().map(|kept| Arc::clone(&kept.journal));
+            Group::open_kept(
+                engine.disks(),
+                &only_slots,
+                &name,
+                &opener,
+                &|_| held,
+                journal,
+            )
+        });
         let group = group.map_err(|error| with_what_was_looked_at(error, found, settings))?;
         if writable {
             tell_of_overwritten(&group, found);

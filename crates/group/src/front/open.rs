@@ -2,6 +2,7 @@
 //! free space on the way; then the comparison of dirty regions.
 
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -185,13 +186,15 @@ fn claim(
     is_alive: &dyn Fn(u32) -> bool,
     journal: Option<&Arc<KeptJournal>>,
 ) -> Result<Arc<Membership>, GroupError> {
+    let noted = Cell::new(None);
     let announce = |before: Option<&OpenerRecord>, own: &OpenerRecord| {
         if let (Some(journal), Some(before)) = (journal, before) {
             journal.note_claim(claim_of(before), claim_of(own));
+            noted.set(Some(claim_of(own)));
         }
     };
     let failed_flushes = journal.map(Arc::clone);
-    Membership::open_announced(
+    let membership = Membership::open_announced(
         disks,
         slots,
         name,
@@ -199,8 +202,15 @@ fn claim(
         is_alive,
         &announce,
         failed_flushes,
-    )
-    .map(Arc::new)
+    );
+    if let (Some(journal), Some(own)) = (journal, noted.get())
+        && let Err(error) = &membership
+        && error.kind == GroupErrorKind::Contended
+    {
+        // The record stands on disks that somebody else may have written to since.
+        journal.forget_claim(own);
+    }
+    membership.map(Arc::new)
 }
 
 fn corrupt(what: impl Into<String>) -> GroupError {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    FormatError, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, OPENER_BYTES,
-    OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, end_label_place, identities,
+    CLAIM_PLACE, FormatError, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
+    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, end_label_place,
+    identities,
 };
 
 pub use label::{LabelFound, Overwritten};
@@ -57,6 +58,8 @@ pub struct DiskLook {
     pub end_label_place: Option<u64>,
     /// Who has, or last had, its group open; `None` where the record is blank or damaged.
     pub opener: Option<OpenerRecord>,
+    /// Who was the last to claim its group; `None` where the claim is blank or damaged.
+    pub claim: Option<OpenerRecord>,
     /// Why the opener record cannot be understood, where it is whole and a newer program's.
     pub newer_opener: Option<FormatError>,
     /// Its two slots of the group state; blank where there is no label.
@@ -136,7 +139,7 @@ impl KnownStates {
 /// A state of few disks lies in the first bytes of its slot; only a longer one is read whole.
 const STATE_HEAD_BYTES: usize = 8192;
 
-const PIECES: usize = 7;
+const PIECES: usize = 8;
 /// Of the pieces, behind the labels at the beginning.
 const OPENER_PIECE: usize = 2;
 const STATE_PIECES: [usize; 2] = [3, 4];
@@ -144,6 +147,7 @@ const STATE_PIECES: [usize; 2] = [3, 4];
 const END_PIECE: usize = 5;
 /// The block behind the first label, which a group leaves alone.
 const MARK_PIECE: usize = 6;
+const CLAIM_PIECE: usize = 7;
 
 fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
     [
@@ -154,6 +158,7 @@ fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
         (STATE_PLACES[1], STATE_HEAD_BYTES),
         (end_label_place(size_bytes), LABEL_BYTES),
         (LABEL_BYTES as u64, LABEL_BYTES),
+        (CLAIM_PLACE, OPENER_BYTES),
     ]
 }
 
@@ -278,6 +283,7 @@ fn judge(
         label: LabelFound::None,
         end_label_place: None,
         opener: None,
+        claim: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
     };
@@ -314,6 +320,11 @@ fn judge_pieces(
             Err(why) if why.kind.is_newer() => found.newer_opener = Some(why),
             Err(_) => {}
         }
+    }
+    if let Ok(bytes) = pieces.bytes(CLAIM_PIECE)
+        && identities(bytes) == Some((group, disk))
+    {
+        found.claim = OpenerRecord::parse(bytes, CLAIM_PLACE).ok();
     }
     found.states = states(pieces, group, disk, known)?;
     label::judge_end(found, disks, pieces);

@@ -10,24 +10,23 @@ use std::sync::Arc;
 
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_catalog::KeptJournal;
-use spindle_device::{AlignedBuffer, DeviceError, DiskSlot, Disks};
-use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
+use spindle_device::{DiskSlot, Disks};
+use spindle_format::{GroupState, Label, OpenerRecord};
 use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::quorum::Opener;
+use crate::quorum::claim::Findings;
 use crate::quorum::create::{is_same_disk, uuid_start};
 use crate::quorum::cut_off::{self, CutOff};
 use crate::quorum::election::{Holder, NotElected, elect};
 use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
 use crate::quorum::ownership::{Ownership, Slots};
-use crate::quorum::publish::{Quorum, set_offline};
-use crate::quorum::set_back::{self, NEVER_AGAIN, Past};
-use crate::quorum::{
-    FailedFlushes, Inner, LateCopies, Member, Membership, StandingTable, refused, whole_blocks,
-};
+use crate::quorum::publish::Quorum;
+use crate::quorum::set_back::{NEVER_AGAIN, Past};
+use crate::quorum::{FailedFlushes, Inner, LateCopies, Member, Membership, StandingTable, refused};
 
 impl Membership {
     /// Opens the group `name` from the disks in `slots`; disks of other groups are ignored.
@@ -133,121 +132,21 @@ impl Membership {
         membership.set_standings(state);
         membership.become_judge();
         announce(opener_before, &membership.opener());
-        membership.claim(missing, &set_back, &cut_off, &members, opener.force)?;
+        let findings = Findings {
+            members: &members,
+            missing,
+            set_back: &set_back,
+            cut_off: &cut_off,
+        };
+        let quorum = if opener.force {
+            Quorum::Forced
+        } else {
+            Quorum::Half
+        };
+        membership.claim(findings, quorum)?;
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
-    }
-
-    /// Writes who has the group, then the state that says so: not clean, the missing offline.
-    /// Disks that a crash kept the elected state from are given it first, and so are those that
-    /// failed a flush of it: see `set_back.rs`.
-    fn claim(
-        &self,
-        mut missing: BTreeSet<DiskNumber>,
-        set_back: &BTreeSet<DiskNumber>,
-        cut_off: &[CutOff],
-        members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>,
-        force: bool,
-    ) -> Result<(), GroupError> {
-        let mut inner = self.inner.lock();
-        let quorum = if force { Quorum::Forced } else { Quorum::Half };
-        let proves_first = !set_back.is_empty();
-        let mut unable = Vec::new();
-        let lacking = lacking(members, &inner.state);
-        let unflushed = self.flush_and_note();
-        for number in &unflushed {
-            if let (Some(member), Some((look, _))) =
-                (inner.members.get_mut(number), members.get(number))
-            {
-                member.held_epoch = oldest_shown(look);
-            }
-        }
-        if !proves_first {
-            unable.extend(self.write_opener(&inner));
-        }
-        unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
-        if proves_first {
-            self.tell_of_unable(&mut missing, std::mem::take(&mut unable));
-            let next = self.without(&inner.state, &missing, set_back, cut_off);
-            self.publish(&mut inner, next, quorum)?;
-            unable.extend(self.write_opener(&inner));
-        }
-        self.tell_of_unable(&mut missing, unable);
-        let mut next = self.without(&inner.state, &missing, set_back, cut_off);
-        next.clean = false;
-        self.publish(&mut inner, next, quorum)?;
-        self.claim_new_voters(&mut inner)
-    }
-
-    /// Disks that could not be written are missing too.
-    fn tell_of_unable(
-        &self,
-        missing: &mut BTreeSet<DiskNumber>,
-        unable: Vec<(DiskNumber, DeviceError)>,
-    ) {
-        for (number, why) in unable {
-            if !missing.insert(number) {
-                // It failed more than one write.
-                continue;
-            }
-            let title = self.disk_title(number);
-            let message = format!("disk {title} goes offline: it cannot be written: {why}");
-            self.disk_event(EventKind::DiskOffline, number, message);
-        }
-    }
-
-    /// The state with the missing offline, and what they lost.
-    fn without(
-        &self,
-        state: &GroupState,
-        missing: &BTreeSet<DiskNumber>,
-        set_back: &BTreeSet<DiskNumber>,
-        cut_off: &[CutOff],
-    ) -> GroupState {
-        let mut next = state.clone();
-        set_offline(&mut next, missing);
-        for disk in cut_off {
-            disk.note(&mut next, self.au_size);
-        }
-        for number in set_back {
-            set_back::note(&mut next, *number);
-        }
-        next
-    }
-
-    /// Writes the state that is relied on to disks that lack it, and once more over itself to those
-    /// that show it and failed a flush; gives those that did not take it.
-    fn hand_on_state(
-        &self,
-        inner: &mut Inner,
-        lacking: &[DiskNumber],
-        unflushed: &[DiskNumber],
-    ) -> Vec<(DiskNumber, DeviceError)> {
-        let wants = |number| lacking.contains(number) || unflushed.contains(number);
-        let pages: Vec<(DiskNumber, usize, AlignedBuffer)> = (inner.members.iter())
-            .filter(|(number, _)| wants(number) && self.serves(&inner.state, **number))
-            .map(|(number, member)| {
-                let slot = match lacking.contains(number) {
-                    true => 1 - member.held_slot,
-                    false => member.held_slot,
-                };
-                let bytes = (inner.state).encode(STATE_PLACES[slot], member.label.disk_uuid);
-                (*number, slot, whole_blocks(&bytes))
-            })
-            .collect();
-        let writes =
-            (pages.iter()).map(|(number, slot, page)| (*number, STATE_PLACES[*slot], &page[..]));
-        let unable = self.write_durably(writes);
-        for (number, slot, _) in &pages {
-            if let Some(member) = inner.members.get_mut(number)
-                && unable.iter().all(|(other, _)| other != number)
-            {
-                member.held_slot = *slot;
-                member.held_epoch = inner.state.epoch;
-            }
-        }
-        unable
     }
 }
 
@@ -282,7 +181,7 @@ fn surely_held(look: &DiskLook, label: &Label, elected: &GroupState) -> u64 {
 
 /// The epoch of the older of the states that the disk shows: a newer one was sent to no disk before
 /// that was durable.
-fn oldest_shown(look: &DiskLook) -> u64 {
+pub(super) fn oldest_shown(look: &DiskLook) -> u64 {
     let states = look.states.iter().filter_map(SlotFound::state);
     states.map(|state| state.epoch).min().unwrap_or(0)
 }
@@ -511,25 +410,17 @@ fn known_members<'a>(
     members
 }
 
-/// The members that do not hold the state.
-fn lacking(
-    members: &BTreeMap<DiskNumber, (&DiskLook, &Label)>,
-    state: &GroupState,
-) -> Vec<DiskNumber> {
-    (members.iter())
-        .filter(|(_, (look, _))| look.states.iter().all(|slot| slot.state() != Some(state)))
-        .map(|(number, _)| *number)
-        .collect()
-}
-
-/// What this process says of itself: the number goes on from the newest record seen.
+/// What this process says of itself: the number goes on from the newest record or claim seen, so that
+/// no two claims of a process are alike.
 fn first_record(
     found: &GroupFound<'_>,
     opener: &Opener,
     before: Option<&OpenerRecord>,
 ) -> OpenerRecord {
+    let claims = (found.members.iter()).filter_map(|(_, look)| look.claim.as_ref());
+    let claimed = claims.map(|claim| claim.sequence).max().unwrap_or(0);
     OpenerRecord {
-        sequence: before.map_or(1, |record| record.sequence + 1),
+        sequence: before.map_or(0, |record| record.sequence).max(claimed) + 1,
         group_uuid: found.uuid,
         disk_uuid: found.uuid,
         boot: opener.boot,

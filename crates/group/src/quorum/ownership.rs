@@ -66,7 +66,7 @@ pub struct Opener {
 }
 
 /// How long a reading of the owner record is relied on. Heartbeats come every two seconds.
-const TRUSTED_MS: u64 = 2500;
+pub(super) const TRUSTED_MS: u64 = 2500;
 /// By how much the two clocks may drift apart without a suspension: they are read one after the
 /// other.
 const DRIFT_MS: u64 = 100;
@@ -218,6 +218,11 @@ impl Ownership {
     /// The group is closed: whoever has it next is no usurper.
     pub(super) fn end(&self) {
         *self.tenure.own.write() = None;
+    }
+
+    /// The disks, whoever has the group.
+    pub(super) fn beneath(&self) -> &dyn Disks {
+        &*self.disks
     }
 
     /// The flushes that disks failed.

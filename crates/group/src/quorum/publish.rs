@@ -189,18 +189,34 @@ impl Membership {
     /// Writes the opener record to every voter that serves; gives those that did not take it.
     pub(super) fn write_opener(&self, inner: &Inner) -> Vec<(DiskNumber, DeviceError)> {
         let failed = self.write_opener_to(inner, |_| true);
+        self.own_record(inner);
+        failed
+    }
+
+    /// From now on the voters are to say what the opener record says.
+    pub(super) fn own_record(&self, inner: &Inner) {
         let voters = (inner.state.voters())
             .filter(|number| inner.members.contains_key(number))
             .filter_map(|number| self.slot(number));
         let name = &inner.state.group_name;
         self.disks.own(name, &inner.opener, voters.collect());
-        failed
     }
 
     /// As [`Self::write_opener`], to those that `wanted` picks.
     pub(super) fn write_opener_to(
         &self,
         inner: &Inner,
+        wanted: impl Fn(DiskNumber) -> bool,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        self.write_record(inner, OPENER_PLACE, wanted)
+    }
+
+    /// Writes the opener record to that place of the voters that `wanted` picks; gives those that
+    /// did not take it.
+    pub(super) fn write_record(
+        &self,
+        inner: &Inner,
+        place: u64,
         wanted: impl Fn(DiskNumber) -> bool,
     ) -> Vec<(DiskNumber, DeviceError)> {
         let pages: Vec<(DiskNumber, AlignedBuffer)> = (inner.state.voters())
@@ -210,11 +226,11 @@ impl Membership {
                 let mut record = inner.opener.clone();
                 record.disk_uuid = member.label.disk_uuid;
                 let mut page = AlignedBuffer::zeroed(OPENER_BYTES);
-                page.copy_from_slice(&record.encode(OPENER_PLACE));
+                page.copy_from_slice(&record.encode(place));
                 Some((number, page))
             })
             .collect();
-        let writes = (pages.iter()).map(|(number, page)| (*number, OPENER_PLACE, &page[..]));
+        let writes = (pages.iter()).map(|(number, page)| (*number, place, &page[..]));
         self.write_durably(writes)
     }
 

@@ -1,5 +1,6 @@
 //! Membership over simulated disks: what a start finds, and what failures do.
 
+mod claims;
 mod crashes;
 mod creates;
 mod cut_off;

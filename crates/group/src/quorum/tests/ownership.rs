@@ -223,7 +223,7 @@ fn a_voter_that_hangs_and_cannot_be_given_up_keeps_nobody_from_the_other_disks()
 }
 
 /// The record as another host's, which took the group after it.
-fn taken(record: &[u8]) -> Vec<u8> {
+pub(super) fn taken(record: &[u8]) -> Vec<u8> {
     let ours = OpenerRecord::parse(record, OPENER_PLACE).unwrap();
     let theirs = OpenerRecord {
         sequence: ours.sequence + 1,

@@ -1,0 +1,339 @@
+//! Taking a group that was found free: of several hosts that found it so, at most one goes on.
+//!
+//! None of them can look and write in one step, and a write may reach a disk long after whoever
+//! sent it looked. So each makes two marks on every voter and looks after each of them:
+//!
+//! 1. the opener record;
+//! 2. look: every record is its own, and neither a claim nor a group state is there that was not
+//!    there when it found the group free;
+//! 3. the claim, the same record in a place of its own;
+//! 4. look: every record still is its own;
+//! 5. the first group state, and everything else.
+//!
+//! Whoever finds something else lets go, and writes nothing any more. Of two that both come to 5, one
+//! was the first whose record reached a voter that both read. It read that record in 4 before the
+//! other's reached it, and its claim was there before; the other, which looked for claims after its
+//! own record, met it in 2. This holds for every order of requests and for any number of hosts, and
+//! no clock is asked. Both may let go: then the record that counts says who may try again, see
+//! [`CLAIM_PAUSE_MS`].
+//!
+//! What the one that lets go has written stands in the two places alone, where it may be in place of
+//! what the other wrote. The other then stops at its next look at the records, if it did not write
+//! its own again before: a record of the same number or a higher one is that of somebody who has
+//! taken the group.
+//!
+//! A program that knows no claims is met by its record and its group state, unless those come after 4.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spindle_base::DiskNumber;
+use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
+use spindle_format::{CLAIM_PLACE, GroupState, Label, OPENER_PLACE, OpenerRecord, STATE_PLACES};
+
+use crate::error::{GroupError, GroupErrorKind};
+use crate::event::EventKind;
+use crate::quorum::cut_off::CutOff;
+use crate::quorum::look::{DiskLook, SlotFound, look};
+use crate::quorum::open::oldest_shown;
+use crate::quorum::publish::{Quorum, set_offline};
+use crate::quorum::{Inner, Membership, refused, set_back, whole_blocks};
+
+/// How long whoever let go of a group waits before it tries again, at least: longer than anybody
+/// relies on a reading of the owner records, so that whoever went on has stopped by then or written
+/// its own record again.
+pub const CLAIM_PAUSE_MS: u64 = 3000;
+
+const _: () = assert!(CLAIM_PAUSE_MS > super::ownership::TRUSTED_MS);
+
+/// The members that were found, as they looked when the group was found free.
+pub(super) type Found<'a> = BTreeMap<DiskNumber, (&'a DiskLook, &'a Label)>;
+
+/// Disks as they looked when nobody had the group.
+type Free = BTreeMap<DiskNumber, DiskLook>;
+
+/// What an opening makes of the disks that it found.
+pub(super) struct Findings<'a> {
+    pub(super) members: &'a Found<'a>,
+    pub(super) missing: BTreeSet<DiskNumber>,
+    pub(super) set_back: &'a BTreeSet<DiskNumber>,
+    pub(super) cut_off: &'a [CutOff],
+}
+
+/// After which of the two marks the voters are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Record,
+    Claim,
+}
+
+/// What a voter says of who takes the group.
+enum Voice {
+    Ours,
+    /// It cannot be read, or could not be written.
+    Silent,
+    /// Somebody else, as a message names it.
+    Other(String),
+}
+
+impl Membership {
+    /// Takes the group, then writes the state that says so: not clean, the missing offline. Disks
+    /// that a crash kept the elected state from are given it first, and so are those that failed a
+    /// flush of it: see `set_back.rs`.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Contended`] where somebody else takes it in the same moment; else where too
+    /// few voters can be read or written.
+    pub(super) fn claim(&self, findings: Findings<'_>, quorum: Quorum) -> Result<(), GroupError> {
+        let Findings {
+            members,
+            mut missing,
+            set_back,
+            cut_off,
+        } = findings;
+        let mut inner = self.inner.lock();
+        let lacking = lacking(members, &inner.state);
+        let unflushed = self.flush_and_note();
+        for number in &unflushed {
+            if let (Some(member), Some((look, _))) =
+                (inner.members.get_mut(number), members.get(number))
+            {
+                member.held_epoch = oldest_shown(look);
+            }
+        }
+        let mut free: Free = (members.iter())
+            .map(|(number, (look, _))| (*number, (*look).clone()))
+            .collect();
+        if !set_back.is_empty() {
+            let unable = self.hand_on_state(&mut inner, &lacking, &unflushed);
+            self.tell_of_unable(&mut missing, unable);
+            let next = self.without(&inner.state, &missing, set_back, cut_off);
+            self.publish(&mut inner, next, quorum)?;
+            free = self.still_free(&inner, &free)?;
+        }
+        let told: BTreeSet<DiskNumber> = inner.state.voters().collect();
+        let mut unable = self.contend(&inner, &free, quorum)?;
+        if set_back.is_empty() {
+            unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
+        }
+        self.tell_of_unable(&mut missing, unable);
+        let mut next = self.without(&inner.state, &missing, set_back, cut_off);
+        next.clean = false;
+        self.publish(&mut inner, next, quorum)?;
+        // As a rule they are the voters that have been told.
+        let has_new_voters = inner.state.voters().any(|voter| !told.contains(&voter));
+        if has_new_voters {
+            return self.claim_new_voters(&mut inner);
+        }
+        self.own_record(&inner);
+        Ok(())
+    }
+
+    /// The voters as they look when this process has written a state of its own, where nobody else
+    /// has taken the group in between.
+    fn still_free(&self, inner: &Inner, free: &Free) -> Result<Free, GroupError> {
+        let voters = self.looks_at_voters(inner);
+        for (number, now) in &voters {
+            // A state with a feature that is new is told to those that vote since, by our record.
+            let is_ours =
+                (now.opener.as_ref()).is_some_and(|record| is_same_opening(record, &inner.opener));
+            let is_same = |before: &DiskLook| {
+                let is_record_same = is_ours || before.opener == now.opener;
+                now.member().is_none() || (is_record_same && before.claim == now.claim)
+            };
+            if !free.get(number).is_none_or(is_same) {
+                return Err(contended(inner, &named(now.opener.as_ref())));
+            }
+        }
+        Ok(voters)
+    }
+
+    /// Makes the two marks and looks after each; gives the disks that could not take them.
+    fn contend(
+        &self,
+        inner: &Inner,
+        free: &Free,
+        quorum: Quorum,
+    ) -> Result<Vec<(DiskNumber, DeviceError)>, GroupError> {
+        let mut unable = self.write_record(inner, OPENER_PLACE, |_| true);
+        self.check_alone(inner, free, Mark::Record, &unable, quorum)?;
+        unable.extend(self.write_record(inner, CLAIM_PLACE, |_| true));
+        self.check_alone(inner, free, Mark::Claim, &unable, quorum)?;
+        self.own_record(inner);
+        Ok(unable)
+    }
+
+    /// Refuses where a voter shows that somebody else takes the group, or where fewer than half of
+    /// those that took the mark say that it is ours.
+    fn check_alone(
+        &self,
+        inner: &Inner,
+        free: &Free,
+        mark: Mark,
+        unable: &[(DiskNumber, DeviceError)],
+        quorum: Quorum,
+    ) -> Result<(), GroupError> {
+        let (mut ours_count, mut able_count) = (0, 0);
+        for (number, now) in self.looks_at_voters(inner) {
+            let Some(before) = free.get(&number) else {
+                continue;
+            };
+            able_count += usize::from(unable.iter().all(|(other, _)| *other != number));
+            match voice(before, &now, mark, &inner.opener) {
+                Voice::Ours => ours_count += 1,
+                Voice::Silent => {}
+                Voice::Other(who) => return Err(contended(inner, &who)),
+            }
+        }
+        if quorum == Quorum::Half && ours_count * 2 < able_count {
+            return Err(refused(
+                GroupErrorKind::Io,
+                format!(
+                    "only {ours_count} of the {able_count} disks of group {} that vote can be read \
+                     again: nobody can tell whether another host opens it too; see to the disks \
+                     and mount it again",
+                    inner.state.group_name
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn looks_at_voters(&self, inner: &Inner) -> Free {
+        let (numbers, slots): (Vec<DiskNumber>, Vec<DiskSlot>) = (inner.state.voters())
+            .filter_map(|number| Some((number, self.slot(number)?)))
+            .unzip();
+        numbers
+            .into_iter()
+            .zip(look(self.disks.beneath(), &slots))
+            .collect()
+    }
+
+    /// Disks that could not be written are missing too.
+    fn tell_of_unable(
+        &self,
+        missing: &mut BTreeSet<DiskNumber>,
+        unable: Vec<(DiskNumber, DeviceError)>,
+    ) {
+        for (number, why) in unable {
+            if !missing.insert(number) {
+                // It failed more than one write.
+                continue;
+            }
+            let title = self.disk_title(number);
+            let message = format!("disk {title} goes offline: it cannot be written: {why}");
+            self.disk_event(EventKind::DiskOffline, number, message);
+        }
+    }
+
+    /// The state with the missing offline, and what they lost.
+    fn without(
+        &self,
+        state: &GroupState,
+        missing: &BTreeSet<DiskNumber>,
+        set_back: &BTreeSet<DiskNumber>,
+        cut_off: &[CutOff],
+    ) -> GroupState {
+        let mut next = state.clone();
+        set_offline(&mut next, missing);
+        for disk in cut_off {
+            disk.note(&mut next, self.au_size);
+        }
+        for number in set_back {
+            set_back::note(&mut next, *number);
+        }
+        next
+    }
+
+    /// Writes the state that is relied on to disks that lack it, and once more over itself to those
+    /// that show it and failed a flush; gives those that did not take it.
+    fn hand_on_state(
+        &self,
+        inner: &mut Inner,
+        lacking: &[DiskNumber],
+        unflushed: &[DiskNumber],
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        let wants = |number| lacking.contains(number) || unflushed.contains(number);
+        let pages: Vec<(DiskNumber, usize, AlignedBuffer)> = (inner.members.iter())
+            .filter(|(number, _)| wants(number) && self.serves(&inner.state, **number))
+            .map(|(number, member)| {
+                let slot = match lacking.contains(number) {
+                    true => 1 - member.held_slot,
+                    false => member.held_slot,
+                };
+                let bytes = (inner.state).encode(STATE_PLACES[slot], member.label.disk_uuid);
+                (*number, slot, whole_blocks(&bytes))
+            })
+            .collect();
+        let writes =
+            (pages.iter()).map(|(number, slot, page)| (*number, STATE_PLACES[*slot], &page[..]));
+        let unable = self.write_durably(writes);
+        for (number, slot, _) in &pages {
+            if let Some(member) = inner.members.get_mut(number)
+                && unable.iter().all(|(other, _)| other != number)
+            {
+                member.held_slot = *slot;
+                member.held_epoch = inner.state.epoch;
+            }
+        }
+        unable
+    }
+}
+
+fn contended(inner: &Inner, who: &str) -> GroupError {
+    refused(
+        GroupErrorKind::Contended,
+        format!(
+            "group {} is being opened by {who} in the same moment, and was left to it; try again \
+             in some seconds",
+            inner.state.group_name
+        ),
+    )
+}
+
+/// What a voter says that looked so `before`, when the group was found free.
+fn voice(before: &DiskLook, now: &DiskLook, mark: Mark, ours: &OpenerRecord) -> Voice {
+    if now.member().is_none() {
+        return Voice::Silent;
+    }
+    let is_new = |slot: &SlotFound| match slot {
+        SlotFound::State(_) => before.states.iter().all(|other| other != slot),
+        SlotFound::Newer(_) => true,
+        SlotFound::Blank | SlotFound::Damaged(_) => false,
+    };
+    if now.newer_opener.is_some() || now.states.iter().any(is_new) {
+        return Voice::Other("another host".to_owned());
+    }
+    // Whoever made one after it had looked here has met our record and lets go.
+    if mark == Mark::Record && now.claim != before.claim {
+        return Voice::Other(named(now.claim.as_ref()));
+    }
+    match &now.opener {
+        Some(record) if is_same_opening(record, ours) => Voice::Ours,
+        record if record.is_none() || *record == before.opener => Voice::Silent,
+        record => Voice::Other(named(record.as_ref())),
+    }
+}
+
+/// Whether both are of one opening, whatever disk they lie on and whenever it beat.
+fn is_same_opening(record: &OpenerRecord, ours: &OpenerRecord) -> bool {
+    let identity = |record: &OpenerRecord| {
+        let opened = (record.sequence, record.opened_s, record.open);
+        (opened, record.boot, record.origin, record.process_id)
+    };
+    identity(record) == identity(ours)
+}
+
+fn named(record: Option<&OpenerRecord>) -> String {
+    record.map_or_else(
+        || "another host".to_owned(),
+        |record| format!("process {} on host {}", record.process_id, record.host),
+    )
+}
+
+/// The members that do not hold the state.
+fn lacking(members: &Found<'_>, state: &GroupState) -> Vec<DiskNumber> {
+    (members.iter())
+        .filter(|(_, (look, _))| look.states.iter().all(|slot| slot.state() != Some(state)))
+        .map(|(number, _)| *number)
+        .collect()
+}
