@@ -336,6 +336,15 @@ impl DirtyRegions {
             *noted = now.incarnation;
             state.outages_count += 1;
         }
+        Self::ranges_written_lately(&state)
+    }
+
+    /// What was written lately, ranges of blocks by file.
+    pub fn written_lately(&self) -> Vec<(FileId, (u64, u64))> {
+        Self::ranges_written_lately(&self.state.lock())
+    }
+
+    fn ranges_written_lately(state: &State) -> Vec<(FileId, (u64, u64))> {
         let mut found = Vec::new();
         for ((file, number), region) in &state.regions {
             let written = match region.doubtful {

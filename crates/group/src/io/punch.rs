@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
-use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_extent::map::Map;
 use spindle_extent::plan::{self, TooFar};
 use spindle_extent::space::Run;
@@ -170,7 +170,7 @@ impl Core {
                 gaps: Ranges::new(),
             };
             let (_marking, needed_of_marks) = self.announce(file, &marked, &intent);
-            intent.missed = self.offline_now();
+            intent.missed = self.missed_by_writes(file, &zeroed)?;
             let (_zeroing, needed_of_zeros) = self.announce(file, &zeroed, &intent);
             drop(change);
             self.commit_through(needed_of_marks.max(needed_of_zeros))?;
@@ -182,7 +182,7 @@ impl Core {
                 let marked = plan.marked_blocks(&map);
                 (plan, marked)
             };
-            let missed = self.offline_now();
+            let missed = self.missed_by_writes(file, &plan.zeroed)?;
             if (file.is_mirrored() && !intent.mirrored)
                 || !lie_within(&plan.zeroed, &zeroed)
                 || !lie_within(&now_marked, &marked)
@@ -196,6 +196,21 @@ impl Core {
             self.apply_punch(file, &plan);
             return Ok(());
         }
+    }
+
+    /// Disks that are away and will miss what is written to these ranges.
+    fn missed_by_writes(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+    ) -> Result<SmallVec<[DiskNumber; 2]>, GroupError> {
+        let mut missed: SmallVec<[DiskNumber; 2]> = SmallVec::new();
+        for (first, end) in ranges {
+            missed.extend(self.intent(file, *first, *end)?.missed);
+        }
+        missed.sort_unstable();
+        missed.dedup();
+        Ok(missed)
     }
 
     fn apply_punch(&self, file: &File, plan: &PunchPlan) {

@@ -169,7 +169,7 @@ impl Core {
     }
 
     /// Disks that are away now may have gone while nobody served: they lack what was written
-    /// lately.
+    /// lately, where there is another copy.
     fn miss_disks(&self, recovered: &Recovered) {
         let away: Vec<DiskNumber> = self.offline_now().into_iter().collect();
         for disk in &away {
@@ -189,9 +189,12 @@ impl Core {
                 .copies
                 .iter()
                 .map(|bits| ExtentCopy::from_bits(*bits));
-            let missed: Vec<DiskNumber> = copies
-                .filter(|copy| copy.is_present() && away.contains(&copy.disk()))
-                .map(|copy| copy.disk())
+            let disks: Vec<DiskNumber> = copies
+                .filter(|copy| copy.is_present())
+                .map(ExtentCopy::disk)
+                .collect();
+            let missed: Vec<DiskNumber> = (disks.iter().copied())
+                .filter(|disk| disks.len() > 1 && away.contains(disk))
                 .collect();
             if missed.is_empty() {
                 continue;
@@ -294,23 +297,25 @@ impl Core {
         });
         // The last region may end beyond what extents can reach.
         let _ = walk;
-        let mut absent: SmallVec<[DiskNumber; 2]> = SmallVec::new();
+        let mut absent: Vec<((u64, u64), DiskNumber)> = Vec::new();
         let mut equalised_count = 0;
         let mut readable = true;
         for segment in segments {
             let Some(extent) = segment.extent else {
                 continue;
             };
-            let mut copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = SmallVec::new();
-            for copy in extent.present() {
-                if stale_disks.contains(&copy.disk()) {
-                    continue;
-                }
-                match self.disks.slot_of(copy) {
-                    Some(slot) => copies.push((copy, slot)),
-                    None if !absent.contains(&copy.disk()) => absent.push(copy.disk()),
-                    None => {}
-                }
+            let counting: SmallVec<[ExtentCopy; 3]> = (extent.present())
+                .filter(|copy| !stale_disks.contains(&copy.disk()))
+                .collect();
+            let slot = |copy: &ExtentCopy| self.disks.slot_of(*copy);
+            let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = (counting.iter())
+                .filter_map(|copy| Some((*copy, slot(copy)?)))
+                .collect();
+            // The last copy that counts lacks nothing: there is none that could have it.
+            if counting.len() > 1 {
+                let blocks = (segment.at_block, segment.at_block + segment.blocks);
+                let away = counting.iter().filter(|copy| slot(copy).is_none());
+                absent.extend(away.map(|copy| (blocks, copy.disk())));
             }
             if copies.len() < 2 {
                 continue;
@@ -327,9 +332,9 @@ impl Core {
                 done += part;
             }
         }
-        if !absent.is_empty() {
+        for (blocks, disk) in absent {
             let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.missed_by(file, &[(first, end)], &absent, apply);
+            self.dirty.missed_by(file, &[blocks], &[disk], apply);
         }
         Ok(readable.then_some(equalised_count))
     }

@@ -11,6 +11,7 @@ use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work,
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
 use spindle_extent::schedule::Schedule;
+use spindle_format::ExtentCopy;
 
 use crate::core::Core;
 use crate::core::dirty::{Ranges, Writer};
@@ -249,7 +250,7 @@ impl Core {
         }
     }
 
-    fn intent(&self, file: &File, first: u64, end: u64) -> Result<Intent, GroupError> {
+    pub(super) fn intent(&self, file: &File, first: u64, end: u64) -> Result<Intent, GroupError> {
         let map = file.map.read();
         let mut intent = Intent {
             lock: (first, end),
@@ -261,6 +262,7 @@ impl Core {
             mirrored: file.is_mirrored(),
             gaps: Ranges::new(),
         };
+        let mut is_refused = false;
         plan::segments::<TooFar>(&map, first, end, |segment| {
             let initialised = segment.initialised_blocks();
             intent.overwrites |= initialised > 0;
@@ -279,15 +281,22 @@ impl Core {
                 intent.allocates = true;
                 return Ok(());
             };
-            for copy in extent.present() {
+            let is_here = |copy: &ExtentCopy| self.disks.slot_of(*copy).is_some();
+            is_refused |= !extent.present().any(|copy| is_here(&copy));
+            for copy in extent.present().filter(|copy| !is_here(copy)) {
                 let disk = copy.disk();
-                if self.disks.slot_of(copy).is_none() && !intent.missed.contains(&disk) {
+                if !intent.missed.contains(&disk) {
                     intent.missed.push(disk);
                 }
             }
             Ok(())
         })
         .map_err(|TooFar| GroupError::too_far())?;
+        if is_refused {
+            // Of an extent every copy is away: nothing will be written, and no copy misses anything.
+            // Else none of them would count when they are back.
+            intent.missed.clear();
+        }
         // Blocks behind a mark that moved back are not initialised, but a crash comes back to
         // the mark before.
         intent.overwrites |= intent.needs_durable_record;

@@ -506,6 +506,55 @@ fn what_was_synced_before_its_second_copy_is_made_is_read_after_its_disk_failed_
     }
 }
 
+/// The same in a group with redundancy, with the disk that has the first block alone.
+fn overwritten_on_one_disk(seed: u64) -> (Scene, Group, DiskSlot, Vec<u8>) {
+    let scene = Scene::new(seed, Redundancy::Normal, &THREE);
+    let group = scene.open();
+    write_file(&group, 1, EXTERNAL, 5 * MIB);
+    let wanted = [(FileId(1), Redundancy::Normal)];
+    group.convert_files(&wanted).unwrap();
+    let file = group.file(FileId(1)).unwrap();
+    let new = pattern(100, 64 << 10);
+    group.write(&file, 0, &new).unwrap();
+    group.sync_file(&file, false).unwrap();
+    let copies = group.map(&file)[0].copies.clone();
+    let [(disk, _)] = copies.iter().flatten().collect::<Vec<_>>()[..] else {
+        panic!("its second copy is not made yet");
+    };
+    (scene, group, DiskSlot(disk.0), new)
+}
+
+#[test]
+fn what_was_synced_before_its_second_copy_is_made_is_read_after_its_disk_was_away() {
+    for crashes in [true, false] {
+        let (scene, group, slot, new) = overwritten_on_one_disk(33);
+        scene.disks.vanish(slot);
+        let group = if crashes {
+            drop(group);
+            scene.crash();
+            scene.open()
+        } else {
+            // Somebody finds out.
+            let other = create(&group, 2, NORMAL);
+            group.write(&other, 0, &pattern(3, 16 << 20)).unwrap();
+            group.sync().unwrap();
+            group
+        };
+        scene.disks.bring_back(slot);
+        assert_eq!(group.return_disks(&[slot]).unwrap(), [DiskNumber(slot.0)]);
+        let file = group.file(FileId(1)).unwrap();
+        let mut found = vec![0; 64 << 10];
+        let answer = group.read(&file, 0, &mut found);
+        assert!(answer.is_ok() && found == new, "{crashes}: {answer:?}");
+        work(&group).unwrap();
+        assert!(
+            read(&group, &file, 0, 64 << 10) == new,
+            "{crashes}, with two copies"
+        );
+        assert_copies(&group, &scene, 1, 2, "at the end");
+    }
+}
+
 #[test]
 fn what_was_synced_is_read_after_both_disks_that_have_it_failed_a_flush_together() {
     for crashes in [false, true] {

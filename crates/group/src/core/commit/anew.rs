@@ -7,7 +7,7 @@
 //! the first stays, and the others are made equal to it.
 
 use smallvec::SmallVec;
-use spindle_base::DiskNumber;
+use spindle_base::{DiskNumber, FileId};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::{self, Segment, Serving, TooFar};
 use spindle_format::ExtentCopy;
@@ -91,6 +91,30 @@ impl Core {
                 at = (self.dirty).missed_where(file, &extent, (at, end), &lacking, apply);
             }
         }
+    }
+
+    /// Blocks written lately of which the disk has the only copy, and lacks nothing of: where it goes
+    /// away it has all that was flushed, and no other could have the rest.
+    pub(super) fn only_copies_written_lately(&self, disk: DiskNumber) -> Vec<(FileId, (u64, u64))> {
+        let mut only = Vec::new();
+        for (id, (first, end)) in self.dirty.written_lately() {
+            let Some(file) = self.file(id) else {
+                continue;
+            };
+            let mut found: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+            // The last region may end beyond what extents can reach.
+            let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+                let mut copies = segment.extent.iter().flat_map(Extent::present);
+                if copies.next().is_some_and(|copy| copy.disk() == disk) && copies.next().is_none()
+                {
+                    found.push((segment.at_block, segment.at_block + segment.blocks));
+                }
+                Ok(())
+            });
+            found.retain(|(first, end)| !self.dirty.is_stale(&file, disk, *first, *end));
+            only.extend(found.into_iter().map(|blocks| (id, blocks)));
+        }
+        only
     }
 
     /// Those of the disks that lack blocks of which these copies are stale.

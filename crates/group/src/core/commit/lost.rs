@@ -245,8 +245,12 @@ impl Core {
             if life.incarnation.serves() {
                 self.miss_what_others_have(life, &others);
             } else {
+                let only = self.only_copies_written_lately(life.disk);
                 let apply = &mut |edit| self.catalog.apply(edit);
                 self.dirty.went_offline(life, &is_stale, apply);
+                for (file, blocks) in only {
+                    self.dirty.has_only_copy(file, blocks, life.disk);
+                }
             }
             if let Some(disk) = self.disks.get(life.disk) {
                 disk.set_noted(life.incarnation);

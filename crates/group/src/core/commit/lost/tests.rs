@@ -143,3 +143,41 @@ fn the_last_disk_of_a_mirror_serves_on_after_a_failed_flush_and_goes_where_it_fa
         }
     }
 }
+
+#[test]
+fn a_write_to_blocks_whose_copies_are_all_away_leaves_what_was_synced_there() {
+    let disks = [(0, 64), (1, 64), (2, 64), (3, 64)];
+    let scene = Scene::new(17, Redundancy::Normal, &disks);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 64 << 10)).unwrap();
+    group.sync().unwrap();
+    // Nothing was written lately.
+    resync(&group);
+    let extents = group.map(&file);
+    let extent = (extents.iter()).find(|extent| extent.length_bytes == 16 << 10);
+    let extent = extent.unwrap();
+    let slots: Vec<DiskSlot> = (extent.copies.iter().flatten())
+        .map(|(disk, _)| DiskSlot(disk.0))
+        .collect();
+    assert_eq!(slots.len(), 2);
+    for slot in &slots {
+        scene.disks.vanish(*slot);
+        let disk = DiskNumber(slot.0);
+        group.take_offline(&[disk], "it is gone").unwrap();
+    }
+    let at = extent.offset_bytes;
+    group.write(&file, at, &pattern(2, 4096)).unwrap_err();
+    group.write(&file, 0, &pattern(2, 64 << 10)).unwrap_err();
+    group.punch(&file, at, 4096).unwrap_err();
+    for slot in &slots {
+        scene.disks.bring_back(*slot);
+    }
+    assert_eq!(group.return_disks(&slots).unwrap().len(), 2);
+    assert!(read(&group, &file, 0, 64 << 10) == pattern(1, 64 << 10));
+    group.sync_file(&file, false).unwrap_err();
+    resync(&group);
+    group.sync_file(&file, false).unwrap();
+    assert!(read(&group, &file, 0, 64 << 10) == pattern(1, 64 << 10));
+    assert_copies_equal(&scene, &group, &file, "up to date");
+}
