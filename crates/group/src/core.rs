@@ -40,7 +40,7 @@ use crate::core::event_log::EventLog;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::levels;
-use crate::quorum::{Apart, Clock, FaultOutcome, Membership};
+use crate::quorum::{FaultOutcome, Membership};
 use crate::region::ReplicatedRegion;
 use bad_places::BadPlaces;
 use commit::owed::together::OwedRows;
@@ -268,12 +268,6 @@ impl Core {
             );
             self.event(Event::new(EventKind::LabelRepaired, message).disk(fault.disk));
         }
-    }
-
-    /// From now on an owner that slept reads the owner record again before it does anything, each
-    /// voter's `apart`.
-    pub fn watch_clock(&self, clock: Clock, apart: Apart) {
-        self.membership.watch_clock(clock, apart);
     }
 
     /// For what is answered without a request to a disk, when it is done: refuses where this process

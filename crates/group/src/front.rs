@@ -8,6 +8,7 @@ pub(crate) mod step;
 pub(crate) mod view;
 pub(crate) mod work;
 
+pub use open::Attended;
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};
 
 use spindle_sync::atomic::Ordering;

@@ -40,10 +40,10 @@ pub use background::{Planned, PlanningScene};
 pub use change::{DiskAfter, DiskChanges, Estimate, Flow, PlannedChange, TimeAtPower};
 pub use error::{GroupError, GroupErrorKind};
 pub use event::{Event, EventKind, Severity};
-pub use front::{DiskView, ExtentView, GroupFigures, GroupView};
+pub use front::{Attended, DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, CLAIM_PAUSE_MS, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment,
-    NewDisk, NewGroup, Opener, Overwritten, SlotFound, groups, look,
+    NewDisk, NewGroup, Opener, Overwritten, Pulse, SlotFound, Watch, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{

@@ -28,7 +28,7 @@ mod voters;
 
 use spindle_sync::atomic::AtomicU64;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, Judge};
@@ -45,7 +45,8 @@ pub(crate) use failed_flushes::{FailedFlushes, Failures};
 use hanging::Hanging;
 use labels::LateCopies;
 pub use look::{DiskLook, GroupFound, LabelFound, Overwritten, SlotFound, groups, look};
-pub use ownership::{Apart, Clock, Moment, Opener};
+pub(crate) use open::Attendance;
+pub use ownership::{Apart, Clock, Moment, Opener, Watch};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
 use standing::StandingTable;
@@ -74,6 +75,22 @@ pub struct Membership {
     structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
     events: EventQueue,
+}
+
+/// Gives signs of life of a process that opens a group, from when the group is claimed on.
+#[derive(Debug, Clone)]
+pub struct Pulse(Weak<Membership>);
+
+impl Pulse {
+    pub(crate) fn of(membership: &Arc<Membership>) -> Self {
+        Self(Arc::downgrade(membership))
+    }
+
+    /// Renews the mark that says who has the group; false where there is nothing to be said any more.
+    #[must_use]
+    pub fn beat(&self, now_s: u64) -> bool {
+        (self.0.upgrade()).is_some_and(|membership| membership.beat_while_opening(now_s).is_ok())
+    }
 }
 
 /// A disk that was found.
@@ -461,19 +478,44 @@ impl Membership {
         let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
         inner.opener.heartbeat_s = now_s;
-        let is_silent = |number| (self.slot(number)).is_some_and(|slot| self.disks.is_silent(slot));
-        if inner.state.voters().any(is_silent) {
+        if inner.state.voters().any(|number| self.is_silent(number)) {
             // Those that answer show that this process lives. The count stays: one that misses two
             // that count looks put back to an older image, and whoever waits for it here would keep
-            // everything else from being done. One that fails goes offline at the next that counts.
-            let failed = self.write_opener_to(&inner, |number| !is_silent(number));
-            for (number, why) in failed {
-                tracing::debug!(disk = number.0, %why, "a voter does not take a heartbeat");
-            }
+            // everything else from being done.
+            self.tell_those_that_answer(&inner);
             return self.refuse_stopped(&mut inner);
         }
         inner.opener.heartbeats_count += 1;
         self.claim_new_voters(&mut inner)
+    }
+
+    /// Says that this process lives, which has claimed the group and not finished to open it: a beat
+    /// that does not count, and that no disk goes offline for. Whoever opens the group does so alone,
+    /// and may come to the disks that it then finds gone at any point.
+    ///
+    /// # Errors
+    /// As [`Membership::heartbeat`].
+    fn beat_while_opening(&self, now_s: u64) -> Result<(), GroupError> {
+        self.disks.look();
+        let mut inner = self.inner.lock();
+        self.refuse_stopped(&mut inner)?;
+        inner.opener.heartbeat_s = now_s;
+        self.tell_those_that_answer(&inner);
+        self.refuse_stopped(&mut inner)
+    }
+
+    /// Whether the voter was asked whose the group is and has not answered yet.
+    fn is_silent(&self, number: DiskNumber) -> bool {
+        (self.slot(number)).is_some_and(|slot| self.disks.is_silent(slot))
+    }
+
+    /// Writes the opener record to the voters that answer; one that fails goes offline at the next
+    /// heartbeat that counts.
+    fn tell_those_that_answer(&self, inner: &Inner) {
+        let failed = self.write_opener_to(inner, |number| !self.is_silent(number));
+        for (number, why) in failed {
+            tracing::debug!(disk = number.0, %why, "a voter does not take a heartbeat");
+        }
     }
 
     /// Gives the group another name: the group state first, which counts, then the labels; one

@@ -16,7 +16,7 @@ use spindle_device::{DiskCounters, DiskSlot};
 use spindle_format::DiskStatus;
 use spindle_fs::FileSystem;
 use spindle_group::{
-    Event, EventKind, Group, GroupError, GroupErrorKind, KeptEvent, KeptJournal, Severity,
+    Attended, Event, EventKind, Group, GroupError, GroupErrorKind, KeptEvent, KeptJournal, Severity,
 };
 
 use super::template;
@@ -26,11 +26,11 @@ use crate::api::view::{DiskReport, EventReport, TemplateReport};
 use crate::machine::discovery::{Discovery, FoundGroup};
 use crate::machine::engine::Engine;
 use crate::machine::held;
-use crate::machine::identity::{moment, opener, opener_identity};
+use crate::machine::identity::{opener, opener_identity};
 use crate::machine::probe::{Probe, which_are_in_use};
 use crate::machine::process;
 use crate::machine::settings::Settings;
-use crate::opened::claiming;
+use crate::opened::claiming::{self, Beating};
 use crate::opened::disk_return::RefusedReturns;
 use crate::opened::files::OpenFiles;
 
@@ -187,23 +187,29 @@ impl Opened {
         // opener record says: a killed one leaves a number that another process may have now.
         let held = !writable && which_are_in_use(&paths).contains(&true);
         let inherits = kept.as_ref().is_some_and(|kept| kept.has_mount);
+        let beating = Beating::default();
+        let claimed = |pulse| beating.begin(pulse);
         let group = claiming::until_settled(|| {
-            let journal = kept.as_ref().map(|kept| Arc::clone(&kept.journal));
-            Group::open_kept(
+            let attended = Attended {
+                journal: kept.as_ref().map(|kept| Arc::clone(&kept.journal)),
+                watch: writable.then(claiming::watch),
+                claimed: writable.then_some(&claimed),
+            };
+            Group::open_attended(
                 engine.disks(),
                 &only_slots,
                 &name,
                 &opener,
                 &|_| held,
-                journal,
+                attended,
             )
         });
         let group = group.map_err(|error| with_what_was_looked_at(error, found, settings))?;
         if writable {
             tell_of_overwritten(&group, found);
-            group.watch_clock(Box::new(moment), Box::new(apart));
         }
         let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
+        drop(beating);
         // Who only looks writes nothing, be it to mend.
         file_system.set_verify(writable && settings.verifies);
         let opened = Self {
@@ -591,10 +597,4 @@ fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
         format!("the group {group} seems to be open already{by}"),
     )
     .because(error)
-}
-
-/// Does something on a thread of its own, however long it takes.
-fn apart(work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
-    let thread = std::thread::Builder::new().name("owner-record".to_owned());
-    thread.spawn(work).map(drop)
 }

@@ -27,7 +27,7 @@ use crate::core::keeper_journal::{Kept, claim_of};
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::front::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
-use crate::quorum::{MemberView, Membership, Opener};
+use crate::quorum::{Attendance, MemberView, Membership, Opener, Pulse, Watch};
 use crate::region::{RegionSpace, ReplicatedRegion};
 
 type Files = BTreeMap<FileId, Arc<File>>;
@@ -84,7 +84,53 @@ impl Group {
         is_alive: &dyn Fn(u32) -> bool,
         journal: Option<Arc<KeptJournal>>,
     ) -> Result<Self, GroupError> {
-        let membership = claim(disks, slots, name, opener, is_alive, journal.as_ref())?;
+        let attended = Attended {
+            journal,
+            ..Attended::default()
+        };
+        Self::open_attended(disks, slots, name, opener, is_alive, attended)
+    }
+
+    /// As [`Group::open_kept`], by a process that looks whose the group is while it opens it, and says
+    /// that it lives.
+    ///
+    /// # Errors
+    /// As [`Group::open`]; [`GroupErrorKind::Busy`] where another host took the group by force.
+    pub fn open_attended(
+        disks: Arc<dyn Disks>,
+        slots: &[DiskSlot],
+        name: &GroupName,
+        opener: &Opener,
+        is_alive: &dyn Fn(u32) -> bool,
+        attended: Attended<'_>,
+    ) -> Result<Self, GroupError> {
+        let Attended {
+            journal,
+            watch,
+            claimed,
+        } = attended;
+        let attendance = Attendance {
+            journal: journal.clone(),
+            watch,
+            ..Attendance::of(is_alive)
+        };
+        let membership = claim(disks, slots, name, opener, attendance)?;
+        if let Some(claimed) = claimed {
+            claimed(Pulse::of(&membership));
+        }
+        let answer = Self::open_claimed(Arc::clone(&membership), opener, journal);
+        // What another host's taking it has done is no fault of the disks.
+        answer.map_err(|error| match membership.check() {
+            Err(lost) if lost.kind == GroupErrorKind::Busy => lost,
+            _ => error,
+        })
+    }
+
+    fn open_claimed(
+        membership: Arc<Membership>,
+        opener: &Opener,
+        journal: Option<Arc<KeptJournal>>,
+    ) -> Result<Self, GroupError> {
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
         region.read_ahead();
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
@@ -177,33 +223,39 @@ impl Group {
     }
 }
 
+/// Who attends to a process that opens a group.
+#[derive(Default)]
+pub struct Attended<'a> {
+    /// What a keeper holds.
+    pub journal: Option<Arc<KeptJournal>>,
+    /// What it is watched with, from before the claim on.
+    pub watch: Option<Watch>,
+    /// Is given its pulse when the group is claimed, to be beaten until the group is open.
+    pub claimed: Option<&'a dyn Fn(Pulse)>,
+}
+
 /// Takes the group; a journal that a keeper holds knows of it before any disk does.
 fn claim(
     disks: Arc<dyn Disks>,
     slots: &[DiskSlot],
     name: &GroupName,
     opener: &Opener,
-    is_alive: &dyn Fn(u32) -> bool,
-    journal: Option<&Arc<KeptJournal>>,
+    attendance: Attendance<'_>,
 ) -> Result<Arc<Membership>, GroupError> {
+    let journal = attendance.journal.clone();
     let noted = Cell::new(None);
     let announce = |before: Option<&OpenerRecord>, own: &OpenerRecord| {
-        if let (Some(journal), Some(before)) = (journal, before) {
+        if let (Some(journal), Some(before)) = (&journal, before) {
             journal.note_claim(claim_of(before), claim_of(own));
             noted.set(Some(claim_of(own)));
         }
     };
-    let failed_flushes = journal.map(Arc::clone);
-    let membership = Membership::open_announced(
-        disks,
-        slots,
-        name,
-        opener,
-        is_alive,
-        &announce,
-        failed_flushes,
-    );
-    if let (Some(journal), Some(own)) = (journal, noted.get())
+    let attendance = Attendance {
+        announce: &announce,
+        ..attendance
+    };
+    let membership = Membership::open_attended(disks, slots, name, opener, attendance);
+    if let (Some(journal), Some(own)) = (&journal, noted.get())
         && let Err(error) = &membership
         && error.kind == GroupErrorKind::Contended
     {

@@ -23,7 +23,7 @@ use crate::quorum::create::{is_same_disk, uuid_start};
 use crate::quorum::cut_off::{self, CutOff};
 use crate::quorum::election::{Holder, NotElected, elect};
 use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
-use crate::quorum::ownership::{Ownership, Slots};
+use crate::quorum::ownership::{Ownership, Slots, Watch};
 use crate::quorum::publish::Quorum;
 use crate::quorum::set_back::{NEVER_AGAIN, Past};
 use crate::quorum::{FailedFlushes, Inner, LateCopies, Member, Membership, StandingTable, refused};
@@ -44,23 +44,19 @@ impl Membership {
         opener: &Opener,
         is_alive: &dyn Fn(u32) -> bool,
     ) -> Result<Self, GroupError> {
-        Self::open_announced(disks, slots, name, opener, is_alive, &|_, _| {}, None)
+        Self::open_attended(disks, slots, name, opener, Attendance::of(is_alive))
     }
 
-    /// As [`Membership::open`]. `announce` is told what this process is about to write of itself,
-    /// and which record is the newest before that, when nothing is written yet and nothing but a
-    /// failing disk can come between. Failed flushes are noted in the `journal`.
+    /// As [`Membership::open`], by a process that others attend to.
     ///
     /// # Errors
     /// As [`Membership::open`].
-    pub fn open_announced(
+    pub(crate) fn open_attended(
         disks: Arc<dyn Disks>,
         slots: &[DiskSlot],
         name: &GroupName,
         opener: &Opener,
-        is_alive: &dyn Fn(u32) -> bool,
-        announce: &dyn Fn(Option<&OpenerRecord>, &OpenerRecord),
-        journal: Option<Arc<KeptJournal>>,
+        attendance: Attendance<'_>,
     ) -> Result<Self, GroupError> {
         let looks = look(&*disks, slots);
         let groups = groups(&looks);
@@ -82,7 +78,7 @@ impl Membership {
         let cut_off = cut_off::among(found);
         let members = known_members(found, state, &set_back, &mut events);
         if !opener.force {
-            check_owner(found, opener, is_alive)?;
+            check_owner(found, opener, attendance.is_alive)?;
         }
         let missing: BTreeSet<DiskNumber> = (state.disks.iter())
             .filter(|disk| disk.status.is_served() && !members.contains_key(&disk.number))
@@ -92,16 +88,6 @@ impl Membership {
             check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
-        let epoch_tried = (found.members.iter())
-            .filter_map(|(_, look)| look.newest_state())
-            .map(|state| state.epoch)
-            .max();
-        let away_held = (missing.iter())
-            .map(|number| match set_back.contains(number) {
-                true => (*number, NEVER_AGAIN),
-                false => (*number, past.held_epoch(*number)),
-            })
-            .collect();
         let opener_before = newest_opener(found);
         let slots: Slots = (members.iter())
             .map(|(number, (look, _))| (*number, look.slot))
@@ -118,36 +104,84 @@ impl Membership {
             structure_writes_count: AtomicU64::new(0),
             events: events.into_iter().collect(),
             inner: DeepMutex::new(Inner {
-                epoch_tried: epoch_tried.unwrap_or(state.epoch),
+                epoch_tried: epoch_tried(found, state),
                 members: (members.iter())
                     .map(|(number, (look, label))| (*number, member(look, label, state)))
                     .collect(),
                 opener: first_record(found, opener, opener_before),
-                away_held,
+                away_held: away_held(&missing, &set_back, &past),
                 broken: None,
                 state: state.clone(),
             }),
-            disks: Arc::new(Ownership::new(disks, slots, FailedFlushes::new(journal))),
+            disks: Arc::new(Ownership::new(
+                disks,
+                slots,
+                FailedFlushes::new(attendance.journal),
+            )),
         };
         membership.set_standings(state);
         membership.become_judge();
-        announce(opener_before, &membership.opener());
+        if let Some(Watch { clock, apart }) = attendance.watch {
+            membership.watch_clock(clock, apart);
+        }
+        (attendance.announce)(opener_before, &membership.opener());
         let findings = Findings {
             members: &members,
             missing,
             set_back: &set_back,
             cut_off: &cut_off,
         };
-        let quorum = if opener.force {
-            Quorum::Forced
-        } else {
-            Quorum::Half
-        };
-        membership.claim(findings, quorum)?;
+        membership.claim(findings, Quorum::of(opener))?;
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
     }
+}
+
+/// Who attends to a process that opens a group.
+pub(crate) struct Attendance<'a> {
+    /// Tells whether a process of this boot still runs.
+    pub(crate) is_alive: &'a dyn Fn(u32) -> bool,
+    /// Is told what this process is about to write of itself, and which record is the newest before
+    /// that, when nothing is written yet and nothing but a failing disk can come between.
+    pub(crate) announce: &'a dyn Fn(Option<&OpenerRecord>, &OpenerRecord),
+    /// Failed flushes are noted in it.
+    pub(crate) journal: Option<Arc<KeptJournal>>,
+    /// What the process is watched with, from before the claim on, so that it looks whose the group is
+    /// while it opens it as at any other time.
+    pub(crate) watch: Option<Watch>,
+}
+
+impl<'a> Attendance<'a> {
+    pub(crate) fn of(is_alive: &'a dyn Fn(u32) -> bool) -> Self {
+        Self {
+            is_alive,
+            announce: &|_, _| {},
+            journal: None,
+            watch: None,
+        }
+    }
+}
+
+/// The highest epoch that may be on any disk.
+fn epoch_tried(found: &GroupFound<'_>, elected: &GroupState) -> u64 {
+    let newest = (found.members.iter()).filter_map(|(_, look)| look.newest_state());
+    let epochs = newest.map(|state| state.epoch);
+    epochs.max().unwrap_or(elected.epoch)
+}
+
+/// The epochs that disks held which are not there, or not to be trusted.
+fn away_held(
+    missing: &BTreeSet<DiskNumber>,
+    set_back: &BTreeSet<DiskNumber>,
+    past: &Past<'_>,
+) -> BTreeMap<DiskNumber, u64> {
+    let held_epoch = |number: DiskNumber| match set_back.contains(&number) {
+        true => NEVER_AGAIN,
+        false => past.held_epoch(number),
+    };
+    let numbers = missing.iter().copied();
+    numbers.map(|number| (number, held_epoch(number))).collect()
 }
 
 fn goes_missing(name: &GroupName, disk: DiskNumber) -> Event {

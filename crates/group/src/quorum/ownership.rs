@@ -93,9 +93,11 @@ pub type Clock = Box<dyn Fn() -> Moment + Send + Sync>;
 pub type Apart = Box<dyn Fn(Box<dyn FnOnce() + Send>) -> std::io::Result<()> + Send + Sync>;
 
 /// What an owner that may sleep is watched with.
-struct Watch {
-    clock: Clock,
-    apart: Apart,
+pub struct Watch {
+    /// Reads the two clocks.
+    pub clock: Clock,
+    /// Where a voter is waited for.
+    pub apart: Apart,
 }
 
 /// What this process wrote last of itself, and where.

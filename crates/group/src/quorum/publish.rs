@@ -19,7 +19,7 @@ use spindle_sync::atomic::Ordering;
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
-use crate::quorum::{Inner, Membership, refused, voters};
+use crate::quorum::{Inner, Membership, Opener, refused, voters};
 
 /// What a new state is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,16 @@ pub(super) enum Quorum {
     Half,
     /// A person forced it: any disk that takes it is enough.
     Forced,
+}
+
+impl Quorum {
+    pub(super) const fn of(opener: &Opener) -> Self {
+        if opener.force {
+            Self::Forced
+        } else {
+            Self::Half
+        }
+    }
 }
 
 impl Membership {

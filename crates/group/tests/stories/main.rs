@@ -17,6 +17,7 @@ mod faults;
 mod hanging;
 mod leaving;
 mod one_copy;
+mod opening;
 mod outage;
 mod owed_together;
 mod rebalance;

@@ -11,7 +11,7 @@ use spindle_device::{
 use spindle_format::{DiskStatus, OPENER_PLACE, OpenerRecord, Origin};
 
 use super::{DISK_BYTES, forced, make, name, open, open_as, opener, present};
-use crate::quorum::{Membership, Moment};
+use crate::quorum::{Attendance, Membership, Moment};
 use crate::{GroupErrorKind, Opener};
 
 const DATA: u64 = 8 << 20;
@@ -69,14 +69,15 @@ fn data(disks: &SimulatedDisks) -> u8 {
 
 /// Opens it as the daemon of a mount that a keeper holds.
 fn open_noting(disks: &Arc<SimulatedDisks>, journal: &Arc<KeptJournal>) -> Membership {
-    Membership::open_announced(
+    Membership::open_attended(
         Arc::clone(disks) as Arc<dyn Disks>,
         &present(disks),
         &name("data"),
         &opener(),
-        &|_| false,
-        &|_, _| {},
-        Some(Arc::clone(journal)),
+        Attendance {
+            journal: Some(Arc::clone(journal)),
+            ..Attendance::of(&|_| false)
+        },
     )
     .unwrap()
 }
