@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-pub use self::database::{Database, DatabaseKind, MEMORY_BYTES_AT_LEAST};
+pub use self::database::{Database, DatabaseKind};
 pub use self::workload::{Kind, Mode, Pattern, Regime, Workload};
 use crate::measure::contender;
 use crate::nearness::hint;

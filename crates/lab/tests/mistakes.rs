@@ -159,7 +159,7 @@ fn what_init_writes_is_taken_by_run_and_what_run_refuses_is_not_written() {
         ),
         ("--size 0MiB", "`size` is at least 16 MiB"),
         ("--users 0", "`users` lies between"),
-        ("--memory 0MiB", "`memory` is at least 64 MiB"),
+        ("--memory 0MiB", "`memory` is at least 16 MiB"),
         ("--workload scan --users 3", "means nothing to the workload"),
         (
             "--size 2GiB --regime cached --memory 512MiB",

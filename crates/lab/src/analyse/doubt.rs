@@ -279,6 +279,16 @@ impl Doubt {
             Self::CountedInPart { runs } => format!(
                 "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
             ),
+            Self::NotCached { .. } | Self::NotCold { .. } | Self::DevicesIdle { .. } => {
+                self.of_the_regime()
+            }
+        }
+    }
+
+    /// What was read, against what the load is called.
+    fn of_the_regime(&self) -> String {
+        let percent = |share: &f64| format!("{:.1} %", share * 100.0);
+        match self {
             Self::NotCached { each_bytes, share } => format!(
                 "It is called cached, and the devices read {} an operation ({} of the data in a run).",
                 show_size(*each_bytes),
@@ -292,6 +302,7 @@ impl Doubt {
                 "The devices moved {} of what the database asked for: this was measured in memory.",
                 percent(share)
             ),
+            _ => String::new(),
         }
     }
 

@@ -59,6 +59,25 @@ pub(super) fn run(arguments: &InitArguments) -> Result<ExitCode> {
             arguments.file.display()
         );
     }
+    let answers = asked(arguments)?;
+    let (text, experiment) = answers.tried().map_err(Error::msg)?;
+    // What is written can be run: here, where this is who would run it. What stands on a device is
+    // asked when it is to be used.
+    if rustix::process::geteuid().is_root() {
+        preparation::check(&experiment, &experiment.devices.names)
+            .context("`run` would not take this")?;
+    }
+    fs::write(&arguments.file, text)
+        .with_context(|| format!("cannot write {}", arguments.file.display()))?;
+    say!(
+        "wrote {0}; run it: spindle-lab run {0}",
+        arguments.file.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks one question after the other.
+fn asked(arguments: &InitArguments) -> Result<Answers> {
     let mut answers = Answers::new(Machine::look(), database(arguments.database.as_deref())?);
     answers.workload = answer(
         "Which load",
@@ -126,20 +145,7 @@ pub(super) fn run(arguments: &InitArguments) -> Result<ExitCode> {
         &devices,
         |word| tried(&answers, |answers| answers.devices = Some(word.to_owned())),
     )?);
-    let (text, experiment) = answers.tried().map_err(Error::msg)?;
-    // What is written can be run: here, where this is who would run it. What stands on a device is
-    // asked when it is to be used.
-    if rustix::process::geteuid().is_root() {
-        preparation::check(&experiment, &experiment.devices.names)
-            .context("`run` would not take this")?;
-    }
-    fs::write(&arguments.file, text)
-        .with_context(|| format!("cannot write {}", arguments.file.display()))?;
-    say!(
-        "wrote {0}; run it: spindle-lab run {0}",
-        arguments.file.display()
-    );
-    Ok(ExitCode::SUCCESS)
+    Ok(answers)
 }
 
 /// Whether the answers with this change are taken.

@@ -67,8 +67,8 @@ pub struct Database {
     pub settings: BTreeMap<String, String>,
 }
 
-/// With less neither a database nor a storage daemon starts.
-pub const MEMORY_BYTES_AT_LEAST: u64 = 64 << 20;
+/// With less no program of the lab's starts; each database says what it needs itself.
+const MEMORY_BYTES_AT_LEAST: u64 = 16 << 20;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,7 +99,7 @@ impl RawDatabase {
             return Err(Mistake::at(
                 text,
                 written.span().start,
-                "`memory` is at least 64 MiB; leave it out for no limit",
+                "`memory` is at least 16 MiB; leave it out for no limit",
             ));
         }
         Ok(Database {

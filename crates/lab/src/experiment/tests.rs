@@ -176,7 +176,7 @@ fn a_zero_where_something_has_to_be_is_refused_by_its_name() {
         (
             "[[workload]]",
             "[database]\nmemory = \"0 B\"\n[[workload]]",
-            "line 12, column 10: `memory` is at least 64 MiB",
+            "line 12, column 10: `memory` is at least 16 MiB",
         ),
         ("users = 4", "users = 0", "`users` lies between"),
         ("users = 4", "size = \"0 MiB\"", "`size` is at least"),

@@ -28,7 +28,7 @@ use anyhow::{Context, Result, ensure};
 pub use self::value::{Row, Value};
 use super::control_group::ControlGroup;
 use super::journal::Journal;
-use crate::experiment::{Database, DatabaseKind, MEMORY_BYTES_AT_LEAST};
+use crate::experiment::{Database, DatabaseKind};
 
 /// Settings by name.
 pub type Settings = BTreeMap<String, String>;
@@ -286,7 +286,7 @@ pub fn memory_bytes_at_least(kind: DatabaseKind) -> u64 {
     match kind {
         // What the server takes beside its buffers.
         DatabaseKind::Mariadb => 128 << 20,
-        DatabaseKind::Postgresql | DatabaseKind::Sqlite => MEMORY_BYTES_AT_LEAST,
+        DatabaseKind::Postgresql | DatabaseKind::Sqlite => 64 << 20,
     }
 }
 

@@ -69,7 +69,11 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
         &noise,
         both(|width| ratios(workload, summary.margin, width)),
     );
-    part("Figures", "", table(workload));
+    part(
+        "Figures",
+        "CPU/op: of the database and the storage's daemon. What the kernel's own threads do is told in the extract.",
+        table(workload),
+    );
     part(
         "Every run",
         "The ratios are taken within a block: what moved the whole block does not count.",
