@@ -299,6 +299,10 @@ fn a_held_group_is_told_as_held_by_health_and_by_every_listing() {
         let mut sync = place.command(["sync", "data"]);
         let said = place::outcome(sync.env("SPINDLE_RUNTIME_DIR", place.path(run)));
         place::refused(&said, 2, &[&format!("held by the keeper {keeper}")]);
+        // Its disks alone do not say what its programs were answered.
+        let mut list = place.command(["ls", "data:/"]);
+        let said = place::outcome(list.env("SPINDLE_RUNTIME_DIR", place.path(run)));
+        place::refused(&said, 2, &[&format!("held by the keeper {keeper}")]);
         let scan = ask(&["disk", "scan"], 0);
         let disks = scan["disks"].as_array().unwrap();
         assert!(

@@ -177,6 +177,12 @@ impl Opened {
             Access::Serve { record, .. } => Engine::to_serve(settings, record.as_deref())?,
             Access::Look { .. } | Access::Change => Engine::new(settings),
         };
+        // What a held group's disks say is not all that its programs were answered.
+        if let Some(path) = paths.first()
+            && (writable || !access.force())
+        {
+            held::refuse(found.uuid, path)?;
+        }
         let slots = attach(&engine, &paths, found, writable)?;
         if !writable {
             engine.withhold_writes();
@@ -467,18 +473,14 @@ fn log(event: &EventReport) {
     }
 }
 
-/// Opens the disks of a group: to write them where nobody else has them, and no keeper holds what
-/// waits for them.
+/// Opens the disks of a group: to write them where nobody else has them, and no daemon had them a
+/// moment ago whose keeper holds what waits for them.
 fn attach(
     engine: &Engine,
     paths: &[&Path],
     found: &FoundGroup<'_>,
     writable: bool,
 ) -> ControlResult<Vec<(DiskSlot, PathBuf)>> {
-    let writes_to = paths.first().filter(|_| writable);
-    if let Some(path) = writes_to {
-        held::refuse(found.uuid, path)?;
-    }
     let mut slots = Vec::new();
     for path in paths {
         let slot = if writable {
@@ -502,7 +504,7 @@ fn attach(
             Err(error) => return Err(explain(&found.name, error, &found.disks)),
         }
     }
-    if let Some(path) = writes_to {
+    if let Some(path) = paths.first().filter(|_| writable) {
         held::refuse_free(found.uuid, path)?;
     }
     Ok(slots)
