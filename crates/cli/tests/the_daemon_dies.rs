@@ -7,7 +7,7 @@ mod place;
 use std::ffi::OsStr;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -422,6 +422,42 @@ fn without_its_keeper_a_process_goes_on_alone() {
     }
     place.umount();
     assert!(!is_mounted(&place.mount_point()));
+}
+
+#[test]
+fn a_keeper_and_a_command_that_do_not_understand_each_other_say_their_versions() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    // A word of a later command.
+    let mut keeper = UnixStream::connect(place.path("run/data.keeper")).unwrap();
+    keeper.write_all(b"\"dance\"\n").unwrap();
+    let mut answer = String::new();
+    keeper.read_to_string(&mut answer).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let own = format!("of version {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(answer["Err"]["kind"], "version", "{answer}");
+    let told = answer["Err"]["message"].as_str().unwrap();
+    assert!(told.contains(&own) && told.contains("dance"), "{told}");
+    place.umount();
+    // An answer of a later keeper.
+    let socket = UnixListener::bind(place.path("run/data.keeper")).unwrap();
+    let answering = std::thread::spawn(move || {
+        // The first asks whether somebody listens.
+        for connection in socket.incoming().take(2) {
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 64]).unwrap();
+            let later = b"{\"Ok\":{\"version\":\"77.1.0\",\"phase\":\"dances\"}}\n";
+            let _ = connection.write_all(later);
+        }
+    });
+    let wanted = ["of version 77.1.0", &own, "cannot be read"];
+    place.refuse(["group", "show", "data"], 3, &wanted);
+    answering.join().unwrap();
+    std::fs::remove_file(place.path("run/data.keeper")).unwrap();
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! know, or answers what the other cannot read, that is told with both versions and what to do,
 //! instead of as a mistake of whoever asked.
 
+use std::path::Path;
+
 use axum::http::HeaderMap;
 
 use crate::api::error::{ControlError, ControlErrorKind};
@@ -41,6 +43,32 @@ pub(super) fn unknown_answer(group: &str, daemon: &str, why: &str) -> ControlErr
         daemon,
         OWN,
         &format!("gave an answer that cannot be read ({why})"),
+    )
+}
+
+/// A keeper does not know what a command asks for: its own word.
+pub(crate) fn unknown_to_keeper(why: &str) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Version,
+        format!(
+            "the keeper is of version {OWN} and does not know the request ({why}): give the command by the program of that version, or unmount and mount again, which starts a keeper of this one"
+        ),
+    )
+}
+
+/// A keeper answered what this command cannot read. It says its version with its status; one that
+/// does not came before all that do.
+pub(crate) fn unknown_answer_of_keeper(socket: &Path, answer: &str, why: &str) -> ControlError {
+    let answer: serde_json::Value = serde_json::from_str(answer).unwrap_or_default();
+    let keeper = answer["Ok"]["version"]
+        .as_str()
+        .unwrap_or("none that it says");
+    ControlError::new(
+        ControlErrorKind::Version,
+        format!(
+            "the keeper at {} is of version {keeper}, the command of version {OWN}, and its answer cannot be read ({why}): give the command by the program of the keeper's version",
+            socket.display()
+        ),
     )
 }
 

@@ -23,6 +23,7 @@ use super::message::ToDaemon;
 use super::{Keeper, Upgrade, wire};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::trust::Trust;
+use crate::api::version;
 use crate::machine::held::KeeperPhase;
 use crate::machine::settings::Settings;
 use crate::machine::{held, sockets};
@@ -45,6 +46,9 @@ const NEXT_INTERVAL: Duration = Duration::from_millis(20);
 /// A keeper as it sees itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeeperStatus {
+    /// The version of its program.
+    #[serde(default)]
+    pub version: Option<String>,
     /// The group.
     pub group: String,
     /// What it is doing.
@@ -127,7 +131,7 @@ async fn read(stream: UnixStream) -> Option<Asked> {
             descriptors,
         }),
         Err(error) => {
-            let refused = ControlError::invalid(format!("the keeper does not know {error}"));
+            let refused = version::unknown_to_keeper(&error.to_string());
             answer::<()>(stream, &Err(refused)).await;
             None
         }
@@ -203,6 +207,7 @@ fn written<T: Serialize>(
 impl Keeper {
     pub(super) fn status(&self) -> KeeperStatus {
         KeeperStatus {
+            version: Some(version::OWN.to_owned()),
             group: self.group.clone(),
             phase: self.phase,
             keeper_process_id: std::process::id(),
@@ -378,13 +383,12 @@ impl KeeperClient {
             return Err(fail(ErrorKind::UnexpectedEof.into()));
         }
         let parsed: Result<Result<T, ControlError>, _> = serde_json::from_str(&answer);
-        parsed.unwrap_or_else(|_| {
-            Err(ControlError::new(
-                ControlErrorKind::Io,
-                format!(
-                    "the keeper at {} gave an answer that this version does not understand",
-                    self.socket.display()
-                ),
+        parsed.unwrap_or_else(|why| {
+            let why = why.to_string();
+            Err(version::unknown_answer_of_keeper(
+                &self.socket,
+                &answer,
+                &why,
             ))
         })
     }
