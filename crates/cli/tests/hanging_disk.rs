@@ -279,8 +279,9 @@ fn a_daemon_that_dies_while_it_writes_out_what_was_unmounted_is_followed_by_one_
         wait_for("it is unmounted", || !is_mounted(&place.mount_point()));
         std::thread::sleep(Duration::from_millis(300));
         signal(daemon, Signal::KILL);
-        unmounting.join().unwrap();
+        // The kernel lets go of the killed one when the disk answers, and the command waits for that.
         freezer.thaw();
+        unmounting.join().unwrap();
         wait_for("the next daemon was started", || {
             !std::path::Path::new(&format!("/proc/{daemon}")).exists()
         });
