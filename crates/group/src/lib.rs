@@ -26,6 +26,8 @@ mod region;
 #[path = "../tests/stories/scene.rs"]
 #[allow(dead_code, reason = "the stories use what the units here do not")]
 mod scene;
+#[cfg(test)]
+mod waiting_disks;
 
 #[cfg(feature = "loom")]
 pub use crate::core::models;

@@ -211,6 +211,8 @@ impl Group {
             return Ok(None);
         };
         let mark = u64::from(extent.mark_blocks);
+        // What was cut off since is other bytes when it grows again, noted below this mark or not.
+        relocation.done_blocks = relocation.done_blocks.min(mark);
         if relocation.done_blocks < mark {
             let from = relocation.done_blocks;
             let to = mark.min(from + piece_blocks);

@@ -1,9 +1,13 @@
 //! Moves across the outage of a disk with a copy.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
 use spindle_device::{AlignedBuffer, DiskSlot};
+use spindle_extent::map::Extent;
+use spindle_format::ExtentCopy;
+use spindle_sync::level::Unshown;
 
 use super::Step;
 use crate::background::planner::Move;
@@ -11,6 +15,7 @@ use crate::core::file::File;
 use crate::scene::{
     EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
+use crate::waiting_disks::{OneBatchWaits, has_write};
 
 #[test]
 fn what_was_read_from_a_source_before_its_outage_was_known_is_not_entered() {
@@ -209,4 +214,79 @@ fn a_copy_that_its_disk_dropped_by_a_failed_flush_takes_the_place_of_none() {
     };
     assert_eq!(last, Step::Abandoned);
     assert!(read(&group, &file, 0, data.len()) == data);
+}
+
+/// The last extent of the file, its number, and a move of the copy of that number to the disk that
+/// has none.
+fn move_of(file: &File, copy_number: u8) -> (u32, Extent, Move) {
+    let map = file.map.read();
+    let index = map.end_index() - 1;
+    let extent = map.extent(index).unwrap();
+    let used: Vec<DiskNumber> = extent.present().map(ExtentCopy::disk).collect();
+    let to = (0..3).map(DiskNumber).find(|disk| !used.contains(disk));
+    let from = extent.copies()[usize::from(copy_number)];
+    let moved = Move {
+        file: file.id,
+        index,
+        copy_number,
+        from,
+        to: to.unwrap(),
+        blocks: from.blocks(),
+    };
+    (index, extent, moved)
+}
+
+#[test]
+fn what_grows_again_over_what_a_move_had_copied_before_it_was_cut_off_is_copied_again() {
+    let scene = Scene::new(8, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let disks = OneBatchWaits::of(&scene);
+    let group = disks.open(&scene, 3);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(8, 4 << 20)).unwrap();
+    group.sync().unwrap();
+    let (index, _, moved) = move_of(&file, 1);
+    let first = file.map.read().schedule().first_block(index);
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let mark = u64::from(file.map.read().extent(index).unwrap().mark_blocks);
+    while relocation.done_blocks < mark {
+        let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+        assert!(matches!(step, Ok(Step::Copied(_))));
+    }
+    // All is copied. Then the file is cut, and grows again.
+    group
+        .truncate(&file, (first + 8) * BLOCK_SIZE_BYTES)
+        .unwrap();
+    let new = pattern(99, 64 * usize::try_from(BLOCK_SIZE_BYTES).unwrap());
+    let (has_come, go_on) = disks.wait(false, has_write);
+    std::thread::scope(|scope| {
+        let (group, file, new) = (&group, &file, &new);
+        let writer = scope.spawn(move || {
+            let at = (first + 8) * BLOCK_SIZE_BYTES;
+            group.write(file, at, new).unwrap();
+        });
+        has_come.recv().unwrap();
+        // Its bytes are out, it tells the mover of them, and waits to move the mark.
+        let (held, is_held) = channel();
+        let (let_go, lets_go) = channel::<()>();
+        let sealer = scope.spawn(move || {
+            let alone = group.change.write(Unshown);
+            held.send(()).unwrap();
+            lets_go.recv().unwrap();
+            drop(alone);
+        });
+        is_held.recv().unwrap();
+        go_on.send(()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+        assert!(matches!(step, Ok(Step::Copied(_))), "{step:?}");
+        let_go.send(()).unwrap();
+        writer.join().unwrap();
+        sealer.join().unwrap();
+    });
+    let mut step = || group.step_relocation(&mut relocation, 256, &mut buffer);
+    while matches!(step().unwrap(), Step::Copied(_)) {}
+    let extent = file.map.read().extent(index).unwrap();
+    assert!(extent.present().any(|copy| copy.disk() == moved.to));
+    assert_copies_equal(&scene, &group, &file, "after the move");
 }
