@@ -26,7 +26,6 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::background::Group;
 use crate::background::planner::Move;
-use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::{DiskState, Fate};
 use crate::core::file::File;
 use crate::core::moving::Ticket;
@@ -249,10 +248,13 @@ impl Group {
         let (file, moved) = (&relocation.file, &relocation.moved);
         let (first, end) = file.map.read().schedule().envelope(moved.index);
         // Where no other copy counts the old run is the only one until the new one is durable.
+        let is_good = |copy: ExtentCopy| {
+            self.disks.slot_of(copy).is_some() && self.has_regions(file, copy, (first, end))
+        };
         let is_alone = |extent: &Extent| {
             let number = usize::from(moved.copy_number);
             let mut others = extent.copies().iter().enumerate();
-            !others.any(|(other, copy)| other != number && self.has_all(file, *copy, (first, end)))
+            !others.any(|(other, copy)| other != number && is_good(*copy))
         };
         let Some(extent) = file.map.read().extent(moved.index) else {
             return Ok(None);
@@ -290,14 +292,6 @@ impl Group {
             .then_some(Step::Finished))
     }
 
-    /// Whether the copy has the file's blocks `[first, end)`, also after a crash, when a disk that
-    /// missed a part of a region counts as stale in all of it.
-    fn has_all(&self, file: &File, copy: ExtentCopy, (first, end): (u64, u64)) -> bool {
-        let first = first - first % REGION_BLOCKS;
-        let end = end.next_multiple_of(REGION_BLOCKS);
-        self.disks.slot_of(copy).is_some() && !self.dirty.is_stale(file, copy.disk(), first, end)
-    }
-
     /// Whether the target serves and no disk that it relies on has come or gone since it began.
     fn is_as_begun(&self, relocation: &Relocation) -> bool {
         let is_same = (relocation.lives.iter()).all(|life| self.disks.is_same(*life));
@@ -331,6 +325,7 @@ impl Group {
             map.set_copy(moved.index, number, copy);
             self.note_dirty_map(file, &map);
             drop(map);
+            self.name_only_stale(file);
             if moved.from.is_present() {
                 self.space.quarantine(Run {
                     disk: moved.from.disk(),

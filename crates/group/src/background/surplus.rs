@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
+use spindle_extent::plan::Serving;
 use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
 use spindle_sync::level::{LeafMutex, Mutex};
@@ -22,6 +23,7 @@ use crate::background::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
 use crate::background::power::Power;
 use crate::background::{BackgroundPass, PassStep};
+use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::levels;
@@ -167,6 +169,7 @@ impl Group {
         map.set_copies(index, &kept);
         self.note_dirty_map(file, &map);
         drop(map);
+        self.name_only_stale(file);
         // Who copies one of them elsewhere finds no record, or another copy, and gives up.
         file.moving.cancel(index);
         let mut blocks = 0;
@@ -181,7 +184,8 @@ impl Group {
         blocks
     }
 
-    /// The copies that stay: good ones before others, then those on disks that are least full.
+    /// The copies that stay: good ones before others, of those that serve the ones that are good after
+    /// a crash too, then those on disks that are least full.
     pub(crate) fn copies_to_keep(
         &self,
         file: &File,
@@ -189,22 +193,23 @@ impl Group {
         wanted: usize,
         (first, end): (u64, u64),
     ) -> SmallVec<[ExtentCopy; 3]> {
-        let mut ranked: SmallVec<[(u8, u64, ExtentCopy); 3]> = extent
+        let mut ranked: SmallVec<[(u8, bool, u64, ExtentCopy); 3]> = extent
             .present()
             .map(|copy| {
                 let disk = self.disks.get(copy.disk());
                 let rank = match disk {
                     _ if self.dirty.is_stale(file, copy.disk(), first, end) => 3,
-                    Some(disk) if disk.may_receive() => 0,
-                    Some(disk) if disk.is_online() => 1,
-                    _ => 2,
+                    _ if self.disks.slot_of(copy).is_none() => 2,
+                    _ if !self.has_regions(file, copy, (first, end)) => 1,
+                    _ => 0,
                 };
-                (rank, self.fullness(copy.disk()), copy)
+                let leaves = !disk.is_some_and(DiskState::may_receive);
+                (rank, leaves, self.fullness(copy.disk()), copy)
             })
             .collect();
-        ranked.sort_by_key(|(rank, fullness, _)| (*rank, *fullness));
+        ranked.sort_by_key(|(rank, leaves, fullness, _)| (*rank, *leaves, *fullness));
         ranked.truncate(wanted);
-        let kept = |copy: &ExtentCopy| ranked.iter().any(|(_, _, other)| other == copy);
+        let kept = |copy: &ExtentCopy| ranked.iter().any(|(.., other)| other == copy);
         extent.present().filter(kept).collect()
     }
 
@@ -216,3 +221,6 @@ impl Group {
         used.saturating_mul(1_000_000) / total.max(1)
     }
 }
+
+#[cfg(test)]
+mod tests;

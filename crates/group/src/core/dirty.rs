@@ -399,6 +399,12 @@ impl DirtyRegions {
             }
             region.miss(disk, |blocks| blocks.insert_all(&missed));
             region.open(*key, apply);
+            // Others may have the only copies from here on, which a crash must not find stale.
+            let mut edit = Edit::default();
+            region.forget_caught_up(*key, &mut edit);
+            if !edit.is_empty() {
+                apply(edit);
+            }
             is_stale(key.0);
         }
     }

@@ -290,3 +290,69 @@ fn what_grows_again_over_what_a_move_had_copied_before_it_was_cut_off_is_copied_
     assert!(extent.present().any(|copy| copy.disk() == moved.to));
     assert_copies_equal(&scene, &group, &file, "after the move");
 }
+
+#[test]
+fn after_a_crash_a_move_between_disks_that_have_just_caught_up_has_lost_nothing() {
+    let disks: Vec<(u8, u64)> = (0..5).map(|group| (group, 64)).collect();
+    let scene = Scene::new(12, Redundancy::Normal, &disks);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(12, 24 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let map_of = |index: u32| file.map.read().extent(index).unwrap();
+    let on = |index: u32| {
+        map_of(index)
+            .copies()
+            .iter()
+            .map(|copy| copy.disk())
+            .collect::<Vec<_>>()
+    };
+    let end = file.map.read().end_index();
+    let index = end - 1;
+    let away = on(index)[1];
+    // Another extent of the region, and a disk of it that goes away too.
+    let (second, to) = (11..index)
+        .flat_map(|other| on(other).into_iter().map(move |disk| (other, disk)))
+        .find(|(other, disk)| {
+            !on(index).contains(disk) && on(*other).iter().all(|disk| *disk != away)
+        })
+        .unwrap();
+    group
+        .take_offline(&[away, to], "they lost their power")
+        .unwrap();
+    let offset_of = |index: u32| file.map.read().schedule().first_block(index) * BLOCK_SIZE_BYTES;
+    let new = pattern(99, 64 << 10);
+    for index in [index, second] {
+        group.write(&file, offset_of(index), &new).unwrap();
+    }
+    group.sync().unwrap();
+    group
+        .return_disks(&[DiskSlot(away.0), DiskSlot(to.0)])
+        .unwrap();
+    while group.resync_unit(1 << 20).unwrap().is_some() {}
+    assert!(!group.dirty.is_resyncing(), "both have everything");
+    let from = map_of(index).copies()[0];
+    let moved = Move {
+        file: file.id,
+        index,
+        copy_number: 0,
+        from,
+        to,
+        blocks: from.blocks(),
+    };
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let mut step = || group.step_relocation(&mut relocation, 256, &mut buffer);
+    while matches!(step().unwrap(), Step::Copied(_)) {}
+    assert!(on(index).contains(&to));
+    group.sync().unwrap();
+    let offset_bytes = offset_of(index);
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(file.id).unwrap();
+    let mut found = vec![0; new.len()];
+    group.read(&file, offset_bytes, &mut found).unwrap();
+    assert!(found == new);
+}

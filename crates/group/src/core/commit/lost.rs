@@ -61,8 +61,7 @@ impl Core {
             // A copy that was brought up to date counts after a crash only where no row names it.
             let rows = {
                 let _change = self.change_inside();
-                let apply = &mut |edit| self.catalog.apply(edit);
-                self.dirty.name_only_stale(file.id, apply);
+                self.name_only_stale(file);
                 // Such as an outage has put since are among them.
                 self.catalog.applied()
             };
@@ -114,8 +113,22 @@ impl Core {
         }
     }
 
-    /// Whether nothing is stale on the copy's disk in the regions of these blocks.
-    fn has_regions(&self, file: &File, copy: ExtentCopy, (first, end): (u64, u64)) -> bool {
+    /// The open rows of the file name only disks that are stale. Whoever takes a copy away calls it
+    /// in the same change: a crash after that commit has to find the other copies good, and the
+    /// commit flushes them first.
+    pub(crate) fn name_only_stale(&self, file: &File) {
+        let apply = &mut |edit| self.catalog.apply(edit);
+        self.dirty.name_only_stale(file.id, apply);
+    }
+
+    /// Whether nothing is stale on the copy's disk in the regions of these blocks: after a crash a disk
+    /// that missed a part of a region counts as stale in all of it.
+    pub(crate) fn has_regions(
+        &self,
+        file: &File,
+        copy: ExtentCopy,
+        (first, end): (u64, u64),
+    ) -> bool {
         let first = first - first % REGION_BLOCKS;
         let end = end.next_multiple_of(REGION_BLOCKS);
         !self.dirty.is_stale(file, copy.disk(), first, end)

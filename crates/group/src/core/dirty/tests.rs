@@ -370,3 +370,24 @@ fn a_resync_does_not_end_while_a_disk_is_on_its_way_back() {
     assert!(dirty.end_resync(&|_| true, &|| {}));
     assert!(!dirty.is_resyncing());
 }
+
+#[test]
+fn a_disk_that_has_caught_up_is_not_named_any_more_once_another_goes_offline() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let other = DiskNumber(9);
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY, other]);
+    dirty.end_write(file.id, &writer);
+    assert_eq!(applied.newest(), open(&[AWAY, other]));
+    let theirs = Life {
+        disk: other,
+        ..LIFE
+    };
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[LIFE, theirs]);
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    dirty.went_offline(gone, &|_| {}, &mut applied.apply());
+    assert_eq!(applied.newest(), open(&[AWAY]));
+}

@@ -1,0 +1,72 @@
+//! Copies given back beside outages of the disks whose copies stay.
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::DiskSlot;
+
+use crate::scene::{NORMAL, Scene, create, pattern, read, resync};
+use crate::{Group, Layout};
+
+/// Background work until there is none.
+fn work(group: &Group) {
+    for tick in 0..10_000 {
+        if !group.work(tick).unwrap().did_something {
+            return;
+        }
+    }
+    panic!("there is always more to do");
+}
+
+#[test]
+fn after_a_crash_copies_that_have_just_caught_up_are_enough_where_the_others_were_given_back() {
+    let disks: Vec<(u8, u64)> = (0..5).map(|group| (group, 96)).collect();
+    let scene = Scene::new(13, Redundancy::High, &disks);
+    let group = scene.open();
+    let high = Layout {
+        redundancy: Redundancy::High,
+        ..NORMAL
+    };
+    let file = create(&group, 10, high);
+    let length = 24 << 20;
+    group.write(&file, 0, &pattern(13, length)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let away = [DiskNumber(1), DiskNumber(2)];
+    group.take_offline(&away, "they lost their power").unwrap();
+    let new = pattern(99, length);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1), DiskSlot(2)]).unwrap();
+    while group.resync_unit(1 << 20).unwrap().is_some() {}
+    assert!(!group.dirty.is_resyncing(), "both have everything");
+    group
+        .convert_files(&[(file.id, Redundancy::Normal)])
+        .unwrap();
+    work(&group);
+    group.sync().unwrap();
+    let id = file.id;
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    assert!(read(&group, &file, 0, length) == new);
+}
+
+#[test]
+fn the_copy_that_stays_is_one_that_is_good_after_a_crash_too() {
+    for lacking in [DiskNumber(0), DiskNumber(1)] {
+        let scene = Scene::mirrored(16);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(16, 8 << 20)).unwrap();
+        group.sync().unwrap();
+        let (first, end) = file.map.read().schedule().envelope(0);
+        let extent = file.map.read().extent(0).unwrap();
+        // Of the same region, which an open row names as a whole.
+        let apply = &mut |edit| group.catalog.apply(edit);
+        let elsewhere = [(end + 100, end + 101)];
+        (group.dirty).missed_by(&file, &elsewhere, &[lacking], apply);
+        let kept = group.copies_to_keep(&file, &extent, 1, (first, end));
+        assert_eq!(kept.len(), 1);
+        assert_ne!(kept[0].disk(), lacking);
+    }
+}
