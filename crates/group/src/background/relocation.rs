@@ -26,7 +26,7 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::background::Group;
 use crate::background::planner::Move;
-use crate::core::disks::{DiskState, Fate};
+use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::core::moving::Ticket;
 use crate::error::GroupError;
@@ -260,7 +260,7 @@ impl Group {
             return Ok(None);
         };
         let was_alone = is_alone(&extent);
-        if was_alone && !self.flush_target(moved.to)? {
+        if was_alone && !self.flush_target(moved)? {
             return Ok(None);
         }
         let _alone = file.range_lock.exclusive(first, end);
@@ -284,7 +284,7 @@ impl Group {
             }
         }
         let is_alone = is_alone(&extent);
-        if is_alone && (copied || !was_alone) && !self.flush_target(moved.to)? {
+        if is_alone && (copied || !was_alone) && !self.flush_target(moved)? {
             return Ok(None);
         }
         Ok(self
@@ -405,6 +405,14 @@ impl Group {
         false
     }
 
+    /// False where the target is not there, or failed: whoever else had written to it owes that.
+    fn flush_target(&self, moved: &Move) -> Result<bool, GroupError> {
+        match self.disks.get(moved.to).map(DiskState::life) {
+            Some(life) => self.flush_lives(&[life]),
+            None => Ok(false),
+        }
+    }
+
     /// A target that cannot be written is treated like any disk that fails a write; without
     /// redundancy that would cost what it holds, so there it is only left alone.
     fn target_failed(&self, disk: DiskNumber, reason: &str) -> Result<(), GroupError> {
@@ -412,20 +420,6 @@ impl Group {
             return Ok(());
         }
         self.take_offline(&[disk], reason)
-    }
-
-    /// False where the target is not there, or failed: whoever else had written to it owes that.
-    fn flush_target(&self, disk: DiskNumber) -> Result<bool, GroupError> {
-        let Some(life) = self.disks.get(disk).map(DiskState::life) else {
-            return Ok(false);
-        };
-        let flushes = &self.disks.flushes;
-        let target = flushes.newest(life);
-        if self.cover(&[target]).is_err() {
-            self.check_fence()?;
-            return Ok(false);
-        }
-        Ok(flushes.fate(&self.disks, target) == Fate::Flushed)
     }
 }
 

@@ -83,10 +83,12 @@ impl BackgroundPass for SurplusPass {
                 }
                 break;
             };
-            let blocks = group.give_surplus_back(&file, index);
+            *turn = index + 1;
+            let Some(blocks) = group.give_surplus_back(&file, index)? else {
+                return Ok(PassStep::Wait);
+            };
             self.done_bytes
                 .fetch_add(blocks * BLOCK_SIZE_BYTES, Ordering::Relaxed);
-            *turn = index + 1;
         }
         Ok(PassStep::Did(0))
     }
@@ -156,16 +158,33 @@ impl Group {
         is_over
     }
 
-    /// An extent keeps as many good copies as it should have; the blocks given back.
-    fn give_surplus_back(&self, file: &Arc<File>, index: u32) -> u64 {
+    /// An extent keeps as many good copies as it should have; the blocks given back. `None` where
+    /// something changed meanwhile, or what stays could not be flushed: its turn comes again.
+    fn give_surplus_back(&self, file: &Arc<File>, index: u32) -> Result<Option<u64>, GroupError> {
         let (first, end) = file.map.read().schedule().envelope(index);
         let _alone = file.range_lock.exclusive(first, end);
+        let (wanted, found) = {
+            let map = file.map.read();
+            (map.wanted(), map.extent(index))
+        };
+        let Some(extent) = found else {
+            return Ok(Some(0));
+        };
+        let kept = self.copies_to_keep(file, &extent, wanted, (first, end));
+        // What stays has perhaps just been copied from what goes.
+        let mut lives = self.disks.lives(kept.iter().copied());
+        lives.retain(|life| life.incarnation.serves());
+        if !self.flush_lives(&lives)? {
+            return Ok(None);
+        }
         let change = self.change_inside();
         let mut map = file.map.write(&change);
-        let Some(extent) = map.extent(index).filter(|_| !file.is_removed()) else {
-            return 0;
-        };
-        let kept = self.copies_to_keep(file, &extent, map.wanted(), (first, end));
+        let is_as_found = map.wanted() == wanted
+            && map.extent(index).as_ref() == Some(&extent)
+            && lives.iter().all(|life| self.disks.is_current(*life));
+        if file.is_removed() || !is_as_found {
+            return Ok(None);
+        }
         map.set_copies(index, &kept);
         self.note_dirty_map(file, &map);
         drop(map);
@@ -181,7 +200,7 @@ impl Group {
                 class: copy.class(),
             });
         }
-        blocks
+        Ok(Some(blocks))
     }
 
     /// The copies that stay: good ones before others, of those that serve the ones that are good after

@@ -23,12 +23,13 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::commit::owed::ToldBefore;
-use crate::core::disks::Target;
+use crate::core::disks::{Fate, Target};
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
+use crate::incarnation::Life;
 use crate::levels;
 
 /// Beyond every edit: asks a commit for what its seal will add.
@@ -404,6 +405,21 @@ impl Core {
         };
         let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
         self.take_offline(&disks, &first.error.to_string())
+    }
+
+    /// Flushes what was written to the disks in these incarnations; false where one is not there any
+    /// more, or failed it. Who had written to that one owes it, and the caller does nothing that
+    /// relies on it.
+    pub(crate) fn flush_lives(&self, lives: &[Life]) -> Result<bool, GroupError> {
+        let flushes = &self.disks.flushes;
+        let targets: SmallVec<[Target; 4]> =
+            lives.iter().map(|life| flushes.newest(*life)).collect();
+        if self.cover(&targets).is_err() {
+            self.check_fence()?;
+            return Ok(false);
+        }
+        let is_flushed = |target: &Target| flushes.fate(&self.disks, *target) == Fate::Flushed;
+        Ok(targets.iter().all(is_flushed))
     }
 
     /// Makes the file's data durable and, where `metadata` asks for it or its map has changed,

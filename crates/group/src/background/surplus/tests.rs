@@ -70,3 +70,63 @@ fn the_copy_that_stays_is_one_that_is_good_after_a_crash_too() {
         assert_ne!(kept[0].disk(), lacking);
     }
 }
+
+#[test]
+fn a_copy_that_has_just_caught_up_is_durable_before_the_one_it_came_from_is_given_back() {
+    let scene = Scene::mirrored(14);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let length = 24 << 20;
+    group.write(&file, 0, &pattern(14, length)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (disk, slot) = (DiskNumber(1), DiskSlot(1));
+    group.take_offline(&[disk], "it failed").unwrap();
+    let new = pattern(99, length);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    // Until nothing was written lately.
+    resync(&group);
+    group.return_disks(&[slot]).unwrap();
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    // No longer: what comes after commits, and a commit flushes.
+    for tick in 0..10_000 {
+        if !file.map.read().has_surplus() {
+            break;
+        }
+        group.work(tick).unwrap();
+    }
+    assert!(!file.map.read().has_surplus());
+    scene.disks.vanish(slot);
+    scene.disks.bring_back(slot);
+    group.take_offline(&[disk], "it blinks").unwrap();
+    group.return_disks(&[slot]).unwrap();
+    resync(&group);
+    assert!(read(&group, &file, 0, length) == new);
+}
+
+#[test]
+fn what_was_flushed_is_not_stale_where_a_conversion_left_the_only_copy_of_it() {
+    let scene = Scene::mirrored(15);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(15, 8 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    work(&group);
+    group.sync().unwrap();
+    for disk in [0, 1] {
+        // All is on the disks: nothing is lost.
+        group
+            .take_offline(&[DiskNumber(disk)], "it blinks")
+            .unwrap();
+        group.return_disks(&[DiskSlot(disk)]).unwrap();
+    }
+    resync(&group);
+    assert!(read(&group, &file, 0, data.len()) == data);
+}
