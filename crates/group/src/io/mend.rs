@@ -146,7 +146,9 @@ impl Core {
         ) else {
             return Ok(Mended::Gone);
         };
-        if !self.is_as_found(place) {
+        // A run that no longer belongs to the extent has what it had when it left it.
+        let is_there = |source: &ExtentCopy| extent.present().any(|copy| copy == *source);
+        if !self.is_as_found(place) || !place.bad.iter().all(|bad| is_there(&bad.source)) {
             return Ok(Mended::Gone);
         }
         match self.copy_elsewhere(place, &extent) {

@@ -11,6 +11,7 @@ use spindle_sync::level::Unshown;
 
 use super::Step;
 use crate::background::planner::Move;
+use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
 use crate::scene::{
     EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
@@ -355,4 +356,39 @@ fn after_a_crash_a_move_between_disks_that_have_just_caught_up_has_lost_nothing(
     let mut found = vec![0; new.len()];
     group.read(&file, offset_bytes, &mut found).unwrap();
     assert!(found == new);
+}
+
+#[test]
+fn a_bad_place_is_not_mended_from_a_copy_that_has_moved_since_it_was_found() {
+    let scene = Scene::new(9, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(9, 4 << 20)).unwrap();
+    group.sync().unwrap();
+    let (index, extent, moved) = move_of(&file, 1);
+    // A reader found copy 0 bad, took the bytes from copy 1, and has let go of its range.
+    let place = BadPlace {
+        file: Arc::clone(&file),
+        index,
+        copy: extent.copies()[0],
+        bad: vec![BadBlocks {
+            inside_blocks: 0,
+            blocks: 16,
+            source: extent.copies()[1],
+        }],
+        lives: group.disks.lives(extent.present()),
+        reason: "a test says so".to_owned(),
+    };
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let mut step = || group.step_relocation(&mut relocation, 256, &mut buffer);
+    while matches!(step().unwrap(), Step::Copied(_)) {}
+    let first = file.map.read().schedule().first_block(index);
+    let new = pattern(99, 64 << 10);
+    group.write(&file, first * BLOCK_SIZE_BYTES, &new).unwrap();
+    group.note_bad_place(place);
+    group.move_bad_places().unwrap();
+    assert_copies_equal(&scene, &group, &file, "after both moves");
+    assert!(read(&group, &file, first * BLOCK_SIZE_BYTES, new.len()) == new);
+    assert_sound(&group);
 }
