@@ -15,6 +15,8 @@ spindle_sync::levels! {
     SurplusTurn = 14, "the turn to give surplus copies back";
     /// One search for room in the catalog at a time.
     MakingRoom = 16, "the search for room in the catalog";
+    /// One round of cleaning at a time.
+    Cleaning = 17, "the round of cleaning";
     /// What an opening found in a kept journal.
     Recovered = 18, "what was recovered from the journal";
     <Committing>;

@@ -13,13 +13,13 @@ impl Core {
         if self.dirty.count() == 0 {
             return Ok(false);
         }
-        self.dirty.begin_round();
+        let round = self.dirty.begin_round();
         self.flush_written()?;
         self.notice_offline();
         // Alone, so that nobody records a region between the decision and its edit.
         let _alone = self.change.write(Unshown);
         let mut edit = Edit::default();
-        let more = self.dirty.round(&mut edit);
+        let more = round.end(&mut edit);
         if !edit.is_empty() {
             self.catalog.apply(edit);
         }
@@ -32,3 +32,6 @@ impl Core {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ use spindle_catalog::{Edit, Sequence};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Staleness;
 use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
-use spindle_sync::level::{DeepMutex, MutexGuard};
+use spindle_sync::level::{DeepMutex, Mutex, MutexGuard, Unshown};
 
 use crate::core::file::File;
 use crate::incarnation::{Incarnation, Life};
@@ -147,9 +147,26 @@ impl Drop for Returning<'_> {
     }
 }
 
+/// A cleaning round that has begun. What had come to its end by then is on every disk once this
+/// round's flush followed, and not by a flush that began before.
+#[derive(Debug)]
+pub struct Round<'a> {
+    dirty: &'a DirtyRegions,
+    _alone: MutexGuard<'a, (), levels::Cleaning>,
+}
+
+impl Round<'_> {
+    /// Ends it: the rows of regions that have been quiet are closed or deleted with `edit`. True
+    /// where a further round could clean more.
+    pub fn end(self, edit: &mut Edit) -> bool {
+        self.dirty.end_round(edit)
+    }
+}
+
 /// All dirty regions of a group.
 #[derive(Debug, Default)]
 pub struct DirtyRegions {
+    rounds: Mutex<(), levels::Cleaning>,
     state: DeepMutex<State, levels::Dirty>,
     /// A disk that is online may be stale somewhere: readers have to look.
     returned: AtomicBool,
@@ -435,17 +452,21 @@ impl DirtyRegions {
         }
     }
 
-    /// Begins a cleaning round; a flush of every disk must follow, then whoever went offline must
-    /// be told of, then [`DirtyRegions::round`].
-    pub fn begin_round(&self) {
+    /// Begins a cleaning round, when whoever has begun one has ended it; a flush of every disk must
+    /// follow, then whoever went offline must be told of, then [`Round::end`].
+    pub fn begin_round(&self) -> Round<'_> {
+        let alone = self.rounds.lock(Unshown);
         for region in self.state.lock().regions.values_mut() {
             region.begin_round();
         }
+        Round {
+            dirty: self,
+            _alone: alone,
+        }
     }
 
-    /// Ends one cleaning round: the rows of regions that have been quiet are closed or deleted
-    /// with `edit`. True where a further round could clean more.
-    pub fn round(&self, edit: &mut Edit) -> bool {
+    /// See [`Round::end`].
+    fn end_round(&self, edit: &mut Edit) -> bool {
         let mut more = false;
         self.state.lock().regions.retain(|key, region| {
             region.end_round();

@@ -61,8 +61,7 @@ fn record(edit: &Edit) -> DirtyRecord {
 
 fn round(dirty: &DirtyRegions) -> (Edit, bool) {
     let mut edit = Edit::default();
-    dirty.begin_round();
-    let more = dirty.round(&mut edit);
+    let more = dirty.begin_round().end(&mut edit);
     (edit, more)
 }
 
