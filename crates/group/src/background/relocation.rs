@@ -31,6 +31,7 @@ use crate::core::file::File;
 use crate::core::moving::Ticket;
 use crate::error::GroupError;
 use crate::incarnation::Life;
+use crate::io::write::file_ranges;
 
 /// Blocks written meanwhile that are few enough to be copied while writers wait.
 const FEW_BLOCKS: u64 = 32;
@@ -324,7 +325,15 @@ impl Group {
             }
             map.set_copy(moved.index, number, copy);
             self.note_dirty_map(file, &map);
+            let ranges = file_ranges(map.schedule(), moved.index);
             drop(map);
+            // What the disk missed there before it had a copy, the new one has.
+            let own: SmallVec<[Life; 1]> = (relocation.lives.iter().copied())
+                .filter(|life| life.disk == moved.to)
+                .collect();
+            for range in ranges {
+                self.dirty.caught_up(file, range, &own);
+            }
             self.name_only_stale(file);
             if moved.from.is_present() {
                 self.space.quarantine(Run {

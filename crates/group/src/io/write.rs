@@ -611,6 +611,14 @@ impl Core {
     }
 }
 
+/// The file blocks that an extent holds.
+pub(crate) fn file_ranges(schedule: Schedule, index: u32) -> Ranges {
+    let mut ranges = Ranges::new();
+    let whole = (0, schedule.length_blocks(index));
+    push_file_ranges(&mut ranges, schedule, index, whole);
+    ranges
+}
+
 /// Adds the file blocks that the part `[from, to)` of an extent holds, in its own blocks.
 fn push_file_ranges(ranges: &mut Ranges, schedule: Schedule, index: u32, (from, to): (u64, u64)) {
     let mut inside = from;

@@ -392,3 +392,37 @@ fn a_bad_place_is_not_mended_from_a_copy_that_has_moved_since_it_was_found() {
     assert!(read(&group, &file, first * BLOCK_SIZE_BYTES, new.len()) == new);
     assert_sound(&group);
 }
+
+#[test]
+fn a_new_copy_on_a_disk_that_lacks_something_there_is_not_stale() {
+    let scene = Scene::new(10, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(10, 4 << 20)).unwrap();
+    group.sync().unwrap();
+    let (index, extent, moved) = move_of(&file, 0);
+    // A disk without a copy blinks: it lacks what was written lately, wherever that lies.
+    let to = DiskSlot(moved.to.0);
+    group.take_offline(&[moved.to], "it blinks").unwrap();
+    group.return_disks(&[to]).unwrap();
+    // The other copy is away, and misses something.
+    let other = extent.copies()[1].disk();
+    group.take_offline(&[other], "it failed").unwrap();
+    let first = file.map.read().schedule().first_block(index);
+    let new = pattern(99, 64 << 10);
+    group.write(&file, first * BLOCK_SIZE_BYTES, &new).unwrap();
+    group.sync().unwrap();
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let mut step = || group.step_relocation(&mut relocation, 256, &mut buffer);
+    while matches!(step().unwrap(), Step::Copied(_)) {}
+    let extent = file.map.read().extent(index).unwrap();
+    assert!(extent.present().any(|copy| copy.disk() == moved.to));
+    group.return_disks(&[DiskSlot(other.0)]).unwrap();
+    resync(&group);
+    let mut found = vec![0; new.len()];
+    group
+        .read(&file, first * BLOCK_SIZE_BYTES, &mut found)
+        .unwrap();
+    assert!(found == new);
+}
