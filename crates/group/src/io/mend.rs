@@ -129,8 +129,6 @@ impl Core {
     pub(crate) fn move_copy(&self, place: &BadPlace) -> Result<Mended, GroupError> {
         let file = &place.file;
         let (low, high) = file.map.read().schedule().envelope(place.index);
-        // Until a flush, a disk that goes offline has lost what was copied.
-        let _announced = self.announce_copy(file, &[(low, high)]);
         let _held = file.range_lock.exclusive(low, high);
         let disk = place.copy.disk();
         let extent = file.map.read().extent(place.index);
@@ -152,11 +150,16 @@ impl Core {
             return Ok(Mended::Gone);
         }
         match self.copy_elsewhere(place, &extent) {
-            Ok(moved) if !self.is_as_found(place) => {
-                self.space.give_back(run_of(moved));
-                Ok(Mended::Gone)
-            }
             Ok(moved) => {
+                // The new place has perhaps what no other copy has, and the old one is given up.
+                let flushed = match place.lives.iter().find(|life| life.disk == disk) {
+                    Some(own) => self.flush_lives(&[*own]),
+                    None => Ok(false),
+                };
+                if !matches!(flushed, Ok(true)) || !self.is_as_found(place) {
+                    self.space.give_back(run_of(moved));
+                    return flushed.map(|_| Mended::Gone);
+                }
                 self.settle_move(place, number, moved);
                 Ok(Mended::Moved)
             }

@@ -149,3 +149,57 @@ fn a_bad_place_that_was_found_before_an_outage_is_looked_for_again_after_it() {
     assert_copies_equal(&scene, &group, &file, "after the outage");
     assert_sound(&group);
 }
+
+#[test]
+fn a_copy_moved_off_a_bad_place_while_the_other_is_stale_outlives_an_outage_of_its_disk() {
+    let scene = Scene::mirrored(5);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (index, extent) = {
+        let map = file.map.read();
+        let index = map.end_index() - 1;
+        (index, map.extent(index).unwrap())
+    };
+    let on = |disk: u16| extent.present().find(|copy| copy.disk().0 == disk);
+    let (stale, copy) = (on(0).unwrap(), on(DISK.0).unwrap());
+    group.take_offline(&[stale.disk()], "it failed").unwrap();
+    let offset_bytes = group.map(&file).pop().unwrap().offset_bytes;
+    let new = pattern(2, 32 << 10);
+    group.write(&file, offset_bytes, &new).unwrap();
+    group.sync().unwrap();
+    // Until nothing was written lately.
+    resync(&group);
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    // Behind what it lacks the disk that came back has everything.
+    group.note_bad_place(BadPlace {
+        file: Arc::clone(&file),
+        index,
+        copy,
+        bad: vec![BadBlocks {
+            inside_blocks: 16,
+            blocks: 1,
+            source: stale,
+        }],
+        lives: group.disks.lives(extent.present()),
+        reason: "a test says so".to_owned(),
+    });
+    group.move_bad_places().unwrap();
+    assert_ne!(
+        place_on(&group.map(&file).pop().unwrap(), DISK),
+        copy.start_bytes()
+    );
+    scene.disks.vanish(DISK);
+    scene.disks.bring_back(DISK);
+    group
+        .take_offline(&[DiskNumber(DISK.0)], "it blinks")
+        .unwrap();
+    group.return_disks(&[DISK]).unwrap();
+    resync(&group);
+    let mut found = vec![0; new.len()];
+    group.read(&file, offset_bytes, &mut found).unwrap();
+    assert!(found == new);
+    assert_copies_equal(&scene, &group, &file, "after the outage");
+}
