@@ -493,7 +493,12 @@ impl Core {
                     journal.compare_everything();
                 }
             }
-            self.make_equal(file, first, end)?;
+            let equal = self.make_equal(file, first, end);
+            if !file.moving.is_empty() {
+                // Whoever copies extents elsewhere was told before their copies changed again.
+                self.note_moving(file, first, end);
+            }
+            equal?;
             let error = self.write_failed(
                 file,
                 &format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
-use spindle_device::{AlignedBuffer, DiskSlot};
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_format::ExtentCopy;
 use spindle_sync::level::Unshown;
@@ -425,4 +425,87 @@ fn a_new_copy_on_a_disk_that_lacks_something_there_is_not_stale() {
         .read(&file, first * BLOCK_SIZE_BYTES, &mut found)
         .unwrap();
     assert!(found == new);
+}
+
+fn reads_two(batch: &[Request<'_>]) -> bool {
+    batch.len() == 2 && batch.iter().all(|one| matches!(one.work, Work::Read(_)))
+}
+
+#[test]
+fn what_a_failed_write_left_and_was_made_equal_is_copied_again_by_a_move() {
+    for swapped in [false, true] {
+        let scene = Scene::new(11, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+        let disks = OneBatchWaits::of(&scene);
+        let group = disks.open(&scene, 3);
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(11, 24 << 20)).unwrap();
+        group.sync().unwrap();
+        // Two extents that follow each other and have copies on the same disks.
+        let disks_of = |extent: &Extent| {
+            let mut disks: Vec<u16> = extent.present().map(|copy| copy.disk().0).collect();
+            disks.sort_unstable();
+            disks
+        };
+        let (index, extent, next) = {
+            let map = file.map.read();
+            (11..map.end_index() - 1)
+                .map(|index| {
+                    (
+                        index,
+                        map.extent(index).unwrap(),
+                        map.extent(index + 1).unwrap(),
+                    )
+                })
+                .find(|(_, one, other)| disks_of(one) == disks_of(other))
+                .unwrap()
+        };
+        let to = (0..3)
+            .find(|disk| !disks_of(&extent).contains(disk))
+            .unwrap();
+        let from = extent.copies()[1];
+        let moved = Move {
+            file: file.id,
+            index,
+            copy_number: 1,
+            from,
+            to: DiskNumber(to),
+            blocks: from.blocks(),
+        };
+        let mut relocation = group.begin_relocation(&moved).unwrap();
+        let mut buffer = AlignedBuffer::zeroed(1 << 20);
+        while relocation.done_blocks < from.blocks() {
+            let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+            assert!(matches!(step, Ok(Step::Copied(_))));
+        }
+        // One disk takes the first half of a write, the other the second.
+        let takes_first = extent.copies()[usize::from(swapped)].disk();
+        for copy in extent.present().chain(next.present()) {
+            let is_first = extent.present().any(|one| one == copy);
+            if is_first != (copy.disk() == takes_first) {
+                let bytes = copy.start_bytes()..copy.start_bytes() + copy.length_bytes();
+                scene.disks.fail_writes(DiskSlot(copy.disk().0), bytes, 1);
+            }
+        }
+        let end = file.map.read().schedule().first_block(index + 1);
+        let new = pattern(99, 128 * usize::try_from(BLOCK_SIZE_BYTES).unwrap());
+        let (has_come, go_on) = disks.wait(true, reads_two);
+        std::thread::scope(|scope| {
+            let (group, file, new) = (&group, &file, &new);
+            let writer = scope.spawn(move || {
+                let at = (end - 64) * BLOCK_SIZE_BYTES;
+                group.write(file, at, new).unwrap_err();
+            });
+            // It has told the mover, and is about to make the copies equal.
+            has_come.recv().unwrap();
+            let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+            assert!(matches!(step, Ok(Step::Copied(_))), "{step:?}");
+            go_on.send(()).unwrap();
+            writer.join().unwrap();
+        });
+        let mut step = || group.step_relocation(&mut relocation, 256, &mut buffer);
+        while matches!(step().unwrap(), Step::Copied(_)) {}
+        let extent = file.map.read().extent(index).unwrap();
+        assert!(extent.present().any(|copy| copy.disk() == moved.to));
+        assert_copies_equal(&scene, &group, &file, &format!("swapped {swapped}"));
+    }
 }
