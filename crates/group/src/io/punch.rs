@@ -17,7 +17,7 @@ use crate::core::dirty::{REGION_BLOCKS, Ranges};
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::io::ZEROS;
-use crate::io::write::{Intent, Payload, lie_within};
+use crate::io::write::{Attempt, Intent, Payload, lie_within};
 
 /// What becomes of an extent of which a part is punched.
 #[derive(Debug, Default)]
@@ -150,7 +150,7 @@ impl Core {
     }
 
     fn punch_blocks(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
-        loop {
+        'prepared: loop {
             self.check_alive(file)?;
             let change = self.change_inside();
             let (zeroed, marked) = {
@@ -191,7 +191,10 @@ impl Core {
                 continue;
             }
             for (from, to) in &plan.zeroed {
-                self.write_blocks(file, *from, *to, Payload::Zeros, &intent)?;
+                let attempt = self.write_blocks(file, *from, *to, Payload::Zeros, &intent)?;
+                if attempt == Attempt::Outdated {
+                    continue 'prepared;
+                }
             }
             self.apply_punch(file, &plan);
             return Ok(());

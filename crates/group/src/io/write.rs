@@ -64,6 +64,17 @@ pub(crate) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
     })
 }
 
+/// What an attempt at a write came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Attempt {
+    /// Every online copy has it.
+    Written,
+    /// The file became mirrored meanwhile, and the write was not announced: nothing was written, and
+    /// it begins again.
+    Outdated,
+}
+
 /// What is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Payload<'a> {
@@ -150,13 +161,13 @@ impl Core {
     }
 
     /// Prepares a write of `[first, end)` (dirty regions, range lock) and runs `write`; does so
-    /// again where the map changed in between, and where space was short and more is found.
+    /// again where the map or the redundancy changed in between, and where space was short and more is found.
     pub(crate) fn write_range(
         &self,
         file: &File,
         first: u64,
         end: u64,
-        mut write: impl FnMut(&Self, &Intent) -> Result<(), GroupError>,
+        mut write: impl FnMut(&Self, &Intent) -> Result<Attempt, GroupError>,
     ) -> Result<(), GroupError> {
         let mut search = SpaceSearch::default();
         loop {
@@ -187,7 +198,8 @@ impl Core {
                 Err(error) if error.kind == GroupErrorKind::NoSpace => {
                     search.go_on(self, file, (first, end), error)?;
                 }
-                answer => return answer,
+                Ok(Attempt::Outdated) => {}
+                answer => return answer.map(|_| ()),
             }
         }
     }
@@ -312,7 +324,7 @@ impl Core {
         end: u64,
         payload: Payload<'_>,
         intent: &Intent,
-    ) -> Result<(), GroupError> {
+    ) -> Result<Attempt, GroupError> {
         let set_back_count = {
             let map = file.map.read();
             if file.hides_a_loss.load(Ordering::Acquire) {
@@ -323,6 +335,11 @@ impl Core {
         // After that look: what lies before this write in an extent that is new is a hole.
         if intent.allocates {
             self.allocate_blocks(file, first, end)?;
+            // Whoever gives a file another redundancy holds no range: the space has perhaps more
+            // copies than this write knew of.
+            if file.is_mirrored() && !intent.mirrored {
+                return Ok(Attempt::Outdated);
+            }
         }
         let plan = plan::write(&file.map.read(), &self.disks, first, end)
             .map_err(|TooFar| GroupError::too_far())?;
@@ -361,7 +378,8 @@ impl Core {
             ranges.push((first, end));
             self.miss_what_began_anew(file, &ranges, written.lives());
         }
-        self.move_marks(file, &plan, set_back_count, (first, end), &written)
+        self.move_marks(file, &plan, set_back_count, (first, end), &written)?;
+        Ok(Attempt::Written)
     }
 
     /// Refuses to write behind the marks of a file that lost something and has not told it yet:

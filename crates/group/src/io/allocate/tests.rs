@@ -2,7 +2,11 @@
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::io::allocate::SpaceSearch;
-use crate::scene::{MIB, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::io::write::Payload;
+use crate::scene::{
+    EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync,
+};
+use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 
 #[test]
@@ -73,4 +77,36 @@ fn a_write_to_space_on_a_disk_that_has_gone_is_copied_to_it_when_it_is_back() {
     resync(&group);
     assert_copies_equal(&scene, &group, &file, "back again");
     assert_eq!(read(&group, &file, 0, data.len()), data);
+}
+
+#[test]
+fn a_write_beside_a_conversion_is_known_as_written_lately() {
+    for seed in 1..5 {
+        let scene = Scene::mirrored(seed);
+        let group = scene.open();
+        let file = create(&group, 10, EXTERNAL);
+        let data = pattern(7, 1 << 20);
+        group
+            .write_range(&file, 512, 768, |core, intent| {
+                // The writer has looked, and holds its range. The file becomes mirrored.
+                std::thread::scope(|scope| {
+                    let convert = || group.convert_files(&[(file.id, Redundancy::Normal)]);
+                    scope.spawn(convert).join().unwrap().unwrap();
+                });
+                let payload = Payload::Data((&data[..]).into());
+                core.write_blocks(&file, 512, 768, payload, intent)
+            })
+            .unwrap();
+        let copies = group.map(&file)[0].copies.iter().flatten().count();
+        let slot = DiskSlot(1);
+        scene.disks.vanish(slot);
+        scene.disks.bring_back(slot);
+        group.take_offline(&[DiskNumber(1)], "it blinks").unwrap();
+        group.return_disks(&[slot]).unwrap();
+        resync(&group);
+        // One that is missing is made by another pass.
+        assert_eq!(copies, 2);
+        assert_copies_equal(&scene, &group, &file, "after the blink");
+        assert!(read(&group, &file, 2 << 20, data.len()) == data);
+    }
 }
