@@ -93,12 +93,11 @@ impl Group {
 
     /// Bad runs behind the disk's end need not be kept from anybody any more.
     pub(crate) fn forget_bad_runs(&self, disk: DiskNumber) {
-        let (runs, edit) = self.bad_runs.forget(disk, self.space.end_block(disk));
-        if runs.is_empty() {
-            return;
-        }
         let _change = self.change();
-        self.catalog.apply(edit);
+        let from_block = self.space.end_block(disk);
+        let runs = self.bad_runs.forget(disk, from_block, |edit| {
+            self.catalog.apply(edit);
+        });
         for run in runs {
             self.space.give_back(run);
         }

@@ -45,26 +45,25 @@ impl BadRuns {
         })
     }
 
-    /// Notes a run; the caller has a change open and gives the edit to it.
-    pub fn note(&self, run: Run) -> Edit {
+    /// Notes a run; the caller has a change open, to which `apply` gives the edit. An edit is the
+    /// whole set, so it is applied under the set's lock: in the order in which they were made.
+    pub fn note(&self, run: Run, apply: impl FnOnce(Edit)) {
         let mut runs = self.runs.lock();
         runs.insert(run);
-        edit_of(&runs)
+        apply(edit_of(&runs));
     }
 
     /// Forgets the runs of the disk at `from_block` or behind it, because the disk leaves the
-    /// group or is to end there; they, and the edit that the caller gives to its change.
-    pub fn forget(&self, disk: DiskNumber, from_block: u64) -> (Vec<Run>, Edit) {
+    /// group or is to end there, and gives them. As [`Self::note`].
+    pub fn forget(&self, disk: DiskNumber, from_block: u64, apply: impl FnOnce(Edit)) -> Vec<Run> {
         let mut runs = self.runs.lock();
         let goes = |run: &Run| run.disk == disk && run.start_block >= from_block;
         let gone: Vec<Run> = runs.iter().copied().filter(goes).collect();
         runs.retain(|run| !goes(run));
-        let edit = if gone.is_empty() {
-            Edit::default()
-        } else {
-            edit_of(&runs)
-        };
-        (gone, edit)
+        if !gone.is_empty() {
+            apply(edit_of(&runs));
+        }
+        gone
     }
 
     /// Every bad run.
@@ -103,8 +102,12 @@ fn decode(bytes: &[u8; RUN_BYTES]) -> Run {
 
 #[cfg(test)]
 mod tests {
-    use super::{Run, decode, encode};
+    use std::sync::Mutex;
+    use std::time::Duration;
+
     use spindle_base::DiskNumber;
+
+    use super::{BadRuns, Run, decode, encode};
 
     #[test]
     fn a_run_comes_back_as_it_was_noted() {
@@ -114,5 +117,28 @@ mod tests {
             class: 12,
         };
         assert_eq!(decode(&encode(&run)), run);
+    }
+
+    #[test]
+    fn of_runs_noted_at_once_the_row_that_is_applied_last_has_all() {
+        let run = |start_block| Run {
+            disk: DiskNumber(1),
+            start_block,
+            class: 8,
+        };
+        let bad = BadRuns::default();
+        let applied = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            bad.note(run(256), |edit| {
+                scope.spawn(|| bad.note(run(512), |edit| applied.lock().unwrap().push(edit)));
+                // So that the other one is applied meanwhile, where it can be.
+                std::thread::sleep(Duration::from_millis(100));
+                applied.lock().unwrap().push(edit);
+            });
+        });
+        let applied = applied.into_inner().unwrap();
+        let row = applied.last().unwrap().changes[0].2.as_ref().unwrap();
+        let runs: Vec<Run> = row.as_chunks().0.iter().map(decode).collect();
+        assert_eq!(runs, [run(256), run(512)]);
     }
 }

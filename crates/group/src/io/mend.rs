@@ -264,8 +264,9 @@ impl Core {
             drop(map);
             // Who copies this extent elsewhere began with the copy that is gone.
             file.moving.cancel(place.index);
-            let edit = self.bad_runs.note(run_of(place.copy));
-            self.catalog.apply(edit);
+            self.bad_runs.note(run_of(place.copy), |edit| {
+                self.catalog.apply(edit);
+            });
         }
         let disk = place.copy.disk();
         let message = format!(
