@@ -25,10 +25,7 @@ impl ReplicatedRegion {
 
     pub(super) fn journal_of(&self, slot: DiskSlot) -> Vec<u8> {
         let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
-        if self.read_at(slot, JOURNAL_PLACE, &mut bytes).is_err() {
-            // One bad sector must not hide the records before it.
-            self.read_one_by_one(slot, JOURNAL_PLACE, &mut bytes);
-        }
+        self.read_blocks(slot, JOURNAL_PLACE, &mut bytes);
         bytes.to_vec()
     }
 

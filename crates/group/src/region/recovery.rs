@@ -4,6 +4,11 @@
 //! Nothing is written where everything is equal. A crash in here leaves each block of each
 //! replica as it was or as the chosen one, and the region not clean: the next opening does it
 //! again.
+//!
+//! A block that cannot be read may be the right one: a path may be away for a moment only. So
+//! only bytes that were read are written, and a block that is right on no replica and cannot be
+//! read on one stays as it is everywhere. Asking for it is an error, as of any damaged block,
+//! until the disk answers again.
 
 use std::sync::Arc;
 
@@ -23,13 +28,23 @@ type FoundSums = Vec<Option<ChecksumBlock>>;
 /// One replica's blocks of one group.
 struct Copy {
     bytes: AlignedBuffer,
-    readable: bool,
+    /// Of each block whether it could be read.
+    read: Vec<bool>,
+}
+
+impl Copy {
+    /// A block's bytes; `None` where they could not be read.
+    fn block(&self, within: usize) -> Option<&[u8]> {
+        let range = within * BLOCK_LENGTH..(within + 1) * BLOCK_LENGTH;
+        self.read[within].then(|| &self.bytes[range])
+    }
 }
 
 /// What a group is to be on every replica.
-struct Chosen {
+struct Chosen<'a> {
     group: SumGroup,
-    bytes: AlignedBuffer,
+    /// Of each block the replica's bytes that count; `None` where none are written.
+    blocks: Vec<Option<&'a [u8]>>,
     doubtful: Vec<u64>,
 }
 
@@ -69,9 +84,8 @@ impl ReplicatedRegion {
         for run in map.runs.clone() {
             let mut bytes = AlignedBuffer::zeroed(index(2 * run.pairs * BLOCK_BYTES));
             let start = map.sums_place(&replica, run.first_group, 0);
-            if self.read_at(replica.slot, start, &mut bytes).is_err() {
-                self.read_one_by_one(replica.slot, start, &mut bytes);
-            }
+            // What cannot be read is zeros, which are no checksum block.
+            self.read_blocks(replica.slot, start, &mut bytes);
             for (pair, slots) in bytes.chunks_exact(2 * BLOCK_LENGTH).enumerate() {
                 let group = run.first_group + pair;
                 let (first, second) = slots.split_at(BLOCK_LENGTH);
@@ -93,17 +107,23 @@ impl ReplicatedRegion {
         found
     }
 
-    /// One bad sector must not hide the blocks beside it; what cannot be read stays zero, which
-    /// is no checksum block.
-    pub(super) fn read_one_by_one(&self, slot: DiskSlot, start: u64, bytes: &mut [u8]) {
-        for (place, out) in (start..)
-            .step_by(BLOCK_LENGTH)
-            .zip(bytes.chunks_exact_mut(BLOCK_LENGTH))
-        {
-            if self.read_at(slot, place, out).is_err() {
-                out.fill(0);
-            }
+    /// Reads blocks, where all of them at once cannot be read one by one: a bad sector must not
+    /// hide those beside it. Gives of each block whether it was read; one that was not is zeros.
+    pub(super) fn read_blocks(&self, slot: DiskSlot, start: u64, bytes: &mut [u8]) -> Vec<bool> {
+        let blocks_count = bytes.len() / BLOCK_LENGTH;
+        if blocks_count == 0 || self.read_at(slot, start, bytes).is_ok() {
+            return vec![true; blocks_count];
         }
+        let places = (start..).step_by(BLOCK_LENGTH);
+        (places.zip(bytes.chunks_exact_mut(BLOCK_LENGTH)))
+            .map(|(place, out)| {
+                let is_read = self.read_at(slot, place, out).is_ok();
+                if !is_read {
+                    out.fill(0);
+                }
+                is_read
+            })
+            .collect()
     }
 
     /// Gives a group its sums, and makes the replicas equal where they may differ. Gives the
@@ -155,7 +175,7 @@ impl ReplicatedRegion {
         let copies: Vec<Copy> = (map.replicas.iter())
             .map(|replica| self.read_copy(map, replica, found, group))
             .collect();
-        let chosen = choose(map, found, &copies, &order, group);
+        let chosen = choose(map, found, &copies, &order, group)?;
         map.doubtful.extend(&chosen.doubtful);
         let writes = differences(map, &copies, &chosen, group);
         let same_sums = equal && chosen.group.sums == map.groups[group].sums;
@@ -180,11 +200,8 @@ impl ReplicatedRegion {
             .map_or(0, |last| last + 1);
         let mut bytes = AlignedBuffer::zeroed(used * BLOCK_LENGTH);
         let place = map.data_place(replica, map.blocks_of(group).0);
-        let readable = used == 0 || self.read_at(replica.slot, place, &mut bytes).is_ok();
-        if !readable {
-            self.read_one_by_one(replica.slot, place, &mut bytes);
-        }
-        Copy { bytes, readable }
+        let read = self.read_blocks(replica.slot, place, &mut bytes);
+        Copy { bytes, read }
     }
 
     /// Writes the blocks that differ and new checksum blocks; the group goes on without a replica that
@@ -221,72 +238,77 @@ impl ReplicatedRegion {
 }
 
 /// The bytes and sums of a group's blocks: each from the first replica on which it is right.
-fn choose(
+///
+/// # Errors
+/// Where the catalog's header page is right on no replica, and cannot be read on one.
+fn choose<'a>(
     map: &Map,
     found: &[FoundSums],
-    copies: &[Copy],
+    copies: &'a [Copy],
     order: &[usize],
     group: usize,
-) -> Chosen {
+) -> Result<Chosen<'a>, CatalogError> {
     let (first, _) = map.blocks_of(group);
-    let used = copies
-        .first()
-        .map_or(0, |copy| copy.bytes.len() / BLOCK_LENGTH);
+    let used = copies.first().map_or(0, |copy| copy.read.len());
     let mut chosen = Chosen {
         group: SumGroup::clone(&map.groups[group]),
-        bytes: AlignedBuffer::zeroed(used * BLOCK_LENGTH),
+        blocks: vec![None; used],
         doubtful: Vec::new(),
     };
     for within in 0..used {
         let block = first + within as u64;
-        let range = within * BLOCK_LENGTH..(within + 1) * BLOCK_LENGTH;
         let sum_on = |replica: usize| {
             let sums = found[replica][group].as_ref();
             sums.map_or(0, |sums| sums.sums[within])
         };
         let right = (order.iter().copied()).find(|replica| {
             let sum = sum_on(*replica);
-            sum == 0 || block_sum(block, &copies[*replica].bytes[range.clone()]) == sum
+            let bytes = copies[*replica].block(within);
+            sum == 0 || bytes.is_some_and(|bytes| block_sum(block, bytes) == sum)
         });
         if let Some(replica) = right {
             chosen.group.sums[within] = sum_on(replica);
             if sum_on(replica) != 0 {
-                chosen.bytes[range.clone()].copy_from_slice(&copies[replica].bytes[range]);
+                chosen.blocks[within] = copies[replica].block(within);
             }
             continue;
         }
-        // It was in flight on every replica: as it is on the first that can be read.
-        let source = (order.iter().copied())
-            .find(|replica| copies[*replica].readable)
-            .unwrap_or(order[0]);
-        chosen.bytes[range.clone()].copy_from_slice(&copies[source].bytes[range.clone()]);
-        if block == 0 {
+        if copies.iter().any(|copy| !copy.read[within]) {
+            // It may be right there.
+            if block == 0 {
+                let why = "the first block of it can be read on no disk whole";
+                return Err(failed("read", why));
+            }
+            continue;
+        }
+        // It was in flight on every replica: as it is on the first.
+        let bytes = copies[order[0]].block(within);
+        chosen.blocks[within] = bytes;
+        if let Some(bytes) = bytes.filter(|_| block == 0) {
             // The catalog's header page: the only one overwritten in place, and accepted by the
             // catalog in any mix of old and new. It must be readable ever after.
-            chosen.group.sums[within] = block_sum(block, &chosen.bytes[range]);
+            chosen.group.sums[within] = block_sum(block, bytes);
         } else {
             chosen.doubtful.push(block);
         }
     }
-    chosen
+    Ok(chosen)
 }
 
 /// Where a replica's block is not the chosen one: replica, place and bytes.
 fn differences(
     map: &Map,
     copies: &[Copy],
-    chosen: &Chosen,
+    chosen: &Chosen<'_>,
     group: usize,
 ) -> Vec<(usize, u64, AlignedBuffer)> {
     let (first, _) = map.blocks_of(group);
     let mut writes = Vec::new();
     for (number, (replica, copy)) in map.replicas.iter().zip(copies).enumerate() {
-        let blocks = (chosen.bytes.chunks_exact(BLOCK_LENGTH))
-            .zip(copy.bytes.chunks_exact(BLOCK_LENGTH))
-            .enumerate();
-        for (within, (wanted, there)) in blocks {
-            let written = chosen.group.sums[within] != 0;
-            if written && (wanted != there || !copy.readable) {
+        for (within, wanted) in chosen.blocks.iter().enumerate() {
+            if let Some(wanted) = wanted
+                && copy.block(within) != Some(*wanted)
+            {
                 let place = map.data_place(replica, first + within as u64);
                 writes.push((number, place, aligned(wanted)));
             }

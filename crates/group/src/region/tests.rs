@@ -13,6 +13,8 @@ use super::{RegionSpace, ReplicatedRegion};
 use crate::quorum::Membership;
 use crate::{NewDisk, NewGroup, Opener};
 
+mod unread;
+
 const DISK_BYTES: u64 = 64 << 20;
 const BLOCK: usize = 4096;
 
@@ -42,6 +44,10 @@ fn name() -> GroupName {
 
 /// A closed group of `count` disks, each its own failure group, with an empty region.
 fn make(count: u16) -> Arc<SimulatedDisks> {
+    make_of(count, Redundancy::Normal)
+}
+
+fn make_of(count: u16, redundancy: Redundancy) -> Arc<SimulatedDisks> {
     let disks = Arc::new(SimulatedDisks::new(
         1,
         &vec![DISK_BYTES; usize::from(count)],
@@ -49,7 +55,7 @@ fn make(count: u16) -> Arc<SimulatedDisks> {
     let new = NewGroup {
         name: name(),
         uuid: Uuid([9; 16]),
-        redundancy: Redundancy::Normal,
+        redundancy,
         au_size: AuSize::DEFAULT,
         disks: (0..count)
             .map(|number| NewDisk {

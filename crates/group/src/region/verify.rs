@@ -155,9 +155,7 @@ impl ReplicatedRegion {
             }
             let mut bytes = AlignedBuffer::zeroed(used * BLOCK_LENGTH);
             let place = map.data_place(replica, first);
-            if self.read_at(replica.slot, place, &mut bytes).is_err() {
-                self.read_one_by_one(replica.slot, place, &mut bytes);
-            }
+            self.read_blocks(replica.slot, place, &mut bytes);
             for (within, block_bytes) in bytes.chunks_exact(BLOCK_LENGTH).enumerate() {
                 let block = first + within as u64;
                 let sum = sums[within];

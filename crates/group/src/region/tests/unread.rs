@@ -1,0 +1,88 @@
+//! What a disk does not answer at an opening, or at the last write of a closing, and what the next
+//! opening makes of it.
+
+use std::sync::Arc;
+
+use spindle_base::Redundancy;
+use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
+use spindle_device::{DiskSlot, SimulatedDisks};
+
+use super::{BLOCK, Open, block, make_of, open, open_recovering, place, read, reserve, write};
+
+fn put(catalog: &Catalog, number: u64) {
+    let mut edit = Edit::default();
+    let value = vec![number.to_le_bytes()[0]; 3000];
+    edit.put(Table::Extent, number.to_be_bytes().to_vec(), value);
+    catalog.commit(catalog.apply(edit)).unwrap();
+}
+
+fn held(catalog: &Catalog, number: u64) -> Result<bool, CatalogError> {
+    Ok(catalog.get(Table::Extent, &number.to_be_bytes())?.is_some())
+}
+
+/// As the front does it.
+fn open_catalog(disks: &Arc<SimulatedDisks>) -> Result<(Open, Catalog), String> {
+    let open = open_recovering(disks).ok_or("the region")?;
+    let region: Arc<dyn Region> = open.region.clone();
+    let catalog = Catalog::open(region, 1 << 20).map_err(|error| error.to_string())?;
+    open.region.finish_recovery();
+    reserve(&open);
+    Ok((open, catalog))
+}
+
+/// A group of one disk with ten commits in the journal, which a crash left.
+fn crashed(count: u16, redundancy: Redundancy) -> Arc<SimulatedDisks> {
+    let disks = make_of(count, redundancy);
+    let made = open(&disks);
+    let catalog = Catalog::create(made.region.clone(), 1 << 20).unwrap();
+    (0..10).for_each(|number| put(&catalog, number));
+    drop((catalog, made));
+    disks.crash();
+    disks.restart();
+    disks
+}
+
+#[test]
+fn a_block_that_could_not_be_read_for_a_moment_is_not_overwritten_by_the_recovery() {
+    let original = make_of(1, Redundancy::External);
+    let made = open(&original);
+    made.region.grow(1 << 20).unwrap();
+    write(&made.region, &[(0, 1), (7, 2), (8, 3)]).unwrap();
+    drop(made);
+    for (number, seed) in [(0, 1), (7, 2)] {
+        let disks = Arc::new(original.fork(number));
+        disks.crash();
+        disks.restart();
+        disks.fail_reads(
+            DiskSlot(0),
+            place(number)..place(number) + BLOCK as u64,
+            u64::MAX,
+        );
+        // Whether it is refused or not.
+        drop(open_recovering(&disks));
+        disks.clear_faults(DiskSlot(0));
+        let opened = open(&disks);
+        let found = read(&opened.region, number);
+        let found = found.unwrap_or_else(|why| panic!("block {number}: {why}"));
+        assert!(found == block(seed), "block {number} is another one");
+    }
+}
+
+#[test]
+fn a_catalog_that_could_not_be_read_for_a_moment_is_there_afterwards() {
+    for (count, redundancy) in [(3, Redundancy::Normal), (1, Redundancy::External)] {
+        let disks = crashed(count, redundancy);
+        // All disks lie behind one path.
+        for slot in 0..count {
+            let header = place(0)..place(0) + BLOCK as u64;
+            disks.fail_reads(DiskSlot(slot), header, u64::MAX);
+        }
+        drop(open_catalog(&disks));
+        (0..count).for_each(|slot| disks.clear_faults(DiskSlot(slot)));
+        let opened = open_catalog(&disks);
+        let (_, catalog) = opened.unwrap_or_else(|why| panic!("{count} disks: {why}"));
+        for number in 0..10 {
+            assert!(held(&catalog, number).unwrap(), "commit {number} is lost");
+        }
+    }
+}
