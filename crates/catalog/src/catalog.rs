@@ -51,8 +51,11 @@ impl Catalog {
     pub fn open(region: Arc<dyn Region>, cache_bytes: usize) -> Result<Self, CatalogError> {
         let mut store = Store::open(Arc::clone(&region), cache_bytes)?;
         let generation = store.journal_generation()?;
-        let journaled = journal::replay(&*region, generation)?;
-        if !journaled.is_empty() {
+        let journal::Replayed {
+            layer: journaled,
+            is_cut,
+        } = journal::replay(&*region, generation)?;
+        if is_cut || !journaled.is_empty() {
             match store.write(&[&journaled], generation + 1) {
                 // The library asks for twice the size that it has, and nobody knows yet what is
                 // free on the disks: it has to do with what was set aside.

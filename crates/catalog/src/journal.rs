@@ -13,15 +13,19 @@
 //!
 //! A crash leaves the newest record whole, in part or not at all, on each replica. It was never
 //! acknowledged, so either is right; whole on any replica, it counts.
+//!
+//! So where a record would follow, a replica that could be read says whether there is one. Where
+//! none could, there may be, and the opening is refused: a path may be away for a moment only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use spindle_base::Uuid;
 use spindle_device::AlignedBuffer;
-use spindle_format::{JOURNAL_PLACE, JournalRecord, encode_journal_record};
+use spindle_format::{JOURNAL_PLACE, JournalHead, JournalRecord, encode_journal_record};
 
 use crate::overlay::Layer;
-use crate::{CatalogError, Region, Table};
+use crate::{CatalogError, JournalCopy, Region, Table};
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -83,36 +87,44 @@ impl Journal {
     }
 }
 
-/// What the journal holds of `generation`, the newest change of each row.
+/// What the journal held of a generation.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    /// The newest change of each row.
+    pub(crate) layer: Layer,
+    /// A person has given up what no replica gives: records of the generation may follow what
+    /// counts, so none may be added to it.
+    pub(crate) is_cut: bool,
+}
+
+/// What the journal holds of `generation`.
 ///
 /// # Errors
-/// [`CatalogError::Damaged`] where a record is missing before others that are there.
-pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Layer, CatalogError> {
-    let mut records: BTreeMap<u64, JournalRecord> = BTreeMap::new();
-    for journal in region.read_journals() {
-        let mut block = 0;
-        while block * BLOCK_BYTES < journal.len() {
+/// [`CatalogError::Damaged`] where a record is missing before others that are there,
+/// [`CatalogError::Region`] where no replica can say that the journal ends where it seems to.
+pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, CatalogError> {
+    let journals = region.read_journals();
+    let group_uuid = region.group_uuid();
+    let mut records: BTreeMap<u64, (usize, JournalRecord)> = BTreeMap::new();
+    for journal in &journals.copies {
+        for (block, is_read) in journal.read.iter().enumerate() {
             let offset_bytes = block * BLOCK_BYTES;
             let place = JOURNAL_PLACE + offset_bytes as u64;
-            block += 1;
             // Most blocks are the inside of a record, or of an earlier generation.
-            let Ok(record) = JournalRecord::parse(&journal[offset_bytes..], place) else {
+            let Ok(record) = JournalRecord::parse(&journal.bytes[offset_bytes..], place) else {
                 continue;
             };
-            if record.group_uuid != region.group_uuid() || record.generation != generation {
-                continue;
+            if *is_read && record.group_uuid == group_uuid && record.generation == generation {
+                records.entry(record.number).or_insert((block, record));
             }
-            records.entry(record.number).or_insert(record);
         }
     }
     let mut layer = Layer::default();
-    for (expected, (number, record)) in (0..).zip(records) {
-        if number != expected {
-            return Err(CatalogError::Damaged(format!(
-                "record {expected} of the journal is good on no disk, and record {number} \
-                 follows it"
-            )));
-        }
+    let mut end = 0;
+    let mut next = 0;
+    while let Some((block, record)) = records.remove(&next) {
+        end = block + index(record.blocks());
+        next += 1;
         for change in record.changes {
             let table = Table::of_number(change.table).ok_or_else(|| {
                 let number = change.table;
@@ -121,5 +133,47 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Layer, Cata
             layer.set(table, change.key, change.value);
         }
     }
-    Ok(layer)
+    let is_the_end = |copy: &JournalCopy| ends_at(copy, end, group_uuid, generation);
+    let is_known = journals.copies.is_empty() || journals.copies.iter().any(is_the_end);
+    if !is_known && !journals.ends_where_unread {
+        return Err(CatalogError::Region {
+            operation: "read",
+            detail: format!(
+                "block {end} of its journal, where record {next} would be, can be read on no \
+                 disk; try again when the disks answer. Where it is bad for good, --force opens \
+                 the group without the commits from there on"
+            ),
+        });
+    }
+    if is_known && let Some((number, _)) = records.first_key_value() {
+        return Err(CatalogError::Damaged(format!(
+            "record {next} of the journal is good on no disk, and record {number} follows it"
+        )));
+    }
+    Ok(Replayed {
+        layer,
+        is_cut: !is_known,
+    })
+}
+
+/// Whether this replica says that the generation's records end at the block: all that a record
+/// there would take was read, and it is none, or was never whole. An acknowledged one is whole on
+/// every replica.
+fn ends_at(copy: &JournalCopy, end: usize, group_uuid: Uuid, generation: u64) -> bool {
+    match copy.read.get(end) {
+        // It is full.
+        None => true,
+        Some(false) => false,
+        Some(true) => match JournalHead::of(&copy.bytes[end * BLOCK_BYTES..]) {
+            Some(head) if head.group_uuid == group_uuid && head.generation == generation => {
+                let blocks = copy.read[end..].iter().take(head.blocks_count);
+                blocks.copied().all(|is_read| is_read)
+            }
+            _ => true,
+        },
+    }
+}
+
+fn index(blocks: u64) -> usize {
+    usize::try_from(blocks).expect("a journal is read into memory")
 }

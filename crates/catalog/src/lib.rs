@@ -38,7 +38,7 @@ pub use kept::{
     RecoveredExtent, RequestUnderWay, Touch, TouchSlot, UnwrittenBlocks, WriteUnderWay,
 };
 pub use levels::Committing;
-pub use region::Region;
+pub use region::{JournalCopy, Journals, Region};
 pub use room::{Rows, Wish};
 pub use spindle_base::Sequence;
 pub use table::{Table, file_key};

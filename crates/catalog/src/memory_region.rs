@@ -1,11 +1,11 @@
 //! A region in memory for the tests: what a crash may leave of it is under the test's control.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::Uuid;
 use spindle_sync::Mutex;
 
-use crate::{CatalogError, Region};
+use crate::{CatalogError, JournalCopy, Journals, Region};
 
 type Contents = BTreeMap<u64, Vec<u8>>;
 
@@ -22,6 +22,9 @@ struct State {
     writes_count: u64,
     written_blocks_count: u64,
     fail_reads: bool,
+    /// Blocks that each replica of the journal does not give.
+    unread_journal_blocks: [BTreeSet<usize>; 2],
+    ends_where_unread: bool,
     /// Fails the durable write of this number.
     fail_write_at: Option<u64>,
     limit_bytes: u64,
@@ -98,6 +101,20 @@ impl MemoryRegion {
         for journal in &mut self.state.lock().journals {
             journal[block * 4096..(block + 1) * 4096].fill(0xEE);
         }
+    }
+
+    /// A replica of the journal gives none of these blocks, but zeros.
+    pub(crate) fn hide_journal(&self, replica: usize, blocks: std::ops::Range<usize>) {
+        let mut state = self.state.lock();
+        for block in blocks {
+            state.journals[replica][block * 4096..(block + 1) * 4096].fill(0);
+            state.unread_journal_blocks[replica].insert(block);
+        }
+    }
+
+    /// As an opening that a person forced.
+    pub(crate) fn end_where_unread(&self) {
+        self.state.lock().ends_where_unread = true;
     }
 
     pub(crate) fn writes_count(&self) -> u64 {
@@ -220,8 +237,21 @@ impl Region for MemoryRegion {
         self.state.lock().journals[0].len()
     }
 
-    fn read_journals(&self) -> Vec<Vec<u8>> {
-        self.state.lock().journals.to_vec()
+    fn read_journals(&self) -> Journals {
+        let state = self.state.lock();
+        let copies =
+            (state.journals.iter().zip(&state.unread_journal_blocks)).map(|(journal, unread)| {
+                JournalCopy {
+                    bytes: journal.clone(),
+                    read: (0..journal.len() / 4096)
+                        .map(|block| !unread.contains(&block))
+                        .collect(),
+                }
+            });
+        Journals {
+            copies: copies.collect(),
+            ends_where_unread: state.ends_where_unread,
+        }
     }
 
     fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError> {

@@ -4,6 +4,25 @@ use spindle_base::Uuid;
 
 use crate::CatalogError;
 
+/// A replica's journal, as far as it can be read.
+#[derive(Debug, Clone)]
+pub struct JournalCopy {
+    /// Whole blocks; zeros stand for those that could not be read.
+    pub bytes: Vec<u8>,
+    /// Of each block whether it was read.
+    pub read: Vec<bool>,
+}
+
+/// The journal as its replicas hold it.
+#[derive(Debug, Clone)]
+pub struct Journals {
+    /// That of each replica.
+    pub copies: Vec<JournalCopy>,
+    /// A person has forced the opening: the journal ends before the first block that no replica
+    /// gives, whatever was there. Else the opening is refused.
+    pub ends_where_unread: bool,
+}
+
 /// The block-addressed store that the catalog stands on; the group gives it, replicated over
 /// its disks. Addresses are in bytes, multiples of 4,096; blocks never written read as zeros.
 ///
@@ -39,8 +58,8 @@ pub trait Region: Send + Sync + std::fmt::Debug {
     fn group_uuid(&self) -> Uuid;
     /// Bytes of the journal beside the region, whole blocks; 0 where there is none.
     fn journal_bytes(&self) -> usize;
-    /// The journal as each replica holds it; one that cannot be read is left out.
-    fn read_journals(&self) -> Vec<Vec<u8>>;
+    /// The journal as each replica holds it; none after a clean stop, which emptied it.
+    fn read_journals(&self) -> Journals;
     /// Writes whole blocks at `offset_bytes` of every replica's journal, in aligned memory, and
     /// makes them durable. After a crash any part of them may be there.
     ///

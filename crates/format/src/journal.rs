@@ -9,7 +9,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, Uuid};
 
 use crate::error::Structure;
 use crate::error::{FormatError, FormatErrorKind};
-use crate::header::Header;
+use crate::header::{HEADER_BYTES, Header};
 use crate::place::{JOURNAL_BYTES, JOURNAL_PLACE};
 
 /// What a record begins with.
@@ -54,6 +54,40 @@ pub struct JournalRecord {
     pub number: u64,
     /// What changed.
     pub changes: Vec<JournalChange>,
+}
+
+/// What the first block of a record says of it. No checksum was asked: the rest of the record may
+/// be another one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalHead {
+    /// The group's identity.
+    pub group_uuid: Uuid,
+    /// Which life of the journal it belongs to.
+    pub generation: u64,
+    /// The whole blocks that it takes, the first included; 1 where it says what cannot be.
+    pub blocks_count: usize,
+}
+
+impl JournalHead {
+    /// The head at the start of `bytes`; `None` where no record begins there.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        HEADER.check_magic(bytes).ok()?;
+        let (identity, rest) = bytes.get(HEADER_BYTES..)?.split_first_chunk()?;
+        let (generation, rest) = rest.split_first_chunk()?;
+        let length_bytes = u32::from_le_bytes(*rest.first_chunk()?);
+        let length_bytes = usize::try_from(length_bytes).unwrap_or(usize::MAX);
+        let is_possible = (JOURNAL_HEADER_BYTES..=JOURNAL_BYTES).contains(&length_bytes);
+        Some(Self {
+            group_uuid: Uuid(*identity),
+            generation: u64::from_le_bytes(*generation),
+            blocks_count: if is_possible {
+                whole_blocks(length_bytes) / whole_blocks(1)
+            } else {
+                1
+            },
+        })
+    }
 }
 
 impl JournalRecord {

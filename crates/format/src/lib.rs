@@ -51,7 +51,7 @@ pub use inode::{
 };
 pub use journal::{
     JOURNAL_CHANGE_BYTES, JOURNAL_HEADER_BYTES, JOURNAL_LENGTH_OFFSET, JOURNAL_MAGIC,
-    JOURNAL_VERSION, JournalChange, JournalRecord, encode_journal_record,
+    JOURNAL_VERSION, JournalChange, JournalHead, JournalRecord, encode_journal_record,
 };
 pub use label::{
     DiskTruncated, LABEL_COPIES, LABEL_FEATURES_KNOWN, LABEL_MAGIC, LABEL_USED_BYTES,

@@ -66,6 +66,7 @@ pub struct Membership {
     au_size: AuSize,
     redundancy: LeafRwLock<Redundancy>,
     was_clean: bool,
+    was_forced: bool,
     /// Where each member that was found is open.
     slots: Arc<LeafRwLock<Slots>>,
     /// Changed only by a published state.
@@ -186,6 +187,11 @@ impl Membership {
     #[must_use]
     pub const fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// Whether a person forced the opening: what cannot be read is given up.
+    pub(crate) const fn was_forced(&self) -> bool {
+        self.was_forced
     }
 
     /// What this process has written of itself to the voters.

@@ -48,7 +48,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{DiskNumber, Uuid};
-use spindle_catalog::{CatalogError, Region};
+use spindle_catalog::{CatalogError, Journals, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::space::Space;
 use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
@@ -770,7 +770,7 @@ impl Region for ReplicatedRegion {
         JOURNAL_BYTES
     }
 
-    fn read_journals(&self) -> Vec<Vec<u8>> {
+    fn read_journals(&self) -> Journals {
         self.journals()
     }
 

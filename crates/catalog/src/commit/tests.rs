@@ -282,6 +282,69 @@ fn a_journal_that_lost_a_record_before_others_is_refused_and_a_lost_end_is_not()
 }
 
 #[test]
+fn a_journal_ends_only_where_a_replica_that_can_be_read_says_so() {
+    // Which blocks each replica gives not; whether it opens without force, and with how many rows.
+    let cases: [(&[(usize, std::ops::Range<usize>)], Option<usize>); 7] = [
+        // Behind three records of a block, and in one of them.
+        (&[(0, 3..4)], Some(3)),
+        (&[(0, 3..4), (1, 3..4)], None),
+        (&[(0, 2..3)], Some(3)),
+        (&[(0, 2..3), (1, 2..3)], None),
+        (&[(0, 0..4)], Some(3)),
+        (&[(0, 0..4), (1, 3..4)], None),
+        (&[(0, 1..2), (1, 1..2)], None),
+    ];
+    for (hidden, expected) in cases {
+        let (region, catalog) = journaled_catalog();
+        for value in 0..3_u8 {
+            commit_row(&catalog, &[value], &[value]);
+        }
+        drop(catalog);
+        for (replica, blocks) in hidden {
+            region.hide_journal(*replica, blocks.clone());
+        }
+        let rows = |catalog: &Catalog| catalog.range(Table::Inode, &[], &[255], 99).unwrap().len();
+        match Catalog::open(region.clone(), CACHE_BYTES) {
+            Ok(catalog) => assert_eq!(Some(rows(&catalog)), expected, "{hidden:?}"),
+            Err(CatalogError::Region { operation, .. }) => {
+                assert_eq!((operation, expected), ("read", None), "{hidden:?}");
+            }
+            Err(error) => panic!("{hidden:?}: {error}"),
+        }
+        if expected.is_some() {
+            continue;
+        }
+        // By force the prefix counts, and what is committed on top of it is what counts after.
+        region.end_where_unread();
+        let forced = Catalog::open(region.clone(), CACHE_BYTES).unwrap();
+        let kept = rows(&forced);
+        assert_eq!(kept, hidden.last().unwrap().1.start, "{hidden:?}");
+        commit_row(&forced, b"z", b"1");
+        drop(forced);
+        let again = Catalog::open(region, CACHE_BYTES).unwrap();
+        assert_eq!(rows(&again), kept + 1, "{hidden:?}");
+    }
+}
+
+#[test]
+fn the_torn_end_of_a_journal_is_one_only_where_all_of_it_could_be_read() {
+    for (hidden, opens) in [(None, true), (Some(1..2), false), (Some(2..3), true)] {
+        let (region, catalog) = journaled_catalog();
+        let through = catalog.apply(put(b"a", &[7; 5000]));
+        catalog.commit(through).unwrap();
+        drop(catalog);
+        // A record of two blocks, of which the second is torn on both replicas.
+        region.damage_journal(1);
+        if let Some(blocks) = &hidden {
+            region.hide_journal(0, blocks.clone());
+            region.hide_journal(1, blocks.clone());
+        }
+        let answer = Catalog::open(region, CACHE_BYTES);
+        assert_eq!(answer.is_ok(), opens, "{hidden:?}: {answer:?}");
+    }
+}
+
+#[test]
 fn after_a_journal_write_that_failed_the_next_commit_goes_into_the_region() {
     let (region, catalog) = journaled_catalog();
     commit_row(&catalog, b"a", b"1");

@@ -399,6 +399,7 @@ fn the_start_up_page_names_tests_that_exist_and_all_of_what_an_opening_finds() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sources = String::new();
     let mut folders = vec![
+        root.join("crates/catalog/src"),
         root.join("crates/group/src"),
         root.join("crates/group/tests"),
     ];

@@ -98,6 +98,7 @@ impl Membership {
             au_size: new.au_size,
             redundancy: LeafRwLock::new(new.redundancy),
             was_clean: true,
+            was_forced: false,
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),

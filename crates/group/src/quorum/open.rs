@@ -98,6 +98,7 @@ impl Membership {
             au_size: state.au_size,
             redundancy: LeafRwLock::new(state.redundancy),
             was_clean: state.clean,
+            was_forced: opener.force,
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),

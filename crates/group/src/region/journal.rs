@@ -5,28 +5,47 @@
 //! each replica that counts. What a record is, and which ones count, is the catalog's business.
 
 use spindle_base::DiskNumber;
-use spindle_catalog::CatalogError;
+use spindle_catalog::{CatalogError, JournalCopy, Journals};
 use spindle_device::{AlignedBuffer, DiskSlot};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
 
-use crate::region::map::ReplicaMap;
+use crate::event::{Event, EventKind};
+use crate::region::map::{BLOCK_LENGTH, ReplicaMap};
 use crate::region::{ReplicatedRegion, failed};
 
 impl ReplicatedRegion {
     /// The journal as each replica holds it; nothing after a clean stop, which emptied it.
-    pub(super) fn journals(&self) -> Vec<Vec<u8>> {
-        if self.membership.was_clean() {
-            return Vec::new();
-        }
+    pub(super) fn journals(&self) -> Journals {
         let map = self.map();
-        let read = |replica: &ReplicaMap| self.journal_of(replica.slot);
-        map.replicas.iter().map(read).collect()
+        let copies = (map.replicas.iter())
+            .filter(|_| !self.membership.was_clean())
+            .map(|replica| self.journal_of(replica.slot))
+            .collect();
+        let journals = Journals {
+            copies,
+            ends_where_unread: self.membership.was_forced(),
+        };
+        let blocks = 0..JOURNAL_BYTES / BLOCK_LENGTH;
+        let unread_count = blocks
+            .filter(|block| journals.copies.iter().all(|copy| !copy.read[*block]))
+            .count();
+        if journals.ends_where_unread && !journals.copies.is_empty() && unread_count > 0 {
+            let message = format!(
+                "catalog: {unread_count} blocks of its journal can be read on no disk, and the \
+                 group was opened by force: what commits they held is lost, and all after it"
+            );
+            (self.membership).event(Event::new(EventKind::DamageFound, message));
+        }
+        journals
     }
 
-    pub(super) fn journal_of(&self, slot: DiskSlot) -> Vec<u8> {
+    pub(super) fn journal_of(&self, slot: DiskSlot) -> JournalCopy {
         let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
-        self.read_blocks(slot, JOURNAL_PLACE, &mut bytes);
-        bytes.to_vec()
+        let read = self.read_blocks(slot, JOURNAL_PLACE, &mut bytes);
+        JournalCopy {
+            bytes: bytes.to_vec(),
+            read,
+        }
     }
 
     /// Writes to every replica's journal; all have it durably, or are replicas no more.

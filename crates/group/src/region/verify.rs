@@ -103,7 +103,9 @@ impl ReplicatedRegion {
             return Err(failed("read", "its journal can be read whole on no disk"));
         };
         let writes: Vec<_> = (map.replicas.iter())
-            .filter(|replica| replica.disk != disk && self.journal_of(replica.slot) != bytes[..])
+            .filter(|replica| {
+                replica.disk != disk && self.journal_of(replica.slot).bytes != bytes[..]
+            })
             .map(|replica| (replica.disk, replica.slot, JOURNAL_PLACE, &bytes[..]))
             .collect();
         let unable = self.write_and_flush(&writes);
@@ -118,7 +120,7 @@ impl ReplicatedRegion {
         let mut journals = map
             .replicas
             .iter()
-            .map(|replica| self.journal_of(replica.slot));
+            .map(|replica| self.journal_of(replica.slot).bytes);
         let Some(first) = journals.next() else {
             return true;
         };

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use spindle_base::Redundancy;
 use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
 
 use super::{BLOCK, Open, block, make_of, open, open_recovering, place, read, reserve, write};
+
+const JOURNAL: std::ops::Range<u64> = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
 
 fn put(catalog: &Catalog, number: u64) {
     let mut edit = Edit::default();
@@ -40,6 +43,38 @@ fn crashed(count: u16, redundancy: Redundancy) -> Arc<SimulatedDisks> {
     disks.crash();
     disks.restart();
     disks
+}
+
+#[test]
+fn a_journal_that_no_disk_could_read_is_not_taken_for_an_empty_one() {
+    let disks = crashed(1, Redundancy::External);
+    // Its path is away for the moment at which the journal is asked for.
+    disks.fail_reads(DiskSlot(0), JOURNAL, u64::MAX);
+    let opened = open_catalog(&disks);
+    disks.clear_faults(DiskSlot(0));
+    if let Ok((_, catalog)) = opened {
+        for number in 0..10 {
+            assert!(held(&catalog, number).unwrap(), "commit {number} is lost");
+        }
+    }
+    let (_, catalog) = open_catalog(&disks).unwrap();
+    for number in 0..10 {
+        assert!(held(&catalog, number).unwrap(), "commit {number} is lost");
+    }
+}
+
+#[test]
+fn a_bad_block_in_the_newest_record_is_told_and_not_taken_for_no_record() {
+    let disks = crashed(1, Redundancy::External);
+    // A record of 3,000 bytes is one block.
+    let newest = JOURNAL_PLACE + 9 * BLOCK as u64;
+    disks.fail_reads(DiskSlot(0), newest..newest + BLOCK as u64, u64::MAX);
+    if let Ok((_, catalog)) = open_catalog(&disks) {
+        assert!(
+            held(&catalog, 9).unwrap(),
+            "commit 9 is lost without a word"
+        );
+    }
 }
 
 #[test]
