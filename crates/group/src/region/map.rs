@@ -171,6 +171,13 @@ impl Map {
         )
     }
 
+    /// The blocks of a group that the region's size lets be written.
+    pub(super) fn blocks_in_use(&self, group: usize) -> usize {
+        let (first, count) = self.blocks_of(group);
+        let end = self.size_bytes.div_ceil(BLOCK_BYTES);
+        index(end.saturating_sub(first).min(count))
+    }
+
     /// Where a block lies on the replica's disk, in bytes.
     pub(super) fn data_place(&self, replica: &ReplicaMap, block: u64) -> u64 {
         let number = self.run_of(block);

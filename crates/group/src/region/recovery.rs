@@ -9,6 +9,11 @@
 //! only bytes that were read are written, and a block that is right on no replica and cannot be
 //! read on one stays as it is everywhere. Asking for it is an error, as of any damaged block,
 //! until the disk answers again.
+//!
+//! Likewise a checksum block: a replica says which sums of a group are the newest where both of
+//! its slots were read. Where no replica says so, the newest that were found count only if every
+//! block is right by them; else the opening is refused, because the next write would go over the
+//! newer ones. By force the blocks are taken as they are.
 
 use std::sync::Arc;
 
@@ -22,8 +27,16 @@ use crate::region::map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, i
 use crate::region::{ReplicatedRegion, aligned, failed};
 use spindle_base::DiskNumber;
 
-/// The newest good checksum block of each group on one replica.
-type FoundSums = Vec<Option<ChecksumBlock>>;
+/// What the two slots of a group have on one replica.
+struct Found {
+    /// The newer of the good checksum blocks that were read.
+    newest: Option<ChecksumBlock>,
+    /// Both were read: there is no newer one.
+    both_read: bool,
+}
+
+/// What was found of each group on one replica.
+type FoundSums = Vec<Found>;
 
 /// One replica's blocks of one group.
 struct Copy {
@@ -85,8 +98,9 @@ impl ReplicatedRegion {
             let mut bytes = AlignedBuffer::zeroed(index(2 * run.pairs * BLOCK_BYTES));
             let start = map.sums_place(&replica, run.first_group, 0);
             // What cannot be read is zeros, which are no checksum block.
-            self.read_blocks(replica.slot, start, &mut bytes);
-            for (pair, slots) in bytes.chunks_exact(2 * BLOCK_LENGTH).enumerate() {
+            let read = self.read_blocks(replica.slot, start, &mut bytes);
+            let slots = bytes.chunks_exact(2 * BLOCK_LENGTH);
+            for (pair, (slots, read)) in slots.zip(read.chunks_exact(2)).enumerate() {
                 let group = run.first_group + pair;
                 let (first, second) = slots.split_at(BLOCK_LENGTH);
                 let good = |bytes: &[u8], slot: u8| {
@@ -101,7 +115,10 @@ impl ReplicatedRegion {
                 let sequence = |block: &Option<ChecksumBlock>| block.as_ref().map(|b| b.sequence);
                 let newest = u8::from(sequence(&second) > sequence(&first));
                 map.replicas[number].newest[group] = newest;
-                found.push(if newest == 0 { first } else { second });
+                found.push(Found {
+                    newest: if newest == 0 { first } else { second },
+                    both_read: read[0] && read[1],
+                });
             }
         }
         found
@@ -136,17 +153,14 @@ impl ReplicatedRegion {
         clean: bool,
     ) -> Result<usize, CatalogError> {
         // The replica with the newest sums first; among equals the order of preference.
+        let sums_of = |replica: usize| found[replica][group].newest.as_ref();
         let mut order: Vec<usize> = (0..found.len())
-            .filter(|replica| found[*replica][group].is_some())
+            .filter(|replica| sums_of(*replica).is_some())
             .collect();
         order.sort_by_key(|replica| {
-            let sequence = found[*replica][group].as_ref().map(|block| block.sequence);
-            std::cmp::Reverse(sequence)
+            std::cmp::Reverse(sums_of(*replica).map(|block| block.sequence))
         });
-        let Some(newest) = order
-            .first()
-            .and_then(|replica| found[*replica][group].as_ref())
-        else {
+        let Some(newest) = order.first().and_then(|replica| sums_of(*replica)) else {
             return Err(failed(
                 "read",
                 format!("checksum block {group} is good on no disk"),
@@ -158,46 +172,55 @@ impl ReplicatedRegion {
             ..SumGroup::clone(&map.groups[group])
         };
         let equal = order.len() == found.len()
-            && (found.iter()).all(|replica| {
-                replica[group].as_ref().is_some_and(|other| {
+            && (0..found.len()).all(|replica| {
+                sums_of(replica).is_some_and(|other| {
                     other.sequence == newest.sequence && other.sums == newest.sums
                 })
             });
         map.groups[group] = Arc::new(sums);
-        if clean && equal {
-            return Ok(0);
-        }
-        if clean {
+        let is_vouched = order.iter().any(|replica| found[*replica][group].both_read);
+        let used = if is_vouched {
+            used_blocks(found, group)
+        } else {
+            map.blocks_in_use(group)
+        };
+        if clean && is_vouched {
+            if equal {
+                return Ok(0);
+            }
             // The data is equal: only a checksum block was damaged.
             let chosen = SumGroup::clone(&map.groups[group]);
             return self.write_settled(map, group, chosen, Vec::new());
         }
         let copies: Vec<Copy> = (map.replicas.iter())
-            .map(|replica| self.read_copy(map, replica, found, group))
+            .map(|replica| self.read_copy(map, replica, used, group))
             .collect();
-        let chosen = choose(map, found, &copies, &order, group)?;
+        let chosen = if is_vouched {
+            choose(map, found, &copies, &order, group)?
+        } else {
+            choose_unvouched(map, &copies, group, self.membership.was_forced())?
+        };
+        if !is_vouched && chosen.group.sums != map.groups[group].sums {
+            let message = format!(
+                "catalog: the newest checksum block {group} can be read on no disk, and the group \
+                 was opened by force: blocks that are wrong by the one before were taken as they \
+                 are"
+            );
+            (self.membership).event(Event::new(EventKind::DamageFound, message));
+        }
         map.doubtful.extend(&chosen.doubtful);
         let writes = differences(map, &copies, &chosen, group);
         let same_sums = equal && chosen.group.sums == map.groups[group].sums;
-        if writes.is_empty() && same_sums {
+        // Newer sums that nobody has seen are of a write that a crash cut short: only a newer
+        // block still keeps the next opening from them.
+        if writes.is_empty() && same_sums && (is_vouched || clean) {
             return Ok(0);
         }
         self.write_settled(map, group, chosen.group, writes)
     }
 
-    /// Reads a replica's blocks of a group, as many as any replica has ever written.
-    fn read_copy(
-        &self,
-        map: &Map,
-        replica: &ReplicaMap,
-        found: &[FoundSums],
-        group: usize,
-    ) -> Copy {
-        let used = (found.iter())
-            .filter_map(|sums| sums[group].as_ref())
-            .filter_map(|block| block.sums.iter().rposition(|sum| *sum != 0))
-            .max()
-            .map_or(0, |last| last + 1);
+    /// Reads a replica's blocks of a group, so many from its first on.
+    fn read_copy(&self, map: &Map, replica: &ReplicaMap, used: usize, group: usize) -> Copy {
         let mut bytes = AlignedBuffer::zeroed(used * BLOCK_LENGTH);
         let place = map.data_place(replica, map.blocks_of(group).0);
         let read = self.read_blocks(replica.slot, place, &mut bytes);
@@ -237,6 +260,64 @@ impl ReplicatedRegion {
     }
 }
 
+/// The blocks of a group up to the last that any replica's sums know as written.
+fn used_blocks(found: &[FoundSums], group: usize) -> usize {
+    (found.iter())
+        .filter_map(|sums| sums[group].newest.as_ref())
+        .filter_map(|block| block.sums.iter().rposition(|sum| *sum != 0))
+        .max()
+        .map_or(0, |last| last + 1)
+}
+
+/// The bytes of a group's blocks by sums of which nobody says that they are the newest. A block
+/// that was never written by them is right where zeros are.
+///
+/// # Errors
+/// Where a block is right by them on no replica, and nobody has forced the opening.
+fn choose_unvouched<'a>(
+    map: &Map,
+    copies: &'a [Copy],
+    group: usize,
+    forced: bool,
+) -> Result<Chosen<'a>, CatalogError> {
+    let (first, _) = map.blocks_of(group);
+    let used = copies.first().map_or(0, |copy| copy.read.len());
+    let mut chosen = Chosen {
+        group: SumGroup::clone(&map.groups[group]),
+        blocks: vec![None; used],
+        doubtful: Vec::new(),
+    };
+    for within in 0..used {
+        let block = first + within as u64;
+        let sum = chosen.group.sums[within];
+        let is_right = |bytes: &&[u8]| match sum {
+            0 => bytes.iter().all(|byte| *byte == 0),
+            sum => block_sum(block, bytes) == sum,
+        };
+        let mut read = copies.iter().filter_map(|copy| copy.block(within));
+        match read.clone().find(is_right) {
+            Some(bytes) => chosen.blocks[within] = Some(bytes).filter(|_| sum != 0),
+            None if !forced => {
+                return Err(failed(
+                    "read",
+                    format!(
+                        "the newest checksum block {group} can perhaps be read on no disk, and \
+                         by the one before it block {block} is wrong; try again when the disks \
+                         answer. Where it is bad for good, --force takes the blocks as they are"
+                    ),
+                ));
+            }
+            None => {
+                chosen.blocks[within] = read.next();
+                if let Some(bytes) = chosen.blocks[within] {
+                    chosen.group.sums[within] = block_sum(block, bytes);
+                }
+            }
+        }
+    }
+    Ok(chosen)
+}
+
 /// The bytes and sums of a group's blocks: each from the first replica on which it is right.
 ///
 /// # Errors
@@ -258,7 +339,7 @@ fn choose<'a>(
     for within in 0..used {
         let block = first + within as u64;
         let sum_on = |replica: usize| {
-            let sums = found[replica][group].as_ref();
+            let sums = found[replica][group].newest.as_ref();
             sums.map_or(0, |sums| sums.sums[within])
         };
         let right = (order.iter().copied()).find(|replica| {

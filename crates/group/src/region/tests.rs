@@ -81,6 +81,10 @@ struct Open {
 }
 
 fn open_recovering(disks: &Arc<SimulatedDisks>) -> Option<Open> {
+    open_as(disks, false)
+}
+
+fn open_as(disks: &Arc<SimulatedDisks>, force: bool) -> Option<Open> {
     let opener = Opener {
         host: "alpha".to_owned(),
         origin: None,
@@ -88,7 +92,7 @@ fn open_recovering(disks: &Arc<SimulatedDisks>) -> Option<Open> {
         boot: Uuid([7; 16]),
         process_id: 1,
         now_s: 2,
-        force: false,
+        force,
         preferred_failure_group: None,
     };
     let slots: Vec<DiskSlot> = (0..disks.disk_count())

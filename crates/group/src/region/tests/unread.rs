@@ -8,9 +8,13 @@ use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
 
-use super::{BLOCK, Open, block, make_of, open, open_recovering, place, read, reserve, write};
+use super::{
+    BLOCK, Open, block, make_of, open, open_as, open_recovering, place, read, reserve, write,
+};
 
 const JOURNAL: std::ops::Range<u64> = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
+/// The first sums of the region: two slots.
+const SUMS: std::ops::Range<u64> = 1 << 20..(1 << 20) + 2 * BLOCK as u64;
 
 fn put(catalog: &Catalog, number: u64) {
     let mut edit = Edit::default();
@@ -74,6 +78,72 @@ fn a_bad_block_in_the_newest_record_is_told_and_not_taken_for_no_record() {
             held(&catalog, 9).unwrap(),
             "commit 9 is lost without a word"
         );
+    }
+}
+
+#[test]
+fn sums_that_could_not_be_read_for_a_moment_are_not_replaced_by_those_before() {
+    let original = make_of(1, Redundancy::External);
+    let made = open(&original);
+    made.region.grow(1019 * BLOCK as u64).unwrap();
+    // The second group of sums; both of its slots are written.
+    write(&made.region, &[(1005, 1)]).unwrap();
+    write(&made.region, &[(1005, 2)]).unwrap();
+    drop(made);
+    for (slot, is_clean) in [(0, false), (1, false), (0, true), (1, true)] {
+        let disks = Arc::new(original.fork(slot));
+        if is_clean {
+            open(&disks).membership.close().unwrap();
+        }
+        disks.crash();
+        disks.restart();
+        let start = SUMS.end + slot * BLOCK as u64;
+        disks.fail_reads(DiskSlot(0), start..start + BLOCK as u64, u64::MAX);
+        if let Some(opened) = open_recovering(&disks) {
+            disks.clear_faults(DiskSlot(0));
+            opened.region.finish_recovery();
+            write(&opened.region, &[(1006, 3)]).unwrap();
+            opened.membership.close().unwrap();
+        }
+        disks.clear_faults(DiskSlot(0));
+        let opened = open(&disks);
+        let found = read(&opened.region, 1005);
+        let found = found.unwrap_or_else(|why| panic!("slot {slot}, clean {is_clean}: {why}"));
+        assert_eq!(found, block(2), "slot {slot}, clean {is_clean}");
+    }
+}
+
+#[test]
+fn by_force_blocks_whose_newest_sums_are_bad_for_good_are_taken_as_they_are() {
+    let original = make_of(1, Redundancy::External);
+    let made = open(&original);
+    made.region.grow(1019 * BLOCK as u64).unwrap();
+    write(&made.region, &[(1004, 4), (1005, 1)]).unwrap();
+    // Of the last block only the newest sums know that it was written.
+    write(&made.region, &[(1005, 2), (1006, 3)]).unwrap();
+    drop(made);
+    for is_clean in [false, true] {
+        let mut refused_count = 0;
+        for slot in 0..2 {
+            let disks = Arc::new(original.fork(slot));
+            if is_clean {
+                open(&disks).membership.close().unwrap();
+            }
+            disks.crash();
+            disks.restart();
+            let start = SUMS.end + slot * BLOCK as u64;
+            disks.fail_reads(DiskSlot(0), start..start + BLOCK as u64, u64::MAX);
+            if open_recovering(&disks).is_some() {
+                continue;
+            }
+            refused_count += 1;
+            let forced = open_as(&disks, true).unwrap();
+            forced.region.finish_recovery();
+            for (number, seed) in [(1004, 4), (1005, 2), (1006, 3)] {
+                assert!(read(&forced.region, number).unwrap() == block(seed));
+            }
+        }
+        assert_eq!(refused_count, 1, "only one of the two is the newest");
     }
 }
 
