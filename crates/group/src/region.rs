@@ -59,6 +59,7 @@ use crate::event::EventKind;
 use crate::levels;
 use crate::quorum::Membership;
 use ahead::Ahead;
+use journal::WrittenJournal;
 use map::{BLOCK_BYTES, BLOCK_LENGTH, Map, ReplicaMap, SumGroup, index};
 
 /// The most that a run is ahead of what is asked for, in bytes.
@@ -90,7 +91,7 @@ pub struct ReplicatedRegion {
     space: LeafRwLock<Option<Arc<dyn RegionSpace>>>,
     /// One at a time writes, repairs or grows. Readers take it only where a block looks wrong,
     /// to see whether it was merely in flight.
-    gate: DeepMutex<(), levels::RegionGate>,
+    gate: DeepMutex<WrittenJournal, levels::RegionGate>,
     map: LeafRwLock<Arc<Map>>,
     /// While the group is being opened: much more of the region around what was asked for.
     ahead: DeepMutex<Option<Ahead>, levels::ReadAhead>,
@@ -134,7 +135,7 @@ impl ReplicatedRegion {
         Self {
             membership,
             space: LeafRwLock::new(None),
-            gate: DeepMutex::new(()),
+            gate: DeepMutex::new(WrittenJournal::default()),
             map: LeafRwLock::new(Arc::new(map)),
             ahead: DeepMutex::new(None),
         }
@@ -374,7 +375,7 @@ impl ReplicatedRegion {
         disk: DiskNumber,
         instead_of: Option<DiskNumber>,
     ) -> Result<(), CatalogError> {
-        let _gate = self.gate.lock();
+        let journal = self.gate.lock();
         self.drop_offline();
         let map = self.map();
         let holds = |disk: DiskNumber| map.replicas.iter().any(|replica| replica.disk == disk);
@@ -409,7 +410,7 @@ impl ReplicatedRegion {
         let mut added = map.replica(&replica, slot, uuid);
         let copied = self
             .copy_everything(&map, &mut added)
-            .and_then(|()| self.copy_journal(&added));
+            .and_then(|()| self.copy_journal(&journal, &added));
         let answer = copied.and_then(|()| {
             (self
                 .membership

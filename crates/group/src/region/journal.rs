@@ -13,6 +13,35 @@ use crate::event::{Event, EventKind};
 use crate::region::map::{BLOCK_LENGTH, ReplicaMap};
 use crate::region::{ReplicatedRegion, failed};
 
+/// What was written to the journals since they began at their start the last time: all records
+/// that count, and no disk has to be believed about them. What the region's gate guards.
+#[derive(Debug, Default)]
+pub(super) struct WrittenJournal(Vec<u8>);
+
+impl WrittenJournal {
+    /// The bytes are on every replica that counts. A write that failed was never noted: whoever
+    /// began it begins at the start again.
+    fn note(&mut self, offset_bytes: u64, bytes: &[u8]) {
+        let offset = usize::try_from(offset_bytes).expect("a journal is smaller than memory");
+        assert!(
+            offset == 0 || offset == self.0.len(),
+            "records follow one another"
+        );
+        self.0.truncate(offset);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A journal with these records in place of what it has there.
+    pub(super) fn lay_over(&self, journal: &mut [u8]) {
+        journal[..self.0.len()].copy_from_slice(&self.0);
+    }
+
+    /// Whether the journal has them.
+    pub(super) fn is_in(&self, journal: &[u8]) -> bool {
+        journal.starts_with(&self.0)
+    }
+}
+
 impl ReplicatedRegion {
     /// The journal as each replica holds it; nothing after a clean stop, which emptied it.
     pub(super) fn journals(&self) -> Journals {
@@ -54,7 +83,7 @@ impl ReplicatedRegion {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<(), CatalogError> {
-        let _gate = self.gate.lock();
+        let mut written = self.gate.lock();
         self.drop_offline();
         let map = self.map();
         if map.replicas.is_empty() {
@@ -68,21 +97,20 @@ impl ReplicatedRegion {
         let unable: Vec<(DiskNumber, String)> = (failed.into_iter())
             .map(|(disk, error)| (disk, error.to_string()))
             .collect();
-        self.go_on_without(&unable)
+        self.go_on_without(&unable)?;
+        written.note(offset_bytes, bytes);
+        Ok(())
     }
 
-    /// Gives a new replica the journal of an old one, before the group state names it; the gate
-    /// is held.
-    pub(super) fn copy_journal(&self, added: &ReplicaMap) -> Result<(), CatalogError> {
-        let map = self.map();
-        let good = map.replicas.iter().find_map(|replica| {
-            let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
-            let read = self.read_at(replica.slot, JOURNAL_PLACE, &mut bytes);
-            read.is_ok().then_some(bytes)
-        });
-        let Some(bytes) = good else {
-            return Err(failed("read", "its journal can be read on no disk"));
-        };
+    /// Gives a new replica the journal, before the group state names it.
+    pub(super) fn copy_journal(
+        &self,
+        written: &WrittenJournal,
+        added: &ReplicaMap,
+    ) -> Result<(), CatalogError> {
+        // Zeros behind it: what it holds there may be of its time as a replica before.
+        let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
+        written.lay_over(&mut bytes);
         let unable = self.write_and_flush(&[(added.disk, added.slot, JOURNAL_PLACE, &bytes)]);
         match unable.first() {
             None => Ok(()),

@@ -84,38 +84,42 @@ impl ReplicatedRegion {
         Ok(faults)
     }
 
-    /// Gives every replica the journal of the first that can be read whole, where one differs; the caller has emptied it.
-    /// What lies behind its records counts nowhere, but a record that was overwritten on one disk
-    /// would be missing where only that disk is left.
+    /// Gives every replica the same journal, where one differs: the records that count as they were
+    /// written, and behind them what the first replica has that can be read. That counts nowhere,
+    /// but a record that was overwritten on one disk would be missing where only that disk is
+    /// left. One replica after the other, so that a crash damages the journal of one alone.
     ///
     /// # Errors
     /// Where none can be read whole, or the group must stop because a disk could not be written.
     pub(crate) fn make_journals_equal(&self) -> Result<bool, CatalogError> {
-        let _gate = self.gate.lock();
+        let written = self.gate.lock();
         let map = self.map();
         // One that could be read only in part has zeros where another may have a record.
-        let source = (map.replicas.iter()).find_map(|replica| {
+        let first = (map.replicas.iter()).find_map(|replica| {
             let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
             let read = self.read_at(replica.slot, JOURNAL_PLACE, &mut bytes);
-            read.is_ok().then_some((replica.disk, bytes))
+            read.is_ok().then_some(bytes)
         });
-        let Some((disk, bytes)) = source else {
+        let Some(mut wanted) = first else {
             return Err(failed("read", "its journal can be read whole on no disk"));
         };
-        let writes: Vec<_> = (map.replicas.iter())
-            .filter(|replica| {
-                replica.disk != disk && self.journal_of(replica.slot).bytes != bytes[..]
-            })
-            .map(|replica| (replica.disk, replica.slot, JOURNAL_PLACE, &bytes[..]))
-            .collect();
-        let unable = self.write_and_flush(&writes);
-        self.go_on_without(&unable)?;
-        Ok(!writes.is_empty())
+        written.lay_over(&mut wanted);
+        let mut is_written = false;
+        for replica in &map.replicas {
+            if self.journal_of(replica.slot).bytes == wanted[..] {
+                continue;
+            }
+            let unable =
+                self.write_and_flush(&[(replica.disk, replica.slot, JOURNAL_PLACE, &wanted)]);
+            self.go_on_without(&unable)?;
+            is_written = true;
+        }
+        Ok(is_written)
     }
 
-    /// Whether the journals of all replicas are the same.
+    /// Whether the journals of all replicas are the same, and have the records that count.
     pub(crate) fn journals_agree(&self) -> bool {
-        let _gate = self.gate.lock();
+        let written = self.gate.lock();
         let map = self.map();
         let mut journals = map
             .replicas
@@ -124,7 +128,7 @@ impl ReplicatedRegion {
         let Some(first) = journals.next() else {
             return true;
         };
-        journals.all(|journal| journal == first)
+        written.is_in(&first) && journals.all(|journal| journal == first)
     }
 
     fn is_right(&self, map: &Map, replica: &ReplicaMap, block: u64) -> bool {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spindle_base::Redundancy;
+use spindle_base::{DiskNumber, Redundancy};
 use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
@@ -189,5 +189,56 @@ fn a_catalog_that_could_not_be_read_for_a_moment_is_there_afterwards() {
         for number in 0..10 {
             assert!(held(&catalog, number).unwrap(), "commit {number} is lost");
         }
+    }
+}
+
+#[test]
+fn a_new_replica_gets_no_journal_that_only_one_disk_has_damaged() {
+    let disks = crashed(3, Redundancy::Normal);
+    let (opened, catalog) = open_catalog(&disks).unwrap();
+    put(&catalog, 10);
+    put(&catalog, 11);
+    let holders: Vec<DiskNumber> = (opened.membership.catalog_runs().iter())
+        .map(|replica| replica.disk)
+        .collect();
+    assert_eq!(holders.len(), 3);
+    // Bits of the newest record turn on one disk, unseen.
+    let newest = JOURNAL_PLACE + BLOCK as u64;
+    disks.overwrite(DiskSlot(holders[0].0), newest + 100, &[0x55; 64]);
+    // The other replicas are made anew, one after the other.
+    for disk in &holders[1..] {
+        opened.region.remove_replica(*disk).unwrap();
+        opened.region.add_replica(*disk).unwrap();
+    }
+    drop((catalog, opened));
+    disks.crash();
+    disks.restart();
+    let (_, catalog) = open_catalog(&disks).unwrap();
+    assert!(
+        held(&catalog, 11).unwrap(),
+        "an acknowledged commit is lost"
+    );
+}
+
+#[test]
+fn a_record_that_one_disk_has_damaged_goes_to_no_other_when_journals_are_made_equal() {
+    for damaged in 0..3 {
+        let disks = crashed(3, Redundancy::Normal);
+        let (opened, catalog) = open_catalog(&disks).unwrap();
+        put(&catalog, 10);
+        put(&catalog, 11);
+        let holders = opened.membership.catalog_runs();
+        let newest = JOURNAL_PLACE + BLOCK as u64;
+        let slot = DiskSlot(holders[damaged].disk.0);
+        disks.overwrite(slot, newest + 100, &[0x55; 64]);
+        assert!(!opened.region.journals_agree());
+        // A commit came between the emptying and this.
+        assert!(opened.region.make_journals_equal().unwrap());
+        assert!(opened.region.journals_agree());
+        drop((catalog, opened));
+        disks.crash();
+        disks.restart();
+        let (_, catalog) = open_catalog(&disks).unwrap();
+        assert!(held(&catalog, 11).unwrap(), "disk {damaged}: commit 11");
     }
 }
