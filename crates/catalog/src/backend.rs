@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use redb::StorageBackend;
-use spindle_sync::RwLock;
+use spindle_sync::{Mutex, RwLock};
 
 use crate::{CatalogError, Region};
 
@@ -30,6 +30,9 @@ pub(crate) struct Buffer {
     /// Blocks that went to the region.
     written_blocks: AtomicU64,
     detached: AtomicBool,
+    /// The first failure that the library was told of. It does nothing after one, and tells
+    /// nobody of those that it meets while it is dropped.
+    failed: Mutex<Option<CatalogError>>,
 }
 
 impl Buffer {
@@ -42,6 +45,7 @@ impl Buffer {
             length_bytes: AtomicU64::new(length_bytes),
             written_blocks: AtomicU64::new(0),
             detached: AtomicBool::new(false),
+            failed: Mutex::new(None),
         })
     }
 
@@ -62,6 +66,19 @@ impl Buffer {
     /// what its successor writes.
     pub(crate) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
+    }
+
+    /// The first failure since it was opened.
+    pub(crate) fn failure(&self) -> Option<CatalogError> {
+        self.failed.lock().clone()
+    }
+
+    /// Remembers a failure before the library has it.
+    fn told<T>(&self, answer: Result<T, CatalogError>) -> io::Result<T> {
+        if let Err(error) = &answer {
+            self.failed.lock().get_or_insert_with(|| error.clone());
+        }
+        Ok(answer?)
     }
 
     /// What the library takes for the size of the region.
@@ -210,15 +227,15 @@ impl StorageBackend for Backend {
         Ok(self.0.length_bytes.load(Ordering::Acquire))
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        Ok(self.0.read(offset, out)?)
+        self.0.told(self.0.read(offset, out))
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        Ok(self.0.set_length(len)?)
+        self.0.told(self.0.set_length(len))
     }
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.0.sync()?)
+        self.0.told(self.0.sync())
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        Ok(self.0.write(offset, data)?)
+        self.0.told(self.0.write(offset, data))
     }
 }

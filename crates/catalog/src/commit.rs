@@ -32,7 +32,8 @@ pub(crate) struct Committer {
     journal: Journal,
     /// The store refused something; nothing it says later counts.
     broken: bool,
-    closed: bool,
+    /// What its closing answered.
+    closed: Option<Result<(), CatalogError>>,
 }
 
 impl Committer {
@@ -48,14 +49,14 @@ impl Committer {
             cache_bytes,
             store: Some(store),
             broken: false,
-            closed: false,
+            closed: None,
         }
     }
 
     /// Opens the store anew over the same region, as a restart would. A commit that failed may
     /// be there or not; its batch is pending again and gives the same rows once more.
     fn reopen(&mut self) -> Result<Arc<Reader>, CatalogError> {
-        if self.closed {
+        if self.closed.is_some() {
             return Err(CatalogError::Region {
                 operation: "used",
                 detail: "this catalog is closed".to_owned(),
@@ -339,12 +340,12 @@ impl Catalog {
     /// Edits that are not committed are lost, and later calls fail.
     ///
     /// # Errors
-    /// [`CatalogError::Region`] where an earlier failure stands; the region is then as after a
-    /// crash, with every commit in it.
+    /// [`CatalogError::Region`] where an earlier failure stands, or the region takes the last of it
+    /// not; it is then as after a crash, with every commit in it. Asked again it says the same.
     pub fn close(&self) -> Result<(), CatalogError> {
         let mut committer = self.committer.lock(Unshown);
-        if std::mem::replace(&mut committer.closed, true) {
-            return Ok(());
+        if let Some(answer) = &committer.closed {
+            return answer.clone();
         }
         let journaled = Arc::clone(self.overlay.read().journaled());
         let mut answer = Ok(());
@@ -358,10 +359,11 @@ impl Catalog {
             answer = committer.write_region(&[&journaled]).map(drop);
         }
         match committer.store.take() {
-            Some(store) if answer.is_ok() => store.close(),
+            Some(store) if answer.is_ok() => answer = store.close(),
             Some(store) => store.abandon(),
             None => {}
         }
+        committer.closed = Some(answer.clone());
         answer
     }
 }

@@ -199,9 +199,13 @@ impl Store {
     }
 
     /// Leaves the region as a clean shutdown does.
-    pub(crate) fn close(self) {
+    ///
+    /// # Errors
+    /// What the region said to the library, which writes while it is dropped and tells nobody.
+    pub(crate) fn close(self) -> Result<(), CatalogError> {
         drop(self.database);
         self.buffer.detach();
+        self.buffer.failure().map_or(Ok(()), Err)
     }
 
     /// Leaves the region as it is.
