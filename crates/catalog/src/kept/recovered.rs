@@ -154,7 +154,11 @@ impl Recovered {
                     inodes.insert(FileId(id), position);
                 }
                 (Table::File, None) => {
-                    self.extents.retain(|(file, _), _| file.0 != id);
+                    let own = (FileId(id), 0)..=(FileId(id), u32::MAX);
+                    let numbers: Vec<_> = self.extents.range(own).map(|(key, _)| *key).collect();
+                    for key in numbers {
+                        self.extents.remove(&key);
+                    }
                 }
                 _ => {}
             }
