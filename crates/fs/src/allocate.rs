@@ -85,16 +85,15 @@ impl Core {
         now: Time,
     ) -> FsResult<()> {
         let now = now.stamp()?;
-        let mut state = node.state.lock();
-        let was_dirty = state.is_dirty();
-        if let Some(size_bytes) = size_bytes {
-            state.inode.size_bytes = size_bytes;
-        }
-        state.inode.modified = now;
-        state.inode.changed = now;
-        state.touch(size_bytes.is_some());
-        self.note_dirty(node, &mut state, was_dirty);
-        Ok(())
+        self.change_lagging(node, |state| {
+            if let Some(size_bytes) = size_bytes {
+                state.inode.size_bytes = size_bytes;
+            }
+            state.inode.modified = now;
+            state.inode.changed = now;
+            state.touch(size_bytes.is_some());
+            Ok(())
+        })
     }
 
     /// Writes zeros over the data of a range and leaves its space reserved. Punching and

@@ -4,6 +4,7 @@
 //! with it sees the old file or the new one. A write that fails moves nothing; bytes that it may
 //! have left beyond the end are cleaned before the end moves over them.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use spindle_base::BLOCK_SIZE_BYTES;
@@ -298,16 +299,20 @@ impl Core {
     /// Notes that the contents up to `end` are new; the end of the file moves where it lies before.
     /// The caller holds the content, shared or alone.
     pub(crate) fn note_written(&self, node: &Arc<Node>, end: u64, now: Timestamp) {
-        let mut state = node.state.lock();
-        let was_dirty = state.is_dirty();
-        let grown = end > state.inode.size_bytes;
-        if grown {
-            state.inode.size_bytes = end;
+        let noted = self.change_lagging(node, |state| {
+            let grown = end > state.inode.size_bytes;
+            if grown {
+                state.inode.size_bytes = end;
+            }
+            state.inode.modified = now;
+            state.inode.changed = now;
+            state.touch(grown);
+            Ok::<(), Infallible>(())
+        });
+        match noted {
+            Ok(()) => {}
+            Err(never) => match never {},
         }
-        state.inode.modified = now;
-        state.inode.changed = now;
-        state.touch(grown);
-        self.note_dirty(node, &mut state, was_dirty);
     }
 
     /// Makes everything from the end of the file on read as zeros: what a failed write, a crash

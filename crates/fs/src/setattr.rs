@@ -70,13 +70,12 @@ impl Core {
             && !change.kill_privileges;
         if only_times {
             // The kernel sends the times of what it wrote back often; they may wait.
-            let mut state = node.state.lock();
-            check_there(&state)?;
-            let was_dirty = state.is_dirty();
-            apply_fields(&mut state, change, stamps);
-            state.touch(false);
-            self.note_dirty(node, &mut state, was_dirty);
-            return Ok(());
+            return self.change_lagging(node, |state| {
+                check_there(state)?;
+                apply_fields(state, change, stamps);
+                state.touch(false);
+                Ok(())
+            });
         }
         let operation = self.begin();
         operation.try_update(node, false, |state| {

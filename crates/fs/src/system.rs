@@ -322,22 +322,35 @@ impl Core {
         }
     }
 
-    /// Notes that a node's rows lag behind. The caller holds its state's lock, so that the node
-    /// cannot become clean between the change and the note.
-    pub(crate) fn note_dirty(&self, node: &Arc<Node>, state: &mut State, was_dirty: bool) {
-        self.note_change();
-        if self.group.notes_touches() && !state.removed {
-            let touch = state.touch_of(node.id);
-            if !self.group.touch(&mut state.touched, &touch) {
-                let edit = state.whole_rows(node.id, &node.unwritten);
-                self.group.apply_alone(edit);
-                self.note_clean(node.id);
-                return;
+    /// Changes a node whose row may lag behind: the journal has a touch of it. Where no place is
+    /// left for one the row is written before this returns, in an operation of its own: alone it
+    /// would bring the half of an operation with it that another thread is in the midst of. The
+    /// caller is in no operation.
+    pub(crate) fn change_lagging<E>(
+        &self,
+        node: &Arc<Node>,
+        change: impl FnOnce(&mut State) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let has_place = {
+            let mut state = node.state.lock();
+            let was_dirty = state.is_dirty();
+            change(&mut state)?;
+            self.note_change();
+            // Under the lock, so that the node cannot become clean between the change and the note.
+            if !was_dirty {
+                self.dirty.lock().insert(node.id, Arc::clone(node));
             }
+            if self.group.notes_touches() && !state.removed {
+                let touch = state.touch_of(node.id);
+                self.group.touch(&mut state.touched, &touch)
+            } else {
+                true
+            }
+        };
+        if !has_place {
+            self.begin_to_write_back().write_back(node);
         }
-        if !was_dirty {
-            self.dirty.lock().insert(node.id, Arc::clone(node));
-        }
+        Ok(())
     }
 
     /// At most `most` dirty nodes, those of the lowest ids from `from` on.

@@ -166,3 +166,62 @@ fn a_sync_that_waits_for_a_write_tells_what_another_one_was_told_meanwhile() {
         fs.sync().unwrap();
     }
 }
+
+#[test]
+fn a_time_that_is_set_in_the_midst_of_a_removal_brings_no_half_of_it_back_after_a_kill() {
+    let (disks, fs, handle) = kept();
+    let id = handle.id();
+    let name = std::ffi::OsStr::new;
+    fs.make_link(id, ROOT, name("second"), NOW).unwrap();
+    fs.make_durable().unwrap();
+    // No place for touches is left: as many other nodes have them.
+    let journal = Arc::clone(fs.core.group.journal().unwrap());
+    let stamp = NOW.stamp().unwrap();
+    let touch = spindle_catalog::Touch {
+        id: FileId(1 << 40),
+        size_bytes: 0,
+        accessed: stamp,
+        modified: stamp,
+        changed: stamp,
+    };
+    while journal.touch(&mut None, &touch) {}
+    let (directory, node) = (fs.core.node(ROOT).unwrap(), fs.core.node(id).unwrap());
+    let change = crate::attribute::AttributeChange {
+        modified: Some(NOW),
+        ..crate::attribute::AttributeChange::default()
+    };
+    let fs = Arc::new(fs);
+    // One thread is in the midst of removing a name, and does not come to its end.
+    let (mine, of_file) = (Arc::clone(&fs), Arc::clone(&node));
+    let half = thread::spawn(move || {
+        let operation = mine.core.begin();
+        operation.remove_entry(&directory, b"file", of_file.kind, stamp);
+        operation.unname(&of_file, stamp);
+        std::mem::forget(operation);
+    });
+    half.join().unwrap();
+    // Another one sets a time of the file. It may come to its answer or wait for the first one.
+    let mine = Arc::clone(&fs);
+    let set = thread::spawn(move || mine.set_attributes(id, &change, NOW).map(drop));
+    for _ in 0..50 {
+        if set.is_finished() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    // And then the process is killed.
+    let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
+    std::mem::forget((handle, fs, set));
+    let memory = SharedMemory::from_descriptor(memory).unwrap();
+    let next = Arc::new(KeptJournal::new(memory).unwrap());
+    let fs = FileSystem::open_kept(open(disks, Some(next)), true).unwrap();
+    // The kernel asks again, and the removal is done once.
+    fs.unlink(ROOT, name("file"), NOW).unwrap();
+    for id in fs.doubtful_orphans() {
+        fs.disinherit(id);
+    }
+    let attributes = fs.lookup(ROOT, name("second"));
+    let attributes = attributes.expect("the file has another name");
+    assert_eq!(attributes.links_count, 1);
+    assert_eq!(fs.check().unwrap(), Vec::<String>::new());
+}

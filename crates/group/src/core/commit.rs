@@ -205,12 +205,6 @@ impl Core {
         }
     }
 
-    /// Adds one inode's row to the batch outside of any operation, where no place is left for a
-    /// touch. The caller holds the inode's lock.
-    pub fn apply_alone(&self, edit: Edit) {
-        self.catalog.apply(edit);
-    }
-
     /// The map of this file has other rows that the catalog lacks.
     pub(crate) fn note_dirty_map(&self, file: &File, map: &MapWriteGuard<'_>) {
         self.dirty_maps.lock().note(file.id, map);
