@@ -28,7 +28,7 @@ mod voters;
 
 use spindle_sync::atomic::AtomicU64;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, Judge};
@@ -75,6 +75,9 @@ pub struct Membership {
     /// Batches of labels, records and states that began to be written.
     structure_writes_count: AtomicU64,
     inner: DeepMutex<Inner, levels::Membership>,
+    /// Why no state can be published any more: one that was tried may count, and nobody knows.
+    /// For those who must not wait for who publishes.
+    stopped: OnceLock<GroupError>,
     events: EventQueue,
 }
 
@@ -399,6 +402,12 @@ impl Membership {
     /// Why the group had to stop.
     pub(crate) fn check(&self) -> Result<(), GroupError> {
         self.refuse_stopped(&mut self.inner.lock())
+    }
+
+    /// Why the group had to stop at a state that could not be published: nothing is acknowledged
+    /// from that moment on.
+    pub(crate) fn stopped(&self) -> Option<&GroupError> {
+        self.stopped.get()
     }
 
     /// Publishes a change of the state that another part of the group decides on.

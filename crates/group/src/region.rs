@@ -424,7 +424,9 @@ impl ReplicatedRegion {
                     self.take_out(from);
                 }
             }
-            Err(_) => self.release(disk, &replica.runs),
+            Err(_) if self.membership.check().is_ok() => self.release(disk, &replica.runs),
+            // The state that names them may be on a disk, and count at the next opening.
+            Err(_) => {}
         }
         answer
     }

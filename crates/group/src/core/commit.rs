@@ -552,6 +552,9 @@ impl Core {
 
     /// Refuses once the group had to stop.
     pub(crate) fn check_fence(&self) -> Result<(), GroupError> {
+        if let Some(error) = self.membership.stopped() {
+            return Err(error.clone());
+        }
         if !self.is_fenced.load(Ordering::Acquire) {
             return Ok(());
         }

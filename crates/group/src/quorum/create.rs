@@ -6,7 +6,7 @@
 //! moment shows an older group with a newer one's structures.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
@@ -103,6 +103,7 @@ impl Membership {
             standings: StandingTable::default(),
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
+            stopped: OnceLock::new(),
             events: EventQueue::default(),
             disks: Arc::new(Ownership::new(disks, slots, FailedFlushes::default())),
             inner: DeepMutex::new(Inner {

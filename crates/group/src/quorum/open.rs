@@ -6,7 +6,7 @@
 //! records of the opening before may be all that proves it, and the claim overwrites them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_catalog::KeptJournal;
@@ -103,6 +103,7 @@ impl Membership {
             standings: StandingTable::default(),
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
+            stopped: OnceLock::new(),
             events: events.into_iter().collect(),
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried(found, state),

@@ -71,6 +71,7 @@ impl Membership {
             if let Some(lost) = self.disks.lost() {
                 *error = lost;
             }
+            self.stopped.get_or_init(|| error.clone());
             inner.broken = Some(error.clone());
         }
         answer

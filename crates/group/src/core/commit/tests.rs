@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spindle_base::{DiskName, DiskNumber, FileId, Redundancy};
+use spindle_base::{DiskName, DiskNumber, FileId, GroupName, Redundancy};
 use spindle_catalog::{Edit, Region, Sequence, Table};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, Operation, Request, SimulatedDisks, Work};
 use spindle_format::{
@@ -28,6 +28,27 @@ fn wait_until(what: &str, is_there: impl Fn() -> bool) {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
         thread::yield_now();
     }
+}
+
+#[test]
+fn nothing_is_acknowledged_once_the_disks_may_hold_a_state_that_this_process_gave_up() {
+    let scene = Scene::mirrored(1);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &[1; 4096]).unwrap();
+    group.sync().unwrap();
+    let slots = || (0..scene.disks.disk_count()).map(|slot| DiskSlot(u16::try_from(slot).unwrap()));
+    for slot in slots() {
+        let states = STATE_PLACES[0]..STATE_PLACES[1] + (128 << 10);
+        scene.disks.fail_writes(slot, states, u64::MAX);
+    }
+    let other = GroupName::new("OTHER").unwrap();
+    group.rename(&other).unwrap_err();
+    slots().for_each(|slot| scene.disks.clear_faults(slot));
+    // The next heartbeat is to come yet.
+    assert!(group.write(&file, 0, &[2; 4096]).is_err());
+    assert!(group.sync_file(&file, true).is_err());
+    assert!(group.sync().is_err());
 }
 
 #[test]

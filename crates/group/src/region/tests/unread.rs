@@ -6,10 +6,10 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
+use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE, STATE_PLACES};
 
 use super::{
-    BLOCK, Open, block, make_of, open, open_as, open_recovering, place, read, reserve, write,
+    BLOCK, Open, Space, block, make_of, open, open_as, open_recovering, place, read, reserve, write,
 };
 
 const JOURNAL: std::ops::Range<u64> = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
@@ -300,5 +300,49 @@ fn a_record_that_one_disk_has_damaged_goes_to_no_other_when_journals_are_made_eq
         disks.restart();
         let (_, catalog) = open_catalog(&disks).unwrap();
         assert!(held(&catalog, 11).unwrap(), "disk {damaged}: commit 11");
+    }
+}
+
+#[test]
+fn aus_that_a_state_may_name_are_not_given_to_others() {
+    let original = make_of(3, Redundancy::Normal);
+    let made = open(&original);
+    made.region.grow(1 << 20).unwrap();
+    write(&made.region, &[(7, 1)]).unwrap();
+    drop(made);
+    for seed in 0..2000 {
+        let disks = Arc::new(original.fork(seed));
+        let opened = open_recovering(&disks).unwrap();
+        opened.region.finish_recovery();
+        let space = Arc::new(Space::default());
+        opened.region.set_space(space.clone());
+        opened.region.remove_replica(DiskNumber(2)).unwrap();
+        space.released.lock().clear();
+        // No disk answers that it took the state, and each may have it all the same.
+        for slot in 0..3 {
+            let states = STATE_PLACES[0]..STATE_PLACES[1] + (128 << 10);
+            disks.fail_writes(DiskSlot(slot), states, u64::MAX);
+        }
+        opened.region.add_replica(DiskNumber(2)).unwrap_err();
+        (0..3).for_each(|slot| disks.clear_faults(DiskSlot(slot)));
+        let released: Vec<(DiskNumber, u32)> = (space.released.lock().iter())
+            .map(|(disk, run)| (*disk, run.start_au))
+            .collect();
+        drop(opened);
+        disks.crash();
+        disks.restart();
+        let Some(opened) = open_recovering(&disks) else {
+            continue;
+        };
+        for replica in opened.membership.catalog_runs() {
+            for run in &replica.runs {
+                assert!(
+                    !released.contains(&(replica.disk, run.start_au)),
+                    "seed {seed}: AU {} of disk {} is a file's and the catalog's",
+                    run.start_au,
+                    replica.disk
+                );
+            }
+        }
     }
 }
