@@ -42,7 +42,11 @@ pub(crate) struct Bridge {
     direct: bool,
 }
 
-/// What a request is answered with. It lives on the stack for one request; a box would allocate.
+/// What a request is answered with.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one request; a box would allocate"
+)]
 pub(crate) enum Answer {
     /// The protocol wants none.
     Nothing,
