@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use spindle_base::FileId;
-use spindle_sync::atomic::Ordering;
 
 use crate::error::{FsError, FsResult};
 use crate::node::Node;
@@ -26,20 +25,6 @@ impl Handle {
     #[must_use]
     pub fn id(&self) -> FileId {
         self.node.id
-    }
-
-    /// Before a read whose bytes somebody keeps, as the kernel's page cache does.
-    pub fn note_kept_by_readers(&self) {
-        if !self.is_kept_by_readers() {
-            (self.node.is_kept_by_readers).store(true, Ordering::Release);
-        }
-    }
-
-    /// After a write: whether somebody may keep what the file held there before. A read that the
-    /// write did not come before has said so.
-    #[must_use]
-    pub fn is_kept_by_readers(&self) -> bool {
-        self.node.is_kept_by_readers.load(Ordering::Acquire)
     }
 
     /// Opens `node`, unless it is gone.

@@ -167,8 +167,6 @@ pub(crate) struct Node {
     pub(crate) pages: PageWatch,
     /// Its blocks that are in memory and are to be written.
     pub(crate) unwritten: Unwritten,
-    /// Readers keep what they were given of it.
-    pub(crate) is_kept_by_readers: AtomicBool,
     used: AtomicBool,
 }
 
@@ -240,7 +238,6 @@ impl Node {
             activity: Activity::default(),
             pages: PageWatch::default(),
             unwritten: Unwritten::default(),
-            is_kept_by_readers: AtomicBool::new(false),
             used: AtomicBool::new(true),
         }
     }

@@ -26,7 +26,7 @@ use spindle_fs::{Asked, FileSystem, FsError, Owner, Time};
 use spindle_group::Connection;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::abi::{InHeader, NotifyInodeOut, Opcode, UNIQUE_RESENT};
+use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
 use crate::errno::errno_of;
 use crate::session::{MountOptions, Service};
 use crate::transport::Transport;
@@ -54,8 +54,6 @@ pub(crate) enum Answer {
     Done,
     /// One of the protocol's structures.
     Structure(Structure),
-    /// The same, when the kernel has forgotten what it keeps of a file.
-    StructureAfter(Structure, NotifyInodeOut),
     /// Bytes of any length.
     Bytes(Vec<u8>),
     /// So many bytes of the transport's payload.
@@ -81,14 +79,6 @@ impl Answer {
             bytes,
             length_bytes: source.len(),
         })
-    }
-
-    /// This structure, when the kernel has forgotten that.
-    fn after(self, forgotten: NotifyInodeOut) -> Self {
-        match self {
-            Self::Structure(structure) => Self::StructureAfter(structure, forgotten),
-            other => other,
-        }
     }
 }
 
@@ -254,9 +244,6 @@ impl Service for Bridge {
             Ok(Answer::Nothing) => Ok(()),
             Ok(Answer::Structure(structure)) => {
                 transport.answer(0, &structure.bytes[..structure.length_bytes])
-            }
-            Ok(Answer::StructureAfter(structure, forgotten)) => {
-                transport.answer_after(forgotten, &structure.bytes[..structure.length_bytes])
             }
             Ok(Answer::Bytes(bytes)) => transport.answer(0, &bytes),
             Err(refusal) => transport.answer(-refusal.errno.raw_os_error(), &[]),

@@ -18,8 +18,7 @@ use rustix::io::{Errno, read, writev};
 use spindle_device::{AlignedBuffer, ReadTarget, WriteSource};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::{InHeader, NotifyInodeOut, OutHeader, WriteIn};
-use crate::forgetting::Forgetting;
+use crate::abi::{InHeader, OutHeader, WriteIn};
 use crate::transport::Transport;
 
 /// Where the data of a `WRITE` begins in the buffer, and the data of an answer.
@@ -64,7 +63,6 @@ pub struct DeviceTransport {
     descriptor: Arc<OwnedFd>,
     buffer: AlignedBuffer,
     answer_buffers: Arc<AnswerBuffers>,
-    forgetting: Forgetting,
     borrowed: Option<AlignedBuffer>,
     request_length_bytes: usize,
     unique: u64,
@@ -73,11 +71,7 @@ pub struct DeviceTransport {
 impl DeviceTransport {
     /// A transport over `descriptor` for as much data per request as an answer buffer holds.
     #[must_use]
-    pub(crate) fn new(
-        descriptor: Arc<OwnedFd>,
-        answer_buffers: Arc<AnswerBuffers>,
-        forgetting: Forgetting,
-    ) -> Self {
+    pub fn new(descriptor: Arc<OwnedFd>, answer_buffers: Arc<AnswerBuffers>) -> Self {
         let mut buffer = AlignedBuffer::zeroed(PAYLOAD_START + answer_buffers.length_bytes);
         // Memory must be there before the kernel copies a request to it: where a process is
         // killed while the kernel would have to make a page first, the kernel answers the request
@@ -89,7 +83,6 @@ impl DeviceTransport {
             descriptor,
             buffer,
             answer_buffers,
-            forgetting,
             borrowed: None,
             request_length_bytes: 0,
             unique: 0,
@@ -173,10 +166,6 @@ impl Transport for DeviceTransport {
 
     fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno> {
         send(&self.descriptor, self.unique, error, &[data])
-    }
-
-    fn answer_after(&mut self, notice: NotifyInodeOut, data: &[u8]) -> Result<(), Errno> {
-        (self.forgetting).answer_after(&self.descriptor, self.unique, notice, data)
     }
 
     fn answer_payload(&mut self, length_bytes: usize) -> Result<(), Errno> {

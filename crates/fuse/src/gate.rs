@@ -124,11 +124,6 @@ impl Gate {
         self.mean_ns.load(Ordering::Relaxed) > WAITING_NS
     }
 
-    /// The answer of a request that is being served waits: one more [`Gate::finish`] follows.
-    pub(crate) fn serve_on(&self) {
-        self.serving_count.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// A request has been served and answered.
     pub(crate) fn finish(&self) {
         self.serving_count.fetch_sub(1, Ordering::Release);

@@ -12,7 +12,6 @@ mod bridge;
 mod counters;
 mod device_transport;
 mod errno;
-mod forgetting;
 mod gate;
 mod mount_point;
 mod mount_table;

@@ -1,7 +1,7 @@
 //! A mount that is served: its workers from the first request to the last.
 //!
-//! **Invariants.** A request is answered by the worker that took it (but for those of
-//! `forgetting`), also where serving it panicked (`EIO`, counted and logged). The mount lives until it is unmounted; workers end by
+//! **Invariants.** A request is answered by the worker that took it, also where serving it
+//! panicked (`EIO`, counted and logged). The mount lives until it is unmounted; workers end by
 //! themselves then. A crash of the daemon leaves the mount in the tree; every use of it fails
 //! until somebody removes it, unless the descriptors are kept and [`Mount::take_over`] serves
 //! them again.
@@ -27,7 +27,6 @@ use crate::abi::{InHeader, NotifyEntryOut, NotifyInodeOut, notify};
 use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
-use crate::forgetting::{Forgetting, forgetting};
 use crate::gate::Gate;
 use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MOUNT_KIND, MountError, MountPoint};
 use crate::mount_table::{Standing, holders, mounted_at, requests_under_way, standing, ways_to};
@@ -256,21 +255,13 @@ impl Mount {
         let service = Arc::new(service);
         let gate = Arc::clone(&mount.gate);
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
-        let (forgetting, forgetter) = forgetting(&gate);
-        let spawned = thread::Builder::new()
-            .name("fuse-forget".to_owned())
-            .spawn(move || forgetter.work());
-        spawned.map_err(|source| mount.no_thread(source))?;
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
             let service = Arc::clone(&service);
             let counters = mount.counters.clone();
             let alive = Arc::clone(&mount.alive);
             let workers_gate = Arc::clone(&gate);
-            let transport = DeviceTransport::new(
-                Arc::clone(descriptor),
-                Arc::clone(&answer_buffers),
-                forgetting.clone(),
-            );
+            let transport =
+                DeviceTransport::new(Arc::clone(descriptor), Arc::clone(&answer_buffers));
             *alive.count.lock() += 1;
             let spawned = thread::Builder::new()
                 .name(format!("fuse-{index}"))
@@ -622,7 +613,6 @@ fn agree(
     let mut transport = DeviceTransport::new(
         Arc::clone(&first),
         Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
-        Forgetting::alone(),
     );
     let negotiated = match negotiate(&mut transport) {
         Ok(negotiated) => negotiated,

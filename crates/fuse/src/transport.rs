@@ -3,8 +3,7 @@
 //! Classic `/dev/fuse` stands behind this trait ([`crate::device_transport`]), so that another
 //! carrier can take its place. Each worker has a transport of its own.
 //!
-//! **Invariants.** A transport holds at most one request; the thread that received it answers it, or
-//! says by [`Transport::answer_after`] that it may be answered elsewhere.
+//! **Invariants.** A transport holds at most one request; the thread that received it answers it.
 //! The memory of [`Transport::payload`] begins at a multiple of 4,096 bytes: what a `WRITE`
 //! carries goes to disks from there, and what a `READ` answers is read from disks to there,
 //! with no copy on the way.
@@ -12,7 +11,7 @@
 use rustix::io::Errno;
 use spindle_device::{ReadTarget, WriteSource};
 
-use crate::abi::{InHeader, NotifyInodeOut};
+use crate::abi::InHeader;
 
 /// One worker's connection to the kernel.
 pub trait Transport {
@@ -49,13 +48,6 @@ pub trait Transport {
     /// # Errors
     /// What the kernel said of the answer.
     fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno>;
-
-    /// Answers with `data` when the kernel has forgotten what `notice` says of a file. It may do so
-    /// later, by another thread.
-    ///
-    /// # Errors
-    /// What the kernel said of the answer, where it was given at once.
-    fn answer_after(&mut self, notice: NotifyInodeOut, data: &[u8]) -> Result<(), Errno>;
 
     /// Answers with the first `length_bytes` of the payload.
     ///

@@ -10,9 +10,8 @@ use spindle_fs::{Asked, AttributeChange, Attributes, Caching, FsError, FsResult,
 
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
 use crate::abi::{
-    self, AllocateIn, CopyRange64Out, CopyRangeIn, CreateIn, CreateOut, FsyncIn, InHeader,
-    NotifyInodeOut, OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut,
-    open_answer, open_flags,
+    self, AllocateIn, CopyRange64Out, CopyRangeIn, CreateIn, CreateOut, FsyncIn, InHeader, OpenIn,
+    OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut, open_answer, open_flags,
 };
 use crate::transport::Transport;
 
@@ -32,10 +31,6 @@ impl Bridge {
         let handle = self.handle(request.handle, node(header))?;
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let out = transport.payload_target(length_bytes).ok_or(Errno::INVAL)?;
-        // Bytes of a mapping through a descriptor that passes the cache cannot be told from others.
-        if !self.direct && request.flags & open_flags::DIRECT == 0 {
-            handle.note_kept_by_readers();
-        }
         let started = Instant::now();
         let read_bytes = (self.file_system).read_into(&handle, request.offset_bytes, out)?;
         handle.note_read(read_bytes, started.elapsed());
@@ -72,19 +67,10 @@ impl Bridge {
             let data_only = request.flags & open_flags::FULL_SYNC == 0;
             self.file_system.sync_file(&handle, data_only)?;
         }
-        let written = Answer::structure(&WriteOut {
+        Ok(Answer::structure(&WriteOut {
             size_bytes: request.size_bytes,
             padding: 0,
-        });
-        if !is_direct || self.direct || !handle.is_kept_by_readers() {
-            return Ok(written);
-        }
-        let forgotten = NotifyInodeOut {
-            node: header.node,
-            offset_bytes: i64::try_from(offset_bytes).map_err(|_| Errno::FBIG)?,
-            length_bytes: i64::from(request.size_bytes),
-        };
-        Ok(written.after(forgotten))
+        }))
     }
 
     /// What the kernel does with the file's cache.

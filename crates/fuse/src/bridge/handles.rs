@@ -90,8 +90,6 @@ impl Handles {
             Err(FsError::NotFound) => return Err(Errno::STALE.into()),
             other => other?,
         };
-        // Nobody knows here what was read by the earlier one.
-        opened.note_kept_by_readers();
         checked(shard.write().entry(number).or_insert(opened), id)
     }
 

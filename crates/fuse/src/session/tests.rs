@@ -366,7 +366,6 @@ fn a_request_that_a_dead_daemon_left_behind_is_answered_by_the_next_one() {
     let mut transport = DeviceTransport::new(
         Arc::clone(&descriptors[1]),
         Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
-        Forgetting::alone(),
     );
     let dying = filled();
     loop {
