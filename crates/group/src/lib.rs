@@ -27,6 +27,7 @@ mod region;
 #[allow(dead_code, reason = "the stories use what the units here do not")]
 mod scene;
 #[cfg(test)]
+#[path = "../tests/stories/waiting_disks.rs"]
 mod waiting_disks;
 
 #[cfg(feature = "loom")]

@@ -70,11 +70,23 @@ impl Holder {
     /// Where there is one and it does not say what it does: the disk is not free then.
     pub(crate) fn find(group: Uuid, disk: &Path) -> ControlResult<Option<Self>> {
         let name = name_of(&group.to_string());
-        let Ok(stream) = SocketAddrUnix::new_abstract_name(name.as_bytes())
+        let connected = SocketAddrUnix::new_abstract_name(name.as_bytes())
             .map_err(std::io::Error::from)
-            .and_then(|address| sockets::connect(&address))
-        else {
-            return Ok(None);
+            .and_then(|address| sockets::connect(&address));
+        let stream = match connected {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                return Ok(None);
+            }
+            // There is one, which hangs: the queue of those who asked it before is full.
+            Err(error) => {
+                let message = format!(
+                    "{} is a disk of a group that a keeper holds, which does not answer",
+                    disk.display()
+                );
+                return Err(ControlError::new(ControlErrorKind::Busy, message)
+                    .because(ControlError::io("ask the keeper at", name, &error)));
+            }
         };
         let Ok(peer) = rustix::net::sockopt::socket_peercred(&stream) else {
             return Ok(None);

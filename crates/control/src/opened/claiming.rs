@@ -21,16 +21,21 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) fn until_settled(
     mut open: impl FnMut() -> Result<Group, GroupError>,
 ) -> Result<Group, GroupError> {
-    for _ in 1..TRIES_MOST {
+    let mut tries_count = 0;
+    loop {
+        tries_count += 1;
         match open() {
             Err(error) if error.kind == GroupErrorKind::Contended => {
-                tracing::warn!(%error, "the group is tried again");
+                // After the last one too: whoever starts this process again may do so at once.
                 std::thread::sleep(pause());
+                if tries_count == TRIES_MOST {
+                    return Err(error);
+                }
+                tracing::warn!(%error, "the group is tried again");
             }
             answer => return answer,
         }
     }
-    open()
 }
 
 /// Of a length of its own, so that two hosts do not meet again and again.

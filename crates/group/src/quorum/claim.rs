@@ -137,8 +137,12 @@ impl Membership {
             let is_ours =
                 (now.opener.as_ref()).is_some_and(|record| is_same_opening(record, &inner.opener));
             let is_same = |before: &DiskLook| {
-                let is_record_same = is_ours || before.opener == now.opener;
-                now.member().is_none() || (is_record_same && before.claim == now.claim)
+                let was_known = |record: &OpenerRecord| was_shown(free, record);
+                let is_record_same = is_ours
+                    || before.unread.opener
+                    || before.opener == now.opener
+                    || now.opener.as_ref().is_none_or(was_known);
+                now.member().is_none() || (is_record_same && !has_new_claim(free, before, now))
             };
             if !free.get(number).is_none_or(is_same) {
                 return Err(contended(inner, &named(now.opener.as_ref())));
@@ -178,7 +182,7 @@ impl Membership {
                 continue;
             };
             able_count += usize::from(unable.iter().all(|(other, _)| *other != number));
-            match voice(before, &now, mark, &inner.opener) {
+            match voice(free, before, &now, mark, &inner.opener) {
                 Voice::Ours => ours_count += 1,
                 Voice::Silent => {}
                 Voice::Other(who) => return Err(contended(inner, &who)),
@@ -290,13 +294,19 @@ fn contended(inner: &Inner, who: &str) -> GroupError {
     )
 }
 
-/// What a voter says that looked so `before`, when the group was found free.
-fn voice(before: &DiskLook, now: &DiskLook, mark: Mark, ours: &OpenerRecord) -> Voice {
+/// What a voter says that looked so `before`, when the group was found `free`. What could not be read
+/// then may have been there, and what cannot be read now may be as it was: neither tells of anybody. A
+/// place that is bad for good must not keep the group from being opened. Nor does what another disk
+/// showed then: a write that failed may have brought it back where it was damaged.
+fn voice(free: &Free, before: &DiskLook, now: &DiskLook, mark: Mark, ours: &OpenerRecord) -> Voice {
     if now.member().is_none() {
         return Voice::Silent;
     }
     let is_new = |slot: &SlotFound| match slot {
-        SlotFound::State(_) => before.states.iter().all(|other| other != slot),
+        SlotFound::State(_) => {
+            let mut shown = free.values().flat_map(|look| &look.states);
+            !before.unread.state && shown.all(|other| other != slot)
+        }
         SlotFound::Newer(_) => true,
         SlotFound::Blank | SlotFound::Damaged(_) => false,
     };
@@ -304,14 +314,29 @@ fn voice(before: &DiskLook, now: &DiskLook, mark: Mark, ours: &OpenerRecord) -> 
         return Voice::Other("another host".to_owned());
     }
     // Whoever made one after it had looked here has met our record and lets go.
-    if mark == Mark::Record && now.claim != before.claim {
+    if mark == Mark::Record && has_new_claim(free, before, now) {
         return Voice::Other(named(now.claim.as_ref()));
     }
     match &now.opener {
         Some(record) if is_same_opening(record, ours) => Voice::Ours,
-        record if record.is_none() || *record == before.opener => Voice::Silent,
-        record => Voice::Other(named(record.as_ref())),
+        Some(record) if !before.unread.opener && !was_shown(free, record) => {
+            Voice::Other(named(Some(record)))
+        }
+        _ => Voice::Silent,
     }
+}
+
+/// Whether a disk showed the record when the group was found `free`, or the claim of its opening.
+fn was_shown(free: &Free, record: &OpenerRecord) -> bool {
+    let mut shown = (free.values()).flat_map(|look| look.opener.iter().chain(&look.claim));
+    shown.any(|other| is_same_opening(record, other))
+}
+
+/// Whether the disk has a claim that was nowhere when the group was found `free`.
+fn has_new_claim(free: &Free, before: &DiskLook, now: &DiskLook) -> bool {
+    let was_known = |claim: &OpenerRecord| was_shown(free, claim);
+    let is_known = now.claim == before.claim || now.claim.as_ref().is_some_and(was_known);
+    !before.unread.claim && !now.unread.claim && !is_known
 }
 
 /// Whether both are of one opening, whatever disk they lie on and whenever it beat.

@@ -64,6 +64,17 @@ pub struct DiskLook {
     pub newer_opener: Option<FormatError>,
     /// Its two slots of the group state; blank where there is no label.
     pub states: [SlotFound; 2],
+    /// What could not be read, and may hold anything.
+    pub(crate) unread: Unread,
+}
+
+/// What of a disk could not be read when it was looked at. What was read and is damaged is not meant:
+/// that stays damaged until somebody writes it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unread {
+    pub(crate) opener: bool,
+    pub(crate) claim: bool,
+    pub(crate) state: bool,
 }
 
 impl DiskLook {
@@ -261,6 +272,16 @@ impl Pieces<'_> {
             .find_map(WentAway::of)
     }
 
+    fn unread(&self) -> Unread {
+        let is_unread = |piece: usize| self.failures[piece].is_some();
+        Unread {
+            opener: is_unread(OPENER_PIECE),
+            claim: is_unread(CLAIM_PIECE),
+            state: STATE_PIECES.into_iter().any(is_unread)
+                || self.whole_states.iter().flatten().any(Result::is_err),
+        }
+    }
+
     fn bytes(&self, piece: usize) -> Result<&[u8], String> {
         match &self.failures[piece] {
             None => Ok(&self.buffers[piece]),
@@ -286,6 +307,7 @@ fn judge(
         claim: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
+        unread: pieces.unread(),
     };
     let judged = match pieces.went_away(size_bytes) {
         Some(went_away) => Err(went_away),

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
+use spindle_group::Group;
 
-use crate::Group;
 use crate::scene::{Scene, opener};
 
 /// Which batch waits, and whether before the disks are asked.
