@@ -281,10 +281,13 @@ fn a_journal_that_lost_a_record_before_others_is_refused_and_a_lost_end_is_not()
     }
 }
 
+/// Blocks of the journal that a replica does not give.
+type Hidden<'a> = &'a [(usize, std::ops::Range<usize>)];
+
 #[test]
 fn a_journal_ends_only_where_a_replica_that_can_be_read_says_so() {
     // Which blocks each replica gives not; whether it opens without force, and with how many rows.
-    let cases: [(&[(usize, std::ops::Range<usize>)], Option<usize>); 7] = [
+    let cases: [(Hidden<'_>, Option<usize>); 7] = [
         // Behind three records of a block, and in one of them.
         (&[(0, 3..4)], Some(3)),
         (&[(0, 3..4), (1, 3..4)], None),
