@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::show_size;
+use crate::quantity::{as_float, show_microseconds, show_size};
 use crate::record::DurabilityClass;
 
 /// A reason to doubt, with the figures that raised it.
@@ -126,6 +126,15 @@ pub enum Doubt {
         /// How many.
         unserved: u64,
     },
+    /// Too many operations take longer than the file allows: no rate is ranked with it.
+    MissesLimit {
+        /// Who.
+        whose: String,
+        /// Ninety of a hundred operations were to take no longer, in microseconds.
+        limit_us: u64,
+        /// So long they take.
+        p90_us: u64,
+    },
     /// It is of another durability class than what it would be compared with.
     OtherClass {
         /// Its class; none where that was not looked at.
@@ -201,23 +210,11 @@ impl Doubt {
     pub fn what(&self) -> String {
         let percent = |share: &f64| format!("{:.1} %", share * 100.0);
         match self {
-            Self::TooFewBlocks { blocks, needed } => {
-                format!("{blocks} whole blocks give no interval; {needed} are needed.")
-            }
-            Self::FewBlocks { blocks } => {
-                format!("{blocks} blocks are enough to look, not enough to claim.")
-            }
-            Self::Stalls {
-                whose,
-                blocks,
-                of,
-                together,
-            } => format!(
-                "In {blocks} of {of} blocks {whose} was far slower than usual: the interval is of the middle block and leaves that out; all blocks together have the ratio {together:.3}."
-            ),
-            Self::StallsDecide { middle, together } => format!(
-                "The middle block has the ratio {middle:.3}, all blocks together have {together:.3}: a few slow runs decide which of the two is faster."
-            ),
+            Self::TooFewBlocks { .. }
+            | Self::FewBlocks { .. }
+            | Self::Stalls { .. }
+            | Self::StallsDecide { .. }
+            | Self::MissesLimit { .. } => self.of_the_blocks(),
             Self::BaselineDiffersFromItself { ratio } => format!(
                 "The baseline differs from itself under a second name (ratio {ratio:.3}), beyond chance."
             ),
@@ -358,6 +355,39 @@ impl Doubt {
         }
     }
 
+    /// What was seen of its blocks, and of its operations in all of them.
+    fn of_the_blocks(&self) -> String {
+        match self {
+            Self::TooFewBlocks { blocks, needed } => {
+                format!("{blocks} whole blocks give no interval; {needed} are needed.")
+            }
+            Self::FewBlocks { blocks } => {
+                format!("{blocks} blocks are enough to look, not enough to claim.")
+            }
+            Self::Stalls {
+                whose,
+                blocks,
+                of,
+                together,
+            } => format!(
+                "In {blocks} of {of} blocks {whose} was far slower than usual: the interval is of the middle block and leaves that out; all blocks together have the ratio {together:.3}."
+            ),
+            Self::StallsDecide { middle, together } => format!(
+                "The middle block has the ratio {middle:.3}, all blocks together have {together:.3}: a few slow runs decide which of the two is faster."
+            ),
+            Self::MissesLimit {
+                whose,
+                limit_us,
+                p90_us,
+            } => format!(
+                "{whose} misses the limit of {}: 90 of 100 operations take up to {}. No rate is ranked with it.",
+                show_microseconds(as_float(*limit_us)),
+                show_microseconds(as_float(*p90_us))
+            ),
+            _ => String::new(),
+        }
+    }
+
     /// What was seen of its durability.
     fn of_the_class(&self) -> String {
         match self {
@@ -417,6 +447,9 @@ impl Doubt {
                 "End what else runs on this machine, remove the folders of these runs, and run the file again."
             }
             Self::Overloaded { .. } => "Lower `rate`, or the shares of `open`.",
+            Self::MissesLimit { .. } => {
+                "Use fewer users, or raise `p90_at_most` if such a wait is fine for yours."
+            }
             Self::OtherClass { .. } => {
                 "Mend what forgets (settings, mount options, memory below it), or compare it with its like."
             }
@@ -455,6 +488,7 @@ impl Doubt {
                 | Self::StallsDecide { .. }
                 | Self::NoNoiseFloor
                 | Self::BaselineDiffersFromItself { .. }
+                | Self::MissesLimit { .. }
                 | Self::Overloaded { .. }
                 | Self::OtherDurability { .. }
                 | Self::OtherClass { .. }

@@ -6,6 +6,8 @@ mod class;
 mod curve;
 mod doubts;
 mod headline;
+mod latency;
+mod load;
 mod overall;
 mod quiet;
 mod ratio;
@@ -18,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
+pub use self::latency::LatencyFound;
 pub use self::overall::Overall;
 pub use self::ratio::Ratio;
-use self::ratio::{Pairs, ratio};
 use super::doubt::Doubt;
 use super::extract::{Extract, extract};
 use super::folder::{Folder, RunWithSamples};
@@ -180,6 +182,8 @@ pub struct ContenderSummary {
     pub latency_us: Vec<Option<u64>>,
     /// Microseconds on average.
     pub latency_mean_us: Option<f64>,
+    /// Its slow operations against those of what it is compared with.
+    pub latencies: Vec<LatencyFound>,
     /// Microseconds of processor time an operation: of its database and its storage's daemon; in
     /// records from before that was counted, of the whole machine less the lab's.
     pub processor_us: Option<f64>,
@@ -201,7 +205,7 @@ pub struct ContenderSummary {
 #[must_use]
 pub fn summarise(folder: &Folder) -> Summary {
     let workloads: Vec<WorkloadSummary> = (0..folder.experiment.workloads.len())
-        .map(|index| workload(folder, index))
+        .map(|index| load::summary(folder, index))
         .collect();
     let mut summary = Summary {
         schema: SCHEMA,
@@ -274,106 +278,6 @@ fn labels(folder: &Folder) -> Vec<String> {
     labels
 }
 
-/// What `label` and `other` reached in each block that has both.
-fn pairs(folder: &Folder, workload: usize, label: &str, other: &str) -> Pairs {
-    let rates = |label: &str| -> BTreeMap<u32, f64> {
-        runs_of(folder, workload, label)
-            .into_iter()
-            .filter_map(|run| Some((run.run.planned.block, run.run.measured()?.rate)))
-            .filter(|(_, rate)| *rate > 0.0)
-            .collect()
-    };
-    let other = rates(other);
-    rates(label)
-        .into_iter()
-        .filter_map(|(block, rate)| Some((block, (rate, *other.get(&block)?))))
-        .collect()
-}
-
-fn workload(folder: &Folder, index: usize) -> WorkloadSummary {
-    let asked = &folder.experiment.workloads[index];
-    let baseline = &folder.experiment.baseline;
-    let again = format!("{baseline}{AGAIN}");
-    let ratio_of = |label: &str, other: &str| -> Option<Ratio> {
-        let pairs: Vec<(f64, f64)> = pairs(folder, index, label, other).into_values().collect();
-        ratio(&pairs)
-    };
-    let noise = ratio_of(&again, baseline);
-    let noise_floor = noise.map_or(0.0, |noise| noise.reach());
-    let of_the_noise = doubts::of_the_noise(noise.as_ref());
-    let mut contenders: Vec<ContenderSummary> = Vec::new();
-    for label in labels(folder) {
-        let runs = runs_of(folder, index, &label);
-        if runs.is_empty() {
-            continue;
-        }
-        let mut contender = contender(&label, &runs);
-        let against = reference::of(folder, &label);
-        contender.durability = class::of(folder, &label);
-        let is_comparable = class::is_same(folder, &label, &against);
-        if label != *baseline {
-            contender.ratio = ratio_of(&label, &against).filter(|_| is_comparable);
-            contender.against = Some(against.clone());
-        }
-        let reference = contenders
-            .iter()
-            .find(|other| other.name == against)
-            .or(contenders.first());
-        let mut found = doubts::of_a_contender(&contender, reference, &runs, asked);
-        if let Some(ratio) = &contender.ratio {
-            found.extend(doubts::of_the_stalls(&label, &against, ratio));
-        }
-        if against != *baseline {
-            found.push(Doubt::NoiseOfAnother {
-                baseline: against,
-                measured: baseline.clone(),
-            });
-        }
-        let is_apart = !is_comparable && !contender.rates.is_empty();
-        if label != *baseline && label != again && !is_apart {
-            let judged = contender
-                .ratio
-                .map(|ratio| ratio.judged(folder.experiment.margin, noise_floor));
-            let (verdict, doubt) = judged.unwrap_or((Verdict::Inconclusive, None));
-            found.extend(doubt);
-            let is_forbidden = found
-                .iter()
-                .chain(&of_the_noise)
-                .any(Doubt::forbids_a_claim);
-            contender.verdict = Some(if is_forbidden {
-                Verdict::Inconclusive
-            } else {
-                verdict
-            });
-        }
-        contender.doubts = found.into_iter().map(Told::from).collect();
-        contenders.push(contender);
-    }
-    let unit = folder
-        .runs
-        .iter()
-        .filter(|run| run.run.planned.workload == index)
-        .find_map(|run| Some(run.run.measured()?.unit.clone()));
-    WorkloadSummary {
-        title: asked.title(),
-        family: asked.family,
-        users: asked.users,
-        open_percent: asked.open_percent,
-        regime: asked.regime.name().to_owned(),
-        unit: unit.unwrap_or_default(),
-        settings: folder
-            .runs
-            .iter()
-            .filter(|run| run.run.planned.workload == index)
-            .find_map(|run| Some(run.run.measured()?.settings.clone()))
-            .unwrap_or_default(),
-        noise,
-        noise_floor,
-        contenders,
-        doubts: of_the_noise.into_iter().map(Told::from).collect(),
-    }
-}
-
 fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
     let measured: Vec<&Measured> = runs.iter().filter_map(|run| run.run.measured()).collect();
     let rates: Vec<f64> = measured.iter().map(|measured| measured.rate).collect();
@@ -419,6 +323,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
             .map(|quantile| quantile_us(&latency, *quantile))
             .collect(),
         latency_mean_us: mean_us(&latency),
+        latencies: Vec::new(),
         processor_us: average(&|run| {
             let processor = &run.processor;
             let used = processor

@@ -322,3 +322,25 @@ fn the_keys_of_suites_and_schemas_are_refused_where_they_say_nothing() {
     assert_eq!(mixed.title(), "AS3AP-like, mixed-oltp, 8 users, cached");
     assert!(!mixed.is_measured_to_its_end());
 }
+
+#[test]
+fn a_limit_of_response_times_is_for_loads_of_many_operations() {
+    let with = |kind: &str, limit: &str| {
+        Experiment::parse(&format!(
+            "contenders = [\"ext4\"]\n[devices]\nkind = \"loop\"\n\
+             [[workload]]\nkind = \"{kind}\"\np90_at_most = \"{limit}\"\n"
+        ))
+    };
+    let experiment = with("tpcc", "5 s").unwrap();
+    assert_eq!(
+        experiment.workloads[0].p90_at_most,
+        Some(Duration::from_secs(5))
+    );
+    let mistake = with("scan", "5 s").unwrap_err();
+    assert!(
+        mistake.message.contains("many like operations"),
+        "{mistake}"
+    );
+    let mistake = with("tpcb", "0 s").unwrap_err();
+    assert!(mistake.message.contains("p90_at_most"), "{mistake}");
+}

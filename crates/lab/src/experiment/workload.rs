@@ -188,6 +188,8 @@ pub struct Workload {
     /// Which `[[workload]]` of the file it came from, from 0: a list of `users` or `open` makes
     /// several loads of one.
     pub family: usize,
+    /// Ninety of a hundred operations are to take no longer, or the rate is not ranked.
+    pub p90_at_most: Option<Duration>,
     /// `block`: the pattern.
     pub pattern: Pattern,
     /// `block`: requests under way for each user.

@@ -6,6 +6,7 @@ mod fairness;
 mod machine;
 mod sections;
 mod style;
+mod tails;
 
 use std::fmt::Write as _;
 

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::analyse::summary::{ContenderSummary, Summary, Told, WorkloadSummary, class_title};
+use crate::analyse::summary::{
+    ContenderSummary, Ratio, Summary, Told, WorkloadSummary, class_title,
+};
+use crate::analyse::verdict::Verdict;
 use crate::quantity::{show_microseconds, show_number};
 
 /// Everything of a summary that fits a terminal.
@@ -27,6 +30,7 @@ pub fn table(summary: &Summary) -> String {
             rows.extend(members.into_iter().map(row));
             text.push_str(&aligned(&rows));
         }
+        text.push_str(&latencies(workload));
         let _ = writeln!(text, "{}", noise(workload));
         for (whose, doubt) in workload.all_doubts() {
             told(&mut text, &whose, doubt);
@@ -42,6 +46,44 @@ pub fn table(summary: &Summary) -> String {
         let _ = writeln!(text, "FAILED: {}: {}", failed.folder, failed.reason);
     }
     text
+}
+
+/// The slow operations of each, below the rates.
+fn latencies(workload: &WorkloadSummary) -> String {
+    let heads = ["", "middle run", "ratio", "interval", "verdict"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for contender in &workload.contenders {
+        for found in &contender.latencies {
+            rows.push(vec![
+                format!("{} {}", contender.name, found.quantile),
+                show_microseconds(found.us),
+                centre_of(contender, found.ratio),
+                interval_of(found.ratio),
+                found.verdict.map_or("", Verdict::word).to_owned(),
+            ]);
+        }
+    }
+    if rows.len() == 1 {
+        return String::new();
+    }
+    aligned(&rows)
+}
+
+/// One for the baseline itself; nothing for what is not compared.
+fn centre_of(contender: &ContenderSummary, ratio: Option<Ratio>) -> String {
+    match ratio {
+        Some(ratio) => format!("{:.3}", ratio.centre),
+        None if contender.against.is_none() => "1".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+fn interval_of(ratio: Option<Ratio>) -> String {
+    ratio
+        .and_then(|ratio| Some((ratio.low?, ratio.high?)))
+        .map_or("-".to_owned(), |(low, high)| {
+            format!("{low:.3} to {high:.3}")
+        })
 }
 
 fn noise(workload: &WorkloadSummary) -> String {
@@ -80,22 +122,17 @@ fn row(contender: &ContenderSummary) -> Vec<String> {
                 |us| show_microseconds(crate::quantity::as_float(us)),
             )
     };
-    let interval = contender
-        .ratio
-        .and_then(|ratio| Some((ratio.low?, ratio.high?)));
     vec![
         contender.name.clone(),
         contender.rate.map_or("failed".to_owned(), show_number),
-        contender
-            .ratio
-            .map_or("1".to_owned(), |ratio| format!("{:.3}", ratio.centre)),
-        interval.map_or("-".to_owned(), |(low, high)| {
-            format!("{low:.3} to {high:.3}")
-        }),
-        contender
-            .verdict
-            .map_or("", |verdict| verdict.word())
-            .to_owned(),
+        centre_of(contender, contender.ratio),
+        interval_of(contender.ratio),
+        match contender.verdict {
+            Some(verdict) => verdict.word(),
+            None if contender.is_over_the_limit() => "over the limit",
+            None => "",
+        }
+        .to_owned(),
         latency(0),
         latency(2),
     ]

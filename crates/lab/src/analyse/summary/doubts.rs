@@ -41,6 +41,27 @@ pub(super) fn of_the_stalls(name: &str, against: &str, ratio: &Ratio) -> Vec<Dou
         .collect()
 }
 
+impl ContenderSummary {
+    /// Whether it misses the limit of the file itself.
+    #[must_use]
+    pub fn is_over_the_limit(&self) -> bool {
+        self.doubts.iter().any(
+            |told| matches!(&told.doubt, Doubt::MissesLimit { whose, .. } if *whose == self.name),
+        )
+    }
+}
+
+/// Ninety of a hundred operations of all runs take longer than the file allows.
+pub(super) fn of_the_limit(contender: &ContenderSummary, asked: &Workload) -> Option<Doubt> {
+    let limit_us = u64::try_from(asked.p90_at_most?.as_micros()).unwrap_or(u64::MAX);
+    let p90_us = contender.latency_us.get(1).copied().flatten()?;
+    (p90_us > limit_us).then(|| Doubt::MissesLimit {
+        whose: contender.name.clone(),
+        limit_us,
+        p90_us,
+    })
+}
+
 /// Drift of the machine and time that others took, over all runs in their order.
 pub(super) fn of_the_machine(folder: &Folder) -> Vec<Doubt> {
     let mut doubts = Vec::new();

@@ -1,7 +1,9 @@
 //! The verdicts as sentences that a reader believes to be all there is: with the interval, and with
 //! nothing that the figures do not carry.
 
-use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
+use super::{
+    ContenderSummary, Curve, LatencyFound, Overall, Ratio, Summary, WorkloadSummary, class, overall,
+};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::interval::{BLOCKS_FOR_A_CLAIM, rarest_seen};
 use crate::analyse::verdict::Verdict;
@@ -111,17 +113,28 @@ fn of_all_loads(summary: &Summary, found: &Overall) -> String {
 }
 
 fn of_a_load(workload: &WorkloadSummary) -> Vec<String> {
+    let verdicts = workload
+        .contenders
+        .iter()
+        .filter_map(|contender| Some(sentence(workload, contender, contender.verdict?)));
+    over_the_limit(workload).chain(verdicts).collect()
+}
+
+/// Who misses the limit of the file.
+fn over_the_limit(workload: &WorkloadSummary) -> impl Iterator<Item = String> {
     workload
         .contenders
         .iter()
-        .filter_map(|contender| Some(sentence(workload, contender, contender.verdict?)))
-        .collect()
+        .filter(|contender| contender.is_over_the_limit())
+        .flat_map(|contender| &contender.doubts)
+        .filter(|told| matches!(told.doubt, Doubt::MissesLimit { .. }))
+        .map(|told| format!("{}: {}", workload.title, told.what))
 }
 
 /// One sentence a contender for all numbers of users, and one for all shares of the slowest peak: a
 /// sentence for each would bury the rest. `family` has the curve's loads in their order.
 fn of_a_curve(curve: &Curve, family: &[WorkloadSummary]) -> Vec<String> {
-    let mut sentences = Vec::new();
+    let mut sentences: Vec<String> = family.iter().flat_map(over_the_limit).collect();
     let mut names: Vec<&str> = Vec::new();
     for contender in family.iter().flat_map(|load| &load.contenders) {
         if contender.verdict.is_some() && !names.contains(&contender.name.as_str()) {
@@ -226,6 +239,14 @@ fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: V
                 ". In {blocks} of {of} blocks {whose} was far slower than usual; all blocks together have the ratio {together:.3}"
             ));
         }
+    }
+    let tails: Vec<String> = contender
+        .latencies
+        .iter()
+        .filter_map(LatencyFound::clause)
+        .collect();
+    if !tails.is_empty() {
+        sentence.push_str(&format!(". {}", tails.join(". ")));
     }
     sentence.push('.');
     sentence

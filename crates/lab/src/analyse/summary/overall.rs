@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::load::pairs;
 use super::ratio::{Pairs, Ratio, ratio};
-use super::{WorkloadSummary, class, pairs, reference};
+use super::{WorkloadSummary, class, reference};
 use crate::analyse::folder::Folder;
 use crate::analyse::series::mean;
 use crate::analyse::verdict::Verdict;

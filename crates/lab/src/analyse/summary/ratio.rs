@@ -33,6 +33,13 @@ pub struct Ratio {
 /// What one and the other reached, by block.
 pub(super) type Pairs = BTreeMap<u32, (f64, f64)>;
 
+/// The two where a block has both.
+pub(super) fn of_pairs(one: &BTreeMap<u32, f64>, other: &BTreeMap<u32, f64>) -> Pairs {
+    one.iter()
+        .filter_map(|(block, value)| Some((*block, (*value, *other.get(block)?))))
+        .collect()
+}
+
 /// Nearer to the middle than this no block is far from it.
 const FAR_AT_LEAST: f64 = 0.10;
 

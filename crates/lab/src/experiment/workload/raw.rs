@@ -26,6 +26,7 @@ pub(in crate::experiment) struct RawWorkload {
     regime: Option<Regime>,
     pub(super) rate: Option<f64>,
     pub(super) open: Option<Vec<u32>>,
+    p90_at_most: Option<String>,
     pattern: Option<Pattern>,
     depth: Option<u32>,
     update_percent: Option<u32>,
@@ -99,6 +100,7 @@ impl RawWorkload {
             rate: self.rate,
             open_percent: None,
             family: 0,
+            p90_at_most: self.limit(mode)?,
             pattern: self.pattern.unwrap_or(Pattern::RandomRead),
             depth,
             update_percent: self.update_percent.unwrap_or(30),
@@ -145,6 +147,26 @@ impl RawWorkload {
             return Err(format!("`degree` lies between 0 and {DEGREE_AT_MOST}"));
         }
         Ok(())
+    }
+
+    /// How long ninety of a hundred operations may take.
+    fn limit(&self, mode: Mode) -> Result<Option<Duration>, String> {
+        let Some(text) = &self.p90_at_most else {
+            return Ok(None);
+        };
+        let has_few = matches!(self.kind, Kind::Scan | Kind::Validate | Kind::Tpch)
+            || (self.kind == Kind::As3ap && mode == Mode::SingleUser);
+        if has_few {
+            return Err(format!(
+                "`p90_at_most` is for loads of many like operations; `{}` has a few long ones",
+                self.kind.name()
+            ));
+        }
+        let limit = parse_duration(text)?;
+        if limit.is_zero() {
+            return Err("`p90_at_most` is longer than nothing".to_owned());
+        }
+        Ok(Some(limit))
     }
 
     /// Bytes of the data, and of `tpch` the scale factor: either gives the other.

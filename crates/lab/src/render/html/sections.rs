@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::doubts;
 use super::extract::{extract, reconciliation};
+use super::{doubts, tails};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary, class_title};
 use crate::quantity::{as_float, show_microseconds, show_number};
@@ -74,6 +74,7 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
         "CPU/op: of the database and the storage's daemon. What the kernel's own threads do is told in the extract.",
         table(workload),
     );
+    part("Slow operations", tails::NOTE, tails::tails(workload));
     part(
         "Every run",
         "The ratios are taken within a block: what moved the whole block does not count.",
@@ -221,8 +222,13 @@ fn row(contender: &ContenderSummary, baseline: &str) -> String {
         );
     }
     let word = contender.verdict.map_or("", |verdict| verdict.word());
+    let said = if contender.is_over_the_limit() {
+        "over the limit"
+    } else {
+        word
+    };
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{said}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&contender.name),
         contender.rate.map_or("failed".to_owned(), show_number),
         ratio,

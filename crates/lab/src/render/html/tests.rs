@@ -29,6 +29,7 @@ fn the_page_brings_everything_along_and_escapes_what_is_not_its_own() {
         "Ratio",
         "Every run",
         "Over time",
+        "Slow operations",
         "Latency",
         "Bytes an operation",
     ] {

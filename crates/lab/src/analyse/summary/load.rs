@@ -1,0 +1,158 @@
+//! One load: what each contender reached under it, against what, and what may be said of that.
+
+use std::collections::BTreeMap;
+
+use super::ratio::{Pairs, Ratio, of_pairs, ratio};
+use super::{
+    ContenderSummary, Told, WorkloadSummary, class, contender, doubts, labels, latency, reference,
+    runs_of,
+};
+use crate::analyse::doubt::Doubt;
+use crate::analyse::folder::Folder;
+use crate::analyse::verdict::Verdict;
+use crate::record::AGAIN;
+
+/// What `label` and `other` reached in each block that has both.
+pub(super) fn pairs(folder: &Folder, workload: usize, label: &str, other: &str) -> Pairs {
+    let rates = |label: &str| -> BTreeMap<u32, f64> {
+        runs_of(folder, workload, label)
+            .into_iter()
+            .filter_map(|run| Some((run.run.planned.block, run.run.measured()?.rate)))
+            .filter(|(_, rate)| *rate > 0.0)
+            .collect()
+    };
+    of_pairs(&rates(label), &rates(other))
+}
+
+/// Everything about one load.
+pub(super) fn summary(folder: &Folder, index: usize) -> WorkloadSummary {
+    let asked = &folder.experiment.workloads[index];
+    let load = Load::of(folder, index);
+    let mut contenders: Vec<ContenderSummary> = Vec::new();
+    for label in labels(folder) {
+        contenders.extend(load.contender(&label, &contenders));
+    }
+    let unit = folder
+        .runs
+        .iter()
+        .filter(|run| run.run.planned.workload == index)
+        .find_map(|run| Some(run.run.measured()?.unit.clone()));
+    WorkloadSummary {
+        title: asked.title(),
+        family: asked.family,
+        users: asked.users,
+        open_percent: asked.open_percent,
+        regime: asked.regime.name().to_owned(),
+        unit: unit.unwrap_or_default(),
+        settings: folder
+            .runs
+            .iter()
+            .filter(|run| run.run.planned.workload == index)
+            .find_map(|run| Some(run.run.measured()?.settings.clone()))
+            .unwrap_or_default(),
+        noise: load.noise,
+        noise_floor: load.noise_floor(),
+        contenders,
+        doubts: load.of_the_noise.into_iter().map(Told::from).collect(),
+    }
+}
+
+/// A load and its noise: the ratio of the baseline to itself.
+struct Load<'a> {
+    folder: &'a Folder,
+    index: usize,
+    noise: Option<Ratio>,
+    of_the_noise: Vec<Doubt>,
+}
+
+impl<'a> Load<'a> {
+    fn of(folder: &'a Folder, index: usize) -> Self {
+        let baseline = &folder.experiment.baseline;
+        let noise = ratio_of(folder, index, &format!("{baseline}{AGAIN}"), baseline);
+        Self {
+            folder,
+            index,
+            noise,
+            of_the_noise: doubts::of_the_noise(noise.as_ref()),
+        }
+    }
+
+    fn noise_floor(&self) -> f64 {
+        self.noise.map_or(0.0, |noise| noise.reach())
+    }
+
+    /// What was found of one; `before` are those that are listed before it. `None` where it has no
+    /// runs.
+    fn contender(&self, label: &str, before: &[ContenderSummary]) -> Option<ContenderSummary> {
+        let (folder, index) = (self.folder, self.index);
+        let (asked, baseline) = (
+            &folder.experiment.workloads[index],
+            &folder.experiment.baseline,
+        );
+        let runs = runs_of(folder, index, label);
+        if runs.is_empty() {
+            return None;
+        }
+        let mut contender = contender(label, &runs);
+        let against = reference::of(folder, label);
+        contender.durability = class::of(folder, label);
+        let is_comparable = class::is_same(folder, label, &against);
+        let is_baseline = label == *baseline;
+        if !is_baseline {
+            contender.ratio = ratio_of(folder, index, label, &against).filter(|_| is_comparable);
+            contender.against = Some(against.clone());
+        }
+        let reference = before
+            .iter()
+            .find(|other| other.name == against)
+            .or(before.first());
+        let mut found = doubts::of_a_contender(&contender, reference, &runs, asked);
+        // A limit that the one or the other misses leaves no rate to be ranked.
+        let limits: Vec<Doubt> = [Some(&contender), reference]
+            .into_iter()
+            .flatten()
+            .filter_map(|one| doubts::of_the_limit(one, asked))
+            .collect();
+        contender.ratio = contender.ratio.filter(|_| limits.is_empty());
+        if let Some(ratio) = &contender.ratio {
+            found.extend(doubts::of_the_stalls(label, &against, ratio));
+        }
+        let is_apart = !is_comparable && !contender.rates.is_empty();
+        let is_again = label.ends_with(AGAIN);
+        let is_judged = !is_baseline && !is_again && !is_apart;
+        let is_forbidden = found.iter().any(Doubt::forbids_a_claim);
+        let other = Some(against.as_str()).filter(|_| is_judged || is_again);
+        contender.latencies = latency::found(folder, index, label, other, is_forbidden);
+        if is_judged && limits.is_empty() {
+            contender.verdict = Some(self.verdict(contender.ratio, &mut found));
+        }
+        found.extend(limits);
+        if against != *baseline {
+            found.push(Doubt::NoiseOfAnother {
+                baseline: against,
+                measured: baseline.clone(),
+            });
+        }
+        contender.doubts = found.into_iter().map(Told::from).collect();
+        Some(contender)
+    }
+
+    /// What may be said of the rates beside these doubts, and what forbids to say more.
+    fn verdict(&self, ratio: Option<Ratio>, found: &mut Vec<Doubt>) -> Verdict {
+        let margin = self.folder.experiment.margin;
+        let (verdict, doubt) = ratio.map_or((Verdict::Inconclusive, None), |ratio| {
+            ratio.judged(margin, self.noise_floor())
+        });
+        found.extend(doubt);
+        let mut all = found.iter().chain(&self.of_the_noise);
+        if all.any(Doubt::forbids_a_claim) {
+            return Verdict::Inconclusive;
+        }
+        verdict
+    }
+}
+
+fn ratio_of(folder: &Folder, index: usize, label: &str, other: &str) -> Option<Ratio> {
+    let pairs: Vec<(f64, f64)> = pairs(folder, index, label, other).into_values().collect();
+    ratio(&pairs)
+}
