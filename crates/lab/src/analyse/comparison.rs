@@ -1,11 +1,16 @@
 //! Two experiments side by side, where that may be done; else why not.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::folder::Folder;
-use super::summary::{Summary, summarise};
+use super::interval::{BLOCKS_FOR_A_CLAIM, Interval, centre, difference, interval};
+use super::summary::{ContenderSummary, Summary, WorkloadSummary, pairs, summarise};
+use super::verdict::{Verdict, judge};
+use crate::record::AGAIN;
 
-/// The rates of a contender in both.
+/// A contender in both.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The load.
@@ -18,6 +23,59 @@ pub struct Row {
     pub first: f64,
     /// The middle of the runs in the second.
     pub second: f64,
+    /// The second over the first.
+    pub rates: Change,
+    /// What it is compared with in both; none for the baseline.
+    pub against: Option<String>,
+    /// The ratio to that in the second over the one in the first: what changed for both alike, the
+    /// day and the machine, is not in it.
+    pub ratios: Option<Change>,
+    /// What may be said: of the ratios where there are any, else of the rates.
+    pub verdict: Verdict,
+    /// Why nothing may be said, where something forbids it.
+    pub reason: Option<String>,
+}
+
+/// From the first to the second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Change {
+    /// The lower end; none where one has too few blocks.
+    pub low: Option<f64>,
+    /// The best single value.
+    pub centre: f64,
+    /// The upper end.
+    pub high: Option<f64>,
+    /// Blocks of the one that has fewer.
+    pub blocks: usize,
+}
+
+impl Change {
+    /// From logs, a block each.
+    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
+        let found = interval(second)
+            .zip(interval(first))
+            .map(|(second, first)| difference(second, first).exp());
+        Some(Self {
+            low: found.map(|found| found.low),
+            centre: (centre(second)? - centre(first)?).exp(),
+            high: found.map(|found| found.high),
+            blocks: first.len().min(second.len()),
+        })
+    }
+
+    /// What may be said of it, where nothing forbids to say something.
+    fn judged(&self, margin: f64, floor: f64) -> Verdict {
+        let interval = self.low.zip(self.high).map(|(low, high)| Interval {
+            low,
+            centre: self.centre,
+            high,
+            confidence: 0.0,
+        });
+        if interval.is_some() && self.blocks < BLOCKS_FOR_A_CLAIM {
+            return Verdict::Look;
+        }
+        judge(interval, margin, floor)
+    }
 }
 
 /// What of the machine must be the same: other facts may differ from day to day.
@@ -39,8 +97,10 @@ pub fn compare(first: &Folder, second: &Folder) -> Result<Vec<Row>, Vec<String>>
     if !reasons.is_empty() {
         return Err(reasons);
     }
-    let (one, other) = (summarise(first), summarise(second));
-    let rows = rows(&one, &other);
+    let rows = rows(&Both {
+        folders: [first, second],
+        summaries: [summarise(first), summarise(second)],
+    });
     if rows.is_empty() {
         return Err(vec!["no contender was measured in both".to_owned()]);
     }
@@ -95,32 +155,95 @@ fn reasons(first: &Folder, second: &Folder) -> Vec<String> {
     reasons
 }
 
-fn rows(one: &Summary, other: &Summary) -> Vec<Row> {
+struct Both<'a> {
+    folders: [&'a Folder; 2],
+    summaries: [Summary; 2],
+}
+
+fn rows(both: &Both) -> Vec<Row> {
+    let [first, second] = &both.summaries;
     let mut rows = Vec::new();
-    for workload in &one.workloads {
-        let Some(same) = other
+    for (index, workload) in first.workloads.iter().enumerate() {
+        let same = second
             .workloads
             .iter()
-            .find(|other| other.title == workload.title)
-        else {
+            .position(|other| other.title == workload.title);
+        let Some(place) = same else {
             continue;
         };
+        let other = &second.workloads[place];
         for contender in &workload.contenders {
-            let second = same
+            let found = other
                 .contenders
                 .iter()
-                .find(|other| other.name == contender.name)
-                .and_then(|contender| contender.rate);
-            if let (Some(first), Some(second)) = (contender.rate, second) {
-                rows.push(Row {
-                    workload: workload.title.clone(),
-                    contender: contender.name.clone(),
-                    unit: workload.unit.clone(),
-                    first,
-                    second,
-                });
-            }
+                .find(|other| other.name == contender.name && !other.name.ends_with(AGAIN));
+            rows.extend(found.and_then(|found| {
+                row(
+                    both,
+                    [index, place],
+                    [(workload, contender), (other, found)],
+                )
+            }));
         }
     }
     rows
 }
+
+fn row(
+    both: &Both,
+    places: [usize; 2],
+    sides: [(&WorkloadSummary, &ContenderSummary); 2],
+) -> Option<Row> {
+    let [(workload, one), (_, other)] = sides;
+    let logs = |rates: &[f64]| -> Vec<f64> { rates.iter().map(|rate| rate.ln()).collect() };
+    let rates = Change::of(&logs(&one.rates), &logs(&other.rates))?;
+    let against = one
+        .against
+        .clone()
+        .filter(|name| Some(name) == other.against.as_ref())
+        .filter(|_| one.ratio.is_some() && other.ratio.is_some());
+    let ratios = against.as_ref().and_then(|against| {
+        let logs = |side: usize| -> Vec<f64> {
+            let pairs: BTreeMap<u32, (f64, f64)> =
+                pairs(both.folders[side], places[side], &one.name, against);
+            pairs
+                .values()
+                .map(|(own, other)| (own / other).ln())
+                .collect()
+        };
+        Change::of(&logs(0), &logs(1))
+    });
+    let reason = sides.iter().find_map(|(workload, contender)| {
+        contender
+            .doubts
+            .iter()
+            .chain(&workload.doubts)
+            .find(|told| told.doubt.forbids_a_claim())
+            .map(|told| told.what.clone())
+    });
+    // The noise of both: the one may have been low while the other was high.
+    let floor = sides
+        .iter()
+        .map(|(workload, _)| 1.0 + workload.noise_floor)
+        .product::<f64>()
+        - 1.0;
+    let margin = both.summaries[0].margin.min(both.summaries[1].margin);
+    Some(Row {
+        workload: workload.title.clone(),
+        contender: one.name.clone(),
+        unit: workload.unit.clone(),
+        first: one.rate?,
+        second: other.rate?,
+        rates,
+        verdict: match reason {
+            Some(_) => Verdict::Inconclusive,
+            None => ratios.unwrap_or(rates).judged(margin, floor),
+        },
+        against: against.filter(|_| ratios.is_some()),
+        ratios,
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
 pub use self::latency::LatencyFound;
+pub(super) use self::load::pairs;
 pub use self::overall::Overall;
 pub use self::ratio::Ratio;
 use super::doubt::Doubt;

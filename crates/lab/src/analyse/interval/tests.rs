@@ -271,6 +271,40 @@ fn a_disturbed_run_moves_an_end_by_its_size_in_few_blocks_and_by_its_rank_in_twe
 }
 
 #[test]
+fn the_difference_of_two_experiments_is_held_whatever_their_noise_and_their_stalls() {
+    const EXPERIMENTS: u32 = 2000;
+    let sometimes = (0.2, 0.7);
+    for (noise, stalls) in [
+        (Noise::Normal, NO_STALLS),
+        (Noise::Heavy, NO_STALLS),
+        (Noise::Skewed, NO_STALLS),
+        (Noise::Disturbed, NO_STALLS),
+        (Noise::Disturbed, sometimes),
+    ] {
+        // Stalls came with the second of the two.
+        let truth = of_many_blocks(noise, stalls).0 - TRUTH;
+        for blocks in [(5, 5), (5, 12), (12, 12), (24, 24)] {
+            let held: u32 = (0..u64::from(EXPERIMENTS))
+                .map(|seed| {
+                    let of = |stalls, count, seed| {
+                        interval(&differences(noise, stalls, count, seed)).unwrap()
+                    };
+                    let first = of(NO_STALLS, blocks.0, 2 * seed);
+                    let found = difference(of(stalls, blocks.1, 2 * seed + 1), first);
+                    u32::from(found.low <= truth && truth <= found.high)
+                })
+                .sum();
+            let share = f64::from(held) / f64::from(EXPERIMENTS);
+            println!("{noise:?}, stalls {stalls:?}, {blocks:?} blocks: {share:.4}");
+            assert!(
+                (0.94..=0.985).contains(&share),
+                "{noise:?}, {blocks:?}: {share}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_percentile_bootstrap_of_five_blocks_holds_it_too_seldom() {
     let bootstrap = |differences: &[f64]| {
         let mut random = fastrand::Rng::with_seed(1);

@@ -13,7 +13,12 @@ use crate::analyse::verdict::Verdict;
 use crate::record::AGAIN;
 
 /// What `label` and `other` reached in each block that has both.
-pub(super) fn pairs(folder: &Folder, workload: usize, label: &str, other: &str) -> Pairs {
+pub(in crate::analyse) fn pairs(
+    folder: &Folder,
+    workload: usize,
+    label: &str,
+    other: &str,
+) -> Pairs {
     let rates = |label: &str| -> BTreeMap<u32, f64> {
         runs_of(folder, workload, label)
             .into_iter()
