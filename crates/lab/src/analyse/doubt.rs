@@ -55,12 +55,19 @@ pub enum Doubt {
         /// The first reason.
         reason: String,
     },
-    /// The rate still rose or fell while it was measured.
+    /// The rate was not steady while it was measured.
     NotSettled {
-        /// Of how many of the runs it is true.
+        /// Runs that rose or fell by more than a tenth.
         runs: usize,
-        /// By how much in the middle one of them (0.1 for 10 %).
+        /// By how much the middle one did (0.1 for 10 %).
         change: f64,
+        /// How far the fifths of the measured time lie apart, over all runs.
+        spread: f64,
+    },
+    /// Nobody can see whether it was steady.
+    TooShortToSettle {
+        /// Samples of the middle run.
+        samples: f64,
     },
     /// The machine became slower or faster over the experiment.
     MachineDrifts {
@@ -224,9 +231,12 @@ impl Doubt {
             Self::RunsFailed { failed, of, reason } => {
                 format!("{failed} of {of} runs failed; the first: {reason}")
             }
-            Self::NotSettled { runs, change } => format!(
-                "In {runs} runs the rate still moved while it was measured, by {}.",
-                percent(change)
+            Self::NotSettled { runs, .. } => format!(
+                "Its rate was not steady while it was measured: {} ({runs} runs moved by more than 10 %).",
+                self.unsteadiness().unwrap_or_default()
+            ),
+            Self::TooShortToSettle { samples } => format!(
+                "A run has {samples:.0} samples of a second, too few to see whether its rate was steady."
             ),
             Self::MachineDrifts { change } => format!(
                 "The machine changed over the experiment, by {}.",
@@ -355,6 +365,20 @@ impl Doubt {
         }
     }
 
+    /// How the rate moved, in a clause, where it was not steady.
+    #[must_use]
+    pub fn unsteadiness(&self) -> Option<String> {
+        let Self::NotSettled { change, spread, .. } = self else {
+            return None;
+        };
+        let word = if *change < 0.0 { "fell" } else { "rose" };
+        Some(format!(
+            "it {word} by {:.0} %, its fifths lie {:.0} % apart",
+            change.abs() * 100.0,
+            spread * 100.0
+        ))
+    }
+
     /// What was seen of its blocks, and of its operations in all of them.
     fn of_the_blocks(&self) -> String {
         match self {
@@ -432,7 +456,10 @@ impl Doubt {
             Self::RunsFailed { .. } => {
                 "Read the log in the run's folder, mend the cause, and run the file again: only what failed is repeated."
             }
-            Self::NotSettled { .. } => "Raise `warm_up`, or shrink the data.",
+            Self::NotSettled { .. } => {
+                "Raise `warm_up` until the rate holds, or shrink the data; where it breaks in, find what does it (checkpoints) and measure several of them."
+            }
+            Self::TooShortToSettle { .. } => "Raise `duration` to six seconds or more.",
             Self::FewIndependentSamples { .. } => "Raise `duration`.",
             Self::HarnessIsBusy { .. } | Self::CountedInPart { .. } => {
                 "Give the machine more processors, or use fewer users."

@@ -85,6 +85,47 @@ pub fn trend(values: &[f64]) -> Option<f64> {
 /// The beyond-chance bound of [`trend`].
 pub const TREND_AT_MOST: f64 = 2.6;
 
+/// SNIA's bound of [`slope`].
+pub const SLOPE_AT_MOST: f64 = 0.10;
+
+/// SNIA's bound of [`spread`].
+pub const SPREAD_AT_MOST: f64 = 0.20;
+
+/// The averages of the five fifths of a run, relative to its mean; `None` for fewer than five
+/// values or where nothing was done.
+#[must_use]
+pub fn rounds(values: &[f64]) -> Option<[f64; 5]> {
+    let all = mean(values).filter(|mean| *mean > 0.0)?;
+    let mut rounds = [0.0; 5];
+    for (index, round) in rounds.iter_mut().enumerate() {
+        let bound = |index: usize| index * values.len() / 5;
+        *round = mean(&values[bound(index)..bound(index + 1)])? / all;
+    }
+    Some(rounds)
+}
+
+/// By how much the best straight line through five rounds rises from the first to the last,
+/// relative to their mean.
+#[must_use]
+pub fn slope(rounds: &[f64; 5]) -> f64 {
+    let sum: f64 = rounds.iter().sum();
+    let weighted: f64 = rounds
+        .iter()
+        .zip([-2.0, -1.0, 0.0, 1.0, 2.0])
+        .map(|(round, place)| round * place)
+        .sum();
+    // Of the places -2 to 2 the squares add up to 10, and the line runs over four of them.
+    4.0 * (weighted / 10.0) / (sum / 5.0)
+}
+
+/// How far the highest of five rounds lies from the lowest, relative to their mean.
+#[must_use]
+pub fn spread(rounds: &[f64; 5]) -> f64 {
+    let low = rounds.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    5.0 * (high - low) / rounds.iter().sum::<f64>()
+}
+
 /// By how much the last third lies above the first (0.1 for 10 %), where a trend is beyond chance.
 #[must_use]
 pub fn unsettled(values: &[f64]) -> Option<f64> {
@@ -108,6 +149,21 @@ mod tests {
             moving_average(&points, 2),
             [(0.0, 2.0), (1.0, 3.0), (2.0, 6.5)]
         );
+    }
+
+    #[test]
+    fn rounds_have_their_slope_and_their_spread() {
+        let rising: Vec<f64> = (0..10).map(f64::from).collect();
+        // Fifths of 0.5, 2.5, 4.5, 6.5, 8.5 around 4.5: the line runs over 8 of them.
+        let found = rounds(&rising).unwrap();
+        assert!((found[0] - 0.5 / 4.5).abs() < 1e-12);
+        assert!((slope(&found) - 8.0 / 4.5).abs() < 1e-12);
+        assert!((spread(&found) - 8.0 / 4.5).abs() < 1e-12);
+        let dent = [1.0, 1.0, 0.5, 1.0, 1.0];
+        assert!(slope(&dent).abs() < 1e-12);
+        assert!((spread(&dent) - 0.5 / 0.9).abs() < 1e-12);
+        assert_eq!(rounds(&rising[..4]), None);
+        assert_eq!(rounds(&[0.0; 8]), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod quiet;
 mod ratio;
 mod reference;
 mod regime;
+mod steady;
 
 use std::collections::BTreeMap;
 

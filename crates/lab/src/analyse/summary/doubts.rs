@@ -1,16 +1,15 @@
 //! Raising doubts from the figures.
 
-use super::{ContenderSummary, Ratio, class, regime};
+use super::{ContenderSummary, Ratio, class, regime, steady};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::{BLOCKS_AT_LEAST, BLOCKS_FOR_A_CLAIM};
-use crate::analyse::series::{effective_count, median, unsettled};
+use crate::analyse::series::{median, unsettled};
 use crate::experiment::{DatabaseKind, Workload};
 use crate::record::{AGAIN, Outcome};
 
 const CHANGE_AT_MOST: f64 = 0.10;
 const HARNESS_AT_MOST: f64 = 0.25;
-const INDEPENDENT_AT_LEAST: u64 = 5;
 
 pub(super) fn of_the_noise(noise: Option<&Ratio>) -> Vec<Doubt> {
     match noise {
@@ -131,7 +130,7 @@ pub(super) fn of_a_contender(
     }
     if !asked.is_suite() {
         // A suite goes from one question to the next: its pace says nothing of the storage.
-        doubts.extend(of_the_series(runs));
+        doubts.extend(steady::doubts(runs, asked));
     }
     if let Some(share) = contender.harness_share
         && share > HARNESS_AT_MOST
@@ -158,42 +157,6 @@ pub(super) fn of_a_contender(
         doubts.extend(against(contender, baseline));
     }
     doubts.extend(regime::doubts(contender, runs, asked));
-    doubts
-}
-
-fn of_the_series(runs: &[&RunWithSamples]) -> Vec<Doubt> {
-    let mut doubts = Vec::new();
-    let paces: Vec<Vec<f64>> = runs
-        .iter()
-        .map(|run| run.pace(false).into_iter().map(|point| point.1).collect())
-        .collect();
-    let changes: Vec<f64> = paces
-        .iter()
-        .filter_map(|pace| unsettled(pace))
-        .filter(|change| change.abs() > CHANGE_AT_MOST)
-        .collect();
-    // One in a hundred looks so by chance.
-    if changes.len() * 5 > runs.len()
-        && let Some(change) = median(&changes)
-    {
-        doubts.push(Doubt::NotSettled {
-            runs: changes.len(),
-            change,
-        });
-    }
-    let mut counts: Vec<u64> = paces
-        .iter()
-        .filter(|pace| pace.len() >= 8)
-        .map(|pace| effective_count(pace))
-        .collect();
-    counts.sort_unstable();
-    if let Some(effective) = counts.get(counts.len() / 2)
-        && *effective < INDEPENDENT_AT_LEAST
-    {
-        doubts.push(Doubt::FewIndependentSamples {
-            effective: *effective,
-        });
-    }
     doubts
 }
 

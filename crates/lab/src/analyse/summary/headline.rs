@@ -240,6 +240,17 @@ fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: V
             ));
         }
     }
+    let baseline =
+        (workload.contenders.iter()).find(|other| Some(&other.name) == contender.against.as_ref());
+    for one in [Some(contender), baseline].into_iter().flatten() {
+        let moved = one.doubts.iter().find_map(|told| told.doubt.unsteadiness());
+        if let Some(moved) = moved {
+            sentence.push_str(&format!(
+                ". The rate of {} was not steady while it was measured: {moved}",
+                one.name
+            ));
+        }
+    }
     let tails: Vec<String> = contender
         .latencies
         .iter()

@@ -410,3 +410,34 @@ fn measured_runs_that_have_nothing_to_be_compared_with_are_named() {
     assert_eq!(summary.excluded.len(), 3, "{:?}", summary.excluded);
     assert!(summary.excluded[0].reason.contains("block 3"));
 }
+
+#[test]
+fn a_rate_that_rises_while_it_is_measured_is_told_in_the_sentence_of_the_verdict() {
+    let mut folder = folder(experiment(12), |planned| {
+        let speed = if planned.contender == "xfs" { 1.2 } else { 1.0 };
+        noisy(planned, speed, 0.02)
+    });
+    for run in &mut folder.runs {
+        let rises = run.run.planned.contender == "xfs";
+        if let Outcome::Measured(measured) = &mut run.run.outcome {
+            measured.duration_s = 6.0;
+        }
+        run.samples.rows.truncate(9);
+        let mut operations = 0.0;
+        for row in &mut run.samples.rows {
+            operations += if rises { 100.0 + 10.0 * row[0] } else { 100.0 };
+            row[1] = operations;
+        }
+    }
+    let summary = summarise(&folder);
+    let of_xfs = summary
+        .headline
+        .iter()
+        .find(|line| line.starts_with("tpcb") && line.contains("xfs is"))
+        .unwrap();
+    assert!(
+        of_xfs.contains("The rate of xfs was not steady while it was measured: it rose by"),
+        "{of_xfs}"
+    );
+    assert!(!of_xfs.contains("The rate of ext4"), "{of_xfs}");
+}
