@@ -236,7 +236,7 @@ impl Doubt {
                 self.unsteadiness().unwrap_or_default()
             ),
             Self::TooShortToSettle { samples } => format!(
-                "A run has {samples:.0} samples of a second, too few to see whether its rate was steady."
+                "Samples of a second in a run: {samples:.0}, too few to see whether its rate was steady."
             ),
             Self::MachineDrifts { change } => format!(
                 "The machine changed over the experiment, by {}.",

@@ -48,7 +48,11 @@ fn by_block(folder: &Folder, workload: usize, label: &str, quantile: f64) -> BTr
 
 fn ratio_of(one: &BTreeMap<u32, f64>, other: &BTreeMap<u32, f64>) -> Option<Ratio> {
     let pairs: Pairs = of_pairs(one, other);
-    ratio(&pairs.into_values().collect::<Vec<_>>())
+    let pairs: Vec<(f64, f64)> = pairs.into_values().collect();
+    // Latencies are recorded in whole microseconds: 6 and 6 may be a sixth apart.
+    let least = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).fold(f64::INFINITY, f64::min);
+    let rounding = 0.5 / least(|pair| pair.0) + 0.5 / least(|pair| pair.1);
+    Some(ratio(&pairs)?.widened(rounding))
 }
 
 /// What is found of `label` under a load; `against` is none for the baseline itself and for what

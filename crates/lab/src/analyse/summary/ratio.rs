@@ -82,6 +82,15 @@ impl Ratio {
         })
     }
 
+    /// The same with ends that lie further out by this share.
+    pub(super) fn widened(self, share: f64) -> Self {
+        Self {
+            low: self.low.map(|low| low / (1.0 + share)),
+            high: self.high.map(|high| high * (1.0 + share)),
+            ..self
+        }
+    }
+
     /// How far it may lie from one, either way.
     pub(super) fn reach(&self) -> f64 {
         let ends = [

@@ -109,6 +109,25 @@ fn a_baseline_whose_tail_differs_from_itself_gives_no_verdict_on_the_tail() {
 }
 
 #[test]
+fn latencies_of_few_microseconds_are_never_equivalent_to_less_than_they_are_recorded_in() {
+    let of = |us: u64| {
+        let folder = folder(experiment(12), |planned| {
+            let mut outcome = with_tail(planned, 3, 20_000);
+            if let Outcome::Measured(run) = &mut outcome {
+                run.latency = Latency {
+                    counts: vec![(us, 1000)],
+                };
+            }
+            outcome
+        });
+        let summary = summarise(&folder);
+        verdicts(of(&summary, "xfs"))[0].1
+    };
+    assert_eq!(of(6), Some(Verdict::Inconclusive));
+    assert_eq!(of(600), Some(Verdict::Equivalent));
+}
+
+#[test]
 fn few_operations_have_no_p99() {
     let folder = folder(experiment(12), |planned| {
         let mut outcome = with_tail(planned, 3, 20_000);
