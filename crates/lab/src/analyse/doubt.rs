@@ -90,21 +90,16 @@ pub enum Doubt {
     ProcessorStolen {
         /// Of all processor time there was, in the worst half of a run.
         share: f64,
-        /// In how many runs so much of a half.
+        /// The runs with such a half, by their folders, the worst first.
         #[serde(default)]
-        runs: usize,
-        /// The worst of them, by its folder.
-        #[serde(default)]
-        run: String,
+        disturbed: Vec<String>,
     },
     /// Programs that are no part of it took processor time.
     NeighboursOnProcessors {
         /// Of all processor time there was, in the worst half of a run.
         share: f64,
-        /// In how many runs so much of a half.
-        runs: usize,
-        /// The worst of them, by its folder.
-        run: String,
+        /// The runs with such a half, by their folders, the worst first.
+        disturbed: Vec<String>,
         /// The load average then.
         load: Option<f64>,
         /// For which share of that half something waited for a processor.
@@ -114,10 +109,8 @@ pub enum Doubt {
     NeighboursOnDisks {
         /// How many at once, on average over the worst half of a run.
         blocked: f64,
-        /// In how many runs.
-        runs: usize,
-        /// The worst of them, by its folder.
-        run: String,
+        /// The runs with such a half, by their folders, the worst first.
+        disturbed: Vec<String>,
     },
     /// In one block the machine was another one.
     BlockApart {
@@ -316,22 +309,15 @@ impl Doubt {
     /// What was seen of a machine that was not quiet.
     fn of_the_machine(&self) -> String {
         let percent = |share: &f64| format!("{:.1} %", share * 100.0);
-        let in_runs = |runs: &usize, run: &str| {
-            if run.is_empty() {
-                return String::new();
-            }
-            format!(" in half of a run ({run}; {runs} runs were disturbed)")
-        };
         match self {
-            Self::ProcessorStolen { share, runs, run } => format!(
+            Self::ProcessorStolen { share, disturbed } => format!(
                 "The host of this virtual machine took {} of the processors away{}.",
                 percent(share),
-                in_runs(runs, run)
+                in_runs(disturbed)
             ),
             Self::NeighboursOnProcessors {
                 share,
-                runs,
-                run,
+                disturbed,
                 load,
                 pressure,
             } => {
@@ -345,12 +331,12 @@ impl Doubt {
                 format!(
                     "Other programs took {} of the processors{}{load}{pressure}.",
                     percent(share),
-                    in_runs(runs, run)
+                    in_runs(disturbed)
                 )
             }
-            Self::NeighboursOnDisks { blocked, runs, run } => format!(
+            Self::NeighboursOnDisks { blocked, disturbed } => format!(
                 "{blocked:.1} other programs at once waited for disks{}.",
-                in_runs(runs, run)
+                in_runs(disturbed)
             ),
             Self::BlockApart {
                 block,
@@ -522,4 +508,23 @@ impl Doubt {
                 | Self::NotCold { .. }
         )
     }
+}
+
+/// So many names are told of each; all of them are in `summary.json`.
+const NAMES_AT_MOST: usize = 6;
+
+/// In which runs, the worst first.
+fn in_runs(disturbed: &[String]) -> String {
+    let Some((worst, others)) = disturbed.split_first() else {
+        return String::new();
+    };
+    let told = &others[..others.len().min(NAMES_AT_MOST)];
+    let mut text = format!(" in half of the run {worst}");
+    if !told.is_empty() {
+        text.push_str(&format!(", less in half of {}", told.join(", ")));
+    }
+    if others.len() > told.len() {
+        text.push_str(&format!(" and {} more", others.len() - told.len()));
+    }
+    text
 }

@@ -21,41 +21,36 @@ const HALF_S_AT_LEAST: f64 = 0.4;
 pub(super) fn doubts(folder: &Folder) -> Vec<Doubt> {
     let halves: Vec<Half> = folder.runs.iter().flat_map(halves).collect();
     let mut doubts = Vec::new();
+    // The worst half beyond what is allowed, and every run with such a half, the worst first.
     let of = |share: fn(&Half) -> Option<f64>, most: f64| {
-        let beyond: Vec<(&Half, f64)> = halves
+        let mut beyond: Vec<(&Half, f64)> = halves
             .iter()
             .filter_map(|half| Some((half, share(half)?)))
             .filter(|(_, share)| *share > most)
             .collect();
-        let mut runs: Vec<&str> = beyond.iter().map(|(half, _)| half.run.as_str()).collect();
-        runs.dedup();
-        let worst = beyond
-            .into_iter()
-            .max_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        Some((runs.len(), worst))
+        beyond.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let mut disturbed: Vec<String> = Vec::new();
+        for (half, _) in &beyond {
+            if !disturbed.contains(&half.run) {
+                disturbed.push(half.run.clone());
+            }
+        }
+        let (worst, share) = *beyond.first()?;
+        Some((worst, share, disturbed))
     };
-    if let Some((runs, (worst, share))) = of(|half| half.others, OTHERS_AT_MOST) {
+    if let Some((worst, share, disturbed)) = of(|half| half.others, OTHERS_AT_MOST) {
         doubts.push(Doubt::NeighboursOnProcessors {
             share,
-            runs,
-            run: worst.run.clone(),
+            disturbed,
             load: worst.load,
             pressure: worst.pressure,
         });
     }
-    if let Some((runs, (worst, blocked))) = of(|half| half.blocked, BLOCKED_AT_MOST) {
-        doubts.push(Doubt::NeighboursOnDisks {
-            blocked,
-            runs,
-            run: worst.run.clone(),
-        });
+    if let Some((_, blocked, disturbed)) = of(|half| half.blocked, BLOCKED_AT_MOST) {
+        doubts.push(Doubt::NeighboursOnDisks { blocked, disturbed });
     }
-    if let Some((runs, (worst, share))) = of(|half| half.stolen, STOLEN_AT_MOST) {
-        doubts.push(Doubt::ProcessorStolen {
-            share,
-            runs,
-            run: worst.run.clone(),
-        });
+    if let Some((_, share, disturbed)) = of(|half| half.stolen, STOLEN_AT_MOST) {
+        doubts.push(Doubt::ProcessorStolen { share, disturbed });
     }
     doubts.extend(block_apart(folder));
     doubts
