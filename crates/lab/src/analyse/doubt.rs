@@ -313,7 +313,7 @@ impl Doubt {
             Self::ProcessorStolen { share, disturbed } => format!(
                 "The host of this virtual machine took {} of the processors away{}.",
                 percent(share),
-                in_runs(disturbed)
+                in_runs(disturbed, &[])
             ),
             Self::NeighboursOnProcessors {
                 share,
@@ -321,22 +321,23 @@ impl Doubt {
                 load,
                 pressure,
             } => {
-                let load = load.map_or(String::new(), |load| format!(", load average {load:.1}"));
-                let pressure = pressure.map_or(String::new(), |share| {
+                let load = load.map(|load| format!("load average {load:.1}"));
+                let pressure = pressure.map(|share| {
                     format!(
-                        ", something waited for a processor {} of the time",
+                        "something waited for a processor {} of the time",
                         percent(&share)
                     )
                 });
+                let then: Vec<String> = load.into_iter().chain(pressure).collect();
                 format!(
-                    "Other programs took {} of the processors{}{load}{pressure}.",
+                    "Other programs took {} of the processors{}.",
                     percent(share),
-                    in_runs(disturbed)
+                    in_runs(disturbed, &then)
                 )
             }
             Self::NeighboursOnDisks { blocked, disturbed } => format!(
                 "{blocked:.1} other programs at once waited for disks{}.",
-                in_runs(disturbed)
+                in_runs(disturbed, &[])
             ),
             Self::BlockApart {
                 block,
@@ -513,15 +514,24 @@ impl Doubt {
 /// So many names are told of each; all of them are in `summary.json`.
 const NAMES_AT_MOST: usize = 6;
 
-/// In which runs, the worst first.
-fn in_runs(disturbed: &[String]) -> String {
+/// In which runs, the worst first, with what else was seen `then`, in the worst.
+fn in_runs(disturbed: &[String], then: &[String]) -> String {
+    let then = if then.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", then.join("; "))
+    };
     let Some((worst, others)) = disturbed.split_first() else {
-        return String::new();
+        return then;
     };
     let told = &others[..others.len().min(NAMES_AT_MOST)];
-    let mut text = format!(" in half of the run {worst}");
+    let mut text = format!(" in half of the run {worst}{then}");
     if !told.is_empty() {
-        text.push_str(&format!(", less in half of {}", told.join(", ")));
+        text.push_str(", and less in half of ");
+        if others.len() > 1 {
+            text.push_str(&format!("{} other runs: ", others.len()));
+        }
+        text.push_str(&told.join(", "));
     }
     if others.len() > told.len() {
         text.push_str(&format!(" and {} more", others.len() - told.len()));

@@ -78,7 +78,7 @@ fn verdicts(summary: &Summary) -> String {
             _ => "none",
         }
         .to_lowercase();
-        let mut marked = escaped(sentence);
+        let mut marked = prose(sentence);
         for verdict in found {
             let strong = format!("<strong>{}</strong>", verdict.word());
             marked = marked.replacen(verdict.word(), &strong, 1);
@@ -101,21 +101,43 @@ fn doubts(all: &[(String, &Told)]) -> String {
         return String::new();
     }
     let mut list = "<ul class=\"doubts\">".to_owned();
+    let mut given: Vec<&str> = Vec::new();
     for (whose, told) in all {
         let whose = if whose.is_empty() {
             String::new()
         } else {
             format!("<b>{}</b>: ", escaped(whose))
         };
-        let _ = write!(
-            list,
-            "<li>{whose}{} <span class=\"advice\">{}</span></li>",
-            escaped(&told.what),
-            escaped(&told.what_to_do)
-        );
+        let _ = write!(list, "<li>{whose}{}", prose(&told.what));
+        // The same advice once is enough.
+        if !given.contains(&told.what_to_do.as_str()) {
+            given.push(&told.what_to_do);
+            let advice = prose(&told.what_to_do);
+            let _ = write!(list, " <span class=\"advice\">{advice}</span>");
+        }
+        list.push_str("</li>");
     }
     list.push_str("</ul>");
     list
+}
+
+/// Escaped, with what stands between two backticks as code.
+fn prose(text: &str) -> String {
+    let escaped = escaped(text);
+    let parts: Vec<&str> = escaped.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        // One without its partner is no mark.
+        return escaped;
+    }
+    let mut prose = String::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        if index % 2 == 0 {
+            prose.push_str(part);
+        } else {
+            let _ = write!(prose, "<code>{part}</code>");
+        }
+    }
+    prose
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Raising doubts from the figures.
 
-use super::{ContenderSummary, Ratio, class, regime, steady};
+use super::{ContenderSummary, Ratio, Told, class, regime, steady};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::{BLOCKS_AT_LEAST, BLOCKS_FOR_A_CLAIM};
@@ -44,9 +44,22 @@ impl ContenderSummary {
     /// Whether it misses the limit of the file itself.
     #[must_use]
     pub fn is_over_the_limit(&self) -> bool {
-        self.doubts.iter().any(
+        self.over_the_limit().is_some()
+    }
+
+    /// That it misses the limit of the file itself.
+    pub(super) fn over_the_limit(&self) -> Option<&Told> {
+        self.doubts.iter().find(
             |told| matches!(&told.doubt, Doubt::MissesLimit { whose, .. } if *whose == self.name),
         )
+    }
+
+    /// Whether its rate is ranked with none, because it or what it would be compared with misses
+    /// the limit of the file.
+    pub(super) fn is_unranked(&self) -> bool {
+        self.doubts
+            .iter()
+            .any(|told| matches!(told.doubt, Doubt::MissesLimit { .. }))
     }
 }
 

@@ -1,12 +1,11 @@
 //! The verdicts as sentences that a reader believes to be all there is: with the interval, and with
 //! nothing that the figures do not carry.
 
-use super::{
-    ContenderSummary, Curve, LatencyFound, Overall, Ratio, Summary, WorkloadSummary, class, overall,
-};
+use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::interval::{BLOCKS_FOR_A_CLAIM, rarest_seen};
 use crate::analyse::verdict::Verdict;
+use crate::record::AGAIN;
 
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let mut sentences = class::sentences(summary);
@@ -109,7 +108,7 @@ fn of_all_loads(summary: &Summary, found: &Overall) -> String {
     } else {
         String::new()
     };
-    format!("Over all loads {said} (geometric mean{parts}).")
+    format!("Over all loads, by the geometric mean, {said}{parts}.")
 }
 
 fn of_a_load(workload: &WorkloadSummary) -> Vec<String> {
@@ -120,14 +119,13 @@ fn of_a_load(workload: &WorkloadSummary) -> Vec<String> {
     over_the_limit(workload).chain(verdicts).collect()
 }
 
-/// Who misses the limit of the file.
+/// Who misses the limit of the file; the baseline once, not under its second name too.
 fn over_the_limit(workload: &WorkloadSummary) -> impl Iterator<Item = String> {
     workload
         .contenders
         .iter()
-        .filter(|contender| contender.is_over_the_limit())
-        .flat_map(|contender| &contender.doubts)
-        .filter(|told| matches!(told.doubt, Doubt::MissesLimit { .. }))
+        .filter(|contender| !contender.name.ends_with(AGAIN))
+        .filter_map(ContenderSummary::over_the_limit)
         .map(|told| format!("{}: {}", workload.title, told.what))
 }
 
@@ -254,7 +252,7 @@ fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: V
     let tails: Vec<String> = contender
         .latencies
         .iter()
-        .filter_map(LatencyFound::clause)
+        .filter_map(|found| found.clause(verdict))
         .collect();
     if !tails.is_empty() {
         sentence.push_str(&format!(". {}", tails.join(". ")));

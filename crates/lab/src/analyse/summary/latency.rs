@@ -99,19 +99,21 @@ pub(super) fn found(
 }
 
 impl LatencyFound {
-    /// As a clause of the verdict's sentence, in small letters: the word in capitals is the rate's.
-    pub(super) fn clause(&self) -> Option<String> {
+    /// As a clause of the verdict's sentence, in small letters: the word in capitals is the rate's,
+    /// and what is a look together with it is not called so again.
+    pub(super) fn clause(&self, of_the_rate: Verdict) -> Option<String> {
         let ratio = self.ratio?;
         let interval = match (ratio.low, ratio.high) {
             (Some(low), Some(high)) => format!(" ({low:.3} to {high:.3})"),
             _ => String::new(),
         };
         let word = match self.verdict? {
-            Verdict::Look => "a look".to_owned(),
-            verdict => verdict.word().to_lowercase(),
+            Verdict::Look if of_the_rate == Verdict::Look => String::new(),
+            Verdict::Look => ": a look".to_owned(),
+            verdict => format!(": {}", verdict.word().to_lowercase()),
         };
         Some(format!(
-            "Its {} takes {:.3} times as long{interval}: {word}",
+            "Its {} takes {:.3} times as long{interval}{word}",
             self.quantile, ratio.centre
         ))
     }

@@ -40,7 +40,7 @@ pub(super) fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Ove
         .filter(|name| **name != folder.experiment.baseline)
         .filter_map(|name| {
             let against = reference::of(folder, name);
-            if !class::is_same(folder, name, &against) {
+            if !class::is_same(folder, name, &against) || is_unranked(workloads, name) {
                 return None;
             }
             let ratio = ratio(&over_all_loads(folder, workloads.len(), name, &against))?;
@@ -53,6 +53,14 @@ pub(super) fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Ove
             })
         })
         .collect()
+}
+
+/// Whether its rate is ranked with none under one of the loads: then a mean would rank it.
+fn is_unranked(workloads: &[WorkloadSummary], name: &str) -> bool {
+    workloads
+        .iter()
+        .flat_map(|workload| &workload.contenders)
+        .any(|contender| contender.name == name && contender.is_unranked())
 }
 
 /// The verdict under each load, where there is one.

@@ -50,6 +50,8 @@ details.point>summary{font-weight:600;color:var(--ink)}
 .word-EQUIVALENT{color:var(--same);font-weight:600}.word-INCONCLUSIVE,.word-LOOK{color:var(--open);font-weight:600}
 .doubts{font-size:.9rem;padding-left:1.2em;margin:.6em 0}
 .doubts li{margin:.25em 0}.advice{color:var(--soft)}
+.verdicts .doubts{list-style:none;padding:0;font-size:1rem}
+.verdicts .doubts li{margin:.5em 0;padding:.5em .9em;border-left:5px solid var(--open);overflow-wrap:anywhere}
 details{margin:.6em 0}summary{cursor:pointer;color:var(--soft)}
 code,pre{font:.85em/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 pre{background:var(--panel);padding:.8em;border-radius:4px;white-space:pre-wrap;overflow-wrap:anywhere}

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::*;
+use crate::analyse::doubt::Doubt;
 use crate::analyse::sample::{curve, experiment, folder, measured};
 use crate::analyse::summary::summarise;
 use crate::measure::program::{find, run_within};
@@ -35,6 +36,26 @@ fn the_page_brings_everything_along_and_escapes_what_is_not_its_own() {
     ] {
         assert!(page.contains(heading), "{heading}");
     }
+}
+
+#[test]
+fn keys_of_the_file_are_code_and_the_same_advice_is_given_once() {
+    let told = |block: u32| {
+        Told::from(Doubt::BlockApart {
+            block,
+            change: -0.5,
+            runs: 4,
+        })
+    };
+    let (first, second) = (told(1), told(2));
+    let list = doubts(&[(String::new(), &first), (String::new(), &second)]);
+    assert_eq!(list.matches("<li>").count(), 2);
+    assert_eq!(list.matches("class=\"advice\"").count(), 1);
+    assert_eq!(
+        prose("raise `blocks` & `a<b`"),
+        "raise <code>blocks</code> &amp; <code>a&lt;b</code>"
+    );
+    assert_eq!(prose("a ` alone"), "a ` alone");
 }
 
 /// A scaling curve with open loads, a failed run and a contender with two copies.
