@@ -23,7 +23,7 @@ pub(super) fn tails(workload: &WorkloadSummary) -> String {
             let word = found.verdict.map_or("", Verdict::word);
             let _ = write!(
                 rows,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td></tr>",
+                "<tr><td>{} {}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{word}</td></tr>",
                 escaped(&contender.name),
                 escaped(&found.quantile),
                 show_microseconds(found.us),
@@ -38,7 +38,7 @@ pub(super) fn tails(workload: &WorkloadSummary) -> String {
         return rows;
     }
     format!(
-        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th></th><th>middle run</th><th>ratio</th>\
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>middle run</th><th>ratio</th>\
          <th>interval</th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }

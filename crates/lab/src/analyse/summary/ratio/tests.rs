@@ -30,7 +30,7 @@ impl Machine {
     }
 }
 
-/// What the lab says of these blocks, as `summary::workload` finds it.
+/// What the lab says of these blocks, as `summary::load` finds it.
 fn said(blocks: &[[f64; 3]]) -> (Ratio, Verdict) {
     let pairs = |one: usize| -> Vec<(f64, f64)> {
         blocks.iter().map(|block| (block[one], block[0])).collect()
