@@ -15,7 +15,7 @@ const EXPERIMENT: &str = r#"
 contenders = ["raw", "ext4"]
 blocks = 1
 warm_up = "500 ms"
-duration = "3 s"
+duration = "8 s"
 
 [devices]
 kind = "loop"
