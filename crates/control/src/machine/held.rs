@@ -193,7 +193,32 @@ fn held(disk: &Path, holder: &Holder) -> ControlError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, KeeperPhase};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::path::Path;
+
+    use rustix::net::SocketAddrUnix;
+    use spindle_base::Uuid;
+
+    use super::{Holder, KeeperPhase, name_of};
+    use crate::api::error::ControlErrorKind;
+    use crate::machine::sockets;
+
+    #[test]
+    fn a_keeper_that_hangs_and_was_asked_by_many_is_still_one() {
+        let [low, high, ..] = std::process::id().to_le_bytes();
+        let group = Uuid([0xf1, low, high, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let disk = Path::new("/dev/null");
+        assert!(Holder::find(group, disk).unwrap().is_none());
+        let name = name_of(&group.to_string());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _hanging = UnixListener::bind_addr(&address).unwrap();
+        // Those who gave up keep their places in its queue.
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        while sockets::connect(&address).is_ok() {}
+        let error = Holder::find(group, disk).unwrap_err();
+        assert_eq!(error.kind, ControlErrorKind::Busy, "{error}");
+    }
 
     #[test]
     fn a_keeper_that_has_not_noticed_yet_that_its_daemon_died_stands_alone() {

@@ -45,6 +45,9 @@ pub const CLAIM_PAUSE_MS: u64 = 3000;
 
 const _: () = assert!(CLAIM_PAUSE_MS > super::ownership::TRUSTED_MS);
 
+/// How often the voters are looked at after a mark, where fewer than half of them can be read.
+const LOOKS_MOST: u32 = 5;
+
 /// The members that were found, as they looked when the group was found free.
 pub(super) type Found<'a> = BTreeMap<DiskNumber, (&'a DiskLook, &'a Label)>;
 
@@ -142,7 +145,8 @@ impl Membership {
                     || before.unread.opener
                     || before.opener == now.opener
                     || now.opener.as_ref().is_none_or(was_known);
-                now.member().is_none() || (is_record_same && !has_new_claim(free, before, now))
+                now.member().is_none()
+                    || (is_record_same && !has_new_claim(free, before, now, &inner.opener))
             };
             if !free.get(number).is_none_or(is_same) {
                 return Err(contended(inner, &named(now.opener.as_ref())));
@@ -176,30 +180,41 @@ impl Membership {
         unable: &[(DiskNumber, DeviceError)],
         quorum: Quorum,
     ) -> Result<(), GroupError> {
-        let (mut ours_count, mut able_count) = (0, 0);
-        for (number, now) in self.looks_at_voters(inner) {
-            let Some(before) = free.get(&number) else {
-                continue;
-            };
-            able_count += usize::from(unable.iter().all(|(other, _)| *other != number));
-            match voice(free, before, &now, mark, &inner.opener) {
-                Voice::Ours => ours_count += 1,
-                Voice::Silent => {}
-                Voice::Other(who) => return Err(contended(inner, &who)),
+        let mut looks_count = 0;
+        loop {
+            looks_count += 1;
+            let (mut ours_count, mut able_count) = (0, 0);
+            for (number, now) in self.looks_at_voters(inner) {
+                let Some(before) = free.get(&number) else {
+                    continue;
+                };
+                let took_record = unable.iter().all(|(other, _)| *other != number);
+                // A bad block is one for every host: what all can read decides. A path may be one
+                // host's alone.
+                let is_bad = !now.unread.disk && (now.unread.opener || now.member().is_none());
+                able_count += usize::from(took_record && !is_bad);
+                match voice(free, (before, &now), mark, &inner.opener, took_record) {
+                    Voice::Ours => ours_count += 1,
+                    Voice::Silent => {}
+                    Voice::Other(who) => return Err(contended(inner, &who)),
+                }
+            }
+            if quorum != Quorum::Half || (ours_count > 0 && ours_count * 2 >= able_count) {
+                return Ok(());
+            }
+            // A path that blinks gives the same bytes a moment later.
+            if looks_count == LOOKS_MOST {
+                return Err(refused(
+                    GroupErrorKind::NoMajority,
+                    format!(
+                        "only {ours_count} of the {able_count} disks of group {} that vote can be \
+                         read again: nobody can tell whether another host opens it too; see to the \
+                         disks and mount it again",
+                        inner.state.group_name
+                    ),
+                ));
             }
         }
-        if quorum == Quorum::Half && ours_count * 2 < able_count {
-            return Err(refused(
-                GroupErrorKind::Io,
-                format!(
-                    "only {ours_count} of the {able_count} disks of group {} that vote can be read \
-                     again: nobody can tell whether another host opens it too; see to the disks \
-                     and mount it again",
-                    inner.state.group_name
-                ),
-            ));
-        }
-        Ok(())
     }
 
     fn looks_at_voters(&self, inner: &Inner) -> Free {
@@ -298,7 +313,13 @@ fn contended(inner: &Inner, who: &str) -> GroupError {
 /// then may have been there, and what cannot be read now may be as it was: neither tells of anybody. A
 /// place that is bad for good must not keep the group from being opened. Nor does what another disk
 /// showed then: a write that failed may have brought it back where it was damaged.
-fn voice(free: &Free, before: &DiskLook, now: &DiskLook, mark: Mark, ours: &OpenerRecord) -> Voice {
+fn voice(
+    free: &Free,
+    (before, now): (&DiskLook, &DiskLook),
+    mark: Mark,
+    ours: &OpenerRecord,
+    took_record: bool,
+) -> Voice {
     if now.member().is_none() {
         return Voice::Silent;
     }
@@ -314,11 +335,13 @@ fn voice(free: &Free, before: &DiskLook, now: &DiskLook, mark: Mark, ours: &Open
         return Voice::Other("another host".to_owned());
     }
     // Whoever made one after it had looked here has met our record and lets go.
-    if mark == Mark::Record && has_new_claim(free, before, now) {
+    if mark == Mark::Record && has_new_claim(free, before, now, ours) {
         return Voice::Other(named(now.claim.as_ref()));
     }
     match &now.opener {
         Some(record) if is_same_opening(record, ours) => Voice::Ours,
+        // It came after ours, which the disk has taken.
+        Some(record) if took_record => Voice::Other(named(Some(record))),
         Some(record) if !before.unread.opener && !was_shown(free, record) => {
             Voice::Other(named(Some(record)))
         }
@@ -328,15 +351,24 @@ fn voice(free: &Free, before: &DiskLook, now: &DiskLook, mark: Mark, ours: &Open
 
 /// Whether a disk showed the record when the group was found `free`, or the claim of its opening.
 fn was_shown(free: &Free, record: &OpenerRecord) -> bool {
-    let mut shown = (free.values()).flat_map(|look| look.opener.iter().chain(&look.claim));
-    shown.any(|other| is_same_opening(record, other))
+    let mut shown = free.values().filter_map(|look| look.opener.as_ref());
+    shown.any(|other| is_same_opening(record, other)) || was_claimed(free, record)
 }
 
-/// Whether the disk has a claim that was nowhere when the group was found `free`.
-fn has_new_claim(free: &Free, before: &DiskLook, now: &DiskLook) -> bool {
-    let was_known = |claim: &OpenerRecord| was_shown(free, claim);
-    let is_known = now.claim == before.claim || now.claim.as_ref().is_some_and(was_known);
-    !before.unread.claim && !now.unread.claim && !is_known
+/// Whether a disk showed the claim when the group was found `free`.
+fn was_claimed(free: &Free, claim: &OpenerRecord) -> bool {
+    let mut shown = free.values().filter_map(|look| look.claim.as_ref());
+    shown.any(|other| is_same_opening(claim, other))
+}
+
+/// Whether the disk has a claim that was nowhere when the group was found `free`. One that could not be
+/// read then is new where its number is not below ours, which is above all that was read.
+fn has_new_claim(free: &Free, before: &DiskLook, now: &DiskLook, ours: &OpenerRecord) -> bool {
+    match &now.claim {
+        Some(claim) if now.claim == before.claim || was_claimed(free, claim) => false,
+        Some(claim) => !before.unread.claim || claim.sequence >= ours.sequence,
+        None => before.claim.is_some() && !now.unread.claim,
+    }
 }
 
 /// Whether both are of one opening, whatever disk they lie on and whenever it beat.

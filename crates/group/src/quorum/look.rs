@@ -72,6 +72,8 @@ pub struct DiskLook {
 /// that stays damaged until somebody writes it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Unread {
+    /// The disk itself was away or kept silent, perhaps for this host alone.
+    pub(crate) disk: bool,
     pub(crate) opener: bool,
     pub(crate) claim: bool,
     pub(crate) state: bool,
@@ -272,9 +274,10 @@ impl Pieces<'_> {
             .find_map(WentAway::of)
     }
 
-    fn unread(&self) -> Unread {
+    fn unread(&self, size_bytes: u64) -> Unread {
         let is_unread = |piece: usize| self.failures[piece].is_some();
         Unread {
+            disk: self.went_away(size_bytes).is_some(),
             opener: is_unread(OPENER_PIECE),
             claim: is_unread(CLAIM_PIECE),
             state: STATE_PIECES.into_iter().any(is_unread)
@@ -307,7 +310,7 @@ fn judge(
         claim: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
-        unread: pieces.unread(),
+        unread: pieces.unread(size_bytes),
     };
     let judged = match pieces.went_away(size_bytes) {
         Some(went_away) => Err(went_away),
