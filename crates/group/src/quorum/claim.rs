@@ -13,8 +13,9 @@
 //! Whoever finds something else lets go, and writes nothing any more. Of two that both come to 5, one
 //! was the first whose record reached a voter that both read. It read that record in 4 before the
 //! other's reached it, and its claim was there before; the other, which looked for claims after its
-//! own record, met it in 2. This holds for every order of requests and for any number of hosts, and
-//! no clock is asked. Both may let go: then the record that counts says who may try again, see
+//! own record, met it in 2. This holds for every order of requests and for any number of hosts where
+//! the hosts can read a voter in common, its places included; what one of them cannot read tells it
+//! nothing, see [`voice`]. No clock is asked. Both may let go: then the record that counts says who may try again, see
 //! [`CLAIM_PAUSE_MS`].
 //!
 //! What the one that lets go has written stands in the two places alone, where it may be in place of
@@ -312,7 +313,8 @@ fn contended(inner: &Inner, who: &str) -> GroupError {
 /// What a voter says that looked so `before`, when the group was found `free`. What could not be read
 /// then may have been there, and what cannot be read now may be as it was: neither tells of anybody. A
 /// place that is bad for good must not keep the group from being opened. Nor does what another disk
-/// showed then: a write that failed may have brought it back where it was damaged.
+/// showed then, where our record was not taken: a write that failed may have brought it back where it
+/// was damaged. Where it was taken, another's record came after it.
 fn voice(
     free: &Free,
     (before, now): (&DiskLook, &DiskLook),
