@@ -603,13 +603,13 @@ impl DirtyRegions {
         }
     }
 
-    /// The open rows of the file cease to name disks that have everything again. The commit that
-    /// makes it durable flushes the disks first.
+    /// The rows of the file cease to name what disks have again. The commit that makes it durable
+    /// flushes the disks first.
     pub fn name_only_stale(&self, file: FileId, apply: &mut dyn FnMut(Edit) -> Sequence) {
         let mut state = self.state.lock();
         let mut edit = Edit::default();
         for (key, region) in state.regions.range_mut((file, 0)..=(file, u32::MAX)) {
-            region.forget_caught_up(*key, &mut edit);
+            region.name_only_stale(*key, &mut edit);
         }
         if !edit.is_empty() {
             apply(edit);

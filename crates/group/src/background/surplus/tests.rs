@@ -108,6 +108,50 @@ fn a_copy_that_has_just_caught_up_is_durable_before_the_one_it_came_from_is_give
 }
 
 #[test]
+fn after_a_crash_a_copy_that_caught_up_is_good_where_a_closed_row_listed_what_it_missed() {
+    let scene = Scene::mirrored(17);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let length = 24 << 20;
+    group.write(&file, 0, &pattern(17, length)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (disk, slot) = (DiskNumber(1), DiskSlot(1));
+    group.take_offline(&[disk], "it failed").unwrap();
+    let new = pattern(98, length);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    // Until the rows are closed, and list the blocks.
+    resync(&group);
+    group.return_disks(&[slot]).unwrap();
+    while group.resync_unit(1 << 20).unwrap().is_some() {}
+    assert!(!group.dirty.is_resyncing(), "the disk has everything");
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    for tick in 0..10_000 {
+        if !file.map.read().has_surplus() {
+            break;
+        }
+        group.work(tick).unwrap();
+    }
+    let holders: Vec<DiskNumber> = {
+        let map = file.map.read();
+        let extents = (0..map.end_index()).filter_map(|index| map.extent(index));
+        let copies = extents.flat_map(|extent| extent.present().collect::<Vec<_>>());
+        copies.map(|copy| copy.disk()).collect()
+    };
+    assert!(holders.contains(&disk), "it keeps the only copy of some");
+    group.sync().unwrap();
+    let id = file.id;
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    assert!(read(&group, &file, 0, length) == new);
+}
+
+#[test]
 fn what_was_flushed_is_not_stale_where_a_conversion_left_the_only_copy_of_it() {
     let scene = Scene::mirrored(15);
     let group = scene.open();

@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// The open rows of the file name only disks that are stale. Whoever takes a copy away calls it
+    /// The rows of the file name only what is stale. Whoever takes a copy away calls it
     /// in the same change: a crash after that commit has to find the other copies good, and the
     /// commit flushes them first.
     pub(crate) fn name_only_stale(&self, file: &File) {

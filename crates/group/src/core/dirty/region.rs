@@ -161,6 +161,16 @@ impl Region {
         false
     }
 
+    /// The row, open or closed, ceases to name what is not stale any more: by a closed one a crash
+    /// would find a copy stale that has everything, and perhaps is the only one by then.
+    pub(crate) fn name_only_stale(&mut self, key: RegionKey, edit: &mut Edit) {
+        if self.row.as_ref().is_some_and(|row| !row.open) {
+            self.close(key, edit);
+        } else {
+            self.forget_caught_up(key, edit);
+        }
+    }
+
     /// An open row ceases to name disks that are not stale any more.
     pub(crate) fn forget_caught_up(&mut self, key: RegionKey, edit: &mut Edit) {
         let Some(row) = self.row.as_mut().filter(|row| row.open) else {
