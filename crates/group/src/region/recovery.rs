@@ -318,7 +318,8 @@ fn choose_unvouched<'a>(
     Ok(chosen)
 }
 
-/// The bytes and sums of a group's blocks: each from the first replica on which it is right.
+/// The bytes and sums of a group's blocks: of each the newest sum by which any replica's bytes are
+/// right, and those bytes.
 ///
 /// # Errors
 /// Where the catalog's header page is right on no replica, and cannot be read on one.
@@ -342,16 +343,21 @@ fn choose<'a>(
             let sums = found[replica][group].newest.as_ref();
             sums.map_or(0, |sums| sums.sums[within])
         };
-        let right = (order.iter().copied()).find(|replica| {
-            let sum = sum_on(*replica);
-            let bytes = copies[*replica].block(within);
-            sum == 0 || bytes.is_some_and(|bytes| block_sum(block, bytes) == sum)
-        });
-        if let Some(replica) = right {
-            chosen.group.sums[within] = sum_on(replica);
-            if sum_on(replica) != 0 {
-                chosen.blocks[within] = copies[replica].block(within);
+        // A replica's bytes may be right by another's sums: its own may be unread or damaged, while
+        // the block has rotted where the sums are good.
+        let right = order.iter().copied().map(sum_on).find_map(|sum| {
+            if sum == 0 {
+                return Some((sum, None));
             }
+            let mut blocks = (order.iter().map(|replica| &copies[*replica]))
+                .chain(copies)
+                .filter_map(|copy| copy.block(within));
+            let bytes = blocks.find(|bytes| block_sum(block, bytes) == sum);
+            bytes.map(|bytes| (sum, Some(bytes)))
+        });
+        if let Some((sum, bytes)) = right {
+            chosen.group.sums[within] = sum;
+            chosen.blocks[within] = bytes;
             continue;
         }
         if copies.iter().any(|copy| !copy.read[within]) {

@@ -174,6 +174,37 @@ fn a_block_that_could_not_be_read_for_a_moment_is_not_overwritten_by_the_recover
 }
 
 #[test]
+fn a_block_that_rotted_on_the_only_disk_with_sums_is_not_written_over_the_good_one() {
+    for (is_damaged, without_sums, rotten) in [(true, 0, 1), (true, 1, 0), (false, 0, 1)] {
+        let disks = make_of(2, Redundancy::Normal);
+        let made = open(&disks);
+        made.region.grow(1 << 20).unwrap();
+        write(&made.region, &[(7, 1)]).unwrap();
+        write(&made.region, &[(8, 2)]).unwrap();
+        drop(made);
+        disks.crash();
+        disks.restart();
+        let (without_sums, rotten) = (DiskSlot(without_sums), DiskSlot(rotten));
+        if is_damaged {
+            disks.flip_bits(without_sums, SUMS.start..SUMS.start + 96, 3);
+            let second = SUMS.start + BLOCK as u64;
+            disks.flip_bits(without_sums, second..second + 96, 3);
+        } else {
+            disks.fail_reads(without_sums, SUMS, u64::MAX);
+        }
+        disks.flip_bits(rotten, place(7)..place(7) + BLOCK as u64, 3);
+        let opened = open(&disks);
+        let found = read(&opened.region, 7);
+        let found = found.unwrap_or_else(|why| panic!("damaged {is_damaged}: {why}"));
+        assert!(
+            found == block(1),
+            "damaged {is_damaged}: not what was acknowledged"
+        );
+        assert!(read(&opened.region, 8).unwrap() == block(2));
+    }
+}
+
+#[test]
 fn a_catalog_that_could_not_be_read_for_a_moment_is_there_afterwards() {
     for (count, redundancy) in [(3, Redundancy::Normal), (1, Redundancy::External)] {
         let disks = crashed(count, redundancy);
