@@ -345,16 +345,24 @@ fn choose<'a>(
         };
         // A replica's bytes may be right by another's sums: its own may be unread or damaged, while
         // the block has rotted where the sums are good.
-        let right = order.iter().copied().map(sum_on).find_map(|sum| {
-            if sum == 0 {
-                return Some((sum, None));
-            }
-            let mut blocks = (order.iter().map(|replica| &copies[*replica]))
-                .chain(copies)
-                .filter_map(|copy| copy.block(within));
-            let bytes = blocks.find(|bytes| block_sum(block, bytes) == sum);
-            bytes.map(|bytes| (sum, Some(bytes)))
-        });
+        // That a block was never written is true by older sums only where it was read everywhere,
+        // and is wrong by the newer ones.
+        let is_read = copies.iter().all(|copy| copy.read[within]);
+        let right = order
+            .iter()
+            .copied()
+            .enumerate()
+            .find_map(|(age, replica)| {
+                let sum = sum_on(replica);
+                if sum == 0 {
+                    return (age == 0 || is_read).then_some((sum, None));
+                }
+                let mut blocks = (order.iter().map(|replica| &copies[*replica]))
+                    .chain(copies)
+                    .filter_map(|copy| copy.block(within));
+                let bytes = blocks.find(|bytes| block_sum(block, bytes) == sum);
+                bytes.map(|bytes| (sum, Some(bytes)))
+            });
         if let Some((sum, bytes)) = right {
             chosen.group.sums[within] = sum;
             chosen.blocks[within] = bytes;

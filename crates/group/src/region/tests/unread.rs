@@ -205,6 +205,32 @@ fn a_block_that_rotted_on_the_only_disk_with_sums_is_not_written_over_the_good_o
 }
 
 #[test]
+fn a_block_that_could_not_be_read_for_a_moment_is_not_unwritten_by_older_sums() {
+    for slot in 0..2 {
+        let disks = make_of(2, Redundancy::Normal);
+        let made = open(&disks);
+        made.region.grow(1 << 20).unwrap();
+        write(&made.region, &[(8, 2)]).unwrap();
+        // By the sums before this one the block was never written.
+        write(&made.region, &[(7, 1)]).unwrap();
+        drop(made);
+        disks.crash();
+        disks.restart();
+        let sums = SUMS.start + slot * BLOCK as u64;
+        disks.flip_bits(DiskSlot(1), sums..sums + 96, 3);
+        for disk in [DiskSlot(0), DiskSlot(1)] {
+            disks.fail_reads(disk, place(7)..place(7) + BLOCK as u64, u64::MAX);
+        }
+        // Whether it is refused or not.
+        drop(open_recovering(&disks));
+        disks.clear_faults(DiskSlot(0));
+        disks.clear_faults(DiskSlot(1));
+        let opened = open(&disks);
+        assert!(read(&opened.region, 7).unwrap() == block(1), "slot {slot}");
+    }
+}
+
+#[test]
 fn a_catalog_that_could_not_be_read_for_a_moment_is_there_afterwards() {
     for (count, redundancy) in [(3, Redundancy::Normal), (1, Redundancy::External)] {
         let disks = crashed(count, redundancy);
