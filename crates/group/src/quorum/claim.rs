@@ -15,8 +15,8 @@
 //! other's reached it, and its claim was there before; the other, which looked for claims after its
 //! own record, met it in 2. This holds for every order of requests and for any number of hosts where
 //! the hosts can read a voter in common, its places included; what one of them cannot read tells it
-//! nothing, see [`voice`]. No clock is asked. Both may let go: then the record that counts says who may try again, see
-//! [`CLAIM_PAUSE_MS`].
+//! nothing, see [`voice`]. No clock is asked. Both may let go: then the record that counts says who
+//! may try again, see [`CLAIM_PAUSE_MS`].
 //!
 //! What the one that lets go has written stands in the two places alone, where it may be in place of
 //! what the other wrote. The other then stops at its next look at the records, if it did not write

@@ -343,33 +343,27 @@ fn choose<'a>(
             let sums = found[replica][group].newest.as_ref();
             sums.map_or(0, |sums| sums.sums[within])
         };
-        // A replica's bytes may be right by another's sums: its own may be unread or damaged, while
-        // the block has rotted where the sums are good.
-        // That a block was never written is true by older sums only where it was read everywhere,
-        // and is wrong by the newer ones.
         let is_read = copies.iter().all(|copy| copy.read[within]);
-        let right = order
-            .iter()
-            .copied()
-            .enumerate()
-            .find_map(|(age, replica)| {
-                let sum = sum_on(replica);
-                if sum == 0 {
-                    return (age == 0 || is_read).then_some((sum, None));
-                }
-                let mut blocks = (order.iter().map(|replica| &copies[*replica]))
-                    .chain(copies)
-                    .filter_map(|copy| copy.block(within));
-                let bytes = blocks.find(|bytes| block_sum(block, bytes) == sum);
-                bytes.map(|bytes| (sum, Some(bytes)))
-            });
+        let right = (order.iter().enumerate()).find_map(|(age, replica)| {
+            let sum = sum_on(*replica);
+            if sum == 0 {
+                // By older sums a block was never written only where it was read everywhere, and is
+                // wrong by the newer ones.
+                return (age == 0 || is_read).then_some((sum, None));
+            }
+            // Bytes may be right by another replica's sums: where those are good the block may have
+            // rotted, and its own may be unread or damaged.
+            let mut blocks = copies.iter().filter_map(|copy| copy.block(within));
+            let bytes = blocks.find(|bytes| block_sum(block, bytes) == sum)?;
+            Some((sum, Some(bytes)))
+        });
         if let Some((sum, bytes)) = right {
             chosen.group.sums[within] = sum;
             chosen.blocks[within] = bytes;
             continue;
         }
-        if copies.iter().any(|copy| !copy.read[within]) {
-            // It may be right there.
+        if !is_read {
+            // It may be right where it was not read.
             if block == 0 {
                 let why = "the first block of it can be read on no disk whole";
                 return Err(failed("read", why));

@@ -1,8 +1,11 @@
 //! Copies given back beside outages of the disks whose copies stay.
 
+use std::sync::Arc;
+
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 
+use crate::core::file::File;
 use crate::scene::{NORMAL, Scene, create, pattern, read, resync};
 use crate::{Group, Layout};
 
@@ -14,6 +17,38 @@ fn work(group: &Group) {
         }
     }
     panic!("there is always more to do");
+}
+
+const LENGTH: usize = 24 << 20;
+
+/// A mirrored file that was written anew while disk 1 was away, and those bytes. Nothing was written
+/// lately, the closed row lists what the disk missed, and the disk is back.
+fn back_with_a_closed_row(group: &Group) -> (Arc<File>, Vec<u8>) {
+    let file = create(group, 10, NORMAL);
+    group.write(&file, 0, &pattern(14, LENGTH)).unwrap();
+    group.sync().unwrap();
+    resync(group);
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    let new = pattern(99, LENGTH);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    resync(group);
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    (file, new)
+}
+
+/// Background work until each extent has one copy, and no longer.
+fn give_second_copies_back(group: &Group, file: &File) {
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    for tick in 0..10_000 {
+        if !file.map.read().has_surplus() {
+            return;
+        }
+        group.work(tick).unwrap();
+    }
+    panic!("surplus copies are never given back");
 }
 
 #[test]
@@ -75,80 +110,43 @@ fn the_copy_that_stays_is_one_that_is_good_after_a_crash_too() {
 fn a_copy_that_has_just_caught_up_is_durable_before_the_one_it_came_from_is_given_back() {
     let scene = Scene::mirrored(14);
     let group = scene.open();
-    let file = create(&group, 10, NORMAL);
-    let length = 24 << 20;
-    group.write(&file, 0, &pattern(14, length)).unwrap();
-    group.sync().unwrap();
-    resync(&group);
-    let (disk, slot) = (DiskNumber(1), DiskSlot(1));
-    group.take_offline(&[disk], "it failed").unwrap();
-    let new = pattern(99, length);
-    group.write(&file, 0, &new).unwrap();
-    group.sync().unwrap();
-    // Until nothing was written lately.
-    resync(&group);
-    group.return_disks(&[slot]).unwrap();
-    group
-        .convert_files(&[(file.id, Redundancy::External)])
-        .unwrap();
+    let (file, new) = back_with_a_closed_row(&group);
     // No longer: what comes after commits, and a commit flushes.
-    for tick in 0..10_000 {
-        if !file.map.read().has_surplus() {
-            break;
-        }
-        group.work(tick).unwrap();
-    }
-    assert!(!file.map.read().has_surplus());
+    give_second_copies_back(&group, &file);
+    let (disk, slot) = (DiskNumber(1), DiskSlot(1));
     scene.disks.vanish(slot);
     scene.disks.bring_back(slot);
     group.take_offline(&[disk], "it blinks").unwrap();
     group.return_disks(&[slot]).unwrap();
     resync(&group);
-    assert!(read(&group, &file, 0, length) == new);
+    assert!(read(&group, &file, 0, LENGTH) == new);
 }
 
 #[test]
 fn after_a_crash_a_copy_that_caught_up_is_good_where_a_closed_row_listed_what_it_missed() {
     let scene = Scene::mirrored(17);
     let group = scene.open();
-    let file = create(&group, 10, NORMAL);
-    let length = 24 << 20;
-    group.write(&file, 0, &pattern(17, length)).unwrap();
-    group.sync().unwrap();
-    resync(&group);
-    let (disk, slot) = (DiskNumber(1), DiskSlot(1));
-    group.take_offline(&[disk], "it failed").unwrap();
-    let new = pattern(98, length);
-    group.write(&file, 0, &new).unwrap();
-    group.sync().unwrap();
-    // Until the rows are closed, and list the blocks.
-    resync(&group);
-    group.return_disks(&[slot]).unwrap();
+    let (file, new) = back_with_a_closed_row(&group);
     while group.resync_unit(1 << 20).unwrap().is_some() {}
     assert!(!group.dirty.is_resyncing(), "the disk has everything");
-    group
-        .convert_files(&[(file.id, Redundancy::External)])
-        .unwrap();
-    for tick in 0..10_000 {
-        if !file.map.read().has_surplus() {
-            break;
-        }
-        group.work(tick).unwrap();
-    }
+    give_second_copies_back(&group, &file);
     let holders: Vec<DiskNumber> = {
         let map = file.map.read();
         let extents = (0..map.end_index()).filter_map(|index| map.extent(index));
         let copies = extents.flat_map(|extent| extent.present().collect::<Vec<_>>());
         copies.map(|copy| copy.disk()).collect()
     };
-    assert!(holders.contains(&disk), "it keeps the only copy of some");
+    assert!(
+        holders.contains(&DiskNumber(1)),
+        "it keeps the only copy of some"
+    );
     group.sync().unwrap();
     let id = file.id;
     drop(group);
     scene.crash();
     let group = scene.open();
     let file = group.file(id).unwrap();
-    assert!(read(&group, &file, 0, length) == new);
+    assert!(read(&group, &file, 0, LENGTH) == new);
 }
 
 #[test]

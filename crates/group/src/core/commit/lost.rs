@@ -113,9 +113,9 @@ impl Core {
         }
     }
 
-    /// The rows of the file name only what is stale. Whoever takes a copy away calls it
-    /// in the same change: a crash after that commit has to find the other copies good, and the
-    /// commit flushes them first.
+    /// The rows of the file name only what is stale. Whoever takes a copy away calls it in the same
+    /// change: a crash after that commit has to find the other copies good, and the commit flushes
+    /// them first.
     pub(crate) fn name_only_stale(&self, file: &File) {
         let apply = &mut |edit| self.catalog.apply(edit);
         self.dirty.name_only_stale(file.id, apply);
