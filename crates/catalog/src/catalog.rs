@@ -53,9 +53,9 @@ impl Catalog {
         let generation = store.journal_generation()?;
         let journal::Replayed {
             layer: journaled,
-            is_cut,
+            must_end,
         } = journal::replay(&*region, generation)?;
-        if is_cut || !journaled.is_empty() {
+        if must_end || !journaled.is_empty() {
             match store.write(&[&journaled], generation + 1) {
                 // The library asks for twice the size that it has, and nobody knows yet what is
                 // free on the disks: it has to do with what was set aside.

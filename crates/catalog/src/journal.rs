@@ -92,9 +92,10 @@ impl Journal {
 pub(crate) struct Replayed {
     /// The newest change of each row.
     pub(crate) layer: Layer,
-    /// A person has given up what no replica gives: records of the generation may follow what
-    /// counts, so none may be added to it.
-    pub(crate) is_cut: bool,
+    /// A replica did not give what it has behind the last record that counts: one in flight, which
+    /// would count at the next opening, or what a person has given up. The generation has to end,
+    /// and none may be added to it.
+    pub(crate) must_end: bool,
 }
 
 /// What the journal holds of `generation`.
@@ -152,7 +153,7 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
     }
     Ok(Replayed {
         layer,
-        is_cut: !is_known,
+        must_end: !journals.copies.iter().all(is_the_end),
     })
 }
 

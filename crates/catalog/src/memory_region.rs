@@ -105,11 +105,22 @@ impl MemoryRegion {
 
     /// A replica of the journal gives none of these blocks, but zeros.
     pub(crate) fn hide_journal(&self, replica: usize, blocks: std::ops::Range<usize>) {
+        self.state.lock().unread_journal_blocks[replica].extend(blocks);
+    }
+
+    /// The replicas of the journal give every block again.
+    pub(crate) fn show_journals(&self) {
+        self.state.lock().unread_journal_blocks = [BTreeSet::new(), BTreeSet::new()];
+    }
+
+    /// The newest write of the journal did not reach this replica before a crash.
+    pub(crate) fn lose_newest_journal_write(&self, replica: usize) {
         let mut state = self.state.lock();
-        for block in blocks {
-            state.journals[replica][block * 4096..(block + 1) * 4096].fill(0);
-            state.unread_journal_blocks[replica].insert(block);
-        }
+        let (offset, former) = state
+            .newest_journal
+            .clone()
+            .expect("a write of the journal");
+        state.journals[replica][offset..offset + former.len()].copy_from_slice(&former);
     }
 
     /// As an opening that a person forced.
@@ -241,8 +252,12 @@ impl Region for MemoryRegion {
         let state = self.state.lock();
         let copies =
             (state.journals.iter().zip(&state.unread_journal_blocks)).map(|(journal, unread)| {
+                let mut bytes = journal.clone();
+                for block in unread {
+                    bytes[block * 4096..(block + 1) * 4096].fill(0);
+                }
                 JournalCopy {
-                    bytes: journal.clone(),
+                    bytes,
                     read: (0..journal.len() / 4096)
                         .map(|block| !unread.contains(&block))
                         .collect(),
