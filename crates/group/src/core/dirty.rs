@@ -417,11 +417,7 @@ impl DirtyRegions {
             region.miss(disk, |blocks| blocks.insert_all(&missed));
             region.open(*key, apply);
             // Others may have the only copies from here on, which a crash must not find stale.
-            let mut edit = Edit::default();
-            region.forget_caught_up(*key, &mut edit);
-            if !edit.is_empty() {
-                apply(edit);
-            }
+            region.name_only_stale(*key, apply);
             is_stale(key.0);
         }
     }
@@ -607,12 +603,8 @@ impl DirtyRegions {
     /// flushes the disks first.
     pub fn name_only_stale(&self, file: FileId, apply: &mut dyn FnMut(Edit) -> Sequence) {
         let mut state = self.state.lock();
-        let mut edit = Edit::default();
         for (key, region) in state.regions.range_mut((file, 0)..=(file, u32::MAX)) {
-            region.name_only_stale(*key, &mut edit);
-        }
-        if !edit.is_empty() {
-            apply(edit);
+            region.name_only_stale(*key, apply);
         }
     }
 

@@ -161,13 +161,25 @@ impl Region {
         false
     }
 
-    /// The row, open or closed, ceases to name what is not stale any more: by a closed one a crash
-    /// would find a copy stale that has everything, and perhaps is the only one by then.
-    pub(crate) fn name_only_stale(&mut self, key: RegionKey, edit: &mut Edit) {
-        if self.row.as_ref().is_some_and(|row| !row.open) {
-            self.close(key, edit);
-        } else {
-            self.forget_caught_up(key, edit);
+    /// The row ceases to name what is not stale any more. A closed one lists blocks: it is put as an
+    /// open one, which names the stale disks alone. So a power cut finds a copy good that has
+    /// everything, and is perhaps the only one by then. A kill comes before what was copied there is
+    /// flushed: it finds the region doubtful, and a disk that loses it has missed it. The rounds,
+    /// which flush first, close the row again.
+    pub(crate) fn name_only_stale(
+        &mut self,
+        key: RegionKey,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let is_closed = self.row.as_ref().is_some_and(|row| !row.open);
+        if is_closed && self.shrunk {
+            self.open(key, apply);
+            return;
+        }
+        let mut edit = Edit::default();
+        self.forget_caught_up(key, &mut edit);
+        if !edit.is_empty() {
+            apply(edit);
         }
     }
 

@@ -130,6 +130,40 @@ fn killed_after_a_return(give_back: impl Fn(&Group)) -> (Scene, KeptJournal, Fil
 }
 
 #[test]
+fn what_was_only_copied_to_a_disk_is_missing_there_if_it_loses_that_beside_a_kill() {
+    let scene = Scene::mirrored(5);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    let length = 8 << 20;
+    group.write(&file, 0, &pattern(1, length)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let slot = DiskSlot(DISK.0);
+    group.take_offline(&[DISK], "it failed").unwrap();
+    let new = pattern(2, length);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    // Until the rows are closed, and list the blocks.
+    resync(&group);
+    group.return_disks(&[slot]).unwrap();
+    while group.resync_unit(1 << 20).unwrap().is_some() {}
+    // As a move of an extent does it. No flush has covered what was copied.
+    group.name_only_stale(&file);
+    let id = file.id;
+    std::mem::forget((group, file));
+    scene.disks.vanish(slot);
+    scene.disks.bring_back(slot);
+    let group = open_kept(&scene, &journal);
+    let file = group.file(id).unwrap();
+    // The flush that it failed took it offline.
+    group.return_disks(&[slot]).unwrap();
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "after the takeover");
+    assert!(read(&group, &file, 0, length) == new);
+}
+
+#[test]
 fn a_disk_that_goes_again_before_its_return_is_noted_counts_as_gone() {
     let whole = |group: &Group| {
         assert_eq!(group.return_disks(&[DiskSlot(DISK.0)]).unwrap(), [DISK]);
