@@ -211,6 +211,13 @@ mod tests {
     }
 
     #[test]
+    fn one_disk_that_outgrows_the_others_lowers_what_is_usable() {
+        let usable =
+            |size| usable_blocks(Redundancy::Normal, &disks(&[(0, size), (1, 100), (2, 100)]));
+        assert_eq!([usable(100), usable(200), usable(400)], [100, 100, 0]);
+    }
+
+    #[test]
     fn usable_space_goes_negative_when_the_reserve_is_eaten() {
         let mut full = disks(&[(0, 100), (1, 100), (2, 100)]);
         for disk in &mut full {
