@@ -6,7 +6,7 @@
     reason = "a test tells by a panic what went wrong"
 )]
 
-#[path = "semantics/behind.rs"]
+#[path = "semantics/behind/mod.rs"]
 mod behind;
 #[path = "semantics/checking.rs"]
 mod checking;
