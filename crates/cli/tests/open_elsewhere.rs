@@ -38,6 +38,57 @@ fn a_group_served_from_another_runtime_directory_is_refused() {
     );
 }
 
+/// Namespaces in which a process of this machine looks like one of another.
+#[test]
+fn a_group_that_is_open_is_refused_to_processes_in_other_namespaces_and_of_another_host_name() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: namespaces of their own need root");
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    // By its name, its process numbers, its sockets, or all of them.
+    for namespaces in [
+        &["--uts"][..],
+        &["--pid", "--fork"],
+        &["--pid", "--fork", "--mount-proc"],
+        &["--net"],
+        &["--uts", "--pid", "--fork", "--mount-proc", "--net", "--ipc"],
+    ] {
+        let names_host = namespaces.contains(&"--uts");
+        let named = if names_host {
+            "hostname elsewhere; "
+        } else {
+            ""
+        };
+        for action in [
+            "group mount data",
+            "group destroy data --yes",
+            "cp /etc/hostname data:/x",
+        ] {
+            let script = format!("{named}exec \"$0\" {action}");
+            let mut command = std::process::Command::new("unshare");
+            command
+                .args(namespaces)
+                .args(["sh", "-c", &script, env!("CARGO_BIN_EXE_spindle")])
+                .current_dir(place.path("disks"))
+                .env("SPINDLE_DISKS", place.disk("*"))
+                .env("SPINDLE_RUNTIME_DIR", place.text("other-run"));
+            let refusal = outcome(&mut command);
+            assert_eq!(refusal.code, 2, "{namespaces:?}, {action}: {refusal:?}");
+            let refusal = refusal.stderr.to_lowercase();
+            let says = ["open", "in use"]
+                .iter()
+                .any(|words| refusal.contains(words));
+            assert!(says, "{namespaces:?}, {action}: {refusal}");
+        }
+    }
+    assert!(place.ask(["group", "show", "data"])["fenced"].is_null());
+    place.tell(["cp", "/etc/hostname", "data:/x"]);
+    place.tell(["group", "dismount", "data"]);
+}
+
 /// Rewrites the opener record of every disk as a living process of another host would.
 fn open_on_another_host(place: &Place, heartbeat_s: u64) {
     for (path, contents) in place.contents() {

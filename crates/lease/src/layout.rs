@@ -31,7 +31,9 @@ mod sizes {
 /// Just enough for a model.
 #[cfg(feature = "loom")]
 mod sizes {
+    /// Processes that may be clients of a group at a time, the owner among them.
     pub const CLIENTS_COUNT: usize = 2;
+    /// Operations that a client may have under way at a time.
     pub const OPERATIONS_COUNT: usize = 1;
     pub(crate) const REVOCATIONS_COUNT: usize = 2;
     pub(crate) const LOCKS_COUNT: usize = 1;

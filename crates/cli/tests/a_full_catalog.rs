@@ -1,0 +1,62 @@
+//! Names and attributes take all the room that a catalog may have, and daemons die meanwhile.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use place::{Place, bytes, can_mount};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+
+const ATTRIBUTE: &str = "user.much";
+const ATTRIBUTE_BYTES: usize = 60_000;
+const FILES_MOST: u64 = 20_000;
+
+#[test]
+fn files_are_removed_and_made_again_where_the_catalog_is_full_and_its_daemons_die() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let path = |number: u64| -> PathBuf { place.mount_point().join(format!("file{number}")) };
+    // A file and what says much about it; whether there was room for both.
+    let make = |number: u64| -> Result<(), Errno> {
+        File::create(path(number)).map_err(|error| Errno::from_io_error(&error).unwrap())?;
+        let value = bytes(number, ATTRIBUTE_BYTES);
+        setxattr(path(number), ATTRIBUTE, &value, XattrFlags::empty())
+    };
+    let full_at = |from: u64| -> u64 {
+        (from..FILES_MOST)
+            .find(|number| make(*number).is_err_and(|error| error == Errno::NOSPC))
+            .expect("a catalog has an end")
+    };
+    let is_whole = |number: u64| {
+        let mut value = vec![0; ATTRIBUTE_BYTES + 1];
+        let length = getxattr(path(number), ATTRIBUTE, &mut value[..]).unwrap();
+        value[..length] == bytes(number, ATTRIBUTE_BYTES)
+    };
+    let full = full_at(0);
+    assert!(full > 20, "it took {full}");
+    place.kill_daemon();
+    assert_eq!(make(full + 1), Err(Errno::NOSPC), "it is as full as before");
+    assert!((0..full).all(is_whole));
+    // Also in a full catalog, and right after a kill.
+    for number in 0..full / 2 {
+        std::fs::remove_file(path(number)).unwrap();
+        if number % 20 == 0 {
+            place.kill_daemon();
+        }
+    }
+    rustix::fs::syncfs(File::open(place.mount_point()).unwrap()).unwrap();
+    place.kill_daemon();
+    assert!((full / 2..full).all(is_whole));
+    let again = full_at(full + 2) - (full + 2);
+    assert!(again > full / 4, "{again} of {full} that were removed");
+    let checked = place.ask(["group", "check", "data"]);
+    assert_eq!(checked["contradictions"], serde_json::json!([]));
+    place.umount();
+}

@@ -1,0 +1,152 @@
+//! A database on a mount is killed, and so is what serves the mount: what it was told is there.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use place::{Place, can_mount, outcome, signal, wait_for_end};
+use rustix::process::Signal;
+
+const ROUNDS: u64 = 24;
+/// What a round may write; it is killed long before.
+const TRANSACTIONS_MOST: u64 = 100_000;
+
+/// What is killed in a round.
+#[derive(Clone, Copy, PartialEq)]
+enum Victim {
+    Database,
+    /// And the database a moment later.
+    Daemon,
+    /// So the mount ends, and the database with it.
+    DaemonAndKeeper,
+}
+
+impl Victim {
+    fn of(round: u64) -> Self {
+        match round % 8 {
+            1 | 3 | 5 => Self::Daemon,
+            7 => Self::DaemonAndKeeper,
+            _ => Self::Database,
+        }
+    }
+}
+
+/// SQLite's shell on a file, which commits one row after another from `first` on and says each when
+/// it has been told that it is durable.
+fn commit_rows(file: &Path, mode: &str, first: u64) -> Child {
+    // The shell would keep what it says until it has more to say.
+    let mut shell = Command::new("stdbuf")
+        .args(["-oL", "sqlite3", "-batch"])
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    let mode = mode.to_owned();
+    thread::spawn(move || {
+        let _ = writeln!(
+            input,
+            "pragma journal_mode = {mode}; pragma synchronous = full;
+             create table if not exists line (number integer primary key, text text);
+             create index if not exists text on line (text);"
+        );
+        for number in first..first + TRANSACTIONS_MOST {
+            // It ends when the shell does.
+            let written = writeln!(
+                input,
+                "begin; insert into line values ({number}, hex(randomblob(200)) || {number});
+                 update line set text = hex(randomblob(100)) || number where number = {number} / 2;
+                 commit; select 'told ' || {number};"
+            );
+            if written.is_err() {
+                return;
+            }
+        }
+    });
+    shell
+}
+
+#[track_caller]
+fn query(file: &Path, statement: &str) -> String {
+    let answer = outcome(Command::new("sqlite3").arg(file).arg(statement));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    answer.stdout.trim().to_owned()
+}
+
+#[test]
+fn sqlite_finds_every_transaction_that_it_was_told_whoever_is_killed() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        println!("skipped: sqlite3 is not installed");
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    for mode in ["delete", "wal"] {
+        let file = place.mount_point().join(format!("{mode}.sqlite"));
+        let mut told = 0;
+        for round in 0..ROUNDS / 2 {
+            let mut shell = commit_rows(&file, mode, told + 1);
+            let output = BufReader::new(shell.stdout.take().unwrap());
+            let reader = thread::spawn(move || {
+                let lines = output.lines().map_while(Result::ok);
+                lines
+                    .filter_map(|line| line.strip_prefix("told ")?.parse::<u64>().ok())
+                    .last()
+            });
+            // Each round is cut at another place.
+            thread::sleep(Duration::from_millis(200 + round * 37 % 150));
+            let victim = Victim::of(round);
+            let daemon = place.process_id();
+            if victim == Victim::DaemonAndKeeper {
+                signal(place.keeper_process_id(), Signal::KILL);
+            }
+            if victim != Victim::Database {
+                signal(daemon, Signal::KILL);
+                thread::sleep(Duration::from_millis(150));
+            }
+            shell.kill().unwrap();
+            shell.wait().unwrap();
+            if victim == Victim::DaemonAndKeeper {
+                wait_for_end(daemon);
+                let point = place.mount_point();
+                let _ = place.run([std::ffi::OsStr::new("umount"), point.as_os_str()]);
+                place.mount();
+            }
+            let heard = reader.join().unwrap().unwrap_or(told);
+            assert_eq!(
+                query(&file, "pragma integrity_check"),
+                "ok",
+                "{mode}, round {round}"
+            );
+            let found = query(&file, "select count(*), max(number) from line");
+            let (count, last) = found.split_once('|').unwrap();
+            assert_eq!(
+                count, last,
+                "{mode}, round {round}: none is missing between"
+            );
+            // One may have been committed whose word was not heard.
+            let last: u64 = last.parse().unwrap();
+            assert!(
+                (heard..=heard + 1).contains(&last),
+                "{mode}, round {round}: {heard}, {last}"
+            );
+            told = last;
+        }
+        assert!(
+            told > ROUNDS,
+            "the rounds are no idle ones: {told} transactions"
+        );
+    }
+    place.umount();
+}
