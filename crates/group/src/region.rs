@@ -220,6 +220,16 @@ impl ReplicatedRegion {
         answer.map_err(|error| failed("written", error.message))
     }
 
+    /// Refuses once the group had to stop; to be asked with the gate held, for which the caller may
+    /// have waited. The disks may hold a state by then that counts other replicas than the map: what
+    /// goes to those of the map is not on each that the next opening believes.
+    fn refuse_stopped(&self) -> Result<(), CatalogError> {
+        match self.membership.stopped() {
+            Some(why) => Err(failed("written", why.message.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// The disks serve on, and the group state names no replica on them.
     fn leave_replicas(&self, unable: &[(DiskNumber, String)]) -> Result<(), GroupError> {
         let held: Vec<_> = (unable.iter())
@@ -724,6 +734,7 @@ impl Region for ReplicatedRegion {
 
     fn write_durably(&self, blocks: &[(u64, &[u8])]) -> Result<(), CatalogError> {
         let _gate = self.gate.lock();
+        self.refuse_stopped()?;
         self.drop_offline();
         let map = self.map();
         for (offset_bytes, bytes) in blocks {

@@ -302,6 +302,10 @@ impl Core {
     }
 
     /// Makes the batch durable up to `through`.
+    ///
+    /// # Errors
+    /// As [`Core::sync_file`]; also where it may be durable and the group had to stop meanwhile:
+    /// nothing is acknowledged then.
     pub(crate) fn commit_through(&self, through: Sequence) -> Result<(), GroupError> {
         // Also where nothing is left to be committed: with the next caller there may be.
         assert_none_from::<Committing>();
@@ -311,7 +315,7 @@ impl Core {
         self.check_fence()?;
         loop {
             let Some(begun) = self.catalog.begin_commit(through) else {
-                return Ok(());
+                return self.check_fence();
             };
             let sealed = self.seal(begun);
             // A change that the seal waited for may have left a half.
@@ -322,7 +326,8 @@ impl Core {
             self.notice_offline();
             match answer {
                 Err(failed) if failed.try_again && self.check_fence().is_ok() => {}
-                answer => return answer.map_err(|failed| failed.error),
+                Err(failed) => return Err(failed.error),
+                Ok(()) => return self.check_fence(),
             }
         }
     }

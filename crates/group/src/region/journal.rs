@@ -84,6 +84,7 @@ impl ReplicatedRegion {
         bytes: &[u8],
     ) -> Result<(), CatalogError> {
         let mut written = self.gate.lock();
+        self.refuse_stopped()?;
         self.drop_offline();
         let map = self.map();
         if map.replicas.is_empty() {

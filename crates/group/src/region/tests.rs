@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
-use spindle_format::AuRun;
+use spindle_format::{AuRun, STATE_PLACES};
 use spindle_sync::Mutex;
 
 use super::{RegionSpace, ReplicatedRegion};
@@ -318,6 +318,26 @@ fn a_write_that_no_disk_takes_is_an_error() {
     disks.vanish(DiskSlot(1));
     assert!(write(&open.region, &[(8, 1)]).is_err());
     assert!(read(&open.region, 7).is_err());
+}
+
+#[test]
+fn a_region_takes_nothing_once_the_group_had_to_stop() {
+    let disks = make(4);
+    let open = open(&disks);
+    open.region.grow(1 << 20).unwrap();
+    write(&open.region, &[(7, 1)]).unwrap();
+    for slot in 0..4 {
+        let states = STATE_PLACES[0]..STATE_PLACES[1] + (128 << 10);
+        disks.fail_writes(DiskSlot(slot), states, u64::MAX);
+    }
+    // A state that counts disk 3 in place of disk 2 may be on the disks, and be elected.
+    let moved = open.region.move_replica(DiskNumber(2), DiskNumber(3));
+    moved.unwrap_err();
+    (0..4).for_each(|slot| disks.clear_faults(DiskSlot(slot)));
+    let requests = disks.counts().writes;
+    assert!(write(&open.region, &[(7, 2)]).is_err());
+    assert!(open.region.write_journal(0, &[0; BLOCK]).is_err());
+    assert_eq!(disks.counts().writes, requests);
 }
 
 #[test]

@@ -52,6 +52,47 @@ fn nothing_is_acknowledged_once_the_disks_may_hold_a_state_that_this_process_gav
 }
 
 #[test]
+fn a_commit_under_way_when_the_group_has_to_stop_is_not_acknowledged() {
+    let journal = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
+    // It is not at the region yet, or its record is under way. Before either it has asked whether
+    // the group goes on.
+    for (has_data, operation, places) in [
+        (true, FaultyOperation::Flush, 0..u64::MAX),
+        (false, FaultyOperation::Write, journal),
+    ] {
+        let scene = Scene::new(18, Redundancy::External, &[(0, 64)]);
+        let group = scene.open();
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &[1; 4096]).unwrap();
+        group.sync().unwrap();
+        create(&group, 11, EXTERNAL);
+        if has_data {
+            group.write(&file, 0, &[2; 4096]).unwrap();
+        }
+        let commits_count = group.catalog.commits_count();
+        thread::scope(|scope| {
+            scene.disks.hang(DiskSlot(0), operation, places);
+            let requests = scene.disks.counts().requests;
+            let committer = scope.spawn(|| group.commit_everything());
+            wait_until("the disk is asked", || {
+                scene.disks.counts().requests > requests
+            });
+            // A state that nobody could go on from is not tried: the group stops.
+            let stopped = group
+                .membership
+                .change_state(|state| state.replicas.clear());
+            stopped.unwrap_err();
+            scene.disks.release(DiskSlot(0));
+            assert!(committer.join().unwrap().is_err(), "{operation:?}");
+        });
+        if has_data {
+            // Nothing was sent any more, and no other commit is told that it was.
+            assert_eq!(group.catalog.commits_count(), commits_count);
+        }
+    }
+}
+
+#[test]
 fn what_a_disk_missed_that_goes_during_a_seal_is_durable_before_the_marks_are() {
     for seed in 1..6 {
         let scene = Scene::mirrored(seed);
