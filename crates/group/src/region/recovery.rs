@@ -10,10 +10,12 @@
 //! read on one stays as it is everywhere. Asking for it is an error, as of any damaged block,
 //! until the disk answers again.
 //!
-//! Likewise a checksum block: a replica says which sums of a group are the newest where both of
-//! its slots were read. Where no replica says so, the newest that were found count only if every
-//! block is right by them; else the opening is refused, because the next write would go over the
-//! newer ones. By force the blocks are taken as they are.
+//! Likewise a checksum block: a replica says which sums of a group are the newest where both of its
+//! slots were read, and each is whole or blank. One that is neither was torn by the crash, or has
+//! rotted since it was acknowledged: that is the same only where every other replica could be read
+//! as well, because an acknowledged one is on each. Where no replica says so, the newest that were
+//! found count only if every block is right by them; else the opening is refused, because the next
+//! write would go over the newer ones. By force the blocks are taken as they are.
 
 use std::sync::Arc;
 
@@ -31,8 +33,10 @@ use spindle_base::DiskNumber;
 struct Found {
     /// The newer of the good checksum blocks that were read.
     newest: Option<ChecksumBlock>,
-    /// Both were read: there is no newer one.
+    /// Both were read.
     both_read: bool,
+    /// And each is a good checksum block, or blank: there was no newer one.
+    both_whole: bool,
 }
 
 /// What was found of each group on one replica.
@@ -111,13 +115,19 @@ impl ReplicatedRegion {
                             && block.first_block == map.blocks_of(group).0
                     })
                 };
+                let is_blank = |slot: &[u8]| slot.iter().all(|byte| *byte == 0);
+                let are_blank = [is_blank(first), is_blank(second)];
                 let (first, second) = (good(first, 0), good(second, 1));
+                let both_read = read[0] && read[1];
+                let each_whole =
+                    (first.is_some() || are_blank[0]) && (second.is_some() || are_blank[1]);
                 let sequence = |block: &Option<ChecksumBlock>| block.as_ref().map(|b| b.sequence);
                 let newest = u8::from(sequence(&second) > sequence(&first));
                 map.replicas[number].newest[group] = newest;
                 found.push(Found {
                     newest: if newest == 0 { first } else { second },
-                    both_read: read[0] && read[1],
+                    both_read,
+                    both_whole: both_read && each_whole,
                 });
             }
         }
@@ -178,7 +188,9 @@ impl ReplicatedRegion {
                 })
             });
         map.groups[group] = Arc::new(sums);
-        let is_vouched = order.iter().any(|replica| found[*replica][group].both_read);
+        let all_read = found.iter().all(|sums| sums[group].both_read);
+        let is_vouched =
+            all_read || (order.iter()).any(|replica| found[*replica][group].both_whole);
         let used = if is_vouched {
             used_blocks(found, group)
         } else {
@@ -337,6 +349,7 @@ fn choose<'a>(
         blocks: vec![None; used],
         doubtful: Vec::new(),
     };
+    let sums_read = found.iter().all(|sums| sums[group].both_read);
     for within in 0..used {
         let block = first + within as u64;
         let sum_on = |replica: usize| {
@@ -362,12 +375,12 @@ fn choose<'a>(
             chosen.blocks[within] = bytes;
             continue;
         }
-        if !is_read {
-            // It may be right where it was not read.
-            if block == 0 {
-                let why = "the first block of it can be read on no disk whole";
-                return Err(failed("read", why));
-            }
+        if !is_read && block == 0 {
+            let why = "the first block of it can be read on no disk whole";
+            return Err(failed("read", why));
+        }
+        if !(is_read && (sums_read || block == 0)) {
+            // It may be right where it was not read, or by sums that were not.
             continue;
         }
         // It was in flight on every replica: as it is on the first.

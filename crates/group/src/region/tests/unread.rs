@@ -9,7 +9,8 @@ use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE, STATE_PLACES};
 
 use super::{
-    BLOCK, Open, Space, block, make_of, open, open_as, open_recovering, place, read, reserve, write,
+    BLOCK, Open, Space, block, make, make_of, open, open_as, open_recovering, place, read, reserve,
+    write,
 };
 
 const JOURNAL: std::ops::Range<u64> = JOURNAL_PLACE..JOURNAL_PLACE + JOURNAL_BYTES as u64;
@@ -202,6 +203,92 @@ fn a_block_that_rotted_on_the_only_disk_with_sums_is_not_written_over_the_good_o
         );
         assert!(read(&opened.region, 8).unwrap() == block(2));
     }
+}
+
+#[test]
+fn a_rotten_checksum_block_beside_one_that_could_not_be_read_does_not_put_back_the_sums_before_them()
+ {
+    for (rotten, slot, is_clean) in [(0, 0, false), (0, 1, false), (1, 1, false), (0, 1, true)] {
+        let disks = make_of(2, Redundancy::Normal);
+        let made = open(&disks);
+        made.region.grow(1 << 20).unwrap();
+        write(&made.region, &[(0, 1), (7, 1), (8, 2)]).unwrap();
+        write(&made.region, &[(0, 3), (7, 3)]).unwrap();
+        if slot == 1 {
+            write(&made.region, &[(7, 4), (9, 5)]).unwrap();
+        }
+        if is_clean {
+            made.membership.close().unwrap();
+        }
+        drop(made);
+        disks.crash();
+        disks.restart();
+        let newest = SUMS.start + slot * BLOCK as u64;
+        let newest = newest..newest + BLOCK as u64;
+        disks.flip_bits(DiskSlot(rotten), newest.clone(), 3);
+        disks.fail_reads(DiskSlot(1 - rotten), newest, u64::MAX);
+        let refused = open_recovering(&disks).is_none();
+        disks.clear_faults(DiskSlot(1 - rotten));
+        let opened = open(&disks);
+        let what = format!("disk {rotten}, slot {slot}, clean {is_clean}, refused {refused}");
+        let expected = if slot == 1 {
+            [(0, 3), (7, 4), (9, 5)]
+        } else {
+            [(0, 3), (7, 3), (8, 2)]
+        };
+        for (number, seed) in expected {
+            let found = read(&opened.region, number);
+            let found = found.unwrap_or_else(|why| panic!("{what}: {why}"));
+            assert!(found == block(seed), "{what}: block {number}");
+        }
+        assert!(refused, "{what}");
+    }
+}
+
+#[test]
+fn a_crash_beside_sums_that_cannot_be_read_is_refused_only_where_an_acknowledged_write_may_be_lost()
+{
+    let original = make(2);
+    let made = open(&original);
+    made.region.grow(1 << 20).unwrap();
+    write(&made.region, &[(7, 1), (9, 2)]).unwrap();
+    drop(made);
+    let (mut opened_count, mut refused_count) = (0, 0);
+    for request in 1..9 {
+        for seed in 0..25 {
+            let disks = Arc::new(original.fork(request * 100 + seed));
+            let first = open(&disks);
+            disks.power_fails_after(request);
+            // Their sums lie in two sectors, so that the checksum block can be torn.
+            let answered = write(&first.region, &[(7, 3), (200, 4)]).is_ok();
+            drop(first);
+            disks.crash();
+            disks.restart();
+            disks.fail_reads(DiskSlot(1), SUMS, u64::MAX);
+            let what = format!("request {request}, seed {seed}, answered {answered}");
+            let opened = open_recovering(&disks);
+            if let Some(opened) = &opened {
+                opened_count += 1;
+                assert_eq!(read(&opened.region, 9).unwrap(), block(2), "{what}");
+            } else {
+                refused_count += 1;
+                // What is refused was torn, and with it nothing was acknowledged.
+                assert!(!answered, "{what}");
+            }
+            drop(opened);
+            disks.clear_faults(DiskSlot(1));
+            let opened = open_recovering(&disks).unwrap();
+            assert_eq!(read(&opened.region, 9).unwrap(), block(2), "{what}");
+            if answered {
+                assert_eq!(read(&opened.region, 7).unwrap(), block(3), "{what}");
+                assert_eq!(read(&opened.region, 200).unwrap(), block(4), "{what}");
+            }
+        }
+    }
+    assert!(
+        refused_count > 0 && refused_count * 20 < opened_count,
+        "{refused_count} {opened_count}"
+    );
 }
 
 #[test]
