@@ -109,6 +109,9 @@ impl Group {
             self.give_run_back(run);
             return Err(Refusal::Outdated);
         };
+        // What a source lost before it was looked at is stale there from here on: a disk that serves
+        // on after a failed flush does so before that is noted.
+        self.notice_offline();
         Ok(Relocation {
             file,
             moved: *moved,
@@ -309,13 +312,15 @@ impl Group {
         // nobody else.
         let _announced =
             (file.is_mirrored() && !is_flushed).then(|| self.announce_copy(file, &[blocks]));
-        if !self.is_as_begun(relocation) {
-            return false;
-        }
         {
             let change = self.change_inside();
             let copy = ExtentCopy::new(run.disk, run.start_block, run.class);
             let mut map = file.map.write(&change);
+            // Under the map's lock: an outage before this look is seen by it, and whoever notes one
+            // that comes later finds the new copy in the map.
+            if !self.is_as_begun(relocation) {
+                return false;
+            }
             let number = usize::from(moved.copy_number);
             // Another redundancy asks for no lock of the range.
             let held =
