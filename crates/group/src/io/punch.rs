@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
-use spindle_extent::map::Map;
-use spindle_extent::plan::{self, TooFar};
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_extent::space::Run;
 
 use crate::core::Core;
@@ -169,8 +169,11 @@ impl Core {
                 mirrored: file.is_mirrored(),
                 gaps: Ranges::new(),
             };
+            let missed = self.missed_by_writes(file, &zeroed)?;
+            // After that look: each extent has a copy that is none of those.
+            self.refuse_without_copy(file, &zeroed)?;
             let (_marking, needed_of_marks) = self.announce(file, &marked, &intent);
-            intent.missed = self.missed_by_writes(file, &zeroed)?;
+            intent.missed = missed;
             let (_zeroing, needed_of_zeros) = self.announce(file, &zeroed, &intent);
             drop(change);
             self.commit_through(needed_of_marks.max(needed_of_zeros))?;
@@ -190,6 +193,7 @@ impl Core {
             {
                 continue;
             }
+            self.refuse_without_copy(file, &plan.zeroed)?;
             for (from, to) in &plan.zeroed {
                 let attempt = self.write_blocks(file, *from, *to, Payload::Zeros, &intent)?;
                 if attempt == Attempt::Outdated {
@@ -201,7 +205,34 @@ impl Core {
         }
     }
 
-    /// Disks that are away and will miss what is written to these ranges.
+    /// Refuses where an extent of these ranges has no copy online. Before anything is announced: its
+    /// copies miss nothing by what is not written, and the disks that miss something elsewhere would
+    /// count as having missed it there too, until none of its copies counts.
+    fn refuse_without_copy(&self, file: &File, ranges: &[(u64, u64)]) -> Result<(), GroupError> {
+        let mut without = None;
+        for (first, end) in ranges {
+            let map = file.map.read();
+            plan::segments::<TooFar>(&map, *first, *end, |segment| {
+                // One that is gone since has become a hole.
+                let is_away = |extent: Extent| {
+                    let mut copies = extent.present();
+                    !copies.any(|copy| self.disks.slot_of(copy).is_some())
+                };
+                if segment.extent.is_some_and(is_away) {
+                    without = Some(segment.index);
+                }
+                Ok(())
+            })
+            .map_err(|TooFar| GroupError::too_far())?;
+        }
+        match without {
+            None => Ok(()),
+            Some(index) => Err(self.write_failed_everywhere(file, index)),
+        }
+    }
+
+    /// Disks that are away and will miss what is written to these ranges. A disk that has no copy of
+    /// one of them misses nothing by being named there.
     fn missed_by_writes(
         &self,
         file: &File,
@@ -290,3 +321,6 @@ impl From<TooFar> for Stop {
         Self
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -344,10 +344,7 @@ impl Core {
         let plan = plan::write(&file.map.read(), &self.disks, first, end)
             .map_err(|TooFar| GroupError::too_far())?;
         if let Some(index) = plan.without_copy {
-            return Err(self.write_failed(
-                file,
-                &format!("extent {index} of file {} has no copy online", file.id),
-            ));
+            return Err(self.write_failed_everywhere(file, index));
         }
         let (written, failed) = self.run_writes(file, &plan, payload);
         let unannounced: SmallVec<[DiskNumber; 2]> = (plan.missed.iter().copied())
@@ -548,6 +545,14 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Remembers that nothing was written, because the extent has no copy online.
+    pub(super) fn write_failed_everywhere(&self, file: &File, index: u32) -> GroupError {
+        self.write_failed(
+            file,
+            &format!("extent {index} of file {} has no copy online", file.id),
+        )
     }
 
     /// Remembers the failure for the next sync.
