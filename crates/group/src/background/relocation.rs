@@ -292,7 +292,7 @@ impl Group {
             return Ok(None);
         }
         Ok(self
-            .enter_copy(relocation, (first, end), is_alone)
+            .enter_copy(relocation, is_alone)
             .then_some(Step::Finished))
     }
 
@@ -305,13 +305,18 @@ impl Group {
 
     /// Puts the new copy into the map. False where a disk went offline meanwhile, or the copy is
     /// not wanted any more.
-    fn enter_copy(&self, relocation: &Relocation, blocks: (u64, u64), is_flushed: bool) -> bool {
+    fn enter_copy(&self, relocation: &Relocation, is_flushed: bool) -> bool {
         let (file, moved, run) = (&relocation.file, &relocation.moved, relocation.run);
+        let own = (relocation.lives.iter().copied()).find(|life| life.disk == moved.to);
         // Where the target goes offline before a flush has covered what was copied to it, these
         // blocks must be known as ones that it may lack. What is flushed it has, and perhaps
         // nobody else.
-        let _announced =
-            (file.is_mirrored() && !is_flushed).then(|| self.announce_copy(file, &[blocks]));
+        let _announced = own
+            .filter(|_| file.is_mirrored() && !is_flushed)
+            .map(|own| {
+                let ranges = file_ranges(file.map.read().schedule(), moved.index);
+                self.announce_copy(file, &ranges, own)
+            });
         {
             let change = self.change_inside();
             let copy = ExtentCopy::new(run.disk, run.start_block, run.class);
@@ -333,11 +338,8 @@ impl Group {
             let ranges = file_ranges(map.schedule(), moved.index);
             drop(map);
             // What the disk missed there before it had a copy, the new one has.
-            let own: SmallVec<[Life; 1]> = (relocation.lives.iter().copied())
-                .filter(|life| life.disk == moved.to)
-                .collect();
             for range in ranges {
-                self.dirty.caught_up(file, range, &own);
+                self.dirty.caught_up(file, range, own.as_slice());
             }
             self.name_only_stale(file);
             if moved.from.is_present() {

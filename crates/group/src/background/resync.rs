@@ -241,13 +241,13 @@ impl Group {
         first: u64,
         end: u64,
     ) -> Result<u64, GroupError> {
-        // As a writer: what was copied and not flushed is lost again when the disk goes.
-        let _announced = self.announce_copy(file, &[(first, end)]);
-        let _held = file.range_lock.shared(first, end);
-        let mut targets: Vec<(u64, u64, u64)> = Vec::new();
         let Some(own) = self.disks.get(disk).map(DiskState::life) else {
             return Ok(0);
         };
+        // What was copied and not flushed is lost again when the disk goes.
+        let _announced = self.announce_copy(file, &[(first, end)], own);
+        let _held = file.range_lock.shared(first, end);
+        let mut targets: Vec<(u64, u64, u64)> = Vec::new();
         let mut lives: SmallVec<[Life; 4]> = SmallVec::from_slice(&[own]);
         plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
             let blocks = segment.initialised_blocks();

@@ -9,7 +9,8 @@
 //!   has been quiet for some rounds gets a closed row instead, which is exact; so a disk that
 //!   returns is brought up to date with what was written meanwhile and no more.
 //! - What was written since the last flush is known as well: a disk that goes offline may have
-//!   lost that too, and has missed what is under way.
+//!   lost that too, and has missed what is under way. What was only copied to a disk is known of
+//!   that disk alone, see `copied.rs`.
 //! - Blocks are taken off a disk's list only by a write or a copy that reached the disk in the
 //!   incarnation that it has now, and relied on no disk that has gone since, else what the disk
 //!   lost again would be forgotten. The row follows later: until then a crash leaves only more to
@@ -24,6 +25,7 @@
 //! committed that sequence. Committing is the caller's business.
 
 mod block_set;
+mod copied;
 mod region;
 
 use spindle_sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +43,7 @@ use crate::core::file::File;
 use crate::incarnation::{Incarnation, Life};
 use crate::levels;
 use block_set::BlockSet;
+pub use copied::HasFlushed;
 use region::Region;
 pub use region::RegionKey;
 
@@ -326,10 +329,12 @@ impl DirtyRegions {
     }
 
     /// A disk went offline, and has that incarnation since: it may lack what was written lately
-    /// to any file. `is_stale` is told the files. Noted once, whoever finds it out.
+    /// to any file, and what was copied to it. `is_stale` is told the files. Noted once, whoever
+    /// finds it out.
     pub fn went_offline(
         &self,
         gone: Life,
+        has_flushed: HasFlushed<'_>,
         is_stale: &dyn Fn(FileId),
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
@@ -340,7 +345,7 @@ impl DirtyRegions {
         }
         *noted = gone.incarnation;
         state.outages_count += 1;
-        Self::miss_what_was_written_lately(&mut state, gone.disk, is_stale, apply);
+        Self::miss_what_was_written_lately(&mut state, gone.disk, has_flushed, is_stale, apply);
     }
 
     /// A disk that serves has lost what no flush had covered before that incarnation. Gives what was
@@ -368,12 +373,7 @@ impl DirtyRegions {
                 true => BlockSet::Everything,
                 false => region.written_lately(),
             };
-            let start = u64::from(*number) * REGION_BLOCKS;
-            let mut from = 0;
-            while let Some((first, end)) = written.run_from(from) {
-                found.push((*file, (start + u64::from(first), start + u64::from(end))));
-                from = end;
-            }
+            written.add_runs(*file, u64::from(*number) * REGION_BLOCKS, &mut found);
         }
         found
     }
@@ -396,12 +396,14 @@ impl DirtyRegions {
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let mut state = self.state.lock();
-        Self::miss_what_was_written_lately(&mut state, disk, is_stale, apply);
+        // Nothing was copied yet.
+        Self::miss_what_was_written_lately(&mut state, disk, &|_| false, is_stale, apply);
     }
 
     fn miss_what_was_written_lately(
         state: &mut State,
         disk: DiskNumber,
+        has_flushed: HasFlushed<'_>,
         is_stale: &dyn Fn(FileId),
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
@@ -409,7 +411,9 @@ impl DirtyRegions {
             let missed = if region.doubtful {
                 BlockSet::Everything
             } else {
-                region.written_lately()
+                let mut missed = region.copied_lately(disk, has_flushed);
+                missed.insert_all(&region.written_lately());
+                missed
             };
             if missed.is_empty() {
                 continue;

@@ -89,12 +89,21 @@ pub(crate) struct Announced<'a> {
     writer: Writer,
     /// In the journal: after a kill the copies are compared here.
     under_way: Option<WriteUnderWay<'a>>,
+    /// It is a copy to this disk.
+    copied_to: Option<Life>,
 }
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
         drop(self.under_way.take());
-        self.group.dirty.end_write(self.file.id, &self.writer);
+        let dirty = &self.group.dirty;
+        match self.copied_to {
+            None => dirty.end_write(self.file.id, &self.writer),
+            Some(life) => {
+                let newest = self.group.disks.flushes.newest(life);
+                dirty.end_copy(self.file.id, &self.writer, newest);
+            }
+        }
     }
 }
 
@@ -218,6 +227,7 @@ impl Core {
             file,
             writer: Writer::default(),
             under_way: None,
+            copied_to: None,
         };
         if !intent.mirrored || self.dirty.is_left_out() {
             return (announced, Sequence::default());
@@ -245,20 +255,22 @@ impl Core {
         (announced, needed)
     }
 
-    /// Announces a copy of blocks to another place or disk: until a flush, a disk that goes
-    /// offline has missed it.
+    /// Announces a copy of blocks to a disk: until a flush has covered it that disk may lack it where
+    /// it goes, and no other.
     pub(crate) fn announce_copy<'a>(
         &'a self,
         file: &'a File,
         ranges: &[(u64, u64)],
+        to: Life,
     ) -> Announced<'a> {
-        let apply = &mut |edit| self.catalog.apply(edit);
-        let (writer, _) = self.dirty.begin_write(file, ranges, false, &[], apply);
+        let has_flushed = |target| self.has_flushed(target);
+        let writer = (self.dirty).begin_copy(file, ranges, to.disk, &has_flushed);
         Announced {
             group: self,
             file,
             writer,
             under_way: None,
+            copied_to: Some(to),
         }
     }
 

@@ -5,14 +5,21 @@
 //! read: what is lost is owed by the file, see `lost.rs`, and what was flushed is there. Called stale, it
 //! would be lost too, for good, because nothing could bring it up to date. Of several such copies
 //! the first stays, and the others are made equal to it.
+//!
+//! What was only copied to the disk, by a resync or a move, is another matter: its source had it
+//! before, and has it still where it is away by now. So the disk lacks it wherever any other copy is
+//! not stale, be it here or away, and nobody reads meanwhile what it had before. Where all others
+//! are stale nobody has it, and the file owes its next sync the error: whoever looks at its writes
+//! finds none that went to this disk.
 
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_extent::map::Extent;
-use spindle_extent::plan::{self, Segment, Serving, TooFar};
-use spindle_format::ExtentCopy;
+use spindle_extent::plan::{self, Segment, Serving, Staleness, TooFar};
+use spindle_format::{DiskStatus, ExtentCopy};
 
 use crate::core::Core;
+use crate::core::disks::{Fate, Target};
 use crate::core::file::File;
 use crate::incarnation::Life;
 
@@ -29,6 +36,34 @@ impl Others<'_> {
             && !self.suspect.contains(&disk)
             && !self.core.membership.failed_flushes().of(disk).stand()
     }
+}
+
+/// The extents of these blocks, with which of them each holds.
+fn segments_of(file: &File, (first, end): (u64, u64)) -> Vec<(Segment, Extent)> {
+    let mut segments: Vec<(Segment, Extent)> = Vec::new();
+    // The last region may end beyond what extents can reach.
+    let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+        segments.extend(segment.extent.map(|extent| (*segment, extent)));
+        Ok(())
+    });
+    segments
+}
+
+/// Where the disk has a copy that is not stale: whether another one is not stale either, these disks
+/// left aside.
+fn fresh_beside(
+    extent: &Extent,
+    stale: u8,
+    disk: DiskNumber,
+    given_up: &[DiskNumber],
+) -> Option<bool> {
+    let copies = extent.copies().iter().enumerate();
+    let is_fresh =
+        |(index, copy): &(usize, &ExtentCopy)| copy.is_present() && stale >> *index & 1 == 0;
+    let fresh: SmallVec<[DiskNumber; 3]> =
+        (copies.filter(is_fresh).map(|(_, copy)| copy.disk())).collect();
+    let counts = |other: &DiskNumber| *other != disk && !given_up.contains(other);
+    fresh.contains(&disk).then(|| fresh.iter().any(counts))
 }
 
 impl Core {
@@ -76,19 +111,96 @@ impl Core {
         disks: &[DiskNumber],
         others: &Others<'_>,
     ) {
-        let mut segments: Vec<(Segment, Extent)> = Vec::new();
-        // The last region may end beyond what extents can reach.
-        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
-            segments.extend(segment.extent.map(|extent| (*segment, extent)));
-            Ok(())
-        });
-        for (segment, extent) in segments {
+        let lacking = |extent: &Extent, stale| self.missing(extent, stale, disks, others);
+        self.miss_where(file, (first, end), &lacking);
+    }
+
+    /// Notes as missed what `lacking` says of the extents of the range and their stale copies.
+    fn miss_where(
+        &self,
+        file: &File,
+        range: (u64, u64),
+        lacking: &dyn Fn(&Extent, u8) -> SmallVec<[DiskNumber; 2]>,
+    ) {
+        for (segment, extent) in segments_of(file, range) {
             let mut at = segment.at_block;
             let end = at + segment.blocks;
             while at < end {
-                let lacking = |stale| self.missing(&extent, stale, disks, others);
+                let lacking = |stale| lacking(&extent, stale);
                 let apply = &mut |edit| self.catalog.apply(edit);
                 at = (self.dirty).missed_where(file, &extent, (at, end), &lacking, apply);
+            }
+        }
+    }
+
+    /// Whether a flush of its disk has covered it.
+    pub(crate) fn has_flushed(&self, target: Target) -> bool {
+        self.disks.flushes.fate(&self.disks, target) == Fate::Flushed
+    }
+
+    /// What was copied to the disk and no flush has covered.
+    fn copied_lately(&self, disk: DiskNumber) -> Vec<(FileId, (u64, u64))> {
+        let has_flushed = |target| self.has_flushed(target);
+        self.dirty.copied_lately(disk, &has_flushed)
+    }
+
+    /// Disks that do not come back: what they hold counts for nothing.
+    fn given_up(&self) -> SmallVec<[DiskNumber; 2]> {
+        let is_given_up = |disk: &DiskNumber| {
+            !self.disks.is_online(*disk)
+                && self.membership.status(*disk) != Some(DiskStatus::Offline)
+        };
+        let disks = self.disks.iter().map(|disk| disk.number);
+        disks.filter(is_given_up).collect()
+    }
+
+    /// The disk, which serves, lacks what was copied to it before this life where another copy has
+    /// it, be that one here or away. The caller keeps commits away until it is noted.
+    pub(super) fn miss_what_was_copied(&self, disk: DiskNumber) {
+        let copied = self.copied_lately(disk);
+        if copied.is_empty() {
+            return;
+        }
+        let given_up = self.given_up();
+        let lacking = |extent: &Extent, stale| match fresh_beside(extent, stale, disk, &given_up) {
+            Some(true) => SmallVec::from_slice(&[disk]),
+            Some(false) | None => SmallVec::new(),
+        };
+        for (id, range) in copied {
+            if let Some(file) = self.file(id) {
+                self.miss_where(&file, range, &lacking);
+            }
+        }
+    }
+
+    /// Files of which the disk lost what was copied to it, and nobody has it any more, owe the error.
+    /// Before it is noted what the disk lacks.
+    pub(super) fn note_lost_copies(&self, gone: Life) {
+        let disk = gone.disk;
+        let copied = self.copied_lately(disk);
+        if copied.is_empty() {
+            return;
+        }
+        let given_up = self.given_up();
+        for (id, range) in copied {
+            let Some(file) = self.file(id) else {
+                continue;
+            };
+            let is_lost = segments_of(&file, range)
+                .into_iter()
+                .any(|(segment, extent)| {
+                    let mut at = segment.at_block;
+                    let end = at + segment.blocks;
+                    let mut is_lost = false;
+                    while at < end && !is_lost {
+                        let (stale, until) = self.dirty.look(&file).stale_copies(&extent, at, end);
+                        is_lost = fresh_beside(&extent, stale, disk, &given_up) == Some(false);
+                        at = until;
+                    }
+                    is_lost
+                });
+            if is_lost && !file.is_removed() {
+                self.owe(&file, &self.lost_with(gone, &file));
             }
         }
     }
@@ -97,7 +209,9 @@ impl Core {
     /// away it has all that was flushed, and no other could have the rest.
     pub(super) fn only_copies_written_lately(&self, disk: DiskNumber) -> Vec<(FileId, (u64, u64))> {
         let mut only = Vec::new();
-        for (id, (first, end)) in self.dirty.written_lately() {
+        let lately = self.dirty.written_lately().into_iter();
+        let lately = lately.chain(self.copied_lately(disk));
+        for (id, (first, end)) in lately {
             let Some(file) = self.file(id) else {
                 continue;
             };

@@ -253,14 +253,17 @@ impl Core {
                 file.may_be_stale.store(true, Ordering::Release);
             }
         };
+        let has_flushed = |target| self.has_flushed(target);
         for life in gone {
             self.note_lost_alone(&change, life, &others);
+            self.note_lost_copies(life);
             if life.incarnation.serves() {
                 self.miss_what_others_have(life, &others);
+                self.miss_what_was_copied(life.disk);
             } else {
                 let only = self.only_copies_written_lately(life.disk);
                 let apply = &mut |edit| self.catalog.apply(edit);
-                self.dirty.went_offline(life, &is_stale, apply);
+                (self.dirty).went_offline(life, &has_flushed, &is_stale, apply);
                 for (file, blocks) in only {
                     self.dirty.has_only_copy(file, blocks, life.disk);
                 }
@@ -337,7 +340,7 @@ impl Core {
     }
 
     /// What a file owes that had something on the disk alone.
-    fn lost_with(&self, gone: Life, file: &File) -> String {
+    pub(super) fn lost_with(&self, gone: Life, file: &File) -> String {
         let what = match gone.incarnation.serves() {
             true => "failed a flush",
             false => "went away",

@@ -1,5 +1,6 @@
 //! A set of blocks of one region, at 4 KiB: nothing, everything, or 2 KiB of bits.
 
+use spindle_base::FileId;
 use spindle_format::{BlockRun, DIRTY_REGION_BLOCKS};
 
 const BLOCKS: u32 = DIRTY_REGION_BLOCKS as u32;
@@ -142,6 +143,15 @@ impl BlockSet {
     pub fn run_from(&self, from: u32) -> Option<(u32, u32)> {
         let first = self.until(false, from, BLOCKS);
         (first < BLOCKS).then(|| (first, self.until(true, first, BLOCKS)))
+    }
+
+    /// Adds all its runs to those of the file, of which the region begins at block `start`.
+    pub fn add_runs(&self, file: FileId, start: u64, found: &mut Vec<(FileId, (u64, u64))>) {
+        let mut from = 0;
+        while let Some((first, end)) = self.run_from(from) {
+            found.push((file, (start + u64::from(first), start + u64::from(end))));
+            from = end;
+        }
     }
 
     /// All its runs, ascending and apart.

@@ -6,6 +6,8 @@ use spindle_catalog::{Edit, Sequence, Table};
 use spindle_format::{DirtyRecord, StaleDisk};
 
 use crate::core::dirty::block_set::BlockSet;
+use crate::core::dirty::copied::{CopiedBlocks, HasFlushed};
+use crate::core::disks::Target;
 
 /// A file and the number of a region of it.
 pub type RegionKey = (FileId, u32);
@@ -46,8 +48,10 @@ pub(crate) struct Stale {
 /// when none of it is under way any more and a flush followed; then the younger takes its place.
 #[derive(Debug, Default)]
 struct Generation {
+    /// Those who copy are among them.
     writers_count: u32,
     written: BlockSet,
+    copied: CopiedBlocks,
 }
 
 #[derive(Debug, Default)]
@@ -266,6 +270,32 @@ impl Region {
         *writers = writers.saturating_sub(1);
     }
 
+    /// A copy to the disk joins the younger generation, which it is told.
+    pub(crate) fn begin_copy(
+        &mut self,
+        disk: DiskNumber,
+        blocks: (u32, u32),
+        has_flushed: HasFlushed<'_>,
+    ) -> u8 {
+        let young = self.begin_write();
+        (self.generations[usize::from(young)].copied).begin(disk, blocks, has_flushed);
+        young
+    }
+
+    pub(crate) fn end_copy(&mut self, generation: u8, newest: Target) {
+        self.end_write(generation);
+        self.generations[usize::from(generation)].copied.end(newest);
+    }
+
+    /// What was copied to the disk alone: it may lack that when it fails now.
+    pub(crate) fn copied_lately(&self, disk: DiskNumber, has_flushed: HasFlushed<'_>) -> BlockSet {
+        let mut copied = BlockSet::default();
+        for generation in &self.generations {
+            generation.copied.add_to(&mut copied, disk, has_flushed);
+        }
+        copied
+    }
+
     pub(crate) const fn has_writers(&self) -> bool {
         self.generations[0].writers_count + self.generations[1].writers_count > 0
     }
@@ -278,7 +308,9 @@ impl Region {
     pub(crate) fn end_round(&mut self) {
         if std::mem::take(&mut self.old_has_ended) {
             self.young = 1 - self.young;
-            self.generations[usize::from(self.young)].written = BlockSet::Nothing;
+            let young = &mut self.generations[usize::from(self.young)];
+            young.written = BlockSet::Nothing;
+            young.copied = CopiedBlocks::default();
         }
     }
 }

@@ -6,8 +6,10 @@ use spindle_base::{AuSize, DiskNumber, FileId, Redundancy, Striping};
 use spindle_catalog::{Edit, Sequence};
 use spindle_extent::map::Extent;
 use spindle_format::{BlockRun, DirtyRecord, ExtentCopy, StaleDisk};
+use spindle_sync::atomic::Ordering;
 
 use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, parts};
+use crate::core::disks::Target;
 use crate::core::file::{File, Layout};
 use crate::incarnation::{Incarnation, Life};
 
@@ -201,7 +203,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &|_| {}, &mut applied.apply());
+    dirty.went_offline(gone, &|_| false, &|_| {}, &mut applied.apply());
     for lost in [LIFE, gone] {
         dirty.caught_up(&file, (start, start + 100), &[lost]);
         assert!(
@@ -243,9 +245,9 @@ fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() 
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &tell, &mut applied.apply());
+    dirty.went_offline(gone, &|_| false, &tell, &mut applied.apply());
     let noted_count = told.borrow().len();
-    dirty.went_offline(gone, &tell, &mut applied.apply());
+    dirty.went_offline(gone, &|_| false, &tell, &mut applied.apply());
     assert_eq!(told.borrow().len(), noted_count, "noted once");
     let regions: Vec<(u32, u32)> = (dirty.stale_regions(&|_| true).iter())
         .map(|stale| (stale.region, stale.blocks))
@@ -387,6 +389,56 @@ fn a_disk_that_has_caught_up_is_not_named_any_more_once_another_goes_offline() {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &|_| {}, &mut applied.apply());
+    dirty.went_offline(gone, &|_| false, &|_| {}, &mut applied.apply());
     assert_eq!(applied.newest(), open(&[AWAY]));
+}
+
+#[test]
+fn what_was_copied_to_a_disk_is_in_doubt_there_alone_until_a_flush_has_covered_it() {
+    let target = Target {
+        life: LIFE,
+        number: 7,
+    };
+    for (has_ended, is_flushed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (dirty, file) = (DirtyRegions::default(), file());
+        let has_flushed = |other: Target| {
+            assert_eq!(other, target);
+            is_flushed
+        };
+        let writer = dirty.begin_copy(&file, &[(10, 20), (30, 40)], LIFE.disk, &has_flushed);
+        if has_ended {
+            dirty.end_copy(file.id, &writer, target);
+        }
+        let is_in_doubt = !(has_ended && is_flushed);
+        let copied = dirty.copied_lately(LIFE.disk, &has_flushed);
+        let wanted = [(file.id, (10, 20)), (file.id, (30, 40))];
+        assert_eq!(copied, wanted[..if is_in_doubt { 2 } else { 0 }]);
+        assert!(dirty.written_lately().is_empty());
+        let source = Life {
+            disk: DiskNumber(5),
+            ..LIFE
+        };
+        for life in [source, LIFE] {
+            let gone = Life {
+                incarnation: life.incarnation.next(),
+                ..life
+            };
+            let is_stale = |_| file.may_be_stale.store(true, Ordering::Release);
+            dirty.went_offline(
+                gone,
+                &has_flushed,
+                &is_stale,
+                &mut Applied::default().apply(),
+            );
+        }
+        assert!(!dirty.is_stale(&file, source.disk, 0, 100));
+        assert_eq!(dirty.is_stale(&file, LIFE.disk, 15, 35), is_in_doubt);
+        assert!(!dirty.is_stale(&file, LIFE.disk, 20, 30));
+        // Two rounds flush every disk.
+        if has_ended {
+            round(&dirty);
+            round(&dirty);
+            assert!(dirty.copied_lately(LIFE.disk, &|_| false).is_empty());
+        }
+    }
 }

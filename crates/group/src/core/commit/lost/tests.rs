@@ -1,6 +1,6 @@
 //! Disks that fail a flush and serve on: what is lost by that, and what is not.
 
-mod moved;
+mod copied;
 mod outlived;
 
 use std::thread;
