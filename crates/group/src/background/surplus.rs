@@ -6,6 +6,13 @@
 //! given back lies where disks are fullest, so that the rest stays even; the rebalance that the
 //! change of redundancy asks for does what is left of that.
 //!
+//! A copy that alone has some of an extent's blocks is not given back, be it on a disk that is away:
+//! it has what the others lack. Nor does one on a disk that was given up stand for another. Such an
+//! extent keeps all its copies until those that stay have everything; its file is looked at again
+//! from time to time, and what comes after CONVERT goes on meanwhile. So the only copy of an extent
+//! is never one that lacks something, which an opening after a power cut relies on
+//! (`io/recovery.rs`).
+//!
 //! Missing copies, of files that should have more, are made by RESTORE.
 
 use spindle_sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +21,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
-use spindle_extent::plan::Serving;
+use spindle_extent::map::Map;
+use spindle_extent::plan::{self, Serving, Staleness, TooFar};
 use spindle_extent::space::Run;
-use spindle_format::ExtentCopy;
+use spindle_format::{DiskStatus, ExtentCopy};
 use spindle_sync::level::{LeafMutex, Mutex};
 
 use crate::background::Group;
@@ -31,13 +39,66 @@ use crate::levels;
 /// Extents that give their surplus back in one unit.
 const EXTENTS_MOST: u32 = 64;
 
+/// How long a file is left alone of which every copy is needed.
+const LOOK_AGAIN_MS: u64 = 10_000;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct SurplusPass {
-    files: LeafMutex<BTreeSet<FileId>>,
-    /// Held by whoever works: the next extent of the first file.
-    turn: Mutex<u32, levels::SurplusTurn>,
+    files: LeafMutex<Files>,
+    /// Held by whoever works.
+    turn: Mutex<Turn, levels::SurplusTurn>,
     done_bytes: AtomicU64,
+}
+
+/// Files that may have surplus copies.
+#[derive(Debug, Default)]
+struct Files {
+    due: BTreeSet<FileId>,
+    /// Of these some extents need all their copies.
+    waiting: BTreeSet<FileId>,
+    /// When those are due again.
+    look_again_ms: u64,
+}
+
+impl Files {
+    fn all(&self) -> Vec<FileId> {
+        self.due.union(&self.waiting).copied().collect()
+    }
+
+    /// The file whose turn it is.
+    fn next(&mut self, now_ms: u64) -> Option<FileId> {
+        if now_ms >= self.look_again_ms {
+            self.due.append(&mut self.waiting);
+        }
+        self.due.first().copied()
+    }
+
+    fn leave_alone(&mut self, file: FileId, now_ms: u64) {
+        self.due.remove(&file);
+        if self.waiting.is_empty() {
+            self.look_again_ms = now_ms + LOOK_AGAIN_MS;
+        }
+        self.waiting.insert(file);
+    }
+}
+
+/// How far the first file has come.
+#[derive(Debug, Default)]
+struct Turn {
+    next_index: u32,
+    /// An extent before that needs all its copies.
+    has_passed_over: bool,
+}
+
+/// What became of the surplus of an extent.
+enum Surplus {
+    /// So many blocks were given back.
+    GivenBack(u64),
+    /// Something changed meanwhile, or what stays could not be flushed: its turn comes again.
+    Waits,
+    /// No copy can be missed.
+    Needed,
 }
 
 impl SurplusPass {
@@ -45,56 +106,64 @@ impl SurplusPass {
     pub fn add(&self, files: impl Iterator<Item = FileId>) {
         // Whoever gives them looks at their maps.
         let files: Vec<FileId> = files.collect();
-        self.files.lock().extend(files);
+        self.files.lock().due.extend(files);
     }
 
     fn end(&self, file: FileId) {
         let mut files = self.files.lock();
-        files.remove(&file);
-        if files.is_empty() {
+        files.due.remove(&file);
+        if files.due.is_empty() && files.waiting.is_empty() {
             self.done_bytes.store(0, Ordering::Relaxed);
         }
     }
 }
 
 impl BackgroundPass for SurplusPass {
-    fn work(&self, group: &Group, _now_ms: u64) -> Result<PassStep, GroupError> {
-        if self.files.lock().is_empty() {
+    fn work(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError> {
+        if self.files.lock().next(now_ms).is_none() {
             return Ok(PassStep::Nothing);
         }
         let Some(mut turn) = self.turn.try_lock() else {
             return Ok(PassStep::Wait);
         };
-        let Some(id) = self.files.lock().first().copied() else {
+        let Some(id) = self.files.lock().next(now_ms) else {
             return Ok(PassStep::Nothing);
         };
         let Some(file) = group.file(id) else {
-            *turn = 0;
+            *turn = Turn::default();
             self.end(id);
             return Ok(PassStep::Did(0));
         };
         for _ in 0..EXTENTS_MOST {
-            let found = next_surplus(&file, *turn);
+            let found = next_surplus(&file, turn.next_index);
             let Some(index) = found else {
                 // What lies before may have become surplus meanwhile: then it begins anew.
-                *turn = 0;
+                let has_passed_over = std::mem::take(&mut *turn).has_passed_over;
                 if group.forget_surplus(&file) {
                     self.end(id);
+                } else if has_passed_over {
+                    self.files.lock().leave_alone(id, now_ms);
                 }
                 break;
             };
-            *turn = index + 1;
-            let Some(blocks) = group.give_surplus_back(&file, index)? else {
-                return Ok(PassStep::Wait);
-            };
-            self.done_bytes
-                .fetch_add(blocks * BLOCK_SIZE_BYTES, Ordering::Relaxed);
+            turn.next_index = index + 1;
+            match group.give_surplus_back(&file, index)? {
+                Surplus::GivenBack(blocks) => {
+                    let bytes = blocks * BLOCK_SIZE_BYTES;
+                    self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                Surplus::Needed => turn.has_passed_over = true,
+                Surplus::Waits => return Ok(PassStep::Wait),
+            }
         }
         Ok(PassStep::Did(0))
     }
 
     fn view(&self, group: &Group, is_first: bool) -> Option<OperationView> {
-        let files: Vec<FileId> = self.files.lock().iter().copied().collect();
+        let (files, waiting_count) = {
+            let files = self.files.lock();
+            (files.all(), files.waiting.len())
+        };
         if files.is_empty() {
             return None;
         }
@@ -112,7 +181,12 @@ impl BackgroundPass for SurplusPass {
             left_bytes: left_blocks * BLOCK_SIZE_BYTES,
             rate_bytes_per_s: 0,
             left_s: None,
-            error: None,
+            error: (waiting_count > 0).then(|| {
+                format!(
+                    "{waiting_count} files keep more copies than they should have: of some extents \
+                     the copies that would stay lack blocks, or lie on disks that were given up"
+                )
+            }),
         })
     }
 }
@@ -133,6 +207,15 @@ fn next_surplus(file: &File, from: u32) -> Option<u32> {
         });
     }
     found
+}
+
+/// Ends a walk: of some blocks no copy counts, or they lie beyond what extents can reach.
+struct Lacks;
+
+impl From<TooFar> for Lacks {
+    fn from(_: TooFar) -> Self {
+        Self
+    }
 }
 
 impl Group {
@@ -158,9 +241,8 @@ impl Group {
         is_over
     }
 
-    /// An extent keeps as many good copies as it should have; the blocks given back. `None` where
-    /// something changed meanwhile, or what stays could not be flushed: its turn comes again.
-    fn give_surplus_back(&self, file: &Arc<File>, index: u32) -> Result<Option<u64>, GroupError> {
+    /// An extent keeps as many good copies as it should have.
+    fn give_surplus_back(&self, file: &Arc<File>, index: u32) -> Result<Surplus, GroupError> {
         let (first, end) = file.map.read().schedule().envelope(index);
         let _alone = file.range_lock.exclusive(first, end);
         let (wanted, found) = {
@@ -168,14 +250,17 @@ impl Group {
             (map.wanted(), map.extent(index))
         };
         let Some(extent) = found else {
-            return Ok(Some(0));
+            return Ok(Surplus::GivenBack(0));
         };
         let kept = self.copies_to_keep(file, &extent, wanted, (first, end));
         // What stays has perhaps just been copied from what goes.
+        if !self.have_everything(file, &file.map.read(), index, &kept) {
+            return Ok(Surplus::Needed);
+        }
         let mut lives = self.disks.lives(kept.iter().copied());
         lives.retain(|life| life.incarnation.serves());
         if !self.flush_lives(&lives)? {
-            return Ok(None);
+            return Ok(Surplus::Waits);
         }
         let change = self.change_inside();
         let mut map = file.map.write(&change);
@@ -183,7 +268,10 @@ impl Group {
             && map.extent(index).as_ref() == Some(&extent)
             && lives.iter().all(|life| self.disks.is_current(*life));
         if file.is_removed() || !is_as_found {
-            return Ok(None);
+            return Ok(Surplus::Waits);
+        }
+        if !self.have_everything(file, &map, index, &kept) {
+            return Ok(Surplus::Needed);
         }
         map.set_copies(index, &kept);
         self.note_dirty_map(file, &map);
@@ -200,11 +288,12 @@ impl Group {
                 class: copy.class(),
             });
         }
-        Ok(Some(blocks))
+        Ok(Surplus::GivenBack(blocks))
     }
 
     /// The copies that stay: good ones before others, of those that serve the ones that are good after
-    /// a crash too, then those on disks that are least full.
+    /// a crash too, then those on disks that are least full. Those on disks that were given up come
+    /// last.
     pub(crate) fn copies_to_keep(
         &self,
         file: &File,
@@ -217,6 +306,7 @@ impl Group {
             .map(|copy| {
                 let disk = self.disks.get(copy.disk());
                 let rank = match disk {
+                    _ if self.is_given_up(copy.disk()) => 4,
                     _ if self.dirty.is_stale(file, copy.disk(), first, end) => 3,
                     _ if self.disks.slot_of(copy).is_none() => 2,
                     _ if !self.has_regions(file, copy, (first, end)) => 1,
@@ -230,6 +320,43 @@ impl Group {
         ranked.truncate(wanted);
         let kept = |copy: &ExtentCopy| ranked.iter().any(|(.., other)| other == copy);
         extent.present().filter(kept).collect()
+    }
+
+    /// Whether of each block of the extent that holds data one of these copies has it as it is now;
+    /// those on disks that were given up are read never again.
+    fn have_everything(&self, file: &File, map: &Map, index: u32, kept: &[ExtentCopy]) -> bool {
+        let Some(extent) = map.extent(index) else {
+            return true;
+        };
+        let counts = |copy: &ExtentCopy| {
+            copy.is_present() && kept.contains(copy) && !self.is_given_up(copy.disk())
+        };
+        let (first, end) = map.schedule().envelope(index);
+        let mut look = self.dirty.look(file);
+        let walk = plan::segments(map, first, end, |segment| {
+            let mut at = segment.at_block;
+            let end = match segment.index == index {
+                true => at + segment.initialised_blocks(),
+                false => at,
+            };
+            while at < end {
+                let (stale, until) = look.stale_copies(&extent, at, end);
+                let mut copies = extent.copies().iter().enumerate();
+                if !copies.any(|(number, copy)| counts(copy) && stale >> number & 1 == 0) {
+                    return Err(Lacks);
+                }
+                at = until;
+            }
+            Ok(())
+        });
+        walk.is_ok()
+    }
+
+    fn is_given_up(&self, disk: DiskNumber) -> bool {
+        matches!(
+            self.membership.status(disk),
+            None | Some(DiskStatus::Absent)
+        )
     }
 
     /// Millionths of the disk that are in use, quarantine not counted.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 
+use crate::background::operations::{OperationView, Pass};
 use crate::core::file::File;
 use crate::scene::{NORMAL, Scene, create, pattern, read, resync};
 use crate::{Group, Layout};
@@ -171,4 +172,100 @@ fn what_was_flushed_is_not_stale_where_a_conversion_left_the_only_copy_of_it() {
     }
     resync(&group);
     assert!(read(&group, &file, 0, data.len()) == data);
+}
+
+/// A group of three disks in as many failure groups, of which disk 0 lacks the first half of a
+/// file, and disk 1, which is away, a block of each of its extents.
+fn half_here_and_half_away() -> (Scene, Group, Arc<File>) {
+    let scene = Scene::new(18, Redundancy::Normal, &[(0, 96), (1, 96), (2, 96)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(0)], "it failed").unwrap();
+    group.write(&file, 0, &pattern(2, LENGTH / 2)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    let id = file.id;
+    drop((group, file));
+    // Before anything is copied, and disk 1 does not come back from that.
+    scene.crash();
+    scene.disks.vanish(DiskSlot(1));
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    for extent in group.map(&file) {
+        let last = extent.offset_bytes + extent.initialised_bytes - 4096;
+        group.write(&file, last, &pattern(3, 4096)).unwrap();
+    }
+    group.sync().unwrap();
+    (scene, group, file)
+}
+
+/// Blocks of the file that cannot be read; what can be is what was written there last.
+fn unreadable_count(group: &Group, file: &File) -> usize {
+    let last_of: Vec<usize> = (group.map(file).iter())
+        .map(|extent| usize::try_from(extent.offset_bytes + extent.initialised_bytes).unwrap())
+        .map(|end| end - 4096)
+        .collect();
+    let (half, older) = (pattern(2, LENGTH / 2), pattern(1, LENGTH));
+    let mut unreadable_count = 0;
+    for at in (0..LENGTH).step_by(4096) {
+        let newest = if last_of.contains(&at) {
+            pattern(3, 4096)
+        } else {
+            half.get(at..at + 4096)
+                .unwrap_or(&older[at..at + 4096])
+                .to_vec()
+        };
+        let mut found = vec![0; 4096];
+        match group.read(file, at as u64, &mut found) {
+            Err(_) => unreadable_count += 1,
+            Ok(()) => assert!(found == newest, "older bytes at {at}"),
+        }
+    }
+    unreadable_count
+}
+
+#[test]
+fn a_conversion_gives_back_no_copy_that_alone_has_some_of_the_blocks() {
+    let (scene, group, file) = half_here_and_half_away();
+    let before = unreadable_count(&group, &file);
+    assert!(before > 0, "disk 1 alone has some");
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    work(&group);
+    assert_eq!(unreadable_count(&group, &file), before);
+    let converts = |view: &OperationView| view.pass == Pass::Convert;
+    let told = group.operations().into_iter().find(converts).unwrap();
+    assert!(told.error.unwrap().contains("1 files keep more copies"));
+    scene.disks.bring_back(DiskSlot(1));
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    assert_eq!(unreadable_count(&group, &file), 0, "as soon as it is back");
+    resync(&group);
+    assert!(!file.map.read().has_surplus(), "it goes on by itself");
+    let id = file.id;
+    drop((group, file));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    assert_eq!(unreadable_count(&group, &file), 0);
+}
+
+#[test]
+fn a_stale_copy_whose_partner_is_away_is_not_read_as_good_after_a_conversion_and_a_crash() {
+    let (scene, group, file) = half_here_and_half_away();
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    work(&group);
+    group.sync().unwrap();
+    let id = file.id;
+    drop((group, file));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    assert!(unreadable_count(&group, &file) > 0);
 }
