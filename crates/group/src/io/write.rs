@@ -386,6 +386,7 @@ impl Core {
             let mut ranges = intent.gaps.clone();
             ranges.push((first, end));
             self.miss_what_began_anew(file, &ranges, written.lives());
+            self.owe_what_was_counted_late(file, &ranges, written.targets());
         }
         self.move_marks(file, &plan, set_back_count, (first, end), &written)?;
         Ok(Attempt::Written)

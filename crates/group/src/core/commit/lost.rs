@@ -21,8 +21,8 @@
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_device::DeviceErrorKind;
-use spindle_extent::map::Extent;
-use spindle_extent::plan::Serving;
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_format::ExtentCopy;
 use spindle_sync::atomic::Ordering;
 
@@ -295,15 +295,10 @@ impl Core {
             }
             let blocks_of = map.schedule();
             let is_there = |copy: ExtentCopy| copy.disk() == gone.disk;
-            // Whether a daemon that is killed now leaves any copy of it that counts.
-            let has_other = |index: u32, extent: &Extent| {
-                let blocks = blocks_of.envelope(index);
-                let counts = |copy| others.count(copy) && self.has_regions(&file, copy, blocks);
-                extent.present().any(counts)
-            };
             let mut is_owed = false;
             map.for_each(0, u32::MAX, |index, extent| {
-                is_owed |= extent.present().any(is_there) && !has_other(index, extent);
+                is_owed |= extent.present().any(is_there)
+                    && !self.counts_elsewhere(&file, &map, (index, extent), others);
             });
             if !is_owed {
                 continue;
@@ -337,6 +332,58 @@ impl Core {
             }
             self.note_dirty_map(&file, &map);
         }
+    }
+
+    /// These writes were counted when perhaps all had been noted already of an outage that took them:
+    /// then nobody has asked what other copies of them count. The file owes those of `ranges` of
+    /// which none does.
+    #[cold]
+    pub(crate) fn owe_what_was_counted_late(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        targets: &[Target],
+    ) {
+        let is_lost =
+            |target: &&Target| self.disks.flushes.fate(&self.disks, **target) == Fate::Lost;
+        let gone: SmallVec<[Life; 2]> = (targets.iter().filter(is_lost))
+            .filter_map(|target| Some(self.disks.get(target.life.disk)?.life()))
+            .collect();
+        let others = self.others_beside(&gone);
+        let _change = self.change_inside();
+        let map = file.map.read();
+        for life in gone {
+            let mut is_owed = false;
+            for (first, end) in ranges {
+                // What extents cannot reach nobody has written.
+                let _ = plan::segments::<TooFar>(&map, *first, *end, |segment| {
+                    is_owed |= segment.extent.is_some_and(|extent| {
+                        let mut copies = extent.present();
+                        copies.any(|copy| copy.disk() == life.disk)
+                            && !self.counts_elsewhere(file, &map, (segment.index, &extent), &others)
+                    });
+                    Ok(())
+                });
+            }
+            if is_owed {
+                self.owe(file, &self.lost_with(life, file));
+            }
+        }
+        drop(map);
+        // What has caught up since counts for whoever takes over, too.
+        self.name_only_stale(file);
+    }
+
+    /// Whether a daemon that is killed now leaves a copy of the extent that counts.
+    fn counts_elsewhere(
+        &self,
+        file: &File,
+        map: &Map,
+        (index, extent): (u32, &Extent),
+        others: &Others<'_>,
+    ) -> bool {
+        let blocks = map.schedule().envelope(index);
+        (extent.present()).any(|copy| others.count(copy) && self.has_regions(file, copy, blocks))
     }
 
     /// What a file owes that had something on the disk alone.

@@ -26,6 +26,11 @@ impl Written {
     /// No sync of a file asks for it; the next commit covers it, as everything that was written.
     pub fn of_next_commit(&self) {}
 
+    /// By disk, the last of its writes.
+    pub fn targets(&self) -> &[Target] {
+        &self.0
+    }
+
     /// The disks, as they were when it went out.
     pub fn lives(&self) -> impl Iterator<Item = Life> {
         self.0.iter().map(|target| target.life)

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, KeptJournal, Table, file_key};
-use spindle_device::{DiskSlot, Disks, SharedMemory};
+use spindle_device::{DiskSlot, Disks, FaultyOperation, SharedMemory};
 use spindle_format::FileRecord;
 
 use crate::Group;
@@ -308,6 +309,45 @@ fn what_went_with_the_good_copy_is_owed_though_the_daemon_is_killed_before_a_syn
         let group = open_kept(&scene, &journal);
         is_owed_until_answered(&scene, &journal, group, FileId(10));
     }
+}
+
+#[test]
+fn a_write_that_is_counted_when_its_disk_was_noted_as_gone_is_owed_though_the_daemon_is_killed() {
+    let scene = Scene::new(10, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    let [(first, at), (second, _)] = [0, 1].map(|copy| group.map(&file)[0].copies[copy].unwrap());
+    scene.disks.vanish(DiskSlot(first.0));
+    group.take_offline(&[first], "it is gone").unwrap();
+    group.write(&file, 32 << 10, &pattern(2, 4096)).unwrap();
+    group.sync().unwrap();
+    scene.disks.bring_back(DiskSlot(first.0));
+    group.return_disks(&[DiskSlot(first.0)]).unwrap();
+    group.sync().unwrap();
+    let place = at..at + 4096;
+    scene.disks.set_deadline(Duration::from_secs(60));
+    (scene.disks).hang(DiskSlot(first.0), FaultyOperation::Write, place);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| group.write(&file, 0, &pattern(3, 4096)));
+        let begun = Instant::now();
+        while scene.disks.unsynced_count(DiskSlot(second.0)) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it gets there");
+            thread::yield_now();
+        }
+        scene.disks.vanish(DiskSlot(second.0));
+        group.take_offline(&[second], "it is gone").unwrap();
+        scene.disks.release(DiskSlot(first.0));
+        writer.join().unwrap().unwrap();
+    });
+    group.note_away();
+    group.make_durable().unwrap();
+    drop(file);
+    std::mem::forget(group);
+    let group = open_kept(&scene, &journal);
+    is_owed_until_answered(&scene, &journal, group, FileId(10));
 }
 
 #[test]
