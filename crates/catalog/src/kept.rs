@@ -362,6 +362,13 @@ impl KeptJournal {
         self.header().close();
     }
 
+    /// Whether the process of that claim is the one whose journal this is: it served, or does.
+    #[must_use]
+    pub fn is_of(&self, claim: Claim) -> bool {
+        let header = self.header();
+        header.state() != State::Empty && header.claim() == claim
+    }
+
     /// Whether the process of that claim follows, with nobody between, on the one whose journal this
     /// is: it was killed, or closed the group.
     #[must_use]

@@ -46,7 +46,7 @@ pub use event::{Event, EventKind, Severity};
 pub use front::{Attended, DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, CLAIM_PAUSE_MS, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment,
-    NewDisk, NewGroup, Opener, Overwritten, Pulse, SlotFound, Watch, groups, look,
+    NewDisk, NewGroup, Opener, Overwritten, Pulse, SlotFound, Waited, Watch, groups, look,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{

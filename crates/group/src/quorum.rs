@@ -9,6 +9,7 @@
 
 mod changes;
 mod claim;
+mod contest;
 mod create;
 mod cut_off;
 mod election;
@@ -39,6 +40,7 @@ use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 pub(crate) use changes::{Joining, Standings};
 pub use claim::CLAIM_PAUSE_MS;
+pub use contest::Waited;
 pub(crate) use create::{DISK_AUS_MIN, disk_bytes_min};
 pub use create::{NewDisk, NewGroup};
 pub(crate) use failed_flushes::{FailedFlushes, Failures};

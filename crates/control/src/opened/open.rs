@@ -16,7 +16,8 @@ use spindle_device::{DiskCounters, DiskSlot};
 use spindle_format::DiskStatus;
 use spindle_fs::FileSystem;
 use spindle_group::{
-    Attended, Event, EventKind, Group, GroupError, GroupErrorKind, KeptEvent, KeptJournal, Severity,
+    Attended, Event, EventKind, Group, GroupError, GroupErrorKind, KeptEvent, KeptJournal,
+    Severity, Waited,
 };
 
 use super::template;
@@ -195,11 +196,13 @@ impl Opened {
         let inherits = kept.as_ref().is_some_and(|kept| kept.has_mount);
         let beating = Beating::default();
         let claimed = |pulse| beating.begin(pulse);
+        let waited = Waited::default();
         let group = claiming::until_settled(|| {
             let attended = Attended {
                 journal: kept.as_ref().map(|kept| Arc::clone(&kept.journal)),
                 watch: writable.then(claiming::watch),
                 claimed: writable.then_some(&claimed),
+                waited: Some(&waited),
             };
             Group::open_attended(
                 engine.disks(),

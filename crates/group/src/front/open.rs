@@ -27,7 +27,7 @@ use crate::core::keeper_journal::{Kept, claim_of};
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::front::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
-use crate::quorum::{Attendance, MemberView, Membership, Opener, Pulse, Watch};
+use crate::quorum::{Attendance, MemberView, Membership, Opener, Pulse, Waited, Watch};
 use crate::region::{RegionSpace, ReplicatedRegion};
 
 type Files = BTreeMap<FileId, Arc<File>>;
@@ -108,10 +108,15 @@ impl Group {
             journal,
             watch,
             claimed,
+            waited,
         } = attended;
+        let has_begun =
+            |record: &OpenerRecord| (journal.iter()).any(|kept| kept.is_of(claim_of(record)));
         let attendance = Attendance {
             journal: journal.clone(),
             watch,
+            has_served: &has_begun,
+            waited,
             ..Attendance::of(is_alive)
         };
         let membership = claim(disks, slots, name, opener, attendance)?;
@@ -232,6 +237,9 @@ pub struct Attended<'a> {
     pub watch: Option<Watch>,
     /// Is given its pulse when the group is claimed, to be beaten until the group is open.
     pub claimed: Option<&'a dyn Fn(Pulse)>,
+    /// Kept over its tries: where the disks do not say who has the group, it is told to wait and try
+    /// again. Without it such a group is taken at once.
+    pub waited: Option<&'a Waited>,
 }
 
 /// Takes the group; a journal that a keeper holds knows of it before any disk does.

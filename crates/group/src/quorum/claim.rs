@@ -21,7 +21,7 @@
 //! What the one that lets go has written stands in the two places alone, where it may be in place of
 //! what the other wrote. The other then stops at its next look at the records, if it did not write
 //! its own again before: a record of the same number or a higher one is that of somebody who has
-//! taken the group.
+//! taken the group. Until then it has the group, whoever the record names: see `contest.rs`.
 //!
 //! A program that knows no claims is met by its record and its group state, unless those come after 4.
 
@@ -150,7 +150,7 @@ impl Membership {
                     || (is_record_same && !has_new_claim(free, before, now, &inner.opener))
             };
             if !free.get(number).is_none_or(is_same) {
-                return Err(contended(inner, &named(now.opener.as_ref())));
+                return Err(contended(&inner.state, &named(now.opener.as_ref())));
             }
         }
         Ok(voters)
@@ -197,7 +197,7 @@ impl Membership {
                 match voice(free, (before, &now), mark, &inner.opener, took_record) {
                     Voice::Ours => ours_count += 1,
                     Voice::Silent => {}
-                    Voice::Other(who) => return Err(contended(inner, &who)),
+                    Voice::Other(who) => return Err(contended(&inner.state, &who)),
                 }
             }
             if quorum != Quorum::Half || (ours_count > 0 && ours_count * 2 >= able_count) {
@@ -299,13 +299,13 @@ impl Membership {
     }
 }
 
-fn contended(inner: &Inner, who: &str) -> GroupError {
+pub(super) fn contended(state: &GroupState, who: &str) -> GroupError {
     refused(
         GroupErrorKind::Contended,
         format!(
             "group {} is being opened by {who} in the same moment, and was left to it; try again \
              in some seconds",
-            inner.state.group_name
+            state.group_name
         ),
     )
 }
@@ -374,7 +374,7 @@ fn has_new_claim(free: &Free, before: &DiskLook, now: &DiskLook, ours: &OpenerRe
 }
 
 /// Whether both are of one opening, whatever disk they lie on and whenever it beat.
-fn is_same_opening(record: &OpenerRecord, ours: &OpenerRecord) -> bool {
+pub(super) fn is_same_opening(record: &OpenerRecord, ours: &OpenerRecord) -> bool {
     let identity = |record: &OpenerRecord| {
         let opened = (record.sequence, record.opened_s, record.open);
         (opened, record.boot, record.origin, record.process_id)
@@ -382,7 +382,7 @@ fn is_same_opening(record: &OpenerRecord, ours: &OpenerRecord) -> bool {
     identity(record) == identity(ours)
 }
 
-fn named(record: Option<&OpenerRecord>) -> String {
+pub(super) fn named(record: Option<&OpenerRecord>) -> String {
     record.map_or_else(
         || "another host".to_owned(),
         |record| format!("process {} on host {}", record.process_id, record.host),

@@ -18,7 +18,8 @@ use spindle_sync::level::{DeepMutex, LeafRwLock};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::quorum::Opener;
-use crate::quorum::claim::Findings;
+use crate::quorum::claim::{Findings, contended, named};
+use crate::quorum::contest::{self, Waited};
 use crate::quorum::create::{is_same_disk, uuid_start};
 use crate::quorum::cut_off::{self, CutOff};
 use crate::quorum::election::{Holder, NotElected, elect};
@@ -89,6 +90,18 @@ impl Membership {
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
         let opener_before = newest_opener(found);
+        let rival = opener_before.and_then(|newest| {
+            let voters: Vec<&DiskLook> = (state.voters())
+                .filter_map(|number| Some(members.get(&number)?.0))
+                .collect();
+            contest::rival(&voters, newest, opener.boot, attendance.has_served)
+        });
+        if let (Some(record), Some(rival), Some(waited)) = (opener_before, rival, attendance.waited)
+            && !waited.was_for(record)
+        {
+            waited.note(record);
+            return Err(contended(state, &named(Some(rival))));
+        }
         let slots: Slots = (members.iter())
             .map(|(number, (look, _))| (*number, look.slot))
             .collect();
@@ -126,14 +139,22 @@ impl Membership {
         if let Some(Watch { clock, apart }) = attendance.watch {
             membership.watch_clock(clock, apart);
         }
-        (attendance.announce)(opener_before, &membership.opener());
+        // On what a rival may have written to, nothing is taken over.
+        let follows = opener_before.filter(|_| rival.is_none());
+        (attendance.announce)(follows, &membership.opener());
         let findings = Findings {
             members: &members,
             missing,
             set_back: &set_back,
             cut_off: &cut_off,
         };
-        membership.claim(findings, Quorum::of(opener))?;
+        let claimed = membership.claim(findings, Quorum::of(opener));
+        if let (Err(error), Some(waited)) = (&claimed, attendance.waited)
+            && error.kind == GroupErrorKind::Contended
+        {
+            waited.note(&membership.opener());
+        }
+        claimed?;
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
@@ -145,13 +166,18 @@ pub(crate) struct Attendance<'a> {
     /// Tells whether a process of this boot still runs.
     pub(crate) is_alive: &'a dyn Fn(u32) -> bool,
     /// Is told what this process is about to write of itself, and which record is the newest before
-    /// that, when nothing is written yet and nothing but a failing disk can come between.
+    /// that, when nothing is written yet and nothing but a failing disk can come between; no record
+    /// where another host may have had the group since.
     pub(crate) announce: &'a dyn Fn(Option<&OpenerRecord>, &OpenerRecord),
     /// Failed flushes are noted in it.
     pub(crate) journal: Option<Arc<KeptJournal>>,
     /// What the process is watched with, from before the claim on, so that it looks whose the group is
     /// while it opens it as at any other time.
     pub(crate) watch: Option<Watch>,
+    /// Whether the process of that record is known to have had the group.
+    pub(crate) has_served: &'a dyn Fn(&OpenerRecord) -> bool,
+    /// Kept over the tries of somebody who waits between them; who keeps none has waited.
+    pub(crate) waited: Option<&'a Waited>,
 }
 
 impl<'a> Attendance<'a> {
@@ -161,6 +187,8 @@ impl<'a> Attendance<'a> {
             announce: &|_, _| {},
             journal: None,
             watch: None,
+            has_served: &|_| false,
+            waited: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Membership over simulated disks: what a start finds, and what failures do.
 
 mod claims;
+mod contests;
 mod crashes;
 mod creates;
 mod cut_off;
