@@ -144,3 +144,74 @@ fn what_waits_in_a_group_that_stopped_is_kept_by_the_way_that_health_names() {
     assert!(found == contents, "{} bytes are there", found.len());
     place.umount();
 }
+
+#[test]
+fn what_was_told_while_no_disk_took_anything_is_in_the_log_after_the_next_mount() {
+    if !can_mount() {
+        return;
+    }
+    let (place, _) = stopped(&["a", "b"], "normal");
+    let told = place.ask(["events", "data", "--severity", "critical"]);
+    let told: Vec<_> = (told.as_array().unwrap().iter())
+        .map(|event| {
+            (
+                event["kind"].clone(),
+                event["time_ms"].clone(),
+                event["text"].clone(),
+            )
+        })
+        .collect();
+    assert!(
+        told.iter().any(|event| event.0 == "group_fenced"),
+        "{told:?}"
+    );
+    place.refuse(["group", "dismount", "data"], 3, &LOST);
+    place.mount();
+    for _ in 0..2 {
+        let after = place.ask(["events", "data"]);
+        let after = after.as_array().unwrap();
+        for (kind, time_ms, text) in &told {
+            let same = |event: &&serde_json::Value| {
+                event["kind"] == *kind && event["time_ms"] == *time_ms && event["text"] == *text
+            };
+            let found = after.iter().filter(same).count();
+            assert_eq!(found, 1, "{kind} {text}: {after:?}");
+        }
+        assert!(
+            after
+                .iter()
+                .any(|event| event["kind"] == "group_not_closed"),
+            "{after:?}"
+        );
+        // Once, however often it is mounted.
+        place.umount();
+        place.mount();
+    }
+    let after = place.ask(["events", "data", "--kind", "group_not_closed"]);
+    assert_eq!(after.as_array().unwrap().len(), 1, "{after}");
+    place.umount();
+}
+
+#[test]
+fn a_group_whose_keeper_and_process_were_killed_is_told_as_not_closed_by_the_next_mount() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    signal(keeper, Signal::KILL);
+    signal(daemon, Signal::KILL);
+    wait_for_end(keeper);
+    wait_for_end(daemon);
+    let _ = rustix::mount::unmount(place.mount_point(), rustix::mount::UnmountFlags::DETACH);
+    place.mount();
+    let told = place.tell(["events", "data", "--kind", "group_not_closed"]);
+    assert!(told.contains(&format!("process {daemon}")), "{told}");
+    place.umount();
+    place.mount();
+    let again = place.tell(["events", "data", "--kind", "group_not_closed"]);
+    assert_eq!(again.lines().count(), 1, "{again}");
+    place.umount();
+}

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use spindle_base::{DiskNumber, FileId};
-pub use spindle_format::Severity;
+pub use spindle_format::{EventRecord, Severity};
 use spindle_sync::level::LeafMutex;
 
 /// Events that wait to be taken at most. A storm beyond it is counted, not kept.
@@ -56,6 +56,8 @@ kinds! {
     GroupOpened = "group_opened", Info;
     /// The group was closed in order.
     GroupClosed = "group_closed", Info;
+    /// The process before did not close the group: it was killed, or no disk took the close.
+    GroupNotClosed = "group_not_closed", Warning;
     /// The process that serves the group was told to end.
     GroupStopping = "group_stopping", Info;
     /// The group cannot go on: nothing is written any more.

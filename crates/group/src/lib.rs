@@ -42,7 +42,7 @@ pub use background::{
 pub use background::{Planned, PlanningScene};
 pub use change::{DiskAfter, DiskChanges, Estimate, Flow, PlannedChange, TimeAtPower};
 pub use error::{GroupError, GroupErrorKind};
-pub use event::{Event, EventKind, Severity};
+pub use event::{Event, EventKind, EventRecord, Severity};
 pub use front::{Attended, DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, CLAIM_PAUSE_MS, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment,

@@ -158,9 +158,15 @@ fn serve(settings: &Settings, mut options: ServeOptions, arguments: &ServeArgume
         }
     });
     if let Err(error) = served {
+        if let Some(link) = &options.keeper {
+            // The command that waits for the first one is not there for those that follow.
+            link.failed(&error);
+            tracing::error!("{error:#}");
+        }
         match starter.take() {
             Some(starter) => starter.failed(&error),
-            None => tracing::error!("{error:#}"),
+            None if options.keeper.is_none() => tracing::error!("{error:#}"),
+            None => {}
         }
         return Ok(error.class.exit_code());
     }

@@ -4,6 +4,7 @@ use spindle_group::{EventKind, KeptEvent, Severity};
 
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::nearness::suggestion;
+use crate::api::view::EventReport;
 
 /// Which events are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +37,19 @@ impl Default for EventFilter {
 impl EventFilter {
     pub(crate) fn admits(&self, event: &KeptEvent) -> bool {
         let record = &event.record;
-        event.number > self.after
-            && record.time_ms >= self.since_ms
-            && record.severity >= self.least
-            && (self.kinds.is_empty() || self.kinds.contains(&record.kind))
+        event.number > self.after && self.admits_what(record.time_ms, record.severity, &record.kind)
+    }
+
+    /// As [`EventFilter::admits`], of an event that no log has yet and that has no number.
+    pub(crate) fn admits_unkept(&self, event: &EventReport) -> bool {
+        Severity::from_name(&event.severity)
+            .is_some_and(|severity| self.admits_what(event.time_ms, severity, &event.kind))
+    }
+
+    fn admits_what(&self, time_ms: u64, severity: Severity, kind: &String) -> bool {
+        time_ms >= self.since_ms
+            && severity >= self.least
+            && (self.kinds.is_empty() || self.kinds.contains(kind))
     }
 }
 

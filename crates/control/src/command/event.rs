@@ -5,6 +5,7 @@
 //! the process that serves the group or, where there is none, from its disks, without writing.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use spindle_base::GroupName;
 
@@ -14,10 +15,16 @@ use crate::api::error::{ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::view::EventReport;
 use crate::machine::discovery::Discovery;
+use crate::machine::identity::opener_identity;
 use crate::machine::settings::Settings;
 use crate::machine::sockets;
 use crate::opened::open::{Access, Opened};
+use crate::serving::keeper::{KeeperClient, KeeperPhase, KeeperStatus};
 use crate::serving::served;
+
+/// How long a group is asked for that one process leaves and the next one takes.
+const TAKEOVER_MOST: Duration = Duration::from_secs(30);
+const TAKEOVER_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The events of groups, and what comes after them.
 #[derive(Debug)]
@@ -57,27 +64,47 @@ impl<'a> Events<'a> {
     /// Where the group is not there or its log cannot be read; of several groups those that
     /// cannot be read are left out.
     pub fn all(&mut self) -> ControlResult<Vec<EventReport>> {
-        let mut events = self.of_served()?;
-        let discovery = Discovery::look(self.settings)?;
+        let begun = Instant::now();
         match self.group.clone() {
-            Some(name) if self.seen.is_empty() => {
-                let found = discovery.group(name.as_str())?.name;
-                events.extend(self.of_closed(&found)?);
-            }
-            Some(_) => {}
-            None => {
-                for found in discovery.groups() {
-                    if self.is_seen(&found.name) {
-                        continue;
+            Some(name) => loop {
+                let mut events = self.of_served()?;
+                if !self.seen.is_empty() {
+                    return Ok(in_order(events));
+                }
+                match self.of_unserved(name.as_str()) {
+                    // The process that was asked died, and the next one has the disks by now.
+                    Err(error)
+                        if error.kind == ControlErrorKind::Busy
+                            && begun.elapsed() < TAKEOVER_MOST
+                            && self.is_taken_over(name.as_str()) =>
+                    {
+                        std::thread::sleep(TAKEOVER_INTERVAL);
                     }
-                    match self.of_closed(&found.name) {
-                        Ok(more) => events.extend(more),
-                        Err(error) => tracing::warn!(group = %found.name, "{error:#}"),
+                    more => {
+                        events.extend(more?);
+                        return Ok(in_order(events));
                     }
                 }
+            },
+            None => {
+                let mut events = self.of_served()?;
+                let mut names: Vec<String> = (Discovery::look(self.settings)?.groups().iter())
+                    .map(|found| found.name.clone())
+                    .collect();
+                // Of one whose disks are not there its keeper still knows something.
+                names.extend(self.held_names());
+                for name in names {
+                    if self.is_seen(&name) {
+                        continue;
+                    }
+                    match self.of_unserved(&name) {
+                        Ok(more) => events.extend(more),
+                        Err(error) => tracing::warn!(group = %name, "{error:#}"),
+                    }
+                }
+                Ok(in_order(events))
             }
         }
-        Ok(in_order(events))
     }
 
     /// What was added since the last call. A group that nobody serves any more is looked at
@@ -94,7 +121,7 @@ impl<'a> Events<'a> {
             if self.seen.get(&name).is_some_and(|seen| seen.served) {
                 continue;
             }
-            match self.of_closed(&name) {
+            match self.of_unserved(&name) {
                 Ok(more) => events.extend(more),
                 // It may be closing still, or be opened again at this moment: asked once more.
                 Err(_) => {
@@ -113,9 +140,11 @@ impl<'a> Events<'a> {
 
     fn of_served(&mut self) -> ControlResult<Vec<EventReport>> {
         let clients: Vec<Client> = match &self.group {
-            Some(name) => served::find(self.settings, name.as_str())?
-                .into_iter()
-                .collect(),
+            Some(name) => match served::find(self.settings, name.as_str()) {
+                Ok(client) => client.into_iter().collect(),
+                Err(_) if self.holder(name.as_str()).is_some() => Vec::new(),
+                Err(error) => return Err(error),
+            },
             None => sockets::living(self.settings),
         };
         let asked = sockets::ask_each(&clients, |client| {
@@ -155,8 +184,50 @@ impl<'a> Events<'a> {
         Ok(events)
     }
 
-    fn of_closed(&mut self, name: &str) -> ControlResult<Vec<EventReport>> {
-        let access = Access::Look { force: false };
+    /// The keeper that holds the group after its processes died, where that is so.
+    fn holder(&self, name: &str) -> Option<KeeperStatus> {
+        let status = KeeperClient::find(self.settings, name)?.status().ok()?;
+        (status.phase == KeeperPhase::GaveUp).then_some(status)
+    }
+
+    fn held_names(&self) -> Vec<String> {
+        let keepers = KeeperClient::all(self.settings).into_iter();
+        let statuses = keepers.filter_map(|keeper| keeper.status().ok());
+        statuses
+            .filter(|status| status.phase == KeeperPhase::GaveUp)
+            .map(|status| status.group)
+            .collect()
+    }
+
+    /// Whether a process serves the group now, or its keeper starts the next one.
+    fn is_taken_over(&self, name: &str) -> bool {
+        sockets::find_daemon(self.settings, name).is_ok_and(|client| client.is_some())
+            || KeeperClient::find(self.settings, name).is_some()
+    }
+
+    fn of_unserved(&mut self, name: &str) -> ControlResult<Vec<EventReport>> {
+        let Some(status) = self.holder(name) else {
+            let found = Discovery::look(self.settings)?.group(name)?.name;
+            return self.of_disks(&found, false);
+        };
+        // By force: the disks say what they took before, and nothing is written.
+        let mut events = match self.of_disks(&status.group, true) {
+            Ok(events) => events,
+            Err(error) => {
+                tracing::warn!("only what the keeper knows is shown: {error:#}");
+                self.note(&status.group, &[], false);
+                Vec::new()
+            }
+        };
+        let (host, _) = opener_identity();
+        let told = status.notices.iter();
+        let told = told.map(|notice| notice.report(&status.group, &host));
+        events.extend(told.filter(|event| self.filter.admits_unkept(event)));
+        Ok(events)
+    }
+
+    fn of_disks(&mut self, name: &str, force: bool) -> ControlResult<Vec<EventReport>> {
+        let access = Access::Look { force };
         let opened = Opened::open(self.settings, &GroupName::new(name)?, &access)?;
         let events = opened.events(&self.filter_of(name))?;
         self.note(name, &events, false);

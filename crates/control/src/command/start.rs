@@ -210,7 +210,7 @@ fn go_on_kept(
     }
     let status = keeper.go_on()?;
     if status.phase == KeeperPhase::GaveUp {
-        return Err(served::gave_up(&status));
+        return Err(served::gave_up_again(&status));
     }
     let Some(client) = served::find(settings, group)? else {
         return Ok(None);

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use spindle_base::GroupName;
+use spindle_base::{DiskNumber, FileId, GroupName};
 use spindle_device::{DiskCounters, DiskSlot};
 use spindle_format::DiskStatus;
 use spindle_fs::FileSystem;
 use spindle_group::{
-    Attended, Event, EventKind, Group, GroupError, GroupErrorKind, KeptEvent, KeptJournal,
-    Severity, Waited,
+    Attended, Event, EventKind, EventRecord, Group, GroupError, GroupErrorKind, KeptEvent,
+    KeptJournal, Severity, Waited,
 };
 
 use super::template;
@@ -75,6 +75,8 @@ pub(crate) struct Kept {
     pub(crate) journal: Arc<KeptJournal>,
     /// A mount is to be taken over: files that only the kernel knows stay.
     pub(crate) has_mount: bool,
+    /// The process before was one of the same keeper, which says itself how that ended.
+    pub(crate) follows: bool,
 }
 
 /// A group that this process has open.
@@ -194,6 +196,7 @@ impl Opened {
         // opener record says: a killed one leaves a number that another process may have now.
         let held = !writable && which_are_in_use(&paths).contains(&true);
         let inherits = kept.as_ref().is_some_and(|kept| kept.has_mount);
+        let follows = kept.as_ref().is_some_and(|kept| kept.follows);
         let beating = Beating::default();
         let claimed = |pulse| beating.begin(pulse);
         let waited = Waited::default();
@@ -216,6 +219,9 @@ impl Opened {
         let group = group.map_err(|error| with_what_was_looked_at(error, found, settings))?;
         if writable {
             tell_of_overwritten(&group, found);
+            if !follows {
+                tell_not_closed(&group, found);
+            }
         }
         let file_system = FileSystem::open_kept(Arc::new(group), inherits)?;
         drop(beating);
@@ -419,6 +425,26 @@ impl Opened {
         reports
     }
 
+    /// Brings events into the group's log that a former process told while no disk took anything.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub(crate) fn keep_former_events(&self, events: &[EventReport]) -> ControlResult<()> {
+        let record = |event: &EventReport| {
+            Some(EventRecord {
+                severity: Severity::from_name(&event.severity)?,
+                disk: event.disk.map(DiskNumber),
+                time_ms: event.time_ms,
+                file: event.file.map(FileId),
+                kind: event.kind.clone(),
+                host: event.host.clone(),
+                message: event.text.clone(),
+            })
+        };
+        let records = events.iter().filter_map(record).collect();
+        Ok(self.group().keep_former_events(records)?)
+    }
+
     /// The events of the group's log.
     ///
     /// # Errors
@@ -560,6 +586,21 @@ fn owner_has_ended(disks: &[&Probe]) -> bool {
 fn tell_of_overwritten(group: &Group, found: &FoundGroup<'_>) {
     for message in found.told_of_overwritten() {
         group.event(Event::new(EventKind::DiskPassedOver, message));
+    }
+}
+
+/// Tells that the process before left the group open, as the disks said when they were found.
+fn tell_not_closed(group: &Group, found: &FoundGroup<'_>) {
+    let records = found.disks.iter().filter_map(|probe| probe.opener());
+    let Some(last) = records.max_by_key(|opener| opener.sequence) else {
+        return;
+    };
+    if last.open {
+        let message = format!(
+            "the group had not been closed: process {} of {} had it open and ended without a word, or no disk took it",
+            last.process_id, last.host
+        );
+        group.event(Event::new(EventKind::GroupNotClosed, message));
     }
 }
 

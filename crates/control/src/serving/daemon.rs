@@ -20,6 +20,7 @@ mod scrubbing;
 mod server;
 mod threads;
 mod underway;
+mod unkept;
 mod working;
 mod write_behind;
 
@@ -122,6 +123,7 @@ pub(super) struct Daemon {
     /// Another program is to take over.
     handing_over: AtomicBool,
     underway: Arc<underway::Underway>,
+    unkept: unkept::Unkept,
 }
 
 fn own_memory() -> ControlResult<Kept> {
@@ -130,6 +132,7 @@ fn own_memory() -> ControlResult<Kept> {
     Ok(Kept {
         journal: Arc::new(journal.map_err(|error| ControlError::io("get", "memory", &error))?),
         has_mount: false,
+        follows: false,
     })
 }
 
@@ -162,6 +165,7 @@ pub fn serve(
         (Some(keeper), _) => Some(Kept {
             journal: keeper.journal().clone(),
             has_mount: keeper.mount().is_some(),
+            follows: keeper.generation() > 0,
         }),
         // What is recorded is what a kept daemon does, in memory of its own.
         (None, Some(_)) => Some(own_memory()?),
@@ -199,6 +203,7 @@ pub fn serve(
         service: ServiceManager::from_environment(),
         handing_over: AtomicBool::new(false),
         underway: Arc::default(),
+        unkept: unkept::Unkept::default(),
     });
     if let Some(listener) = metrics {
         let answering = server::serve_metrics(daemon.clone(), listener, stopped.clone());
@@ -231,6 +236,7 @@ impl Daemon {
         stopped: watch::Receiver<bool>,
         ready: impl FnOnce(&ReadyReport),
     ) -> ControlResult<()> {
+        self.take_unkept();
         let notices = self.note_events();
         let opened = format!(
             "opened by process {} with {} disks",
@@ -286,6 +292,7 @@ impl Daemon {
         self.tell(Event::new(EventKind::GroupClosed, "closed"));
         self.keep_events(true);
         let closed = self.opened.close();
+        self.leave_unkept(closed.is_ok());
         self.opened.release_all();
         drop(self.hook.lock().take());
         if let Err(error) = &closed {
@@ -537,6 +544,7 @@ impl Daemon {
                 self.events_counts[severity as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
+        self.note_unkept(&events);
         if let Some(hook) = &*self.hook.lock() {
             hook.pass_on(&events);
         }

@@ -52,6 +52,8 @@ pub(super) use message::PROTOCOL_VERSION;
 
 /// After so many short lives in a row the daemon is not started again by itself.
 const DEATHS_MOST: usize = 8;
+/// What the keeper remembers of what happened while no daemon could note it.
+const NOTICES_MOST: usize = 64;
 /// A daemon that served for longer did not die of what it found at its start.
 const SHORT_LIFE: Duration = Duration::from_millis(100);
 /// Variable with that time in milliseconds, for tests.
@@ -146,9 +148,15 @@ struct Keeper {
     has_left: bool,
     /// Short lives in a row.
     deaths_count: usize,
+    /// What the last one died of.
+    last_death: Option<String>,
+    /// Somebody asked for the next daemon, which has one try to become ready.
+    has_one_try: bool,
     /// Since when the daemon serves.
     ready_at: Option<Instant>,
     notices: Vec<Notice>,
+    /// So many of them the daemon that is being started was given.
+    told_count: usize,
     died_at_ms: Option<u64>,
     generation: u64,
     phase: KeeperPhase,
@@ -212,9 +220,12 @@ impl Keeper {
             socket,
             has_left: false,
             deaths_count: 0,
+            last_death: None,
+            has_one_try: false,
             ready_at: None,
             short_life,
             notices: Vec::new(),
+            told_count: 0,
             died_at_ms: None,
             generation: 0,
             phase: KeeperPhase::Starting,
@@ -300,11 +311,12 @@ impl Keeper {
             generation: self.generation,
             keeper_process_id: std::process::id(),
             mount: self.mount.clone(),
-            notices: std::mem::take(&mut self.notices),
+            notices: self.notices.clone(),
             died_at_ms: self.died_at_ms.take(),
             mount_is_over: self.mount_is_over || self.stopping,
             out_of_memory_score: self.out_of_memory_score.clone(),
         };
+        self.told_count = self.notices.len();
         let first = self.generation == 0;
         self.generation += 1;
         let arguments: Vec<OsString> = (self.arguments.iter())
@@ -406,7 +418,7 @@ impl Keeper {
                             self.silence_most.as_secs()
                         );
                         tracing::error!("{message}");
-                        self.notices.push(Notice { message, critical: true });
+                        self.notice(message, true);
                         child.kill();
                         alive_at = Instant::now();
                     }
@@ -436,10 +448,7 @@ impl Keeper {
         );
         tracing::error!("{message}");
         self.service.tell(&format!("STATUS={message}"));
-        self.notices.push(Notice {
-            message,
-            critical: false,
-        });
+        self.notice(message, false);
         ended
     }
 
@@ -461,7 +470,11 @@ impl Keeper {
         if orderly || (!self.was_ready && self.descriptors.is_empty()) {
             return Ended::Over(status.code().unwrap_or(70));
         }
-        Ended::Died(status.to_string())
+        // What it said itself, and not only the number with which it ended.
+        match &self.closed {
+            Some(Err(why)) => Ended::Died(format!("{status}: {why}")),
+            _ => Ended::Died(status.to_string()),
+        }
     }
 
     /// Listens where the group's identity leads. Tried again as long as the keeper before, which is
@@ -483,6 +496,9 @@ impl Keeper {
 
     async fn become_ready(&mut self) {
         self.phase = KeeperPhase::Serving;
+        self.has_one_try = false;
+        // It has them in the group's log by now; one that died before this had not.
+        self.notices.drain(..std::mem::take(&mut self.told_count));
         self.ready_at = Some(Instant::now());
         self.was_ready = true;
         self.service.tell("READY=1");
@@ -511,10 +527,8 @@ impl Keeper {
         self.died_at_ms = Some(message::now_ms());
         let what = format!("the process that served {} died ({why})", self.group);
         tracing::error!("{what}");
-        self.notices.push(Notice {
-            message: what,
-            critical: false,
-        });
+        self.last_death = Some(why.to_owned());
+        self.notice(what, false);
         if let Some(upgrade) = &self.upgrade {
             if upgrade.former.is_none() {
                 // It died before it handed over: the new program takes over what it left.
@@ -529,6 +543,25 @@ impl Keeper {
             Some(lived) if lived > self.short_life => 0,
             _ => self.deaths_count + 1,
         };
+        if std::mem::take(&mut self.has_one_try) {
+            // Whoever asked waits for the answer, and can ask again.
+            self.deaths_count = self.deaths_count.max(DEATHS_MOST);
+        }
+    }
+
+    /// Keeps what happened for the next daemon, and for who asks meanwhile. Daemons that die for
+    /// weeks must not fill the memory: the first and the newest are kept.
+    fn notice(&mut self, message: String, critical: bool) {
+        if self.notices.len() >= NOTICES_MOST {
+            let middle = NOTICES_MOST / 2;
+            self.notices.remove(middle);
+            self.told_count -= usize::from(middle < self.told_count);
+        }
+        self.notices.push(Notice {
+            message,
+            critical,
+            time_ms: message::wall_clock_ms(),
+        });
     }
 
     /// The new program cannot serve what was handed over: the former one goes on.
@@ -557,15 +590,14 @@ impl Keeper {
         if gave_up {
             self.phase = KeeperPhase::GaveUp;
             let message = format!(
-                "the processes that served {} died {} times soon after their start: the mount is held and waits; `spindle mount` or `spindle upgrade` starts the next one, `spindle umount` gives the mount up",
-                self.group, self.deaths_count
+                "the processes that served {} died {} times soon after their start, the last one of this: {}. The mount is held and waits; `spindle mount` or `spindle upgrade` starts the next one, `spindle umount` gives the mount up",
+                self.group,
+                self.deaths_count,
+                self.last_death.as_deref().unwrap_or("not known")
             );
             tracing::error!("{message}");
             self.service.tell(&format!("STATUS={message}"));
-            self.notices.push(Notice {
-                message,
-                critical: true,
-            });
+            self.notice(message, true);
         }
         if self.waits_for_kernel() {
             // As one that gave up: whoever wants the mount gone is heard, also who said so while
@@ -594,6 +626,7 @@ impl Keeper {
                     self.serve_command(asked, None).await;
                     if std::mem::take(&mut self.go_on) {
                         self.deaths_count = 0;
+                        self.has_one_try = true;
                         return true;
                     }
                 },

@@ -73,9 +73,30 @@ pub(crate) fn gave_up(status: &KeeperStatus) -> ControlError {
     ControlError::new(
         ControlErrorKind::Busy,
         format!(
-            "the processes that served {0} died {1} times, and its mount is held by the keeper {2}: `spindle mount {0} {3}` starts the next one, `spindle umount {3}` gives the mount up",
+            "the processes that served {0} died {1} times{4}, and its mount is held by the keeper {2}: `spindle mount {0} {3}` starts the next one, `spindle umount {3}` gives the mount up",
             status.group,
             status.deaths_count,
+            status.keeper_process_id,
+            place.display(),
+            last_death(status)
+        ),
+    )
+}
+
+fn last_death(status: &KeeperStatus) -> String {
+    let told = |why| format!(", the last one of this: {why}");
+    status.last_death.as_deref().map_or_else(String::new, told)
+}
+
+/// What who asked for the next process of a held mount is told where that died too.
+pub(crate) fn gave_up_again(status: &KeeperStatus) -> ControlError {
+    let place = status.directory.as_deref().unwrap_or(Path::new("DIR"));
+    ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "the next process for {} died too ({}), and its mount is still held by the keeper {}: mend that and give the same command again, or give the mount up with `spindle umount {}`",
+            status.group,
+            status.last_death.as_deref().unwrap_or("see the log"),
             status.keeper_process_id,
             place.display()
         ),

@@ -147,8 +147,6 @@ impl State {
     }
 
     fn keep(&mut self, event: Event, now_ms: u64, host: &str, edit: &mut Edit) -> KeptEvent {
-        self.newest_number += 1;
-        let number = self.newest_number;
         let record = EventRecord {
             severity: event.severity,
             disk: event.disk,
@@ -158,6 +156,12 @@ impl State {
             host: host.to_owned(),
             message: event.message,
         };
+        self.enter(record, edit)
+    }
+
+    fn enter(&mut self, record: EventRecord, edit: &mut Edit) -> KeptEvent {
+        self.newest_number += 1;
+        let number = self.newest_number;
         edit.put(Table::Event, key(record.severity, number), record.encode());
         let ring = &mut self.rings[ring_of(record.severity)];
         ring.push_back(number);
@@ -200,6 +204,32 @@ impl Core {
             self.commit_soon();
         }
         kept
+    }
+
+    /// Takes events into the log that a former process told while no disk took anything, with the
+    /// times and hosts that they had; those that the log has already are passed over. As
+    /// [`Core::keep_events`], without I/O beyond the look into the log.
+    ///
+    /// # Errors
+    /// As [`Core::get`].
+    pub fn keep_former_events(&self, records: Vec<EventRecord>) -> Result<(), GroupError> {
+        let known = self.kept_events(0, Severity::Info)?;
+        let mut edit = Edit::default();
+        {
+            let mut state = self.event_log.0.lock();
+            for record in records {
+                if known.iter().all(|event| event.record != record) {
+                    state.enter(record, &mut edit);
+                }
+            }
+        }
+        if !edit.is_empty() {
+            let change = self.change_inside();
+            self.apply(&change, edit);
+            drop(change);
+            self.commit_soon();
+        }
+        Ok(())
     }
 
     /// The events of the log with a number beyond `after`, of at least that severity, the oldest

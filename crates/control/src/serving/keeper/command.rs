@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::child::{Child, Program};
-use super::message::ToDaemon;
+use super::message::{Notice, ToDaemon};
 use super::{Keeper, Upgrade, wire};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::trust::Trust;
@@ -64,6 +64,12 @@ pub struct KeeperStatus {
     pub direct: bool,
     /// Daemons that died soon after their start, in a row.
     pub deaths_count: usize,
+    /// What the last one that died died of.
+    #[serde(default)]
+    pub last_death: Option<String>,
+    /// What happened since the last daemon that served.
+    #[serde(default)]
+    pub notices: Vec<Notice>,
     /// What the daemon that served last reads and writes.
     pub formats: Option<Formats>,
     /// Where its socket lies.
@@ -215,6 +221,8 @@ impl Keeper {
             directory: self.mount.as_ref().map(|mount| mount.directory.clone()),
             direct: self.mount.as_ref().is_some_and(|mount| mount.direct),
             deaths_count: self.deaths_count,
+            last_death: self.last_death.clone(),
+            notices: self.notices.clone(),
             formats: self.formats.clone(),
             runtime_directory: Some(self.runtime_directory.clone()),
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use spindle_device::SharedMemory;
 use spindle_fuse::{Mount, Negotiated};
-use spindle_group::{Event, EventKind, KeptJournal, Severity, UnwrittenBlocks};
+use spindle_group::{Event, EventKind, KeptJournal, UnwrittenBlocks};
 
 use super::child::set_out_of_memory_score;
 use super::message::{self, FromDaemon, KeptMount, PROTOCOL_VERSION, Start, ToDaemon};
@@ -163,11 +163,7 @@ impl KeeperLink {
     pub fn events(&self) -> Vec<Event> {
         let told = self.start.notices.iter().map(|notice| {
             let event = Event::new(EventKind::GroupTakenOver, notice.message.clone());
-            if notice.critical {
-                event.severity(Severity::Critical)
-            } else {
-                event.severity(Severity::Warning)
-            }
+            event.severity(notice.severity())
         });
         told.collect()
     }
@@ -238,6 +234,11 @@ impl KeeperLink {
             Err(why) => FromDaemon::NotClosed { why: why.clone() },
         };
         self.send(&word, &[])
+    }
+
+    /// The process ends, because of this.
+    pub fn failed(&self, error: &ControlError) {
+        self.ended(&Err(format!("{error:#}")));
     }
 
     /// The group is closed and the mount left to the next one.

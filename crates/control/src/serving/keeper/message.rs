@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use spindle_group::{EventKind, Severity};
 
+use crate::api::view::EventReport;
 use crate::serving::formats::Formats;
 
 /// The version of these messages. A daemon refuses a keeper whose version it does not know.
@@ -26,9 +28,40 @@ pub struct KeptMount {
 
 /// Something that happened while no daemon could note it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Notice {
+pub struct Notice {
     pub(super) message: String,
     pub(super) critical: bool,
+    /// When, in milliseconds since 1970; 0 where a keeper of an earlier version says nothing.
+    #[serde(default)]
+    pub(super) time_ms: u64,
+}
+
+impl Notice {
+    /// How much it matters.
+    pub(crate) const fn severity(&self) -> Severity {
+        if self.critical {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        }
+    }
+
+    /// As an event that no log has yet.
+    pub(crate) fn report(&self, group: &str, host: &str) -> EventReport {
+        EventReport {
+            number: 0,
+            time_s: self.time_ms / 1000,
+            time_ms: self.time_ms,
+            host: host.to_owned(),
+            group: group.to_owned(),
+            severity: self.severity().name().to_owned(),
+            kind: EventKind::GroupTakenOver.name().to_owned(),
+            disk: None,
+            disk_name: None,
+            file: None,
+            text: self.message.clone(),
+        }
+    }
 }
 
 /// What a daemon is given first, with the journal's descriptor; those of the mount come before
@@ -91,6 +124,12 @@ pub(super) enum FromDaemon {
     NotClosed { why: String },
     /// The group is closed and the mount left to the next daemon.
     HandedOver,
+}
+
+/// Milliseconds since 1970.
+pub(super) fn wall_clock_ms() -> u64 {
+    let now = crate::machine::clock::now();
+    u64::try_from(now.seconds).unwrap_or(0) * 1000 + u64::from(now.nanoseconds) / 1_000_000
 }
 
 /// Milliseconds on a clock that all processes of the machine share.
