@@ -388,6 +388,7 @@ Examples:
 Examples:
   spindle group convert data --redundancy high
   spindle group convert data --redundancy normal
+  spindle group convert data --redundancy external --dry-run
 
 Files whose template, directory or `spindle file set` says another redundancy keep it; without
 redundancy (external) all have one copy. Where there are to be more copies the group has its new
@@ -398,6 +399,12 @@ redundancy when all are there; `spindle operations` shows how far that is.")]
         /// Copies of each extent: external (1), normal (2) or high (3)
         #[arg(long, value_parser = parse_redundancy, value_name = "external|normal|high")]
         redundancy: Redundancy,
+        /// Report how many files would change and what a lost disk would cost; change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask where copies are given up
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         output: Output,
     },

@@ -57,7 +57,14 @@ fn a_group_that_nobody_has_open_is_told_what_it_is_to_have() {
         2,
         &["3 copies", "1 more"],
     );
-    let out = place.tell(["group", "convert", "data", "--redundancy", "external"]);
+    let out = place.tell([
+        "group",
+        "convert",
+        "data",
+        "--redundancy",
+        "external",
+        "--yes",
+    ]);
     assert!(out.contains("1 file") && out.contains("mounted"), "{out}");
     let group = place.ask(["group", "show", "data"]);
     assert_eq!(group["redundancy"], "external");
@@ -82,4 +89,47 @@ fn a_group_that_nobody_has_open_is_told_what_it_is_to_have() {
         &["date", "data"],
     );
     place.tell(["group", "check", "data"]);
+}
+
+#[test]
+fn to_give_up_copies_is_asked_for_twice_and_can_be_looked_at_before() {
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("file"), bytes(1, 3 << 20)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    let convert = ["group", "convert", "data", "--redundancy", "external"];
+    let wanted = ["--yes", "one lost disk"];
+    place.refuse(convert, 2, &wanted);
+    let redundancy_of_group = |place: &Place| {
+        let group = place.ask(["group", "show", "data"]);
+        group["redundancy"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(redundancy_of_group(&place), "normal");
+    for is_open in [false, true] {
+        if is_open {
+            place.tell(["group", "mount", "data"]);
+        }
+        let told = place.tell(convert.iter().chain(&["--dry-run"]));
+        assert!(told.contains("1 file"), "{told}");
+        assert!(told.contains("one lost disk"), "{told}");
+        let told = place.ask(convert.iter().chain(&["--dry-run"]));
+        assert_eq!(told["files_count"], 1, "{told}");
+        assert_eq!(redundancy_of_group(&place), "normal");
+        let high = [
+            "group",
+            "convert",
+            "data",
+            "--redundancy",
+            "high",
+            "--dry-run",
+        ];
+        place.refuse(high, 2, &["3 copies", "1 more"]);
+    }
+    assert_eq!(redundancy(&place, "data:/file"), "normal");
+    let done = place.ask(convert.iter().chain(&["--yes"]));
+    assert_eq!(done["files_count"], 1, "{done}");
+    assert_eq!(redundancy_of_group(&place), "external");
+    // More copies take nothing away.
+    place.tell(["group", "convert", "data", "--redundancy", "normal"]);
+    place.tell(["group", "dismount", "data"]);
 }

@@ -37,7 +37,9 @@ pub use api::operations::{OperationReport, OperationsReport};
 pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
 pub use api::view;
 pub use api::view::ReadyReport;
-pub use command::convert::{convert_group, set_file_redundancy, set_template_redundancy};
+pub use command::convert::{
+    convert_group, estimate_conversion, set_file_redundancy, set_template_redundancy,
+};
 pub use command::copy::{
     CopyOptions, CopyProgress, LocalFiles, NoProgress, Tree, copy, copy_to_writer,
 };

@@ -134,6 +134,16 @@ impl FileSystem {
         Ok(Converted { files_count })
     }
 
+    /// What [`FileSystem::convert_group`] would come to; nothing is changed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn estimate_conversion(&self, redundancy: Redundancy) -> FsResult<Converted> {
+        let files = self.files_as_the_group(redundancy)?;
+        let files_count = (self.core.group).estimate_conversion(redundancy, &files)?;
+        Ok(Converted { files_count })
+    }
+
     /// Gives the templates of that name another redundancy, `None` for "as the group", for files
     /// made from now on; false where there is none of that name. Durable at return.
     ///

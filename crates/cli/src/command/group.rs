@@ -37,8 +37,10 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
         GroupCommand::Convert {
             group,
             redundancy,
+            dry_run,
+            yes,
             output,
-        } => conversion::convert_group(settings, group, *redundancy, *output),
+        } => conversion::convert_group(settings, group, *redundancy, *dry_run, *yes, *output),
         GroupCommand::Upgrade {
             group,
             dry_run,
@@ -296,20 +298,26 @@ fn set(settings: &Settings, group: &str, changes: &[String], output: Output) -> 
     Ok(0)
 }
 
+/// Whether somebody types the group's name; refused where nobody can be asked.
+pub fn is_sure(name: &GroupName, refusal: &str, question: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        let message = format!("{refusal}: give --yes to do it without being asked");
+        return Err(ControlError::invalid(message).into());
+    }
+    // Not into what a program reads.
+    eprint!("{question} Type its name to go on: ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer.trim() == name.as_str())
+}
+
 fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {
     let name = name_of(group)?;
     if !yes {
-        if !std::io::stdin().is_terminal() {
-            return Err(ControlError::invalid(format!(
-                "destroying {name} loses its files: give --yes to do it without being asked"
-            ))
-            .into());
-        }
-        print!("All files of {name} will be lost. Type its name to go on: ");
-        std::io::stdout().flush()?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        if answer.trim() != name.as_str() {
+        let refusal = format!("destroying {name} loses its files");
+        let question = format!("All files of {name} will be lost.");
+        if !is_sure(&name, &refusal, &question)? {
             return Err(ControlError::invalid(format!("{name} was not destroyed")).into());
         }
     }

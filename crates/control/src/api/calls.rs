@@ -220,6 +220,12 @@ calls! {
         needed redundancy: Redundancy,
     }
 
+    /// What giving the group another redundancy would come to; nothing is changed.
+    GET "/group/conversion" EstimateConversion: Looks Disks Work => ConversionReport {
+        /// external, normal or high
+        needed redundancy: Redundancy,
+    }
+
     /// Gives a file another redundancy, or a directory for what is made below it.
     POST "/files/redundancy" ConvertFile: Changes Disks Work => ConversionReport {
         /// path in the group, from its root

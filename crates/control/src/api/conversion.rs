@@ -15,8 +15,27 @@ pub struct ConversionReport {
     pub redundancy: String,
     /// Files that get another number of copies; `operations` shows how far that is.
     pub files_count: u64,
+    /// What a lost disk costs from then on, where copies are given up; `null` where none are.
+    #[serde(default)]
+    pub cost: Option<String>,
     /// What a person should know.
     pub note: Option<String>,
+}
+
+/// What a lost disk costs after a group went from one redundancy to a lower one.
+#[must_use]
+pub(crate) fn cost_of(from: Redundancy, to: Redundancy) -> Option<String> {
+    let cost = match to {
+        _ if to >= from => return None,
+        Redundancy::External => {
+            "from then on every file has one copy: one lost disk loses what lies on it, and stops the group"
+        }
+        Redundancy::Normal => {
+            "from then on files have two copies: one lost disk costs nothing, two that are lost in different failure groups lose files"
+        }
+        Redundancy::High => return None,
+    };
+    Some(cost.to_owned())
 }
 
 /// A redundancy of templates; `None` for "as the group".

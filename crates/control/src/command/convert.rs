@@ -5,7 +5,7 @@ use std::path::Path;
 
 use spindle_base::{GroupName, Redundancy};
 
-use crate::api::calls::{ConvertFile, ConvertGroup, ConvertTemplate};
+use crate::api::calls::{ConvertFile, ConvertGroup, ConvertTemplate, EstimateConversion};
 use crate::api::conversion::{ConversionReport, TemplateRedundancy};
 use crate::api::error::ControlResult;
 use crate::api::view::TemplateReport;
@@ -45,6 +45,21 @@ pub fn convert_group(
 ) -> ControlResult<ConversionReport> {
     reach(settings, group, &ConvertGroup { redundancy }, |opened| {
         opened.convert_group(redundancy)
+    })
+}
+
+/// What [`convert_group`] would come to; nothing is changed, and the group need not be open.
+///
+/// # Errors
+/// As there.
+pub fn estimate_conversion(
+    settings: &Settings,
+    group: &GroupName,
+    redundancy: Redundancy,
+) -> ControlResult<ConversionReport> {
+    let call = EstimateConversion { redundancy };
+    reach(settings, group, &call, |opened| {
+        opened.estimate_conversion(redundancy)
     })
 }
 

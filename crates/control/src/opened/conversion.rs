@@ -5,7 +5,7 @@ use std::path::Path;
 
 use spindle_base::Redundancy;
 
-use crate::api::conversion::ConversionReport;
+use crate::api::conversion::{ConversionReport, cost_of};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::nearness::suggestion;
 use crate::api::view::TemplateReport;
@@ -38,8 +38,23 @@ impl Opened {
     /// # Errors
     /// Where failure groups or room are missing: nothing has changed then.
     pub fn convert_group(&self, redundancy: Redundancy) -> ControlResult<ConversionReport> {
+        let cost = cost_of(self.group().redundancy(), redundancy);
         let converted = self.file_system().convert_group(redundancy)?;
-        Ok(self.conversion_report(redundancy, converted.files_count))
+        let mut report = self.conversion_report(redundancy, converted.files_count);
+        report.cost = cost;
+        Ok(report)
+    }
+
+    /// What that would come to; nothing is changed.
+    ///
+    /// # Errors
+    /// As for it.
+    pub fn estimate_conversion(&self, redundancy: Redundancy) -> ControlResult<ConversionReport> {
+        let converted = self.file_system().estimate_conversion(redundancy)?;
+        let mut report = self.conversion_report(redundancy, converted.files_count);
+        report.cost = cost_of(self.group().redundancy(), redundancy);
+        report.note = None;
+        Ok(report)
     }
 
     /// Gives templates another redundancy.
@@ -79,6 +94,7 @@ impl Opened {
             group: self.group_name().to_owned(),
             redundancy: redundancy.to_string(),
             files_count,
+            cost: None,
             note: later,
         }
     }

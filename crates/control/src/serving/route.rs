@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::api::call::{Call, Shape};
 use crate::api::calls::{
     AddMount, Alive, BringOnline, ChangeDisks, ChangeSetting, CheckGroup, ConvertFile,
-    ConvertGroup, ConvertTemplate, DismountGroup, Document, EstimateChange, FileUsage, ListFiles,
-    ListTemplates, MakeDirectory, MakeSymlink, MapFile, ReadFile, Rebalance, RemoveMount,
-    RenameDisk, RepairGroup, SetFault, SetScrubPower, ShowActivity, ShowEvents, ShowGroup,
-    ShowHealth, ShowMetrics, ShowOperations, ShowScrub, ShowSettings, StartScrub, StatFile,
-    StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
+    ConvertGroup, ConvertTemplate, DismountGroup, Document, EstimateChange, EstimateConversion,
+    FileUsage, ListFiles, ListTemplates, MakeDirectory, MakeSymlink, MapFile, ReadFile, Rebalance,
+    RemoveMount, RenameDisk, RepairGroup, SetFault, SetScrubPower, ShowActivity, ShowEvents,
+    ShowGroup, ShowHealth, ShowMetrics, ShowOperations, ShowScrub, ShowSettings, StartScrub,
+    StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
 };
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
@@ -113,6 +113,9 @@ fn of_group() -> Vec<Route> {
         answers(|daemon, _: ShowSettings, _| Ok(daemon.settings())),
         answers(|daemon, call: ChangeSetting, _| daemon.change_setting(&call.name, &call.value)),
         answers(|daemon, call: ConvertGroup, _| daemon.opened().convert_group(call.redundancy)),
+        answers(|daemon, call: EstimateConversion, _| {
+            daemon.opened().estimate_conversion(call.redundancy)
+        }),
         answers(|daemon, call: ConvertTemplate, _| {
             let opened = daemon.opened();
             opened.set_template_redundancy(&call.name, call.redundancy.0)

@@ -89,6 +89,33 @@ impl Group {
         files: &[(FileId, Redundancy)],
     ) -> Result<u64, GroupError> {
         let _one = self.disk_changes.lock(Unshown);
+        let changes = self.judged_conversion(redundancy, files)?;
+        let changed = self.enter_redundancies(&changes, Some(redundancy));
+        self.rebalance()?;
+        if redundancy <= self.membership.redundancy() {
+            self.finish_redundancy()?;
+        }
+        Ok(changed)
+    }
+
+    /// How many files [`Group::convert_group`] would change; nothing is changed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn estimate_conversion(
+        &self,
+        redundancy: Redundancy,
+        files: &[(FileId, Redundancy)],
+    ) -> Result<u64, GroupError> {
+        Ok(self.judged_conversion(redundancy, files)?.len() as u64)
+    }
+
+    /// The files that the group's conversion changes, where it can be.
+    fn judged_conversion(
+        &self,
+        redundancy: Redundancy,
+        files: &[(FileId, Redundancy)],
+    ) -> Result<Vec<(Arc<File>, Redundancy)>, GroupError> {
         self.check_fence()?;
         let mut changes = self.changed_files(files);
         if redundancy == Redundancy::External {
@@ -110,12 +137,7 @@ impl Group {
             ));
         }
         self.judge_redundancy(&changes, redundancy)?;
-        let changed = self.enter_redundancies(&changes, Some(redundancy));
-        self.rebalance()?;
-        if redundancy <= self.membership.redundancy() {
-            self.finish_redundancy()?;
-        }
-        Ok(changed)
+        Ok(changes)
     }
 
     /// The group has the redundancy that it is to have: no copy is missing, or there are to be
