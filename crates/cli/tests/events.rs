@@ -119,3 +119,49 @@ fn who_follows_sees_what_comes_to_the_last_word_of_the_process() {
     follower.kill().unwrap();
     follower.wait().unwrap();
 }
+
+#[test]
+fn a_dead_disk_that_no_copy_stands_for_is_told_once_and_then_with_counts() {
+    let place = Place::new();
+    let (one, other) = (place.disk("a"), place.disk("b"));
+    let disks = [format!("{one}:64M"), format!("{other}:64M")];
+    let mut words = vec!["group", "create", "data", "--redundancy", "external"];
+    words.extend(["--file-disk", &disks[0], "--file-disk", &disks[1]]);
+    place.tell(words);
+    place.tell(["group", "mount", "data"]);
+    std::fs::write(place.path("file"), bytes(1, 4 << 20)).unwrap();
+    place.tell(["fault", "pull", "data", "data_0001"]);
+    let names: Vec<String> = (0..8).map(|number| format!("data:/file{number}")).collect();
+    let refused = names
+        .iter()
+        .filter(|name| place.run(["cp", "file", name]).code != 0);
+    let refused_count = refused.count();
+    assert!(refused_count >= 4, "{refused_count}");
+    place.run(["group", "dismount", "data"]);
+    place.tell(["group", "mount", "data"]);
+    let all = place.ask(["events", "data"]);
+    let of = |kind: &str| -> Vec<Value> {
+        let events = all.as_array().unwrap().iter();
+        events
+            .filter(|event| event["kind"] == kind)
+            .cloned()
+            .collect()
+    };
+    let failed = of("write_failed");
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0]["disk_name"], "data_0001");
+    assert!(of("flush_failed").len() <= 1, "{all}");
+    let counted = of("events_left_out");
+    let counted = counted.iter().find(|event| {
+        event["text"]
+            .as_str()
+            .unwrap()
+            .contains("of the kind write_failed, of files ")
+    });
+    let counted = counted.unwrap_or_else(|| panic!("{all}"));
+    let text = counted["text"].as_str().unwrap();
+    let count: usize = text.split(' ').next().unwrap().parse().unwrap();
+    assert!(count + 1 >= refused_count, "{text}");
+    assert_eq!(counted["disk_name"], "data_0001");
+    place.tell(["group", "dismount", "data"]);
+}

@@ -454,8 +454,15 @@ fn a_word_on_a_disk_is_asked_for_twice_and_then_decides() {
     let mut command = place.command(["scrub", "data", "--distrust", &disk, "--wait"]);
     command.envs([("USER", "mallory"), ("SUDO_USER", "mallory")]);
     assert_eq!(place::outcome(&mut command).code, 1);
+    let ill = place.run(["health", "data"]);
+    assert!(
+        ill.code == 2 && ill.stdout.contains("damage in 1 place "),
+        "{ill:?}"
+    );
     let more = ["--distrust", &disk, "--repair", "--yes"];
     let done = scrub(&place, "data:/file", &more, 0);
+    let well = place.run(["health", "data"]);
+    assert_eq!(well.code, 0, "what was mended is over: {well:?}");
     assert_eq!(done["repaired_count"], 1, "{done}");
     assert!(bytes_at(&disk_path, offset_bytes) == was);
     assert_eq!(scrub(&place, "data", &[], 0)["findings_count"], 0);

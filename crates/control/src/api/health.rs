@@ -17,7 +17,9 @@ use crate::api::view::{
 /// Kinds of damage that a scrub of the whole group would find again.
 const SCRUBBED: [&str; 3] = ["copies_differ", "damage_found", "blocks_unreadable"];
 /// A scrub that looked at everything and left nothing wrong.
-const MENDED: &str = "all_copies_right";
+const ALL_MENDED: &str = "all_copies_right";
+/// One place is right again.
+const PLACE_MENDED: [&str; 3] = ["block_repaired", "block_moved", "label_repaired"];
 /// How far back damage that nobody repaired counts.
 const DAMAGE_MS: u64 = 24 * 3600 * 1000;
 /// Usable space below this share of all space, in percent, is little.
@@ -323,30 +325,62 @@ fn of_catalog(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
     }
 }
 
-fn of_events(events: &[EventReport], now_ms: u64, findings: &mut Vec<HealthFindingReport>) {
-    let recent = |event: &&EventReport| event.time_ms + DAMAGE_MS >= now_ms;
-    let mended = events.iter().rposition(|event| event.kind == MENDED);
-    let is_left = |index: usize, event: &EventReport| {
-        let scrubbed = SCRUBBED.contains(&event.kind.as_str());
-        is_damage(event) && !(scrubbed && mended.is_some_and(|mended| index < mended))
-    };
-    let damage: Vec<&EventReport> = (events.iter().enumerate())
-        .filter(|(index, event)| is_left(*index, event))
-        .map(|(_, event)| event)
-        .filter(recent)
-        .collect();
-    if let Some(last) = damage.last() {
-        findings.push(finding(
-            HealthStatus::Critical,
-            "damage",
-            format!(
-                "{} events of damage in the last 24 h that nothing repaired; the last: {}",
-                damage.len(),
-                last.text
-            ),
-            "see `spindle events --severity critical`, and restore the files it names from a backup",
-        ));
+/// The place that a scrub's event tells of: its file, its disk, and where in it, which stands before
+/// what is wrong there. A colon in the file's name cuts off what follows the offset only.
+fn place_of(event: &EventReport) -> (Option<u64>, Option<u16>, &str) {
+    let place = event.text.split(": ").next().unwrap_or_default();
+    (event.file, event.disk, place)
+}
+
+/// The events of damage that nothing has mended since, one for each place that a scrub can find
+/// again, the newest last.
+fn damage_left(events: &[EventReport], now_ms: u64) -> Vec<&EventReport> {
+    let mut left: Vec<&EventReport> = Vec::new();
+    for event in events {
+        let kind = event.kind.as_str();
+        let is_scrubbed = |event: &EventReport| SCRUBBED.contains(&event.kind.as_str());
+        if kind == ALL_MENDED {
+            left.retain(|old| !is_scrubbed(old));
+        } else if PLACE_MENDED.contains(&kind) || is_scrubbed(event) {
+            left.retain(|old| !is_scrubbed(old) || place_of(old) != place_of(event));
+        }
+        if is_damage(event) && event.time_ms + DAMAGE_MS >= now_ms {
+            left.push(event);
+        }
     }
+    left
+}
+
+fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingReport> {
+    let damage = damage_left(events, now_ms);
+    let last = damage.last()?;
+    let places = match damage.len() {
+        1 => "1 place".to_owned(),
+        count => format!("{count} places"),
+    };
+    // A scrub told them as warnings: another copy is right.
+    let is_repairable = |event: &&EventReport| event.severity != "critical";
+    let repairable_count = damage
+        .iter()
+        .copied()
+        .filter(|event| is_repairable(event))
+        .count();
+    let advice = if repairable_count == damage.len() {
+        "`spindle scrub --repair` mends it; see `spindle events --severity warning`"
+    } else if repairable_count > 0 {
+        "see `spindle events --severity warning`; `spindle scrub --repair` mends what it says it does, and the other files that it names are to be restored from a backup"
+    } else {
+        "see `spindle events --severity critical`, and restore the files it names from a backup"
+    };
+    let text = format!(
+        "damage in {places} in the last 24 h that nothing repaired; the last: {}",
+        last.text
+    );
+    Some(finding(HealthStatus::Critical, "damage", text, advice))
+}
+
+fn of_events(events: &[EventReport], now_ms: u64, findings: &mut Vec<HealthFindingReport>) {
+    findings.extend(damage_finding(events, now_ms));
     for (begins, ends, advice) in CONDITIONS {
         let mut begun: Vec<&EventReport> = Vec::new();
         for event in events {

@@ -259,7 +259,8 @@ impl Group {
             format!("{title} is online again and missed nothing")
         } else {
             format!(
-                "{title} is online again; {} bytes that it missed are copied to it",
+                "{title} is online again; {} bytes are copied to it, with all that it missed among \
+                 them",
                 blocks * BLOCK_SIZE_BYTES
             )
         };

@@ -10,8 +10,9 @@
 //! time, the rest is summed up in a line: a disk that fails every request must not fill the
 //! batch with the news of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Catalog, CatalogError, Edit, Table};
 use spindle_format::{EventRecord, Severity};
 use spindle_sync::level::LeafMutex;
@@ -28,6 +29,11 @@ const BURST_EVENTS: u32 = 32;
 const REFILL_MS: u64 = 1000;
 /// How often a storm that goes on is summed up.
 const SUMMARY_MS: u64 = 10_000;
+/// How often what a dead disk costs is told after the first time: each request fails, and one line
+/// with the counts says more than a line for each.
+const DEAD_DISK_MS: u64 = 60_000;
+/// How many files a line names.
+const NAMED_FILES_MOST: usize = 16;
 
 /// An event in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +53,45 @@ struct State {
     newest_number: u64,
     /// The numbers of the rows of each severity, the oldest first.
     rings: [VecDeque<u64>; Severity::ALL.len()],
-    floods: BTreeMap<&'static str, Flood>,
+    floods: BTreeMap<Source, Flood>,
+}
+
+/// What the events of a flood have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    kind: &'static str,
+    /// The disk whose requests fail; `None` for kinds of which a storm is one, whatever the disk.
+    failing: Option<DiskNumber>,
+}
+
+/// How many events of a kind are kept, and how fast.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    burst: u32,
+    refill_ms: u64,
+    summary_ms: u64,
+}
+
+impl Pace {
+    fn of(kind: EventKind) -> Self {
+        if is_of_dead_disk(kind) {
+            return Self {
+                burst: 1,
+                refill_ms: DEAD_DISK_MS,
+                summary_ms: DEAD_DISK_MS,
+            };
+        }
+        Self {
+            burst: BURST_EVENTS,
+            refill_ms: REFILL_MS,
+            summary_ms: SUMMARY_MS,
+        }
+    }
+}
+
+/// Whether a disk that is dead makes an event of the kind with each request.
+const fn is_of_dead_disk(kind: EventKind) -> bool {
+    matches!(kind, EventKind::WriteFailed | EventKind::FlushFailed)
 }
 
 /// How fast the events of one kind come.
@@ -58,6 +102,9 @@ struct Flood {
     left_out_count: u64,
     severity: Severity,
     summed_up_ms: u64,
+    pace: Pace,
+    /// The files that those left out concern.
+    files: BTreeSet<FileId>,
 }
 
 fn key(severity: Severity, number: u64) -> Vec<u8> {
@@ -96,30 +143,53 @@ impl EventLog {
     }
 }
 
+/// The files, named as far as a line bears it.
+fn of_files(files: &BTreeSet<FileId>) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> = (files.iter().take(NAMED_FILES_MOST))
+        .map(ToString::to_string)
+        .collect();
+    let more = match files.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more files"),
+    };
+    format!(", of files {}{more},", named.join(", "))
+}
+
 impl State {
     /// Whether one more event of the kind is kept now.
-    fn admits(&mut self, kind: EventKind, severity: Severity, now_ms: u64) -> bool {
-        let flood = self.floods.entry(kind.name()).or_insert(Flood {
-            tokens: BURST_EVENTS,
+    fn admits(&mut self, event: &Event, now_ms: u64) -> bool {
+        let source = Source {
+            kind: event.kind.name(),
+            failing: event.disk.filter(|_| is_of_dead_disk(event.kind)),
+        };
+        let pace = Pace::of(event.kind);
+        let flood = self.floods.entry(source).or_insert(Flood {
+            tokens: pace.burst,
             refilled_ms: now_ms,
             left_out_count: 0,
-            severity,
+            severity: event.severity,
             summed_up_ms: now_ms,
+            pace,
+            files: BTreeSet::new(),
         });
         // A clock that was set back must not hold events back.
         if now_ms < flood.refilled_ms {
             flood.refilled_ms = now_ms;
         }
-        let refill = (now_ms - flood.refilled_ms) / REFILL_MS;
-        flood.refilled_ms += refill * REFILL_MS;
-        let refill = u32::try_from(refill).unwrap_or(BURST_EVENTS);
-        flood.tokens = flood.tokens.saturating_add(refill).min(BURST_EVENTS);
+        let refill = (now_ms - flood.refilled_ms) / pace.refill_ms;
+        flood.refilled_ms += refill * pace.refill_ms;
+        let refill = u32::try_from(refill).unwrap_or(pace.burst);
+        flood.tokens = flood.tokens.saturating_add(refill).min(pace.burst);
         if flood.tokens == 0 {
             if flood.left_out_count == 0 {
                 flood.summed_up_ms = now_ms;
             }
             flood.left_out_count += 1;
-            flood.severity = flood.severity.max(severity);
+            flood.severity = flood.severity.max(event.severity);
+            flood.files.extend(event.file);
             return false;
         }
         flood.tokens -= 1;
@@ -129,17 +199,21 @@ impl State {
     /// Lines for what was left out, of storms that are due to be summed up.
     fn summaries(&mut self, now_ms: u64, all: bool) -> Vec<Event> {
         let mut events = Vec::new();
-        for (kind, flood) in &mut self.floods {
-            let due = all || now_ms.abs_diff(flood.summed_up_ms) >= SUMMARY_MS;
+        for (source, flood) in &mut self.floods {
+            let due = all || now_ms.abs_diff(flood.summed_up_ms) >= flood.pace.summary_ms;
             if flood.left_out_count == 0 || !due {
                 continue;
             }
             let message = format!(
-                "{} further events of the kind {kind} came faster than they are kept; the log of \
+                "{} further events of the kind {}{} came faster than they are kept; the log of \
                  the process has them",
-                flood.left_out_count
+                flood.left_out_count,
+                source.kind,
+                of_files(&std::mem::take(&mut flood.files)),
             );
-            events.push(Event::new(EventKind::EventsLeftOut, message).severity(flood.severity));
+            let mut event = Event::new(EventKind::EventsLeftOut, message).severity(flood.severity);
+            event.disk = source.failing;
+            events.push(event);
             flood.left_out_count = 0;
             flood.summed_up_ms = now_ms;
         }
@@ -186,7 +260,7 @@ impl Core {
         {
             let mut state = self.event_log.0.lock();
             for event in events {
-                if state.admits(event.kind, event.severity, now_ms) {
+                if state.admits(&event, now_ms) {
                     kept.push(state.keep(event, now_ms, host, &mut edit));
                 }
             }
@@ -259,19 +333,50 @@ mod tests {
     use spindle_catalog::Edit;
     use spindle_format::Severity;
 
+    use spindle_base::{DiskNumber, FileId};
+
     use super::{BURST_EVENTS, RING_EVENTS_MOST, State};
     use crate::event::{Event, EventKind};
+
+    #[test]
+    fn a_dead_disk_is_one_event_and_then_counted_with_the_files_that_it_cost() {
+        let mut state = State::default();
+        let failed = |disk, file| {
+            Event::new(EventKind::WriteFailed, "no copy took a write")
+                .disk(DiskNumber(disk))
+                .file(FileId(file))
+        };
+        let mut kept_count = 0;
+        for round in 0..1000 {
+            let event = failed(1, 7 + round % 3);
+            kept_count += usize::from(state.admits(&event, 5000 + round));
+        }
+        assert_eq!(kept_count, 1, "one for the disk");
+        assert!(state.admits(&failed(2, 7), 6000), "of each disk");
+        assert!(state.summaries(30_000, false).is_empty(), "not yet");
+        let summary = state.summaries(70_000, false).remove(0);
+        assert_eq!(summary.kind, EventKind::EventsLeftOut);
+        assert_eq!(summary.severity, Severity::Critical);
+        assert_eq!(summary.disk, Some(DiskNumber(1)));
+        assert!(summary.message.starts_with("999 further"), "{summary}");
+        assert!(summary.message.contains("of files 7, 8, 9"), "{summary}");
+        for file in 0..100 {
+            state.admits(&failed(2, file), 6000);
+        }
+        let summary = state.summaries(70_000, true).remove(0);
+        assert!(summary.message.contains("and 84 more files"), "{summary}");
+    }
 
     #[test]
     fn a_storm_is_kept_in_part_and_summed_up() {
         let mut state = State::default();
         let kind = EventKind::BlockRepaired;
         let admitted = (0..1000)
-            .filter(|_| state.admits(kind, Severity::Warning, 5000))
+            .filter(|_| state.admits(&Event::new(kind, "a block"), 5000))
             .count();
         assert_eq!(admitted, BURST_EVENTS as usize);
         assert!(
-            state.admits(EventKind::DiskOffline, Severity::Critical, 5000),
+            state.admits(&Event::new(EventKind::DiskOffline, "disk 1"), 5000),
             "another kind is not held back"
         );
         assert!(state.summaries(6000, false).is_empty(), "not yet");
@@ -280,11 +385,11 @@ mod tests {
         assert_eq!(summary.severity, Severity::Warning);
         assert!(state.summaries(60_000, true).is_empty(), "told once");
         assert!(
-            state.admits(kind, Severity::Warning, 60_000),
+            state.admits(&Event::new(kind, "a block"), 60_000),
             "after a pause all is as before"
         );
         assert!(
-            state.admits(kind, Severity::Warning, 10),
+            state.admits(&Event::new(kind, "a block"), 10),
             "a clock set back"
         );
     }

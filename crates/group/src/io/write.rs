@@ -527,13 +527,14 @@ impl Core {
                 self.note_moving(file, first, end);
             }
             equal?;
-            let error = self.write_failed(
-                file,
-                &format!(
-                    "no copy of extent {index} of file {} took a write: {reason}",
-                    file.id
-                ),
+            let message = format!(
+                "no copy of extent {index} of file {} took a write: {reason}",
+                file.id
             );
+            self.owe(file, &message);
+            let event = Event::new(EventKind::WriteFailed, message.clone()).file(file.id);
+            self.event(event.disk(failed[0].0));
+            let error = GroupError::new(GroupErrorKind::Io, message);
             self.take_removed_offline(failed)?;
             return Err(error.because(reason.clone()));
         }

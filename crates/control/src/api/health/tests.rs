@@ -269,3 +269,63 @@ fn a_group_that_stopped_is_broken_or_closed_is_told_first() {
         &["group_closed"],
     );
 }
+
+#[test]
+fn damage_that_was_mended_is_over_and_a_place_counts_once_however_often_it_is_met() {
+    let group = group(Redundancy::Normal);
+    let of = |kind: &str, text: &str, ago_ms| {
+        let mut event = event(kind, "warning", None, ago_ms);
+        event.file = Some(7);
+        event.text = text.to_owned();
+        event
+    };
+    let found = |place, ago_ms| {
+        let text = format!(
+            "{place}: the copy on D1 is wrong, and another is right; a scrub with --repair mends it"
+        );
+        of("damage_found", &text, ago_ms)
+    };
+    let one = "page 5 (offset 40960) of /pg/a";
+    let other = "4096 bytes at 8192 of /pg/b";
+    let mut events = vec![
+        found(one, 900),
+        found(one, 800),
+        found(other, 790),
+        found(one, 700),
+    ];
+    let report = judge(&group, &events, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    let damage = &report.findings[0];
+    assert!(damage.text.starts_with("damage in 2 places"), "{damage:?}");
+    // The list shows what was counted, and what to do is what helps.
+    assert!(damage.advice.contains("--severity warning"), "{damage:?}");
+    assert!(damage.advice.contains("--repair"), "{damage:?}");
+    let moved = format!("{one}: the copy on D1 is wrong, and another is right; it was moved");
+    events.push(of("block_moved", &moved, 600));
+    let report = judge(&group, &events, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    let damage = &report.findings[0];
+    assert!(damage.text.starts_with("damage in 1 place "), "{damage:?}");
+    let mut of_another_file = of("block_repaired", &format!("{other}: right again"), 500);
+    of_another_file.file = Some(8);
+    events.push(of_another_file.clone());
+    let report = judge(&group, &events, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    of_another_file.file = Some(7);
+    events.push(of_another_file);
+    let report = judge(&group, &events, NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+    // Found again later, it is there again.
+    events.push(found(one, 100));
+    let report = judge(&group, &events, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    // What cannot be mended is read where critical events are.
+    let report = judge(
+        &group,
+        &[event("write_failed", "critical", None, 50)],
+        NOW_MS,
+    );
+    let damage = &report.findings[0];
+    assert!(damage.advice.contains("--severity critical"), "{damage:?}");
+    assert!(!damage.advice.contains("--repair"), "{damage:?}");
+}
