@@ -97,8 +97,16 @@ impl Committer {
         store.is_some_and(|store| store.length_bytes() < bytes)
     }
 
-    fn is_usable(&self) -> bool {
+    /// No transaction failed that nobody has got over.
+    fn is_settled(&self) -> bool {
         !self.broken && self.store.is_some()
+    }
+
+    /// The store takes a transaction: no read of it failed either, be it another thread's and long
+    /// ago, because the library refuses everything from then on.
+    fn is_usable(&self) -> bool {
+        let failed = |store: &Store| store.failure().is_some();
+        self.is_settled() && !self.store.as_ref().is_some_and(failed)
     }
 }
 
@@ -235,10 +243,15 @@ impl Catalog {
         if batch.is_empty() {
             return Ok(false);
         }
-        self.make_usable(committer)?;
+        // A record needs no more than to know which generation it belongs to: where a read failed,
+        // it goes to disks that may answer no other.
+        if !committer.is_settled() {
+            self.make_usable(committer)?;
+        }
         if committer.journal.append(batch)? {
             return Ok(true);
         }
+        self.make_usable(committer)?;
         let journaled = Arc::clone(self.overlay.read().journaled());
         self.write_region(committer, &[&journaled, batch])?;
         Ok(false)
@@ -316,8 +329,10 @@ impl Catalog {
         let journaled = Arc::clone(self.overlay.read().journaled());
         self.write_region(&mut committer, &[&journaled])?;
         // What the transaction before gave up is free after one more.
+        self.make_usable(&mut committer)?;
         self.write_region(&mut committer, &[&Layer::default()])?;
-        let store = committer.store.as_ref().expect("it was just written");
+        self.make_usable(&mut committer)?;
+        let store = committer.store.as_ref().expect("made usable before");
         self.room.measured(store.used_pages()?);
         Ok(())
     }
@@ -337,25 +352,24 @@ impl Catalog {
     }
 
     /// Marks the region as cleanly closed, so that the next opening has nothing to recover.
-    /// Edits that are not committed are lost, and later calls fail.
+    /// Edits that are not committed are lost, and later calls fail. An earlier failure is got over
+    /// first.
     ///
     /// # Errors
-    /// [`CatalogError::Region`] where an earlier failure stands, or the region takes the last of it
-    /// not; it is then as after a crash, with every commit in it. Asked again it says the same.
+    /// [`CatalogError::Region`] where it cannot be, or the region takes the last of it not; it is then
+    /// as after a crash, with every commit in it. Asked again it says the same.
     pub fn close(&self) -> Result<(), CatalogError> {
         let mut committer = self.committer.lock(Unshown);
         if let Some(answer) = &committer.closed {
             return answer.clone();
         }
         let journaled = Arc::clone(self.overlay.read().journaled());
-        let mut answer = Ok(());
-        if !committer.is_usable() {
-            // What a failed transaction left open only another one could settle.
-            answer = Err(CatalogError::Region {
-                operation: "closed",
-                detail: "its last commit failed".to_owned(),
-            });
-        } else if !journaled.is_empty() {
+        // What a failed transaction left open only another one settles, and only another generation
+        // makes a record void that failed and may be there.
+        let is_owed =
+            !journaled.is_empty() || !committer.is_settled() || committer.journal.is_broken();
+        let mut answer = self.make_usable(&mut committer);
+        if is_owed && answer.is_ok() {
             answer = committer.write_region(&[&journaled]).map(drop);
         }
         match committer.store.take() {

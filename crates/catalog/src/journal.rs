@@ -57,6 +57,11 @@ impl Journal {
         self.generation
     }
 
+    /// A write failed, and its record may be there.
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Writes the batch as the next record; false where there is no room, and nothing was done.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ struct State {
     writes_count: u64,
     written_blocks_count: u64,
     fail_reads: bool,
+    /// Fails one read after the durable write of this number, behind so many others.
+    fail_read_at: Option<(u64, u64)>,
     /// Blocks that each replica of the journal does not give.
     unread_journal_blocks: [BTreeSet<usize>; 2],
     ends_where_unread: bool,
@@ -140,6 +142,17 @@ impl MemoryRegion {
         self.state.lock().fail_reads = fail;
     }
 
+    /// Lets `writes` more durable writes pass and then `reads` reads, and fails the read after.
+    pub(crate) fn fail_read_after(&self, writes: u64, reads: u64) {
+        let mut state = self.state.lock();
+        state.fail_read_at = Some((state.writes_count + writes, reads));
+    }
+
+    /// Whether that read has come.
+    pub(crate) fn has_failed_read(&self) -> bool {
+        self.state.lock().fail_read_at.is_none()
+    }
+
     /// Lets `good` more durable writes pass and fails the one after, or none.
     pub(crate) fn fail_write_after(&self, good: Option<u64>) {
         let mut state = self.state.lock();
@@ -201,10 +214,16 @@ impl Region for MemoryRegion {
     }
 
     fn read(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), CatalogError> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         assert!(offset_bytes.is_multiple_of(4096) && out.len().is_multiple_of(4096));
         assert!(offset_bytes + out.len() as u64 <= state.size_bytes);
-        if state.fail_reads {
+        let writes_count = state.writes_count;
+        let fails_now = state.fail_read_at.take_if(|(at, left)| {
+            let is_due = *at <= writes_count;
+            *left = left.wrapping_sub(u64::from(is_due));
+            is_due && *left == u64::MAX
+        });
+        if state.fail_reads || fails_now.is_some() {
             return Err(CatalogError::Region {
                 operation: "read",
                 detail: "the test says so".to_owned(),

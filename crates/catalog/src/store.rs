@@ -198,6 +198,11 @@ impl Store {
         Ok(stats.allocated_pages())
     }
 
+    /// The first failure that the library was told of: it refuses everything since.
+    pub(crate) fn failure(&self) -> Option<CatalogError> {
+        self.buffer.failure()
+    }
+
     /// Leaves the region as a clean shutdown does.
     ///
     /// # Errors

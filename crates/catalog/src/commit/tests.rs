@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::memory_region::{Arrival, MemoryRegion};
+use crate::store::Store;
 use crate::{Catalog, CatalogError, Edit, Rows, Sequence, Table, Wish};
 
 const CACHE_BYTES: usize = 1 << 20;
@@ -156,6 +157,113 @@ fn a_commit_that_the_region_refused_succeeds_when_it_is_asked_again() {
         drop(catalog);
         let again = Catalog::open(region, CACHE_BYTES).unwrap();
         assert_eq!(again.get(Table::Inode, b"a").unwrap().unwrap(), b"1");
+    }
+}
+
+/// A catalog that reads every page from the region.
+fn uncached_catalog(journal_blocks: usize) -> (Arc<MemoryRegion>, Catalog) {
+    let region = Arc::new(MemoryRegion::with_journal(journal_blocks));
+    let catalog = Catalog::create(region.clone(), 0).unwrap();
+    commit_row(&catalog, b"a", b"1");
+    catalog.settle().unwrap();
+    (region, catalog)
+}
+
+#[test]
+fn a_read_that_failed_long_before_fails_no_later_commit_and_no_closing() {
+    for (journal_blocks, is_closed) in [(0, false), (0, true), (4, false), (4, true)] {
+        let (region, catalog) = uncached_catalog(journal_blocks);
+        // While a commit is under way no reader can open the store anew.
+        let committing = catalog
+            .begin_commit(Sequence(u64::MAX))
+            .unwrap()
+            .take_batch();
+        region.fail_reads(true);
+        catalog.get(Table::Inode, b"a").unwrap_err();
+        region.fail_reads(false);
+        drop(committing);
+        if !is_closed {
+            commit_row(&catalog, b"b", b"2");
+            catalog.settle().unwrap();
+        }
+        catalog.close().unwrap();
+        drop(catalog);
+        let again = Catalog::open(region, 0).unwrap();
+        let rows = again.range(Table::Inode, &[], &[255], 9).unwrap();
+        assert_eq!(rows.len(), if is_closed { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn a_commit_that_the_journal_has_room_for_reads_nothing_whatever_failed_before() {
+    let (region, catalog) = uncached_catalog(4);
+    let committing = catalog
+        .begin_commit(Sequence(u64::MAX))
+        .unwrap()
+        .take_batch();
+    region.fail_reads(true);
+    catalog.get(Table::Inode, b"a").unwrap_err();
+    drop(committing);
+    commit_row(&catalog, b"b", b"2");
+}
+
+#[test]
+fn a_read_that_fails_once_behind_a_commit_fails_no_later_one() {
+    let mut measured_count = 0;
+    for reads in 0.. {
+        let (region, catalog) = uncached_catalog(0);
+        // Behind both writes of the transaction: its end, and a look at what is in use.
+        region.fail_read_after(2, reads);
+        let through = catalog.apply(put(b"b", b"2"));
+        let answer = catalog.commit(through);
+        if !region.has_failed_read() {
+            assert!(measured_count > 0);
+            break;
+        }
+        measured_count += u32::from(answer.is_ok());
+        commit_row(&catalog, b"c", b"3");
+        catalog.close().unwrap();
+        drop(catalog);
+        let again = Catalog::open(region, CACHE_BYTES).unwrap();
+        assert_eq!(again.range(Table::Inode, &[], &[255], 9).unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn a_closing_after_a_failed_commit_settles_the_region_or_says_that_it_could_not() {
+    for (journal_blocks, length_bytes, is_over) in [
+        (0, 1, true),
+        (0, 1, false),
+        (4, 1, true),
+        (4, 1, false),
+        (4, 40_000, true),
+        (4, 40_000, false),
+    ] {
+        let what = format!("journal {journal_blocks}, {length_bytes} bytes, over {is_over}");
+        let (region, catalog) = uncached_catalog(journal_blocks);
+        let generation = |region: &Arc<MemoryRegion>| {
+            let store = Store::open(region.clone(), 0).unwrap();
+            let generation = store.journal_generation().unwrap();
+            store.abandon();
+            generation
+        };
+        let before = generation(&region);
+        let failed = catalog.apply(put(b"b", &vec![7; length_bytes]));
+        region.fail_write_after(Some(0));
+        catalog.commit(failed).unwrap_err();
+        if is_over {
+            region.fail_write_after(None);
+        }
+        let closed = catalog.close();
+        assert_eq!(closed.is_ok(), is_over, "{what}: {closed:?}");
+        region.fail_write_after(None);
+        assert_eq!(catalog.close().is_ok(), is_over, "{what}");
+        drop(catalog);
+        // What failed may be in the journal, and must not count once the region is closed.
+        assert_eq!(generation(&region) > before, is_over, "{what}");
+        let again = Catalog::open(region, CACHE_BYTES).unwrap();
+        assert!(again.get(Table::Inode, b"a").unwrap().is_some(), "{what}");
+        assert!(again.get(Table::Inode, b"b").unwrap().is_none(), "{what}");
     }
 }
 
