@@ -15,8 +15,10 @@
 //! acknowledged, so either is right; whole on any replica, it counts.
 //!
 //! So where a record would follow, a replica that could be read says whether there is one. Where
-//! none could, there may be, and the opening is refused: a path may be away for a moment only.
+//! none could, there may be, and the opening is refused: a path may be away for a moment only. What
+//! one replica does not give of a record another may: the same bytes are on each.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -112,15 +114,15 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
     let journals = region.read_journals();
     let group_uuid = region.group_uuid();
     let mut records: BTreeMap<u64, (usize, JournalRecord)> = BTreeMap::new();
-    for journal in &journals.copies {
-        for (block, is_read) in journal.read.iter().enumerate() {
+    for bytes in completed(&journals.copies) {
+        for block in 0..bytes.len() / BLOCK_BYTES {
             let offset_bytes = block * BLOCK_BYTES;
             let place = JOURNAL_PLACE + offset_bytes as u64;
             // Most blocks are the inside of a record, or of an earlier generation.
-            let Ok(record) = JournalRecord::parse(&journal.bytes[offset_bytes..], place) else {
+            let Ok(record) = JournalRecord::parse(&bytes[offset_bytes..], place) else {
                 continue;
             };
-            if *is_read && record.group_uuid == group_uuid && record.generation == generation {
+            if record.group_uuid == group_uuid && record.generation == generation {
                 records.entry(record.number).or_insert((block, record));
             }
         }
@@ -145,13 +147,15 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
         return Err(CatalogError::Region {
             operation: "read",
             detail: format!(
-                "block {end} of its journal, where record {next} would be, can be read on no \
+                "block {end} of its journal, where record {next} would be, can be read whole on no \
                  disk; try again when the disks answer. Where it is bad for good, --force opens \
                  the group without the commits from there on"
             ),
         });
     }
-    if is_known && let Some((number, _)) = records.first_key_value() {
+    if !is_known {
+        region.journal_was_cut(end);
+    } else if let Some((number, _)) = records.first_key_value() {
         return Err(CatalogError::Damaged(format!(
             "record {next} of the journal is good on no disk, and record {number} follows it"
         )));
@@ -160,6 +164,32 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
         layer,
         must_end: !journals.copies.iter().all(is_the_end),
     })
+}
+
+/// The journal of each replica. The blocks that it does not give are those of another, of each in
+/// turn; zeros where none gives them.
+fn completed(copies: &[JournalCopy]) -> Vec<Cow<'_, [u8]>> {
+    let mut journals = Vec::with_capacity(copies.len());
+    for copy in copies {
+        if copy.read.iter().all(|is_read| *is_read) {
+            journals.push(Cow::Borrowed(&copy.bytes[..]));
+            continue;
+        }
+        for first in 0..copies.len() {
+            let others = copies[first..].iter().chain(&copies[..first]);
+            let mut bytes = copy.bytes.clone();
+            for (block, out) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+                if !copy.read[block]
+                    && let Some(other) = others.clone().find(|other| other.read[block])
+                {
+                    let start = block * BLOCK_BYTES;
+                    out.copy_from_slice(&other.bytes[start..start + BLOCK_BYTES]);
+                }
+            }
+            journals.push(Cow::Owned(bytes));
+        }
+    }
+    journals
 }
 
 /// Whether this replica says that the generation's records end at the block: all that a record

@@ -27,6 +27,8 @@ struct State {
     /// Blocks that each replica of the journal does not give.
     unread_journal_blocks: [BTreeSet<usize>; 2],
     ends_where_unread: bool,
+    /// How often a journal was told to be cut.
+    cuts_count: u64,
     /// Fails the durable write of this number.
     fail_write_at: Option<u64>,
     limit_bytes: u64,
@@ -128,6 +130,10 @@ impl MemoryRegion {
     /// As an opening that a person forced.
     pub(crate) fn end_where_unread(&self) {
         self.state.lock().ends_where_unread = true;
+    }
+
+    pub(crate) fn cuts_count(&self) -> u64 {
+        self.state.lock().cuts_count
     }
 
     pub(crate) fn writes_count(&self) -> u64 {
@@ -286,6 +292,10 @@ impl Region for MemoryRegion {
             copies: copies.collect(),
             ends_where_unread: state.ends_where_unread,
         }
+    }
+
+    fn journal_was_cut(&self, _block: usize) {
+        self.state.lock().cuts_count += 1;
     }
 
     fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError> {

@@ -60,6 +60,9 @@ pub trait Region: Send + Sync + std::fmt::Debug {
     fn journal_bytes(&self) -> usize;
     /// The journal as each replica holds it; none after a clean stop, which emptied it.
     fn read_journals(&self) -> Journals;
+    /// An opening that a person forced ended the journal at this block, where a record may be that no
+    /// replica gives whole: to be told, because commits may be lost.
+    fn journal_was_cut(&self, block: usize);
     /// Writes whole blocks at `offset_bytes` of every replica's journal, in aligned memory, and
     /// makes them durable. After a crash any part of them may be there.
     ///

@@ -788,6 +788,10 @@ impl Region for ReplicatedRegion {
         self.journals()
     }
 
+    fn journal_was_cut(&self, block: usize) {
+        self.tell_cut(block);
+    }
+
     fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError> {
         self.write_journals(offset_bytes, bytes)
     }

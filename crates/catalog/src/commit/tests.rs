@@ -438,6 +438,36 @@ fn a_journal_ends_only_where_a_replica_that_can_be_read_says_so() {
 }
 
 #[test]
+fn a_journal_that_two_disks_have_together_is_whole() {
+    // Behind a record of one block one of three, of which each disk gives a part.
+    let cases: [(Hidden<'_>, bool); 6] = [
+        (&[(0, 1..2), (1, 2..3)], true),
+        (&[(0, 2..3), (1, 1..2)], true),
+        (&[(0, 1..3), (1, 3..4)], true),
+        (&[(0, 0..1), (1, 1..4)], true),
+        (&[(0, 1..3), (1, 2..4)], false),
+        (&[(0, 1..4), (1, 1..2)], false),
+    ];
+    for (hidden, is_there) in cases {
+        let (region, catalog) = journaled_catalog();
+        commit_row(&catalog, b"a", b"1");
+        commit_row(&catalog, b"b", &[7; 10_000]);
+        drop(catalog);
+        for (replica, blocks) in hidden {
+            region.hide_journal(*replica, blocks.clone());
+        }
+        let rows = |catalog: &Catalog| catalog.range(Table::Inode, &[], &[255], 99).unwrap().len();
+        let opened = Catalog::open(region.clone(), CACHE_BYTES);
+        assert_eq!(opened.is_ok(), is_there, "{hidden:?}: {opened:?}");
+        // By force the journal ends where it has to, and that is told where it does.
+        region.end_where_unread();
+        let forced = Catalog::open(region.clone(), CACHE_BYTES).unwrap();
+        assert_eq!(rows(&forced), if is_there { 2 } else { 1 }, "{hidden:?}");
+        assert_eq!(region.cuts_count() > 0, !is_there, "{hidden:?}");
+    }
+}
+
+#[test]
 fn a_record_in_flight_that_an_opening_did_not_count_does_not_come_back_at_the_next() {
     for commits_between in [false, true] {
         let (region, catalog) = journaled_catalog();

@@ -50,22 +50,19 @@ impl ReplicatedRegion {
             .filter(|_| !self.membership.was_clean())
             .map(|replica| self.journal_of(replica.slot))
             .collect();
-        let journals = Journals {
+        Journals {
             copies,
             ends_where_unread: self.membership.was_forced(),
-        };
-        let blocks = 0..JOURNAL_BYTES / BLOCK_LENGTH;
-        let unread_count = blocks
-            .filter(|block| journals.copies.iter().all(|copy| !copy.read[*block]))
-            .count();
-        if journals.ends_where_unread && !journals.copies.is_empty() && unread_count > 0 {
-            let message = format!(
-                "catalog: {unread_count} blocks of its journal can be read on no disk, and the \
-                 group was opened by force: what commits they held is lost, and all after it"
-            );
-            (self.membership).event(Event::new(EventKind::DamageFound, message));
         }
-        journals
+    }
+
+    /// Tells that a forced opening ends the journal at a block where a record may be.
+    pub(super) fn tell_cut(&self, block: usize) {
+        let message = format!(
+            "catalog: block {block} of its journal and what belongs to it can be read on no disk, \
+             and the group was opened by force: what commits were there is lost, and all after it"
+        );
+        (self.membership).event(Event::new(EventKind::DamageFound, message));
     }
 
     pub(super) fn journal_of(&self, slot: DiskSlot) -> JournalCopy {

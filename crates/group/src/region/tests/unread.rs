@@ -8,6 +8,8 @@ use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
 use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE, STATE_PLACES};
 
+use crate::event::EventKind;
+
 use super::{
     BLOCK, Open, Space, block, make, make_of, open, open_as, open_recovering, place, read, reserve,
     write,
@@ -79,6 +81,41 @@ fn a_bad_block_in_the_newest_record_is_told_and_not_taken_for_no_record() {
             held(&catalog, 9).unwrap(),
             "commit 9 is lost without a word"
         );
+    }
+}
+
+#[test]
+fn a_forced_opening_tells_of_commits_that_may_be_lost_and_of_no_others() {
+    let newest = JOURNAL_PLACE + 9 * BLOCK as u64;
+    let behind = newest + BLOCK as u64;
+    // A bad block behind the records' end; the newest record, where no disk gives it and where one
+    // does.
+    for (bad, disks_count, kept) in [
+        (behind + 8 * BLOCK as u64, 1, 10),
+        (newest, 1, 9),
+        (newest, 2, 10),
+    ] {
+        let redundancy = match disks_count {
+            1 => Redundancy::External,
+            _ => Redundancy::Normal,
+        };
+        let disks = crashed(disks_count, redundancy);
+        disks.fail_reads(DiskSlot(0), bad..bad + BLOCK as u64, u64::MAX);
+        let forced = open_as(&disks, true).unwrap();
+        let region: Arc<dyn Region> = forced.region.clone();
+        let catalog = Catalog::open(region, 1 << 20).unwrap();
+        for number in 0..10 {
+            assert_eq!(
+                held(&catalog, number).unwrap(),
+                number < kept,
+                "{number} of {kept}"
+            );
+        }
+        let events = forced.membership.take_events();
+        let is_told = events
+            .iter()
+            .any(|event| event.kind == EventKind::DamageFound);
+        assert_eq!(is_told, kept < 10, "{events:?}");
     }
 }
 
