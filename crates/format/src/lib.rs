@@ -61,9 +61,9 @@ pub use opener::{
     HOST_FIELD_BYTES, OPENER_MAGIC, OPENER_USED_BYTES, OPENER_VERSION, OpenerRecord, Origin,
 };
 pub use place::{
-    CLAIM_PLACE, FIRST_DATA_AU, JOURNAL_BYTES, JOURNAL_PLACE, LABEL_BYTES, LABEL_PLACES,
-    OPENER_BYTES, OPENER_PLACE, STATE_PLACES, STATE_SLOT_BYTES, end_label_place, labelled_bytes,
-    may_have_aus, resized_aus, usable_aus,
+    CLAIM_PLACE, FIRST_DATA_AU, INTENT_PLACE, JOURNAL_BYTES, JOURNAL_PLACE, LABEL_BYTES,
+    LABEL_PLACES, OPENER_BYTES, OPENER_PLACE, STATE_PLACES, STATE_SLOT_BYTES, end_label_place,
+    labelled_bytes, may_have_aus, resized_aus, usable_aus,
 };
 pub use record::{
     DISK_RECORD_HEADER_BYTES, DISK_RECORD_VERSION, DiskRecord, FILE_RECORD_BYTES,

@@ -60,6 +60,9 @@ pub const OPENER_PLACE: u64 = 64 << 10;
 /// The place of the claim: an opener record once more, by which hosts that open a group in the same
 /// moment notice each other.
 pub const CLAIM_PLACE: u64 = 96 << 10;
+/// The place of the intent: an opener record too, in place of the one that says who has the group, by
+/// which hosts notice each other that must leave that one as it is for a while.
+pub const INTENT_PLACE: u64 = 112 << 10;
 /// Bytes of one slot of the group state.
 pub const STATE_SLOT_BYTES: usize = 128 << 10;
 /// The two places of the group state, written in turn.
@@ -74,7 +77,8 @@ pub const FIRST_DATA_AU: u32 = 1;
 const _: () = {
     assert!(OPENER_PLACE >= LABEL_PLACES[0] + LABEL_BYTES as u64);
     assert!(CLAIM_PLACE >= OPENER_PLACE + OPENER_BYTES as u64);
-    assert!(STATE_PLACES[0] >= CLAIM_PLACE + OPENER_BYTES as u64);
+    assert!(INTENT_PLACE >= CLAIM_PLACE + OPENER_BYTES as u64);
+    assert!(STATE_PLACES[0] >= INTENT_PLACE + OPENER_BYTES as u64);
     assert!(STATE_PLACES[1] >= STATE_PLACES[0] + STATE_SLOT_BYTES as u64);
     assert!(LABEL_PLACES[1] >= STATE_PLACES[1] + STATE_SLOT_BYTES as u64);
     assert!(JOURNAL_PLACE >= LABEL_PLACES[1] + LABEL_BYTES as u64);

@@ -23,13 +23,21 @@
 //! its own again before: a record of the same number or a higher one is that of somebody who has
 //! taken the group. Until then it has the group, whoever the record names: see `contest.rs`.
 //!
+//! Where a disk was put back to an older image, the records of the opening before may be all that
+//! proves it, see `set_back.rs`: the state that leaves it out comes before the record. The first mark
+//! is an intent then, the same record at a third place, and the record is written when that state is
+//! relied on. Whoever looks for the first marks of others looks at both places, so that the above holds
+//! whichever each makes; who looks later finds the intent, which is as good as the record.
+//!
 //! A program that knows no claims is met by its record and its group state, unless those come after 4.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
-use spindle_format::{CLAIM_PLACE, GroupState, Label, OPENER_PLACE, OpenerRecord, STATE_PLACES};
+use spindle_format::{
+    CLAIM_PLACE, GroupState, INTENT_PLACE, Label, OPENER_PLACE, OpenerRecord, STATE_PLACES,
+};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
@@ -63,10 +71,43 @@ pub(super) struct Findings<'a> {
     pub(super) cut_off: &'a [CutOff],
 }
 
+/// The first mark of an opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Record,
+    /// In its place, where what the records say is still needed.
+    Intent,
+}
+
+impl First {
+    const fn place(self) -> u64 {
+        match self {
+            Self::Record => OPENER_PLACE,
+            Self::Intent => INTENT_PLACE,
+        }
+    }
+
+    /// What is found there, and whether it cannot be read.
+    const fn found(self, look: &DiskLook) -> (Option<&OpenerRecord>, bool) {
+        match self {
+            Self::Record => (look.opener.as_ref(), look.unread.opener),
+            Self::Intent => (look.intent.as_ref(), look.unread.intent),
+        }
+    }
+
+    /// What others may make instead.
+    const fn other(self) -> Self {
+        match self {
+            Self::Record => Self::Intent,
+            Self::Intent => Self::Record,
+        }
+    }
+}
+
 /// After which of the two marks the voters are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
-    Record,
+    First,
     Claim,
 }
 
@@ -104,22 +145,24 @@ impl Membership {
                 member.held_epoch = oldest_shown(look);
             }
         }
-        let mut free: Free = (members.iter())
+        let free: Free = (members.iter())
             .map(|(number, (look, _))| (*number, (*look).clone()))
             .collect();
-        if !set_back.is_empty() {
-            let unable = self.hand_on_state(&mut inner, &lacking, &unflushed);
-            self.tell_of_unable(&mut missing, unable);
+        let first = match set_back.is_empty() {
+            true => First::Record,
+            false => First::Intent,
+        };
+        let mut unable = self.contend(&inner, &free, first, quorum)?;
+        unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
+        self.tell_of_unable(&mut missing, unable);
+        if first == First::Intent {
             let next = self.without(&inner.state, &missing, set_back, cut_off);
             self.publish(&mut inner, next, quorum)?;
-            free = self.still_free(&inner, &free)?;
+            let unable = self.write_record(&inner, OPENER_PLACE, |_| true);
+            self.tell_of_unable(&mut missing, unable);
         }
+        self.own_record(&inner);
         let told: BTreeSet<DiskNumber> = inner.state.voters().collect();
-        let mut unable = self.contend(&inner, &free, quorum)?;
-        if set_back.is_empty() {
-            unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
-        }
-        self.tell_of_unable(&mut missing, unable);
         let mut next = self.without(&inner.state, &missing, set_back, cut_off);
         next.clean = false;
         self.publish(&mut inner, next, quorum)?;
@@ -132,42 +175,18 @@ impl Membership {
         Ok(())
     }
 
-    /// The voters as they look when this process has written a state of its own, where nobody else
-    /// has taken the group in between.
-    fn still_free(&self, inner: &Inner, free: &Free) -> Result<Free, GroupError> {
-        let voters = self.looks_at_voters(inner);
-        for (number, now) in &voters {
-            // A state with a feature that is new is told to those that vote since, by our record.
-            let is_ours =
-                (now.opener.as_ref()).is_some_and(|record| is_same_opening(record, &inner.opener));
-            let is_same = |before: &DiskLook| {
-                let was_known = |record: &OpenerRecord| was_shown(free, record);
-                let is_record_same = is_ours
-                    || before.unread.opener
-                    || before.opener == now.opener
-                    || now.opener.as_ref().is_none_or(was_known);
-                now.member().is_none()
-                    || (is_record_same && !has_new_claim(free, before, now, &inner.opener))
-            };
-            if !free.get(number).is_none_or(is_same) {
-                return Err(contended(&inner.state, &named(now.opener.as_ref())));
-            }
-        }
-        Ok(voters)
-    }
-
     /// Makes the two marks and looks after each; gives the disks that could not take them.
     fn contend(
         &self,
         inner: &Inner,
         free: &Free,
+        first: First,
         quorum: Quorum,
     ) -> Result<Vec<(DiskNumber, DeviceError)>, GroupError> {
-        let mut unable = self.write_record(inner, OPENER_PLACE, |_| true);
-        self.check_alone(inner, free, Mark::Record, &unable, quorum)?;
+        let mut unable = self.write_record(inner, first.place(), |_| true);
+        self.check_alone(inner, free, (first, Mark::First), &unable, quorum)?;
         unable.extend(self.write_record(inner, CLAIM_PLACE, |_| true));
-        self.check_alone(inner, free, Mark::Claim, &unable, quorum)?;
-        self.own_record(inner);
+        self.check_alone(inner, free, (first, Mark::Claim), &unable, quorum)?;
         Ok(unable)
     }
 
@@ -177,7 +196,7 @@ impl Membership {
         &self,
         inner: &Inner,
         free: &Free,
-        mark: Mark,
+        marks: (First, Mark),
         unable: &[(DiskNumber, DeviceError)],
         quorum: Quorum,
     ) -> Result<(), GroupError> {
@@ -192,9 +211,10 @@ impl Membership {
                 let took_record = unable.iter().all(|(other, _)| *other != number);
                 // A bad block is one for every host: what all can read decides. A path may be one
                 // host's alone.
-                let is_bad = !now.unread.disk && (now.unread.opener || now.member().is_none());
+                let (_, is_mark_unread) = marks.0.found(&now);
+                let is_bad = !now.unread.disk && (is_mark_unread || now.member().is_none());
                 able_count += usize::from(took_record && !is_bad);
-                match voice(free, (before, &now), mark, &inner.opener, took_record) {
+                match voice(free, (before, &now), marks, &inner.opener, took_record) {
                     Voice::Ours => ours_count += 1,
                     Voice::Silent => {}
                     Voice::Other(who) => return Err(contended(&inner.state, &who)),
@@ -318,7 +338,7 @@ pub(super) fn contended(state: &GroupState, who: &str) -> GroupError {
 fn voice(
     free: &Free,
     (before, now): (&DiskLook, &DiskLook),
-    mark: Mark,
+    (first, mark): (First, Mark),
     ours: &OpenerRecord,
     took_record: bool,
 ) -> Voice {
@@ -337,23 +357,30 @@ fn voice(
         return Voice::Other("another host".to_owned());
     }
     // Whoever made one after it had looked here has met our record and lets go.
-    if mark == Mark::Record && has_new_claim(free, before, now, ours) {
+    if mark == Mark::First && has_new_claim(free, before, now, ours) {
         return Voice::Other(named(now.claim.as_ref()));
     }
-    match &now.opener {
+    if let (Some(record), _) = first.other().found(now)
+        && !was_shown(free, first.other(), record)
+        && (!first.other().found(before).1 || record.sequence >= ours.sequence)
+    {
+        return Voice::Other(named(Some(record)));
+    }
+    let (_, was_unread) = first.found(before);
+    match first.found(now).0 {
         Some(record) if is_same_opening(record, ours) => Voice::Ours,
         // It came after ours, which the disk has taken.
         Some(record) if took_record => Voice::Other(named(Some(record))),
-        Some(record) if !before.unread.opener && !was_shown(free, record) => {
+        Some(record) if !was_unread && !was_shown(free, first, record) => {
             Voice::Other(named(Some(record)))
         }
         _ => Voice::Silent,
     }
 }
 
-/// Whether a disk showed the record when the group was found `free`, or the claim of its opening.
-fn was_shown(free: &Free, record: &OpenerRecord) -> bool {
-    let mut shown = free.values().filter_map(|look| look.opener.as_ref());
+/// Whether a disk showed the record there when the group was found `free`, or the claim of its opening.
+fn was_shown(free: &Free, first: First, record: &OpenerRecord) -> bool {
+    let mut shown = free.values().filter_map(|look| first.found(look).0);
     shown.any(|other| is_same_opening(record, other)) || was_claimed(free, record)
 }
 

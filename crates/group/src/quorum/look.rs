@@ -7,9 +7,9 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Request, Work};
 use spindle_format::{
-    CLAIM_PLACE, FormatError, GroupState, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus,
-    OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES, end_label_place,
-    identities,
+    CLAIM_PLACE, FormatError, GroupState, INTENT_PLACE, LABEL_BYTES, LABEL_PLACES, Label,
+    LabelStatus, OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES,
+    end_label_place, identities,
 };
 
 pub use label::{LabelFound, Overwritten};
@@ -60,6 +60,9 @@ pub struct DiskLook {
     pub opener: Option<OpenerRecord>,
     /// Who was the last to claim its group; `None` where the claim is blank or damaged.
     pub claim: Option<OpenerRecord>,
+    /// Who was the last to say that it takes its group before it leaves out a disk; `None` where that
+    /// is blank or damaged.
+    pub intent: Option<OpenerRecord>,
     /// Why the opener record cannot be understood, where it is whole and a newer program's.
     pub newer_opener: Option<FormatError>,
     /// Its two slots of the group state; blank where there is no label.
@@ -76,6 +79,7 @@ pub(crate) struct Unread {
     pub(crate) disk: bool,
     pub(crate) opener: bool,
     pub(crate) claim: bool,
+    pub(crate) intent: bool,
     pub(crate) state: bool,
 }
 
@@ -152,7 +156,7 @@ impl KnownStates {
 /// A state of few disks lies in the first bytes of its slot; only a longer one is read whole.
 const STATE_HEAD_BYTES: usize = 8192;
 
-const PIECES: usize = 8;
+const PIECES: usize = 9;
 /// Of the pieces, behind the labels at the beginning.
 const OPENER_PIECE: usize = 2;
 const STATE_PIECES: [usize; 2] = [3, 4];
@@ -161,6 +165,7 @@ const END_PIECE: usize = 5;
 /// The block behind the first label, which a group leaves alone.
 const MARK_PIECE: usize = 6;
 const CLAIM_PIECE: usize = 7;
+const INTENT_PIECE: usize = 8;
 
 fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
     [
@@ -172,6 +177,7 @@ fn pieces(size_bytes: u64) -> [(u64, usize); PIECES] {
         (end_label_place(size_bytes), LABEL_BYTES),
         (LABEL_BYTES as u64, LABEL_BYTES),
         (CLAIM_PLACE, OPENER_BYTES),
+        (INTENT_PLACE, OPENER_BYTES),
     ]
 }
 
@@ -280,6 +286,7 @@ impl Pieces<'_> {
             disk: self.went_away(size_bytes).is_some(),
             opener: is_unread(OPENER_PIECE),
             claim: is_unread(CLAIM_PIECE),
+            intent: is_unread(INTENT_PIECE),
             state: STATE_PIECES.into_iter().any(is_unread)
                 || self.whole_states.iter().flatten().any(Result::is_err),
         }
@@ -308,6 +315,7 @@ fn judge(
         end_label_place: None,
         opener: None,
         claim: None,
+        intent: None,
         newer_opener: None,
         states: [SlotFound::Blank, SlotFound::Blank],
         unread: pieces.unread(size_bytes),
@@ -346,11 +354,13 @@ fn judge_pieces(
             Err(_) => {}
         }
     }
-    if let Ok(bytes) = pieces.bytes(CLAIM_PIECE)
-        && identities(bytes) == Some((group, disk))
-    {
-        found.claim = OpenerRecord::parse(bytes, CLAIM_PLACE).ok();
-    }
+    let mark = |piece, place| {
+        let bytes =
+            (pieces.bytes(piece).ok()).filter(|bytes| identities(bytes) == Some((group, disk)))?;
+        OpenerRecord::parse(bytes, place).ok()
+    };
+    found.claim = mark(CLAIM_PIECE, CLAIM_PLACE);
+    found.intent = mark(INTENT_PIECE, INTENT_PLACE);
     found.states = states(pieces, group, disk, known)?;
     label::judge_end(found, disks, pieces);
     Ok(())

@@ -2,8 +2,9 @@
 //!
 //! Up to the claim nothing is written. The claim (the opener record on the voters) comes before
 //! the first new state, so that another host that looks in between finds the group open. Only
-//! where a disk was put back to an older image, the state that leaves it out comes first: the
-//! records of the opening before may be all that proves it, and the claim overwrites them.
+//! where a disk was put back to an older image, the state that leaves it out comes before the record:
+//! the records of the opening before may be all that proves it. What is claimed with then lies beside
+//! them, see `claim.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -474,14 +475,14 @@ fn known_members<'a>(
     members
 }
 
-/// What this process says of itself: the number goes on from the newest record or claim seen, so that
+/// What this process says of itself: the number goes on from the newest record, claim or intent, so that
 /// no two claims of a process are alike.
 fn first_record(
     found: &GroupFound<'_>,
     opener: &Opener,
     before: Option<&OpenerRecord>,
 ) -> OpenerRecord {
-    let claims = (found.members.iter()).filter_map(|(_, look)| look.claim.as_ref());
+    let claims = (found.members.iter()).flat_map(|(_, look)| look.claim.iter().chain(&look.intent));
     let claimed = claims.map(|claim| claim.sequence).max().unwrap_or(0);
     OpenerRecord {
         sequence: before.map_or(0, |record| record.sequence).max(claimed) + 1,
@@ -498,14 +499,17 @@ fn first_record(
     }
 }
 
-/// Voters that kept silent have an older heartbeat than the others, and the same count.
+/// Voters that kept silent have an older heartbeat than the others, and the same count. An intent
+/// stands for the record that its opening had not written yet.
 fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
     (found.members.iter())
-        .filter_map(|(_, look)| look.opener.as_ref())
-        .max_by_key(|record| {
+        .flat_map(|(_, look)| [(look.intent.as_ref(), false), (look.opener.as_ref(), true)])
+        .filter_map(|(record, is_record)| Some((record?, is_record)))
+        .max_by_key(|(record, is_record)| {
             let beat = (record.heartbeats_count, record.heartbeat_s);
-            (record.sequence, beat)
+            (record.sequence, *is_record, beat)
         })
+        .map(|(record, _)| record)
 }
 
 /// Refuses a group that somebody else has, or seems to have.

@@ -29,7 +29,8 @@
 //! offline says that it lost what it held, because a later opening sees no proof any more and has
 //! the disk's own word: where it comes back then, all that it holds is copied again. That state is
 //! published before the opening writes its own records, which would hide the heartbeats that prove
-//! it; a crash before it is relied on leaves the proof. The others mount where they have a majority
+//! it; what it claims the group with lies beside them, and a crash before the state is relied on leaves
+//! the proof. The others mount where they have a majority
 //! of N's voters; then nothing can have gone on without them. Half of the voters is no majority here
 //! either: two halves that were put back or left behind are refused as before.
 

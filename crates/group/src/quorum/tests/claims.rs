@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use spindle_base::{Redundancy, Uuid};
+use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_catalog::KeptJournal;
 use spindle_device::{
     DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SeededRandom, SimulatedDisks, Work,
 };
-use spindle_format::{CLAIM_PLACE, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
+use spindle_format::{CLAIM_PLACE, INTENT_PLACE, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
 
 use super::ownership::taken;
 use super::{make, name, open, opener, present};
@@ -169,14 +169,25 @@ fn race(
     disks: &Arc<SimulatedDisks>,
     hosts: &[Opener],
     splits_reads: bool,
+    choose: impl FnMut(&[usize]) -> usize,
+) -> Outcome {
+    let all = vec![present(disks); hosts.len()];
+    race_seeing(disks, hosts, &all, splits_reads, choose)
+}
+
+/// As [`race`], of hosts that do not see all disks.
+fn race_seeing(
+    disks: &Arc<SimulatedDisks>,
+    hosts: &[Opener],
+    seen: &[Vec<DiskSlot>],
+    splits_reads: bool,
     mut choose: impl FnMut(&[usize]) -> usize,
 ) -> Outcome {
     let shared = Shared::new(Arc::clone(disks), hosts.len(), splits_reads);
-    let slots = present(disks);
     let answers = std::thread::scope(|scope| {
         let threads: Vec<_> = (hosts.iter().enumerate())
             .map(|(number, opener)| {
-                let (shared, slots) = (&shared, &slots);
+                let (shared, slots) = (&shared, &seen[number]);
                 scope.spawn(move || {
                     let way = Way {
                         shared: Arc::clone(shared),
@@ -217,7 +228,8 @@ fn judge(outcome: &Outcome, what: &dyn std::fmt::Debug) -> Option<usize> {
         let Err(error) = answer else { continue };
         let expected = [GroupErrorKind::Busy, GroupErrorKind::Contended];
         assert!(expected.contains(&error.kind), "{what:?}: {error}");
-        let is_mark = |written: &Written| [OPENER_PLACE, CLAIM_PLACE].contains(&written.place);
+        let marks = [OPENER_PLACE, CLAIM_PLACE, INTENT_PLACE];
+        let is_mark = |written: &Written| marks.contains(&written.place);
         let writes = outcome.written.iter();
         let strays = writes.filter(|written| written.host == host && !is_mark(written));
         assert_eq!(strays.count(), 0, "{what:?}: host {host} let go and wrote");
@@ -350,6 +362,106 @@ fn of_three_hosts_of_which_some_use_force_at_most_one_serves_whatever_was_left_o
         });
         judge(&outcome, &seed);
     }
+}
+
+/// A group of which a disk was put back to an older image: from before it was opened and closed, which
+/// its states tell, or from an opening that did not end, which its heartbeats do.
+fn with_a_disk_put_back(letters: &str, is_closed: bool) -> Arc<SimulatedDisks> {
+    let disks = make(letters, Redundancy::Normal);
+    let slot = DiskSlot(1);
+    let before = disks.bytes(slot, 0, 1 << 20);
+    let left = open(&disks).unwrap();
+    left.change_state(|_| {}).unwrap();
+    let amidst = disks.bytes(slot, 0, 1 << 20);
+    left.heartbeat(2_001).unwrap();
+    left.heartbeat(2_002).unwrap();
+    if is_closed {
+        left.close().unwrap();
+    }
+    let older = if is_closed { &before } else { &amidst };
+    disks.overwrite(slot, 0, older);
+    disks
+}
+
+#[test]
+fn of_hosts_that_find_a_disk_put_back_in_the_same_moment_one_leaves_it_out_at_most() {
+    let (mut serving_count, mut none_count) = (0, 0);
+    for seed in 0..1_000 {
+        let mut random = SeededRandom::new(seed);
+        let letters = ["abc", "abcd"][usize::try_from(random.below(2)).unwrap()];
+        let is_closed = random.below(2) == 0;
+        let disks = with_a_disk_put_back(letters, is_closed);
+        let hosts = [0, 1, 2].map(|number| Opener {
+            force: !is_closed,
+            ..host(number)
+        });
+        // Who does not see the disk that was put back has no need of an intent.
+        let others: Vec<DiskSlot> = present(&disks)
+            .into_iter()
+            .filter(|slot| slot.0 != 1)
+            .collect();
+        let seen = [0, 1, 2].map(|_| match random.below(3) {
+            0 => others.clone(),
+            _ => present(&disks),
+        });
+        let mut rest = [0; 3];
+        let outcome = race_seeing(&disks, &hosts, &seen, true, |candidates| {
+            let unlooked = candidates
+                .iter()
+                .find(|host| rest[**host] < seen[**host].len());
+            let count = candidates.len() as u64;
+            let next = unlooked
+                .copied()
+                .unwrap_or_else(|| candidates[usize::try_from(random.below(count)).unwrap()]);
+            rest[next] += 1;
+            next
+        });
+        match judge(&outcome, &seed) {
+            Some(_) => serving_count += 1,
+            None => {
+                none_count += 1;
+                // One of them gets it at the next try.
+                let mut tries = hosts.iter().map(|opener| open_again(&disks, opener));
+                let membership = tries.find_map(Result::ok).unwrap();
+                // The record of who did not see the disk says no heartbeats any more.
+                let is_proved = is_closed || !seen.contains(&others);
+                assert!(!is_proved || !membership.is_online(DiskNumber(1)), "{seed}");
+            }
+        }
+    }
+    assert!(
+        serving_count > 100 && none_count > 10,
+        "{serving_count}, {none_count}"
+    );
+}
+
+#[test]
+fn an_opening_that_ends_before_its_record_has_the_group_by_its_intent() {
+    let mut intents_count = 0;
+    for request in 1.. {
+        let disks = with_a_disk_put_back("abc", true);
+        disks.power_fails_after(request);
+        let answer = open_again(&disks, &host(0));
+        disks.crash();
+        disks.restart();
+        let has_intent =
+            (present(&disks).into_iter()).any(|slot| disks.bytes(slot, INTENT_PLACE, 1) != [0]);
+        let other = open_again(&disks, &host(1));
+        if has_intent {
+            intents_count += 1;
+            let error = other.unwrap_err();
+            assert_eq!(error.kind, GroupErrorKind::Busy, "{request}: {error}");
+            assert!(error.message.contains("host-0"), "{request}: {error}");
+            let membership = open_again(&disks, &host(0)).unwrap();
+            assert!(!membership.is_online(DiskNumber(1)), "{request}");
+        } else {
+            other.unwrap();
+        }
+        if answer.is_ok() {
+            break;
+        }
+    }
+    assert!(intents_count > 3, "{intents_count}");
 }
 
 #[test]
