@@ -57,6 +57,22 @@ fn a_dismount_of_a_group_that_cannot_be_closed_says_so_and_what_is_lost() {
 }
 
 #[test]
+fn a_group_that_stopped_is_listed_as_stopped_and_why() {
+    if !can_mount() {
+        return;
+    }
+    let (place, _) = stopped(&["a"], "external");
+    for words in [vec!["group", "list"], vec!["group", "show", "data"]] {
+        let listing = place.tell(words);
+        assert!(listing.contains("stopped"), "{listing}");
+        assert!(!listing.contains("mounted  "), "{listing}");
+        assert!(listing.contains("takes no writes: "), "{listing}");
+        assert!(listing.contains("spindle upgrade"), "{listing}");
+    }
+    place.refuse(["group", "dismount", "data"], 3, &LOST);
+}
+
+#[test]
 fn a_close_that_failed_where_no_word_can_be_left_is_seen_on_the_disks() {
     if !can_mount() {
         return;

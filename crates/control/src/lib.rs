@@ -30,7 +30,7 @@ pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowRe
 pub use api::event_filter::{EventFilter, parse_kinds, parse_severity};
 pub use api::files::{Files, NewEntry};
 pub use api::group_settings::GroupSettings;
-pub use api::health::space_finding;
+pub use api::health::{space_finding, stopped_finding};
 pub use api::location::Location;
 pub use api::nearness::{near_names, suggestion};
 pub use api::operations::{OperationReport, OperationsReport};

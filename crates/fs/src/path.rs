@@ -1,8 +1,8 @@
 //! Paths: what templates look at, and what works without a mount.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use spindle_base::{FileId, Redundancy};
@@ -66,6 +66,41 @@ impl FileSystem {
             attributes = self.lookup(attributes.id, name)?;
         }
         Ok(attributes)
+    }
+
+    /// A path of the file from the root, by the directory in which it was made or to which it was
+    /// moved; `None` where it has no name there, or is not there any more.
+    ///
+    /// # Errors
+    /// What the group says.
+    pub fn path_of(&self, id: FileId) -> FsResult<Option<OsString>> {
+        let _names = self.core.names.read();
+        let named = || -> FsResult<Option<Vec<Vec<u8>>>> {
+            let parent = self.core.node(id)?.parent();
+            let mut name = None;
+            each_name(&self.core.group, parent, &mut |candidate, record| {
+                if record.id == id {
+                    name = Some(candidate.to_vec());
+                }
+            })?;
+            let Some(name) = name else {
+                return Ok(None);
+            };
+            let directory = self.core.node(parent)?;
+            self.core.path_at(&directory, &name).map(Some)
+        };
+        match named() {
+            Ok(parts) => Ok(parts.map(|parts| {
+                let mut path = Vec::new();
+                for part in parts {
+                    path.push(b'/');
+                    path.extend(part);
+                }
+                OsString::from_vec(path)
+            })),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Walks a path from the root and makes the directories that are missing.

@@ -54,8 +54,11 @@ pub fn run(settings: &Settings, arguments: &EventsArguments) -> Result<u8> {
 
 fn print(event: &EventReport) {
     let seconds = i64::try_from(event.time_s).unwrap_or(i64::MAX);
+    // A file is told by its number where it was told; many say its path themselves.
+    let path = (event.path.as_deref()).filter(|path| !event.text.contains(*path));
+    let path = path.map_or_else(String::new, |path| format!(" ({}:{path})", event.group));
     say!(
-        "{}  {:<8}  {}  {}",
+        "{}  {:<8}  {}  {}{path}",
         time(seconds),
         event.severity,
         event.group,

@@ -165,6 +165,15 @@ fn print_group(report: &GroupReport) -> Result<()> {
 }
 
 fn print_note(report: &GroupReport) {
+    if let Some(finding) = spindle_control::stopped_finding(report) {
+        say!(
+            "\n{}: {}: {}; {}",
+            report.name,
+            finding.severity,
+            finding.text,
+            finding.advice
+        );
+    }
     if let Some(finding) = spindle_control::space_finding(report) {
         say!(
             "\n{}: {}: {}; {}",
@@ -197,8 +206,13 @@ fn group_table() -> Table {
 }
 
 fn add_group(table: &mut Table, report: &GroupReport) {
+    // What is in use and takes no writes any more is not what "mounted" promises.
+    let state = match report.fenced {
+        Some(_) => "stopped".to_owned(),
+        None => report.state.to_string(),
+    };
     table.row([
-        report.state.to_string(),
+        state,
         report.redundancy.to_string(),
         report.sector_size_bytes.to_string(),
         report.block_size_bytes.to_string(),
@@ -233,10 +247,19 @@ pub fn disk_table(disks: &[DiskReport]) -> Table {
             size(disk.free_bytes),
             mode_of(disk),
             disk.state.clone(),
-            disk.path.clone().unwrap_or_else(|| "-".to_owned()),
+            path_of(disk),
         ]);
     }
     table
+}
+
+/// The path by which a disk was opened, with what became of it: the disk itself serves on.
+fn path_of(disk: &DiskReport) -> String {
+    match (&disk.path, &disk.path_lost) {
+        (Some(path), Some(what)) => format!("{path} ({what})"),
+        (Some(path), None) => path.clone(),
+        (None, _) => "-".to_owned(),
+    }
 }
 
 fn mode_of(disk: &DiskReport) -> String {

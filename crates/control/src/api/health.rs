@@ -163,18 +163,23 @@ fn of_state(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
         )),
         GroupState::Mounted => {}
     }
-    if let Some(why) = &group.fenced {
-        findings.push(finding(
-            HealthStatus::Critical,
-            "group_fenced",
-            format!("the group had to stop and takes no writes: {why}"),
-            if group.keeper_process_id.is_some() {
-                "bring the disks back, then `spindle upgrade` hands it to a next process, which writes what waits; dismounted, it loses that"
-            } else {
-                "bring the disks back, then dismount it and mount it again"
-            },
-        ));
-    }
+    findings.extend(stopped_finding(group));
+}
+
+/// What is to be said of a group that had to stop.
+#[must_use]
+pub fn stopped_finding(group: &GroupReport) -> Option<HealthFindingReport> {
+    let why = group.fenced.as_ref()?;
+    Some(finding(
+        HealthStatus::Critical,
+        "group_fenced",
+        format!("the group had to stop and takes no writes: {why}"),
+        if group.keeper_process_id.is_some() {
+            "bring the disks back, then `spindle upgrade` hands it to a next process, which writes what waits; dismounted, it loses that"
+        } else {
+            "bring the disks back, then dismount it and mount it again"
+        },
+    ))
 }
 
 fn of_disks(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {

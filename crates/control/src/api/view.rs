@@ -445,6 +445,10 @@ pub struct EventReport {
     /// The number of the file it happened to; `null` where it concerns none.
     #[serde(default)]
     pub file: Option<u64>,
+    /// The path of that file by now, where it has one and it was asked for; names in a group are
+    /// bytes, and what is no UTF-8 of them is shown with replacements.
+    #[serde(default)]
+    pub path: Option<String>,
     /// What happened, for a person.
     pub text: String,
 }

@@ -229,7 +229,7 @@ impl<'a> Events<'a> {
     fn of_disks(&mut self, name: &str, force: bool) -> ControlResult<Vec<EventReport>> {
         let access = Access::Look { force };
         let opened = Opened::open(self.settings, &GroupName::new(name)?, &access)?;
-        let events = opened.events(&self.filter_of(name))?;
+        let events = opened.events_with_paths(&self.filter_of(name))?;
         self.note(name, &events, false);
         Ok(events)
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use spindle_base::{DiskName, DiskNumber, FailureGroupName, GroupName};
 use spindle_device::DiskSlot;
-use spindle_group::{DiskChanges, NewDisk};
+use spindle_group::{DiskChanges, GroupView, NewDisk};
 
 use crate::api::disk_request::{DiskChangesRequest, NewDiskRequest};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -60,6 +60,37 @@ impl Drop for Borrowed<'_> {
     }
 }
 
+/// Why usable space is less although there is more space in all: what nobody expects who adds some.
+fn fall_of_usable(before: &GroupView, after: &GroupView) -> Option<String> {
+    if after.total_bytes <= before.total_bytes || after.usable_bytes >= before.usable_bytes {
+        return None;
+    }
+    Some(format!(
+        "usable space falls from {} to {} bytes although the group grows: {} bytes must stay free to make the copies again that the largest disk or failure group holds, and before it were {}; it rises when the other failure groups get as much",
+        before.usable_bytes,
+        after.usable_bytes,
+        after.required_mirror_free_bytes,
+        before.required_mirror_free_bytes
+    ))
+}
+
+/// That disks were asked to have the sizes that they have.
+fn same_sizes(
+    request: &DiskChangesRequest,
+    before: &GroupView,
+    after: &GroupView,
+) -> Option<String> {
+    let only_resizes = !request.resize.is_empty()
+        && request.add.is_empty()
+        && request.drop.is_empty()
+        && request.replace.is_empty()
+        && request.undrop.is_empty();
+    let sizes =
+        |view: &GroupView| -> Vec<u64> { view.disks.iter().map(|disk| disk.total_bytes).collect() };
+    (only_resizes && sizes(before) == sizes(after))
+        .then(|| "nothing has changed: the group uses as much of each disk already".to_owned())
+}
+
 impl Opened {
     /// Makes the changes that a request names.
     ///
@@ -73,6 +104,7 @@ impl Opened {
     ) -> ControlResult<DiskChangesReport> {
         let (changes, borrowed) = self.prepare_changes(request)?;
         self.group().judge_disk_changes(&changes)?;
+        let before = self.group().view();
         for (slot, probe) in &borrowed.marked {
             wipe_marks(self.engine(), *slot, probe)?;
         }
@@ -89,8 +121,15 @@ impl Opened {
             .chain(changes.undrop.iter().copied())
             .chain(resized)
             .collect();
+        let after = self.group().view();
         let mut report = self.changes_report(&concerned);
-        report.note = outside_search_path(settings, request)?;
+        let notes = [
+            outside_search_path(settings, request)?,
+            fall_of_usable(&before, &after),
+            same_sizes(request, &before, &after),
+        ];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
+        report.note = (!notes.is_empty()).then(|| notes.join("; "));
         Ok(report)
     }
 

@@ -5,6 +5,7 @@
 //! processes of one machine can never both write; the group's own opener record guards against
 //! other machines.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +38,9 @@ use crate::opened::files::OpenFiles;
 
 /// How long the disks of a killed process are waited for, and how often they are tried.
 const ENDING_MOST: Duration = Duration::from_secs(5);
+
+/// So many files of events are looked for by their numbers, when they are shown.
+const PATHS_MOST: usize = 64;
 
 const ENDING_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -455,6 +459,31 @@ impl Opened {
         Ok(admitted.map(|event| self.report(event)).collect())
     }
 
+    /// As [`Opened::events`], for a person: with the paths of the files that they are about.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be read.
+    pub fn events_with_paths(&self, filter: &EventFilter) -> ControlResult<Vec<EventReport>> {
+        let mut events = self.events(filter)?;
+        let mut known: BTreeMap<u64, Option<String>> = BTreeMap::new();
+        // The newest first: each path is looked for in its directory, and there may be many.
+        for event in events.iter_mut().rev() {
+            let Some(file) = event.file.filter(|file| *file != 0) else {
+                continue;
+            };
+            if !known.contains_key(&file) && known.len() >= PATHS_MOST {
+                continue;
+            }
+            let path = known.entry(file).or_insert_with(|| {
+                // The event is told all the same where the name cannot be read.
+                let path = self.file_system.path_of(FileId(file)).ok().flatten();
+                path.map(|path| path.to_string_lossy().into_owned())
+            });
+            event.path.clone_from(path);
+        }
+        Ok(events)
+    }
+
     fn report(&self, kept: KeptEvent) -> EventReport {
         let record = kept.record;
         let name = record.disk.and_then(|disk| self.group().disk_name(disk));
@@ -469,6 +498,7 @@ impl Opened {
             disk: record.disk.map(|disk| disk.0),
             disk_name: name.map(|name| name.to_string()),
             file: record.file.map(|file| file.0),
+            path: None,
             text: record.message,
         }
     }

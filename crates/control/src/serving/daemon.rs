@@ -335,6 +335,20 @@ impl Daemon {
         report
     }
 
+    /// As [`Daemon::report`], with what became of the disks' paths: asks the file systems that they
+    /// are in, and so may wait for them.
+    #[must_use]
+    pub(super) fn report_with_paths(&self) -> GroupReport {
+        let mut report = self.report();
+        for (path, what) in self.opened.lost_paths() {
+            let is_it = |disk: &&mut DiskReport| disk.path.as_deref().map(Path::new) == Some(&path);
+            if let Some(disk) = report.disks.iter_mut().find(is_it) {
+                disk.path_lost = Some(what);
+            }
+        }
+        report
+    }
+
     fn keeper_process_id(&self) -> Option<u32> {
         self.keeper.as_ref()?.keeper_process_id()
     }
@@ -378,7 +392,7 @@ impl Daemon {
     /// Where the catalog cannot be read.
     pub(super) fn events(&self, filter: &EventFilter) -> ControlResult<Vec<EventReport>> {
         self.note_events();
-        self.opened.events(filter)
+        self.opened.events_with_paths(filter)
     }
 
     /// How well the group is.
@@ -391,14 +405,7 @@ impl Daemon {
         // What was damaged of a file that is gone needs nobody's care any more.
         let is_gone = |id| self.opened.group().file(FileId(id)).is_none();
         events.retain(|event| !(health::is_damage(event) && event.file.is_some_and(is_gone)));
-        let mut report = self.report();
-        for (path, what) in self.opened.lost_paths() {
-            let is_it = |disk: &&mut DiskReport| disk.path.as_deref().map(Path::new) == Some(&path);
-            if let Some(disk) = report.disks.iter_mut().find(is_it) {
-                disk.path_lost = Some(what);
-            }
-        }
-        health::judge(&report, &events, now_ms)
+        health::judge(&self.report_with_paths(), &events, now_ms)
     }
 
     /// The metrics as Prometheus reads them.

@@ -287,6 +287,7 @@ mod tests {
             disk: Some(1),
             disk_name: Some("D1".to_owned()),
             file: None,
+            path: None,
             text: text.to_owned(),
         }
     }

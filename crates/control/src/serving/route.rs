@@ -107,7 +107,7 @@ fn of_group() -> Vec<Route> {
     vec![
         other::<Document>(Handler::Document),
         other::<Alive>(Handler::Alive),
-        answers(|daemon, _: ShowGroup, _| Ok(daemon.report())),
+        answers(|daemon, _: ShowGroup, _| Ok(daemon.report_with_paths())),
         answers(|daemon, _: CheckGroup, _| daemon.check(false)),
         answers(|daemon, _: RepairGroup, _| daemon.check(true)),
         answers(|daemon, _: ShowSettings, _| Ok(daemon.settings())),

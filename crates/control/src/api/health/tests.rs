@@ -74,6 +74,7 @@ fn event(kind: &str, severity: &str, disk: Option<u16>, ago_ms: u64) -> EventRep
         disk,
         disk_name: disk.map(|disk| format!("D{disk}")),
         file: None,
+        path: None,
         text: format!("it was {kind}"),
     }
 }

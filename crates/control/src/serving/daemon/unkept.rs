@@ -133,6 +133,7 @@ mod tests {
             disk: None,
             disk_name: None,
             file: None,
+            path: None,
             text: "text".to_owned(),
         }
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -116,6 +116,8 @@ impl Child {
             Path::new("/")
         };
         let process = Command::new(held)
+            // In lists of processes it is the program, and not a descriptor of this one.
+            .arg0(&program.path)
             .args(arguments)
             .arg("--daemon")
             .current_dir(directory)
@@ -250,6 +252,13 @@ pub(super) fn protect_from_out_of_memory() -> Option<String> {
     let before = std::fs::read_to_string(SCORE_FILE).ok()?;
     std::fs::write(SCORE_FILE, "-1000").ok()?;
     Some(before.trim().to_owned())
+}
+
+/// The kernel calls a program that was started by its descriptor by the number of that.
+pub(super) fn take_own_name() {
+    if let Err(error) = rustix::thread::set_name(c"spindle") {
+        tracing::debug!(%error, "lists of processes show a number");
+    }
 }
 
 /// The daemon's end of it.

@@ -9,7 +9,7 @@ use spindle_device::SharedMemory;
 use spindle_fuse::{Mount, Negotiated};
 use spindle_group::{Event, EventKind, KeptJournal, UnwrittenBlocks};
 
-use super::child::set_out_of_memory_score;
+use super::child::{set_out_of_memory_score, take_own_name};
 use super::message::{self, FromDaemon, KeptMount, PROTOCOL_VERSION, Start, ToDaemon};
 use super::wire;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -43,6 +43,7 @@ impl KeeperLink {
     /// # Errors
     /// Where there is none, or the keeper is one that this program does not understand.
     pub fn take() -> ControlResult<Self> {
+        take_own_name();
         let fail = |error| ControlError::io("hear", "the keeper", &error);
         let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
             .map_err(|error| fail(error.into()))?;

@@ -59,6 +59,7 @@ impl Notice {
             disk: None,
             disk_name: None,
             file: None,
+            path: None,
             text: self.message.clone(),
         }
     }
