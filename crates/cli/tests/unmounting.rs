@@ -208,3 +208,76 @@ fn a_mount_right_after_an_unmount_by_somebody_else_works() {
     assert_eq!(files as u64, rounds_count);
     place.umount();
 }
+
+#[test]
+fn an_unmount_of_a_mount_in_use_names_the_processes() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    std::fs::write(point.join("file"), b"read").unwrap();
+    let mut inside = Command::new("sleep")
+        .arg("300")
+        .current_dir(&point)
+        .spawn()
+        .unwrap();
+    let open = std::fs::File::open(point.join("file")).unwrap();
+    let mut reading = Command::new("sleep")
+        .arg("300")
+        .stdin(open)
+        .spawn()
+        .unwrap();
+    let ids = [inside.id().to_string(), reading.id().to_string()];
+    // They are what they are to be when they are called so.
+    for id in &ids {
+        while std::fs::read_to_string(format!("/proc/{id}/comm"))
+            .unwrap()
+            .trim()
+            != "sleep"
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let in_directory = format!("process {} (sleep, in the directory)", ids[0]);
+    let with_file = format!("process {} (sleep, has", ids[1]);
+    let wanted = [
+        "in use",
+        in_directory.as_str(),
+        with_file.as_str(),
+        "/file open)",
+    ];
+    let at = place.text("mount");
+    place.refuse(["umount", &at], 2, &wanted);
+    place.refuse(["umount", "data"], 2, &wanted);
+    place.refuse(["group", "dismount", "data"], 2, &wanted);
+    for child in [&mut inside, &mut reading] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    place.umount();
+}
+
+#[test]
+fn a_mount_whose_processes_were_killed_is_unmounted_by_the_name_of_its_group() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    place::signal(keeper, rustix::process::Signal::KILL);
+    place::signal(daemon, rustix::process::Signal::KILL);
+    wait_for_end(keeper);
+    wait_for_end(daemon);
+    let point = place.mount_point();
+    assert!(is_mounted(&point), "dead, and there");
+    place.tell(["umount", "data"]);
+    assert!(!is_mounted(&point));
+    place.refuse(["umount", "data"], 2, &["neither"]);
+    place.mount();
+    place.umount();
+}

@@ -24,6 +24,6 @@ pub use abi::Opcode;
 pub use counters::{Counters, RequestCount};
 pub use errno::errno_of;
 pub use mount_point::{MountError, check_directory};
-pub use mount_table::{KernelMount, mounted_at};
+pub use mount_table::{KernelMount, all_mounts, mounted_at};
 pub use negotiation::Negotiated;
 pub use session::{Mount, MountOptions, has_ended};

@@ -31,6 +31,12 @@ pub fn mounted_at(directory: &Path) -> Option<KernelMount> {
         .rfind(|mount| mount.directory == directory)
 }
 
+/// Everything that is mounted in the tree of this process.
+#[must_use]
+pub fn all_mounts() -> Vec<KernelMount> {
+    own_mounts()
+}
+
 fn own_mounts() -> Vec<KernelMount> {
     std::fs::read("/proc/self/mountinfo").map_or_else(|_| Vec::new(), |list| parse_mounts(&list))
 }

@@ -69,6 +69,8 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
         // It may be a mount of one that was asked in vain.
         return Err(match silent.pop() {
             Some(error) => error,
+            // Its processes were killed, and the mount that they left is dead.
+            None if mount::remove_dead_of(name)? => return Ok(false),
             None => nothing_mounted(settings, target, &directory),
         });
     };

@@ -15,6 +15,7 @@ use spindle_fuse::{Mount, MountError, MountOptions, check_directory, mounted_at}
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::MountReport;
+use crate::machine::process;
 use crate::opened::files::KernelCache;
 use crate::serving::keeper::{KeeperLink, KeptMount};
 use crate::serving::write_limit;
@@ -53,6 +54,10 @@ impl Served {
     }
 }
 
+/// How long a mount may take to show whether anybody serves it.
+const LOOK_MOST: Duration = Duration::from_secs(2);
+/// So many processes that use a mount are named.
+const USERS_MOST: usize = 8;
 /// How long the requests of a mount that has ended are waited for before another one is refused, and
 /// how often it is looked.
 const FORMER_MOST: Duration = Duration::from_secs(2);
@@ -305,7 +310,7 @@ impl Mounts {
         served.stopping.store(true, Ordering::Release);
         let stopped = served.mount.stop(false);
         served.stopping.store(false, Ordering::Release);
-        stopped?;
+        stopped.map_err(|error| with_users(error, directory))?;
         self.reap();
         Ok(())
     }
@@ -487,6 +492,62 @@ pub(super) fn refuse_directory(directory: &Path) -> ControlResult<()> {
     Ok(())
 }
 
+/// A mount that is in use is told with who uses it, as far as this process may see that.
+fn with_users(error: MountError, directory: &Path) -> ControlError {
+    let is_busy = matches!(error, MountError::Busy(_));
+    let users = if is_busy {
+        process::users_of(directory)
+    } else {
+        Vec::new()
+    };
+    if users.is_empty() {
+        return error.into();
+    }
+    let mut told: Vec<String> = (users.iter().take(USERS_MOST))
+        .map(ToString::to_string)
+        .collect();
+    if users.len() > USERS_MOST {
+        told.push(format!("and {} more", users.len() - USERS_MOST));
+    }
+    let message = format!(
+        "{} is in use by {}: end them or have them leave it, or detach it with `umount --lazy {0}`",
+        directory.display(),
+        told.join(", ")
+    );
+    ControlError::new(ControlErrorKind::Busy, message)
+}
+
+/// Detaches dead mounts of the group, wherever they are; whether there was one.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(crate) fn remove_dead_of(group: &str) -> ControlResult<bool> {
+    let mut removed = false;
+    for mount in spindle_fuse::all_mounts() {
+        let is_meant = mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group);
+        if is_meant && is_soon_seen_dead(&mount.directory) {
+            removed |= remove_dead(&mount.directory)?;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether nobody serves the mount. One that is held waits instead of answering, and is not dead.
+fn is_soon_seen_dead(directory: &Path) -> bool {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let directory = directory.to_owned();
+    thread::spawn(move || sender.send(is_dead(&directory)));
+    receiver.recv_timeout(LOOK_MOST).unwrap_or(false)
+}
+
+/// The attributes of the root may be cached; how full it is must be asked for.
+fn is_dead(directory: &Path) -> bool {
+    matches!(
+        rustix::fs::statfs(directory),
+        Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
+    )
+}
+
 /// Detaches mounts of ours at `directory` whose process has died. Whether there was one.
 ///
 /// # Errors
@@ -494,12 +555,7 @@ pub(super) fn refuse_directory(directory: &Path) -> ControlResult<()> {
 pub(crate) fn remove_dead(directory: &Path) -> ControlResult<bool> {
     let mut removed = false;
     while let Some(mount) = mounted_at(directory) {
-        // The attributes of the root may be cached; how full it is must be asked for.
-        let dead = matches!(
-            rustix::fs::statfs(directory),
-            Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
-        );
-        if !dead || mount.kind != "fuse.spindle" {
+        if !is_dead(directory) || mount.kind != "fuse.spindle" {
             break;
         }
         detach(directory)?;
