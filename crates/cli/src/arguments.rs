@@ -122,6 +122,8 @@ goes on then.")]
         /// The program that is to serve from now on
         #[arg(long, value_name = "PATH")]
         binary: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
     },
     /// Print what this program reads and writes, by number
     #[command(hide = true)]
@@ -542,6 +544,11 @@ impl ServeArguments {
         self.foreground || self.daemon || self.keeper
     }
 
+    /// Whether this is the process that a person started, and not one that it starts.
+    pub const fn is_first(&self) -> bool {
+        !self.daemon && (self.foreground || !self.keeper)
+    }
+
     /// Whether a process in the background is to have a keeper.
     pub const fn wants_keeper(&self) -> bool {
         !self.no_keeper && self.record.is_none()
@@ -564,6 +571,8 @@ pub struct MountArguments {
     pub workers: Option<usize>,
     #[command(flatten)]
     pub serve: ServeArguments,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// `spindle cp`.
@@ -606,6 +615,9 @@ pub struct EventsArguments {
     /// Only these kinds, such as disk_offline; may be given several times
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<String>,
+    /// List the kinds that there are, with how much each matters and what it means
+    #[arg(long, conflicts_with_all = ["group", "follow", "since", "kind"])]
+    pub list_kinds: bool,
     #[command(flatten)]
     pub output: Output,
 }

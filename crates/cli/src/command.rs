@@ -50,7 +50,11 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Failgroup(command) => disk::run_on_failure_groups(&settings, command),
         Command::Group(command) => group::run(&settings, command),
         Command::Mount(mount) => serve::mount(&settings, mount),
-        Command::Upgrade { group, binary } => serve::upgrade(&settings, group, binary.as_deref()),
+        Command::Upgrade {
+            group,
+            binary,
+            output,
+        } => serve::upgrade(&settings, group, binary.as_deref(), *output),
         Command::Sync { group } => serve::sync(&settings, group),
         Command::Umount { target } => serve::umount(&settings, target),
         Command::Ls {

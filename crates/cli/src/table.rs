@@ -79,6 +79,18 @@ impl Table {
     }
 }
 
+/// A time as a person writes it for `spindle group set`: in the largest unit that it is whole in.
+pub fn duration(seconds: u64) -> String {
+    let units = [("d", 86_400), ("h", 3600), ("m", 60)];
+    let whole = units
+        .iter()
+        .find(|(_, unit)| seconds > 0 && seconds.is_multiple_of(*unit));
+    match whole {
+        Some((letter, unit)) => format!("{}{letter}", seconds / unit),
+        None => format!("{seconds}s"),
+    }
+}
+
 /// A number of bytes for a person: three figures and a unit.
 pub fn size(bytes: u64) -> String {
     if bytes < 1024 {

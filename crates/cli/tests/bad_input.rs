@@ -27,9 +27,9 @@ fn two_halves_that_each_lack_a_majority_are_both_refused_and_open_together() {
     for half in [["a", "b"], ["c", "d"]] {
         move_disks(&place, &half, true);
         let before = place.contents();
-        let line = place.refuse(["group", "mount", "data"], 2, &["data", "--force"]);
+        let line = place.refuse(["group", "mount", "data"], 3, &["data", "--force"]);
         assert!(line.contains("majority"), "{line}");
-        place.refuse(["cp", "file", "data:/other"], 2, &["data"]);
+        place.refuse(["cp", "file", "data:/other"], 3, &["data"]);
         assert!(before == place.contents(), "nothing was written");
         let health = place.run(["health", "data"]);
         assert_eq!(health.code, 2, "{health:?}");

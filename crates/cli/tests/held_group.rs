@@ -52,7 +52,7 @@ fn a_held_group_says_what_its_processes_died_of_and_who_mounts_it_is_answered_at
     let begun = Instant::now();
     let point = place.mount_point().display().to_string();
     let wanted = ["no group data", "held", "umount"];
-    let refused = place.refuse(["mount", "data", point.as_str()], 2, &wanted);
+    let refused = place.refuse(["mount", "data", point.as_str()], 3, &wanted);
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}: {refused}");
     give_back(&place);

@@ -33,8 +33,8 @@ fn without_a_majority_the_group_is_refused_and_nothing_is_written() {
     take_away(&place, &["b", "c", "d"]);
     let before = place.contents();
     let looked = format!("looked for on the search path: {}", place.disk("*"));
-    place.refuse(["group", "mount", "data"], 2, &["data", &looked]);
-    place.refuse(["ls", "data:/"], 2, &["data", &looked]);
+    place.refuse(["group", "mount", "data"], 3, &["data", &looked]);
+    place.refuse(["ls", "data:/"], 3, &["data", &looked]);
     assert!(before == place.contents());
     let group = &place.ask(["group", "list"])[0];
     assert_eq!(group["state"], "broken");

@@ -112,7 +112,7 @@ fn a_sync_covers_what_programs_change_where_the_mount_lives_on_elsewhere_or_is_r
     // In no place at all any more, and still open: nobody can have it written back.
     let gone = outcome(Command::new("umount").args(["-l", &second]));
     assert_eq!(gone.code, 0, "{gone:?}");
-    place.refuse(["sync", "data"], 2, &["lives on"]);
+    place.refuse(["sync", "data"], 3, &["lives on"]);
     let daemon = place.process_id();
     drop(program.stdin.take());
     program.wait().unwrap();

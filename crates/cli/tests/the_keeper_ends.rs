@@ -229,7 +229,7 @@ fn a_disk_of_a_held_mount_is_not_taken_even_by_force_nor_by_who_has_another_runt
             } else {
                 &wanted
             };
-            place::refused(&said, 2, wanted);
+            place::refused(&said, 3, wanted);
         }
     };
     refused_everywhere(&create);
@@ -298,11 +298,11 @@ fn a_held_group_is_told_as_held_by_health_and_by_every_listing() {
         assert_eq!(groups[0]["keeper_process_id"], keeper);
         let mut sync = place.command(["sync", "data"]);
         let said = place::outcome(sync.env("SPINDLE_RUNTIME_DIR", place.path(run)));
-        place::refused(&said, 2, &[&format!("held by the keeper {keeper}")]);
+        place::refused(&said, 3, &[&format!("held by the keeper {keeper}")]);
         // Its disks alone do not say what its programs were answered.
         let mut list = place.command(["ls", "data:/"]);
         let said = place::outcome(list.env("SPINDLE_RUNTIME_DIR", place.path(run)));
-        place::refused(&said, 2, &[&format!("held by the keeper {keeper}")]);
+        place::refused(&said, 3, &[&format!("held by the keeper {keeper}")]);
         let scan = ask(&["disk", "scan"], 0);
         let disks = scan["disks"].as_array().unwrap();
         assert!(

@@ -81,12 +81,12 @@ fn a_mount_that_another_namespace_holds_is_named_and_served_until_it_lets_go() {
     let holder = container.0.id().to_string();
     let told = ["lives on", holder.as_str(), "sleep", "namespace"];
     let at = place.text("mount");
-    place.refuse(["umount", &at], 2, &told);
+    place.refuse(["umount", &at], 3, &told);
     assert!(!is_mounted(&point), "here it is gone");
     // Asked again it says the same, and so does who wants to close the group or mount it.
-    place.refuse(["umount", &at], 2, &told);
-    place.refuse(["group", "dismount", "data"], 2, &told);
-    place.refuse(["mount", "data", &at], 2, &told);
+    place.refuse(["umount", &at], 3, &told);
+    place.refuse(["group", "dismount", "data"], 3, &told);
+    place.refuse(["mount", "data", &at], 3, &told);
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!(place.process_id(), daemon, "it is served as before");
     let enter = ["--mount", "--target", &holder, "cat"];
@@ -115,7 +115,7 @@ fn a_mount_that_is_shown_at_a_second_place_is_unmounted_when_both_are() {
     let bound = outcome(Command::new("mount").args(["--bind", &at, &second]));
     assert_eq!(bound.code, 0, "{bound:?}");
     let daemon = place.process_id();
-    place.refuse(["umount", &at], 2, &["lives on", &second]);
+    place.refuse(["umount", &at], 3, &["lives on", &second]);
     std::fs::write(place.path("second/file"), b"still served").unwrap();
     let unbound = outcome(Command::new("umount").arg(&second));
     assert_eq!(unbound.code, 0, "{unbound:?}");

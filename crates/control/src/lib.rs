@@ -63,7 +63,7 @@ pub use command::reach::{GroupFiles, serving};
 pub use command::rebalance::{list_operations, rebalance_group, set_default_power};
 pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};
 pub use command::setting::{change_setting, show_settings};
-pub use command::start::{Starter, mount_served, start_daemon};
+pub use command::start::{Starter, mount_served, refuse_unknown, start_daemon};
 pub use command::upgrade::upgrade;
 pub use machine::descriptors::raise_descriptor_limit;
 pub use machine::discovery::scan;

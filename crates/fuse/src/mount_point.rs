@@ -118,12 +118,12 @@ impl MountError {
             | Self::AlreadyMounted(_)
             | Self::DeadMount(_)
             | Self::Covered(_)
-            | Self::Held { .. }
             | Self::Busy(_) => ErrorClass::Caller,
             Self::NoDevice
             | Self::NoHelper(_)
             | Self::HelperRefused { .. }
             | Self::KernelTooOld { .. }
+            | Self::Held { .. }
             | Self::System { .. } => ErrorClass::Environment,
         }
     }

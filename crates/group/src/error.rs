@@ -67,14 +67,14 @@ impl GroupErrorKind {
     #[must_use]
     pub const fn class(self) -> ErrorClass {
         match self {
-            Self::Io => ErrorClass::Environment,
+            // Without a majority its disks are not there: nobody asked for anything wrong.
+            Self::Io | Self::NoMajority => ErrorClass::Environment,
             Self::Corrupt => ErrorClass::BadBytes,
             Self::NoSpace
             | Self::NotFound
             | Self::NotEnough
             | Self::Busy
             | Self::Contended
-            | Self::NoMajority
             | Self::Invalid => ErrorClass::Caller,
         }
     }

@@ -40,6 +40,14 @@ macro_rules! kinds {
                 }
             }
 
+            /// What happened, in a sentence or two.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($($doc),+).trim(),)+
+                }
+            }
+
             /// How much it matters where whoever tells it says nothing else.
             #[must_use]
             pub const fn usual_severity(self) -> Severity {

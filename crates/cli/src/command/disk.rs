@@ -1,13 +1,12 @@
 //! `spindle disk` and `spindle failgroup`.
 
 use std::ffi::OsStr;
-use std::str::FromStr;
 
 use anyhow::Result;
 use spindle_control::view::DiskChangesReport;
 use spindle_control::{
-    ControlError, DiskChangesRequest, EstimateRequest, FailureGroupChange, FileDisk,
-    NewDiskRequest, ReplacementRequest, ResizeRequest, Settings, WantedDisk,
+    ControlError, DiskChangesRequest, EstimateRequest, FailureGroupChange, NewDiskRequest,
+    ReplacementRequest, ResizeRequest, Settings, WantedDisk,
 };
 
 use super::estimate::print_estimate;
@@ -73,7 +72,7 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             preview,
             output,
         } => {
-            let request = replaced(disk, with, name.as_ref(), *force);
+            let request = replaced(disk, with, name.as_ref(), *force)?;
             (group, of_disks(request), *preview, *output)
         }
         DiskCommand::Resize {
@@ -128,19 +127,19 @@ fn replaced(
     with: &OsStr,
     name: Option<&String>,
     overwrite: bool,
-) -> DiskChangesRequest {
+) -> Result<DiskChangesRequest> {
     let with = NewDiskRequest {
         name: name.cloned(),
-        ..new_disk(with)
+        ..new_disk(with)?
     };
-    DiskChangesRequest {
+    Ok(DiskChangesRequest {
         replace: vec![ReplacementRequest {
             disk: disk.to_owned(),
             with,
         }],
         overwrite,
         ..DiskChangesRequest::default()
-    }
+    })
 }
 
 /// What `spindle disk resize` asks for.
@@ -277,21 +276,13 @@ fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
 }
 
 /// A disk that is there, or PATH:SIZE to be made.
-fn new_disk(text: &OsStr) -> NewDiskRequest {
-    let file_disk = (text.to_str())
-        .filter(|text| !std::path::Path::new(text).exists())
-        .and_then(|text| FileDisk::from_str(text).ok());
-    match file_disk {
-        Some(disk) => NewDiskRequest {
-            path: disk.path,
-            make_bytes: Some(disk.size_bytes),
-            ..NewDiskRequest::default()
-        },
-        None => NewDiskRequest {
-            path: text.into(),
-            ..NewDiskRequest::default()
-        },
-    }
+fn new_disk(text: &OsStr) -> Result<NewDiskRequest> {
+    let (path, make_bytes) = WantedDisk::parse_path(text)?;
+    Ok(NewDiskRequest {
+        path,
+        make_bytes,
+        ..NewDiskRequest::default()
+    })
 }
 
 fn print_changes(report: &DiskChangesReport, output: Output) -> Result<u8> {

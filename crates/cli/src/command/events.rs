@@ -4,20 +4,37 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use spindle_control::view::EventReport;
+use spindle_control::view::{EventKindReport, EventReport};
 use spindle_control::{EventFilter, Events, Settings, parse_kinds, parse_severity};
 
 use super::group::name_of;
 use super::print_json;
-use crate::arguments::EventsArguments;
+use crate::arguments::{EventsArguments, Output};
 use crate::line::say;
 use crate::moment;
-use crate::table::time;
+use crate::table::{Table, time};
 
 /// How often is asked for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
+fn list_kinds(output: Output) -> Result<u8> {
+    let kinds = EventKindReport::all();
+    if output.json {
+        print_json(&kinds)?;
+        return Ok(0);
+    }
+    let mut table = Table::new(&["Kind", "Severity", "Meaning"]);
+    for kind in kinds {
+        table.row([kind.kind, kind.severity, kind.meaning]);
+    }
+    table.print()?;
+    Ok(0)
+}
+
 pub fn run(settings: &Settings, arguments: &EventsArguments) -> Result<u8> {
+    if arguments.list_kinds {
+        return list_kinds(arguments.output);
+    }
     let group = arguments.group.as_deref().map(name_of).transpose()?;
     let since = arguments.since.as_deref().map(moment::parse).transpose()?;
     let filter = EventFilter {

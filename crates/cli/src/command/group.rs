@@ -11,7 +11,7 @@ use spindle_control::{ControlError, Settings, WantedDisk, WantedGroup};
 use super::{conversion, print_json, serve};
 use crate::arguments::{CheckArguments, CreateArguments, FaultCommand, GroupCommand, Output};
 use crate::line::say;
-use crate::table::{Table, signed_size, size};
+use crate::table::{Table, duration, signed_size, size};
 
 pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
     match command {
@@ -313,11 +313,14 @@ fn set(settings: &Settings, group: &str, changes: &[String], output: Output) -> 
         return Ok(0);
     }
     match report.scrub_interval_s {
-        Some(seconds) => say!("scrub_interval  {seconds}s"),
+        Some(seconds) => say!("scrub_interval  {}", duration(seconds)),
         None => say!("scrub_interval  off"),
     }
-    say!("disk_repair_time  {}s", report.disk_repair_time_s);
-    say!("failgroup_repair_time  {}s", report.failgroup_repair_time_s);
+    say!("disk_repair_time  {}", duration(report.disk_repair_time_s));
+    say!(
+        "failgroup_repair_time  {}",
+        duration(report.failgroup_repair_time_s)
+    );
     Ok(0)
 }
 

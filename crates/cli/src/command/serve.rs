@@ -29,12 +29,19 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
         direct: mount.direct,
         workers_count: mount.workers,
     };
+    if mount.serve.is_first() {
+        spindle_control::refuse_unknown(settings, &group)?;
+    }
     if let Some(code) = keep(settings, &group, &mount.serve)? {
         return Ok(code);
     }
     if !mount.serve.serves() {
         if let Some(report) = spindle_control::mount_served(settings, group.as_str(), &request)? {
-            say!("{group} is mounted on {}", report.directory);
+            if mount.output.json {
+                print_json(&served_report(settings, &group)?)?;
+            } else {
+                say!("{group} is mounted on {}", report.directory);
+            }
             return Ok(0);
         }
         let ready = spindle_control::start_daemon(
@@ -43,6 +50,10 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
             own_arguments(),
             mount.serve.wants_keeper(),
         )?;
+        if mount.output.json {
+            print_json(&ready)?;
+            return Ok(0);
+        }
         tell_notices(&ready);
         say!(
             "{} is mounted on {}",
@@ -63,6 +74,17 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
     serve(settings, options, &mount.serve)
 }
 
+/// What a process that was there already says, as one that has just started does.
+fn served_report(settings: &Settings, group: &GroupName) -> Result<ReadyReport> {
+    let report = spindle_control::show_group(settings, group.as_str())?;
+    Ok(ReadyReport {
+        group: report.name,
+        process_id: report.process_id.unwrap_or(0),
+        mounts: report.mounts,
+        notices: Vec::new(),
+    })
+}
+
 pub fn group_mount(
     settings: &Settings,
     group: &str,
@@ -70,6 +92,9 @@ pub fn group_mount(
     output: Output,
 ) -> Result<u8> {
     let group = name_of(group)?;
+    if arguments.is_first() {
+        spindle_control::refuse_unknown(settings, &group)?;
+    }
     if let Some(code) = keep(settings, &group, arguments)? {
         return Ok(code);
     }
@@ -180,9 +205,18 @@ fn tell_notices(ready: &ReadyReport) {
 }
 
 /// Hands a group over to another program.
-pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> Result<u8> {
-    let version = spindle_control::upgrade(settings, group, binary)?;
-    say!("{group} is served by version {version} now");
+pub fn upgrade(
+    settings: &Settings,
+    group: &str,
+    binary: Option<&Path>,
+    output: Output,
+) -> Result<u8> {
+    let report = spindle_control::upgrade(settings, group, binary)?;
+    if output.json {
+        print_json(&report)?;
+    } else {
+        say!("{group} is served by version {} now", report.version);
+    }
     Ok(0)
 }
 

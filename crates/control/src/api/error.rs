@@ -218,13 +218,14 @@ impl ControlError {
             }
             ControlErrorKind::Corrupt => ErrorClass::BadBytes,
             ControlErrorKind::Bug => ErrorClass::Bug,
+            // Its disks are not there: nobody asked for anything wrong.
+            ControlErrorKind::NoMajority => ErrorClass::Environment,
             ControlErrorKind::NotFound
             | ControlErrorKind::Exists
             | ControlErrorKind::Busy
             | ControlErrorKind::Ending
             | ControlErrorKind::NoSpace
             | ControlErrorKind::NotEnough
-            | ControlErrorKind::NoMajority
             | ControlErrorKind::Denied
             | ControlErrorKind::Invalid => ErrorClass::Caller,
         };
@@ -235,6 +236,13 @@ impl ControlError {
             words: words.into(),
             source: None,
         }
+    }
+
+    /// The same, where it is the state of the machine and not what was asked for.
+    #[must_use]
+    pub(crate) const fn of_environment(mut self) -> Self {
+        self.class = ErrorClass::Environment;
+        self
     }
 
     /// The caller asked for what cannot be.

@@ -80,7 +80,7 @@ pub fn parse_kinds(text: &str) -> ControlResult<Vec<String>> {
         if !known().any(|kind| kind == name) {
             let hint = suggestion(name, "kind", known());
             return Err(ControlError::invalid(format!(
-                "{name:?} is no kind of event; {hint}"
+                "{name:?} is no kind of event; {hint}; `spindle events --list-kinds` shows all"
             )));
         }
         kinds.push(name.to_owned());

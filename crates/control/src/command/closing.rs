@@ -65,7 +65,9 @@ pub(super) fn refuse_open(settings: &Settings, group: &str) -> ControlResult<()>
     let disk = found.disks.first().map(|probe| probe.path.as_path());
     let holder = disk.map_or(Ok(None), |disk| Holder::find(found.uuid, disk))?;
     match (holder, newest_owner(&found)) {
-        (Some(holder), _) if holder.stands_alone() => busy(holder.told()),
+        (Some(holder), _) if holder.stands_alone() => {
+            busy(holder.told()).map_err(ControlError::of_environment)
+        }
         (_, Ok(owner)) if owner.open && has_ended(&owner) => Err(ControlError::new(
             ControlErrorKind::Io,
             format!(

@@ -10,10 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use spindle_base::GroupName;
 
 use crate::api::calls::{AddMount, ShowGroup};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::{MountReport, ReadyReport};
+use crate::machine::discovery::Discovery;
 use crate::machine::process::CLOSING_MOST;
 use crate::machine::settings::Settings;
 use crate::machine::{runtime_directory, sockets};
@@ -86,6 +88,20 @@ pub fn start_daemon(
             ))
         }
     }
+}
+
+/// Refuses a group that is not there, before anything is made for it in the runtime directory. One
+/// that was opened from there before is not looked for twice.
+///
+/// # Errors
+/// Where there is no such group on the search path.
+pub fn refuse_unknown(settings: &Settings, group: &GroupName) -> ControlResult<()> {
+    let lock = format!("{}.lock", group.as_str().to_ascii_lowercase());
+    if settings.runtime_directory.join(lock).exists() {
+        return Ok(());
+    }
+    Discovery::look(settings)?.group(group.as_str())?;
+    Ok(())
 }
 
 /// Waits until the keeper knows that its daemon serves: the daemon tells both at the same time,

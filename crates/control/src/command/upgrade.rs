@@ -5,19 +5,26 @@ use std::process::{Command, Stdio};
 
 use crate::api::calls::ShowGroup;
 use crate::api::error::{ControlError, ControlResult};
+use crate::api::view::UpgradeReport;
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::settings::Settings;
 use crate::serving::formats::Formats;
 use crate::serving::keeper::KeeperClient;
+use crate::serving::served;
 
-/// Hands a served group over to the program at `binary`, or to this very program; its version.
+/// Hands a served group over to the program at `binary`, or to this very program; what serves
+/// it now.
 /// Programs that use the mount wait meanwhile and notice nothing else.
 ///
 /// # Errors
 /// Where the group has no keeper, the program cannot serve what the running one does, or fails
 /// to: the running one goes on then.
-pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> ControlResult<String> {
+pub fn upgrade(
+    settings: &Settings,
+    group: &str,
+    binary: Option<&Path>,
+) -> ControlResult<UpgradeReport> {
     let Some(keeper) = KeeperClient::find(settings, group) else {
         let client = serving(settings, group)?;
         let report = client.ask(&ShowGroup {})?;
@@ -41,7 +48,17 @@ pub fn upgrade(settings: &Settings, group: &str, binary: Option<&Path>) -> Contr
     if let Some(running) = &status.formats {
         running.check_successor(&next)?;
     }
-    keeper.upgrade(&binary, &file, &next.version)
+    let version = keeper.upgrade(&binary, &file, &next.version)?;
+    // Done it is, whatever becomes of the process in this moment.
+    let served = served::find(settings, group).ok().flatten();
+    let report = served.and_then(|client| client.ask(&ShowGroup {}).ok());
+    Ok(UpgradeReport {
+        group: report
+            .as_ref()
+            .map_or(status.group, |report| report.name.clone()),
+        version,
+        process_id: report.and_then(|report| report.process_id),
+    })
 }
 
 /// Asks a program what it reads and writes.

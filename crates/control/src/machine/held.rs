@@ -188,7 +188,7 @@ pub(crate) fn refuse_free(group: Uuid, disk: &Path) -> ControlResult<()> {
 fn held(disk: &Path, holder: &Holder) -> ControlError {
     let told = holder.told();
     let message = format!("{} is in use: {told}", disk.display());
-    ControlError::new(ControlErrorKind::Busy, message)
+    ControlError::new(ControlErrorKind::Busy, message).of_environment()
 }
 
 #[cfg(test)]

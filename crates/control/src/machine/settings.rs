@@ -149,6 +149,12 @@ impl Settings {
         })
     }
 
+    /// The patterns of the search path; none for every block device.
+    #[must_use]
+    pub(crate) fn disk_patterns(&self) -> &[String] {
+        &self.disk_patterns
+    }
+
     /// The search path as a person reads it in a message.
     #[must_use]
     pub fn search_path(&self) -> String {

@@ -2,7 +2,7 @@
 //! made on the way are taken away again where the group is not made.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -58,27 +58,47 @@ impl WantedDisk {
             .split(|byte| *byte == b',')
             .filter(|path| !path.is_empty())
             .map(|path| {
-                // A path that ends in `:SIZE` is to be made; one that is there is taken as it is.
-                let file_disk = std::str::from_utf8(path)
-                    .ok()
-                    .filter(|text| !Path::new(text).exists())
-                    .and_then(|text| FileDisk::from_str(text).ok());
-                let whole = PathBuf::from(OsString::from(OsStr::from_bytes(path)));
-                let (path, make_bytes) = match file_disk {
-                    Some(disk) => (disk.path, Some(disk.size_bytes)),
-                    None => (whole, None),
-                };
-                Self {
+                let (path, make_bytes) = Self::parse_path(OsStr::from_bytes(path))?;
+                Ok(Self {
                     path,
                     make_bytes,
                     failure_group: Some(failure_group.clone()),
-                }
+                })
             })
-            .collect();
+            .collect::<ControlResult<_>>()?;
         if disks.is_empty() {
             return Err(wrong());
         }
         Ok(disks)
+    }
+
+    /// A disk that is there, or PATH:SIZE to be made; how large then.
+    ///
+    /// # Errors
+    /// Where it ends in what can only be meant as a size and is none.
+    pub fn parse_path(text: &OsStr) -> ControlResult<(PathBuf, Option<u64>)> {
+        let path = PathBuf::from(text);
+        // One that is there is taken as it is, whatever its name ends in.
+        if path.exists() {
+            return Ok((path, None));
+        }
+        let Some((stem, size)) = text.to_str().and_then(|text| text.rsplit_once(':')) else {
+            return Ok((path, None));
+        };
+        if let Ok(disk) = FileDisk::from_str(&format!("{stem}:{size}")) {
+            return Ok((disk.path, Some(disk.size_bytes)));
+        }
+        let is_meant_as_size = size.starts_with(|first: char| first.is_ascii_digit())
+            && size
+                .chars()
+                .all(|one| one.is_ascii_alphanumeric() || ".,".contains(one));
+        if is_meant_as_size {
+            return Err(ControlError::invalid(format!(
+                "{}: {size:?} is no size: write PATH:SIZE with a size in bytes, or in K, M, G or T, that is a multiple of 4096",
+                path.display()
+            )));
+        }
+        Ok((path, None))
     }
 }
 
@@ -359,7 +379,7 @@ pub(super) fn outside_search_path<'a>(
         .into_iter()
         .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
         .collect();
-    let outside: Vec<String> = paths
+    let mut outside: Vec<String> = paths
         .filter_map(|path| std::fs::canonicalize(path).ok())
         .filter(|path| !found.contains(path))
         .map(|path| path.display().to_string())
@@ -367,8 +387,15 @@ pub(super) fn outside_search_path<'a>(
     if outside.is_empty() {
         return Ok(None);
     }
+    // Together with what is there: the variable takes the place of the search path.
+    let patterns = settings.disk_patterns();
+    let beside = match patterns {
+        [] => " and the patterns of the group's other disks",
+        _ => "",
+    };
+    outside.splice(0..0, patterns.iter().cloned());
     Ok(Some(format!(
-        "these disks are outside the search path ({}): set SPINDLE_DISKS={} or add them to spindle.toml",
+        "these disks are outside the search path ({}): set SPINDLE_DISKS='{}'{beside}, or add them to spindle.toml",
         settings.search_path(),
         outside.join(",")
     )))

@@ -166,9 +166,10 @@ impl Mounts {
         if let Some(served) = first {
             let directory = &served.report.directory;
             if let Some(holders) = served.mount.held_elsewhere() {
-                return busy(format!(
+                let told = format!(
                     "{group_name} was unmounted from {directory}, but that mount lives on: {holders}"
-                ));
+                );
+                return busy(told).map_err(ControlError::of_environment);
             }
             return busy(if *directory == wanted.to_string() {
                 format!("{wanted} is a mount point already: {group_name} is mounted there")
@@ -475,7 +476,10 @@ impl From<MountError> for ControlError {
             (_, ErrorClass::BadBytes) => ControlErrorKind::Corrupt,
             (_, ErrorClass::Bug) => ControlErrorKind::Bug,
         };
-        Self::new(kind, error.to_string()).because(error)
+        let class = error.class();
+        let mut told = Self::new(kind, error.to_string()).because(error);
+        told.class = class;
+        told
     }
 }
 

@@ -81,6 +81,7 @@ pub(crate) fn gave_up(status: &KeeperStatus) -> ControlError {
             last_death(status)
         ),
     )
+    .of_environment()
 }
 
 fn last_death(status: &KeeperStatus) -> String {
@@ -101,4 +102,5 @@ pub(crate) fn gave_up_again(status: &KeeperStatus) -> ControlError {
             place.display()
         ),
     )
+    .of_environment()
 }
