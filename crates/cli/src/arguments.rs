@@ -125,6 +125,12 @@ goes on then.")]
         #[command(flatten)]
         output: Output,
     },
+    /// Print what udev is to know of a device; for the rule that the packages bring
+    #[command(hide = true)]
+    Udev {
+        /// The device
+        device: PathBuf,
+    },
     /// Print what this program reads and writes, by number
     #[command(hide = true)]
     Formats,

@@ -21,6 +21,7 @@ use serde::Serialize;
 use spindle_control::Settings;
 
 use crate::arguments::{Arguments, Command, TemplateCommand};
+use crate::line::say;
 use crate::page;
 
 /// Runs the command; the number is the exit code.
@@ -32,6 +33,12 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         }
         Command::Formats => {
             print_json(&spindle_control::Formats::own())?;
+            return Ok(0);
+        }
+        Command::Udev { device } => {
+            for (name, value) in spindle_control::udev_properties(device)? {
+                say!("{name}={value}");
+            }
             return Ok(0);
         }
         Command::Completions { shell } => {
@@ -96,9 +103,11 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Rebalance(arguments) => rebalance::rebalance(&settings, arguments),
         Command::Operations(arguments) => rebalance::operations(&settings, arguments),
         Command::Fault(command) => group::fault(&settings, command),
-        Command::Openapi | Command::Formats | Command::Completions { .. } | Command::Man { .. } => {
-            Ok(0)
-        }
+        Command::Openapi
+        | Command::Udev { .. }
+        | Command::Formats
+        | Command::Completions { .. }
+        | Command::Man { .. } => Ok(0),
     }
 }
 

@@ -71,6 +71,7 @@ pub use machine::hook_settings::HookSettings;
 pub use machine::path::absolute;
 pub use machine::read_only_disks::ReadOnlyDisks;
 pub use machine::settings::Settings;
+pub use machine::udev::udev_properties;
 pub use machine::unknown_data::{Contents, look_for_data};
 pub use machine::user::{own_group, own_umask, own_user};
 pub use opened::create::{WantedDisk, WantedGroup};

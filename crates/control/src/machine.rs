@@ -17,5 +17,6 @@ pub(crate) mod read_only_disks;
 pub(crate) mod runtime_directory;
 pub(crate) mod settings;
 pub(crate) mod sockets;
+pub(crate) mod udev;
 pub(crate) mod unknown_data;
 pub(crate) mod user;
