@@ -15,8 +15,10 @@
 //! acknowledged, so either is right; whole on any replica, it counts.
 //!
 //! So where a record would follow, a replica that could be read says whether there is one. Where
-//! none could, there may be, and the opening is refused: a path may be away for a moment only. What
-//! one replica does not give of a record another may: the same bytes are on each.
+//! none could, there may be, and the opening is refused: a path may be away for a moment only.
+//! Likewise where one begins that is not whole, and a replica does not give it: what a crash has torn
+//! looks like what has rotted. What one replica does not give of a record another may: the same bytes
+//! are on each.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -141,8 +143,12 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
             layer.set(table, change.key, change.value);
         }
     }
-    let is_the_end = |copy: &JournalCopy| ends_at(copy, end, group_uuid, generation);
-    let is_known = journals.copies.is_empty() || journals.copies.iter().any(is_the_end);
+    let said: Vec<AtEnd> = (journals.copies.iter())
+        .map(|copy| at_end(copy, end, group_uuid, generation))
+        .collect();
+    // One that is whole nowhere was never acknowledged where every replica gives all of it: else it
+    // may have rotted on those that do, and be whole on another.
+    let is_known = said.contains(&AtEnd::Nothing) || !said.contains(&AtEnd::Unread);
     if !is_known && !journals.ends_where_unread {
         return Err(CatalogError::Region {
             operation: "read",
@@ -162,7 +168,7 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
     }
     Ok(Replayed {
         layer,
-        must_end: !journals.copies.iter().all(is_the_end),
+        must_end: said.contains(&AtEnd::Unread),
     })
 }
 
@@ -192,20 +198,32 @@ fn completed(copies: &[JournalCopy]) -> Vec<Cow<'_, [u8]>> {
     journals
 }
 
-/// Whether this replica says that the generation's records end at the block: all that a record
-/// there would take was read, and it is none, or was never whole. An acknowledged one is whole on
-/// every replica.
-fn ends_at(copy: &JournalCopy, end: usize, group_uuid: Uuid, generation: u64) -> bool {
+/// What a replica has where the next record would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AtEnd {
+    /// No record of the generation begins there, or the journal is full: none was acknowledged,
+    /// because that one is on every replica.
+    Nothing,
+    /// One begins there, and is not whole.
+    Broken,
+    /// It does not give all that a record there would take.
+    Unread,
+}
+
+fn at_end(copy: &JournalCopy, end: usize, group_uuid: Uuid, generation: u64) -> AtEnd {
     match copy.read.get(end) {
-        // It is full.
-        None => true,
-        Some(false) => false,
+        None => AtEnd::Nothing,
+        Some(false) => AtEnd::Unread,
         Some(true) => match JournalHead::of(&copy.bytes[end * BLOCK_BYTES..]) {
             Some(head) if head.group_uuid == group_uuid && head.generation == generation => {
-                let blocks = copy.read[end..].iter().take(head.blocks_count);
-                blocks.copied().all(|is_read| is_read)
+                let mut blocks = copy.read[end..].iter().take(head.blocks_count);
+                if blocks.all(|is_read| *is_read) {
+                    AtEnd::Broken
+                } else {
+                    AtEnd::Unread
+                }
             }
-            _ => true,
+            _ => AtEnd::Nothing,
         },
     }
 }

@@ -107,6 +107,12 @@ impl MemoryRegion {
         }
     }
 
+    /// Spoils the end of one block on one replica of the journal.
+    pub(crate) fn rot_journal(&self, replica: usize, block: usize) {
+        let journal = &mut self.state.lock().journals[replica];
+        journal[block * 4096 + 64..(block + 1) * 4096].fill(0xEE);
+    }
+
     /// A replica of the journal gives none of these blocks, but zeros.
     pub(crate) fn hide_journal(&self, replica: usize, blocks: std::ops::Range<usize>) {
         self.state.lock().unread_journal_blocks[replica].extend(blocks);

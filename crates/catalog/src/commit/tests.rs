@@ -468,6 +468,35 @@ fn a_journal_that_two_disks_have_together_is_whole() {
 }
 
 #[test]
+fn a_record_that_rotted_beside_one_that_cannot_be_read_does_not_end_the_journal() {
+    for (length_bytes, damaged) in [(1, 1..2), (5000, 2..3)] {
+        for is_cut_short in [false, true] {
+            let (region, catalog) = journaled_catalog();
+            commit_row(&catalog, b"a", b"1");
+            commit_row(&catalog, b"b", &vec![7; length_bytes]);
+            drop(catalog);
+            // Behind its head, so that it is one which began there.
+            region.rot_journal(0, damaged.start);
+            region.hide_journal(1, damaged.clone());
+            if is_cut_short {
+                // A crash kept it from the other replica: nothing was acknowledged.
+                region.lose_newest_journal_write(1);
+                region.show_journals();
+                region.hide_journal(1, 3..4);
+            }
+            let what = format!("{length_bytes} bytes, cut short {is_cut_short}");
+            let opened = Catalog::open(region.clone(), CACHE_BYTES);
+            assert_eq!(opened.is_ok(), is_cut_short, "{what}: {opened:?}");
+            drop(opened);
+            region.show_journals();
+            let catalog = Catalog::open(region, CACHE_BYTES).unwrap();
+            let is_there = catalog.get(Table::Inode, b"b").unwrap().is_some();
+            assert_eq!(is_there, !is_cut_short, "{what}");
+        }
+    }
+}
+
+#[test]
 fn a_record_in_flight_that_an_opening_did_not_count_does_not_come_back_at_the_next() {
     for commits_between in [false, true] {
         let (region, catalog) = journaled_catalog();

@@ -8,7 +8,9 @@
 //! A block that cannot be read may be the right one: a path may be away for a moment only. So
 //! only bytes that were read are written, and a block that is right on no replica and cannot be
 //! read on one stays as it is everywhere. Asking for it is an error, as of any damaged block,
-//! until the disk answers again.
+//! until the disk answers again. That one disk's older sums call its own block right says nothing
+//! against it: the disk may have answered a write well that it never made. The first block is
+//! written by every transaction, so it cannot be left: the opening is refused, or forced.
 //!
 //! Likewise a checksum block: a replica says which sums of a group are the newest where both of its
 //! slots were read, and each is whole or blank. One that is neither was torn by the crash, or has
@@ -63,6 +65,8 @@ struct Chosen<'a> {
     /// Of each block the replica's bytes that count; `None` where none are written.
     blocks: Vec<Option<&'a [u8]>>,
     doubtful: Vec<u64>,
+    /// The first block is not what the newest sums say: one that cannot be read may be that.
+    is_first_forced: bool,
 }
 
 impl ReplicatedRegion {
@@ -207,10 +211,11 @@ impl ReplicatedRegion {
         let copies: Vec<Copy> = (map.replicas.iter())
             .map(|replica| self.read_copy(map, replica, used, group))
             .collect();
+        let forced = self.membership.was_forced();
         let chosen = if is_vouched {
-            choose(map, found, &copies, &order, group)?
+            choose(map, found, &copies, &order, group, forced)?
         } else {
-            choose_unvouched(map, &copies, group, self.membership.was_forced())?
+            choose_unvouched(map, &copies, group, forced)?
         };
         if !is_vouched && chosen.group.sums != map.groups[group].sums {
             let message = format!(
@@ -219,6 +224,11 @@ impl ReplicatedRegion {
                  are"
             );
             (self.membership).event(Event::new(EventKind::DamageFound, message));
+        }
+        if chosen.is_first_forced {
+            let message = "catalog: its first block can be read on no disk as it was written last, \
+                           and the group was opened by force: it was taken as another disk has it";
+            (self.membership).event(Event::new(EventKind::DamageFound, message.to_owned()));
         }
         map.doubtful.extend(&chosen.doubtful);
         let writes = differences(map, &copies, &chosen, group);
@@ -298,6 +308,7 @@ fn choose_unvouched<'a>(
         group: SumGroup::clone(&map.groups[group]),
         blocks: vec![None; used],
         doubtful: Vec::new(),
+        is_first_forced: false,
     };
     for within in 0..used {
         let block = first + within as u64;
@@ -334,13 +345,15 @@ fn choose_unvouched<'a>(
 /// right, and those bytes.
 ///
 /// # Errors
-/// Where the catalog's header page is right on no replica, and cannot be read on one.
+/// Where the catalog's header page is right on no replica, cannot be read on one, and nobody has
+/// forced the opening; or can be read on none.
 fn choose<'a>(
     map: &Map,
     found: &[FoundSums],
     copies: &'a [Copy],
     order: &[usize],
     group: usize,
+    forced: bool,
 ) -> Result<Chosen<'a>, CatalogError> {
     let (first, _) = map.blocks_of(group);
     let used = copies.first().map_or(0, |copy| copy.read.len());
@@ -348,6 +361,7 @@ fn choose<'a>(
         group: SumGroup::clone(&map.groups[group]),
         blocks: vec![None; used],
         doubtful: Vec::new(),
+        is_first_forced: false,
     };
     let sums_read = found.iter().all(|sums| sums[group].both_read);
     for within in 0..used {
@@ -356,13 +370,18 @@ fn choose<'a>(
             let sums = found[replica][group].newest.as_ref();
             sums.map_or(0, |sums| sums.sums[within])
         };
+        let newest_sum = chosen.group.sums[within];
         let is_read = copies.iter().all(|copy| copy.read[within]);
-        let right = (order.iter().enumerate()).find_map(|(age, replica)| {
+        let is_given_up = !is_read && block == 0 && forced;
+        let right = order.iter().find_map(|replica| {
             let sum = sum_on(*replica);
+            // By older sums a block is right, or was never written, only where it was read everywhere,
+            // and is wrong by the newer ones.
+            if sum != newest_sum && !(is_read || is_given_up) {
+                return None;
+            }
             if sum == 0 {
-                // By older sums a block was never written only where it was read everywhere, and is
-                // wrong by the newer ones.
-                return (age == 0 || is_read).then_some((sum, None));
+                return Some((sum, None));
             }
             // Bytes may be right by another replica's sums: where those are good the block may have
             // rotted, and its own may be unread or damaged.
@@ -371,21 +390,27 @@ fn choose<'a>(
             Some((sum, Some(bytes)))
         });
         if let Some((sum, bytes)) = right {
+            chosen.is_first_forced |= is_given_up && sum != newest_sum;
             chosen.group.sums[within] = sum;
             chosen.blocks[within] = bytes;
             continue;
         }
-        if !is_read && block == 0 {
-            let why = "the first block of it can be read on no disk whole";
-            return Err(failed("read", why));
+        // It was in flight on every replica: as it is on the first that gives it.
+        let given = || copies.iter().find_map(|copy| copy.block(within));
+        let bytes = copies[order[0]].block(within).or_else(given);
+        if block == 0 && !(is_read || (is_given_up && bytes.is_some())) {
+            return Err(failed(
+                "read",
+                "the first block of it can be read on no disk as it was written last; try again when \
+                 the disks answer. Where it is bad for good, --force takes it as another disk has it",
+            ));
         }
-        if !(is_read && (sums_read || block == 0)) {
+        if block != 0 && !(is_read && sums_read) {
             // It may be right where it was not read, or by sums that were not.
             continue;
         }
-        // It was in flight on every replica: as it is on the first.
-        let bytes = copies[order[0]].block(within);
         chosen.blocks[within] = bytes;
+        chosen.is_first_forced |= is_given_up;
         if let Some(bytes) = bytes.filter(|_| block == 0) {
             // The catalog's header page: the only one overwritten in place, and accepted by the
             // catalog in any mix of old and new. It must be readable ever after.

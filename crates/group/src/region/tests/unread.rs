@@ -355,6 +355,66 @@ fn a_block_that_could_not_be_read_for_a_moment_is_not_unwritten_by_older_sums() 
 }
 
 #[test]
+fn a_good_block_that_could_not_be_read_is_not_replaced_by_what_a_disk_has_that_lied() {
+    for number in [0, 7] {
+        let disks = make_of(2, Redundancy::Normal);
+        let made = open(&disks);
+        made.region.grow(1 << 20).unwrap();
+        write(&made.region, &[(0, 1), (7, 1), (8, 2)]).unwrap();
+        let before = disks.image(DiskSlot(1));
+        write(&made.region, &[(0, 3), (7, 3)]).unwrap();
+        drop(made);
+        disks.crash();
+        disks.restart();
+        // The disk answered the last write well, and has neither its sums nor its blocks.
+        disks.put_back(DiskSlot(1), &before);
+        let unread = place(number)..place(number) + BLOCK as u64;
+        disks.fail_reads(DiskSlot(0), unread, u64::MAX);
+        let opened = open_recovering(&disks);
+        assert_eq!(
+            opened.is_some(),
+            number != 0,
+            "the catalog's first block is asked for"
+        );
+        if let Some(opened) = opened {
+            read(&opened.region, number).unwrap_err();
+            assert!(read(&opened.region, 0).unwrap() == block(3));
+            assert!(read(&opened.region, 8).unwrap() == block(2));
+        }
+        disks.clear_faults(DiskSlot(0));
+        let opened = open(&disks);
+        assert!(read(&opened.region, 0).unwrap() == block(3));
+        assert!(read(&opened.region, 7).unwrap() == block(3));
+    }
+}
+
+#[test]
+fn by_force_a_first_block_that_is_bad_for_good_is_the_one_before_it() {
+    let disks = make_of(2, Redundancy::Normal);
+    let made = open(&disks);
+    made.region.grow(1 << 20).unwrap();
+    write(&made.region, &[(0, 1), (7, 1)]).unwrap();
+    let before = disks.image(DiskSlot(1));
+    write(&made.region, &[(0, 3)]).unwrap();
+    drop(made);
+    disks.crash();
+    disks.restart();
+    disks.put_back(DiskSlot(1), &before);
+    disks.fail_reads(DiskSlot(0), place(0)..place(0) + BLOCK as u64, u64::MAX);
+    assert!(open_recovering(&disks).is_none());
+    let forced = open_as(&disks, true).unwrap();
+    forced.region.finish_recovery();
+    assert!(read(&forced.region, 0).unwrap() == block(1));
+    assert!(read(&forced.region, 7).unwrap() == block(1));
+    let events = forced.membership.take_events();
+    assert!(
+        events
+            .iter()
+            .any(|event| event.kind == EventKind::DamageFound)
+    );
+}
+
+#[test]
 fn a_catalog_that_could_not_be_read_for_a_moment_is_there_afterwards() {
     for (count, redundancy) in [(3, Redundancy::Normal), (1, Redundancy::External)] {
         let disks = crashed(count, redundancy);
