@@ -10,7 +10,7 @@ use spindle_device::{AlignedBuffer, DiskSlot};
 use spindle_format::{JOURNAL_BYTES, JOURNAL_PLACE};
 
 use crate::event::{Event, EventKind};
-use crate::region::map::{BLOCK_LENGTH, ReplicaMap};
+use crate::region::map::ReplicaMap;
 use crate::region::{ReplicatedRegion, failed};
 
 /// What was written to the journals since they began at their start the last time: all records
