@@ -60,7 +60,7 @@ impl ReplicatedRegion {
     pub(super) fn tell_cut(&self, block: usize) {
         let message = format!(
             "catalog: block {block} of its journal and what belongs to it can be read on no disk, \
-             and the group was opened by force: what commits were there is lost, and all after it"
+             and the group was opened by force: what commits were there are lost, and all after them"
         );
         (self.membership).event(Event::new(EventKind::DamageFound, message));
     }

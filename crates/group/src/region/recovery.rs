@@ -212,7 +212,7 @@ impl ReplicatedRegion {
             .map(|replica| self.read_copy(map, replica, used, group))
             .collect();
         let forced = self.membership.was_forced();
-        let chosen = if is_vouched {
+        let mut chosen = if is_vouched {
             choose(map, found, &copies, &order, group, forced)?
         } else {
             choose_unvouched(map, &copies, group, forced)?
@@ -237,6 +237,11 @@ impl ReplicatedRegion {
         // block still keeps the next opening from them.
         if writes.is_empty() && same_sums && (is_vouched || clean) {
             return Ok(0);
+        }
+        if !all_read {
+            // Sums that a crash cut short may stand where they could not be read, one ahead of these:
+            // they must not be taken for them when they can.
+            chosen.group.sequence += 1;
         }
         self.write_settled(map, group, chosen.group, writes)
     }

@@ -415,6 +415,30 @@ fn by_force_a_first_block_that_is_bad_for_good_is_the_one_before_it() {
 }
 
 #[test]
+fn sums_in_flight_that_an_opening_did_not_see_do_not_count_at_the_next() {
+    let disks = make_of(2, Redundancy::Normal);
+    let made = open(&disks);
+    made.region.grow(1 << 20).unwrap();
+    write(&made.region, &[(7, 1)]).unwrap();
+    let before = disks.image(DiskSlot(1));
+    // A crash keeps this from the second disk.
+    write(&made.region, &[(7, 3)]).unwrap();
+    drop(made);
+    disks.crash();
+    disks.restart();
+    disks.put_back(DiskSlot(1), &before);
+    disks.fail_reads(DiskSlot(0), SUMS, u64::MAX);
+    let opened = open(&disks);
+    assert!(read(&opened.region, 7).unwrap() == block(1));
+    drop(opened);
+    disks.clear_faults(DiskSlot(0));
+    let unread = place(7)..place(7) + BLOCK as u64;
+    disks.fail_reads(DiskSlot(1), unread, u64::MAX);
+    let opened = open(&disks);
+    assert!(read(&opened.region, 7).unwrap() == block(1));
+}
+
+#[test]
 fn a_catalog_that_could_not_be_read_for_a_moment_is_there_afterwards() {
     for (count, redundancy) in [(3, Redundancy::Normal), (1, Redundancy::External)] {
         let disks = crashed(count, redundancy);
