@@ -1,4 +1,4 @@
-//! Copies that lie on a bad place of their disk, until they are moved. All of it is memory: after a
+//! Copies that lie on a bad place of their disk, until they are mended. All of it is memory: after a
 //! crash a read or a scrub finds them again.
 
 use spindle_sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use spindle_sync::level::LeafMutex;
 use crate::core::file::File;
 use crate::incarnation::Life;
 
-/// Blocks of a copy whose place could not be mended.
+/// Blocks of a copy that could not be read, or are wrong.
 #[derive(Debug)]
 pub struct BadPlace {
     /// The file.
@@ -25,12 +25,12 @@ pub struct BadPlace {
     /// The disks of the extent's copies when this was found: of one that has gone since, nobody
     /// knows what it has, and the place is found again where it is still bad.
     pub lives: SmallVec<[Life; 4]>,
-    /// What happened to it.
+    /// What its finder met.
     pub reason: String,
 }
 
 /// Blocks of a copy that are bad, and where they are good.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadBlocks {
     /// The first one, from the extent's start.
     pub inside_blocks: u64,
@@ -40,7 +40,7 @@ pub struct BadBlocks {
     pub source: ExtentCopy,
 }
 
-/// Places that wait to be moved.
+/// Places that wait to be mended.
 #[derive(Debug, Default)]
 pub struct BadPlaces {
     pub(crate) waiting: LeafMutex<Vec<BadPlace>>,
@@ -49,7 +49,7 @@ pub struct BadPlaces {
 }
 
 impl BadPlace {
-    /// Whether the other one is of the same copy, which is moved once.
+    /// Whether the other one is of the same copy, which is mended once.
     pub fn is_same(&self, other: &Self) -> bool {
         self.file.id == other.file.id && self.index == other.index && self.copy == other.copy
     }

@@ -1,10 +1,10 @@
 //! A bad place on a disk put right: written again and read back, or the copy moved elsewhere on
 //! its disk, or the disk given up: in that order.
 //!
-//! Writing in place happens under the range lock that the finder holds, shared or not: no writer
-//! can be at these blocks, and two that mend write the same. Moving a copy needs its extent
-//! alone, so it waits in a list until the finder has let go of its range
-//! ([`Core::move_bad_places`]); it is done before a read is answered. A crash before the commit
+//! Whoever finds one writes nothing: he has the good bytes from another copy, and puts the place on
+//! a list. A disk may take the write and give back other bytes, and until that is known nobody may
+//! read the place. So it is written with its extent held alone, when the finder has let go of his
+//! range ([`Core::move_bad_places`]); it is done before a read is answered. A crash before the commit
 //! finds the copy at its old place, which is then found bad again.
 
 use spindle_sync::atomic::Ordering;
@@ -18,11 +18,13 @@ use spindle_format::ExtentCopy;
 use spindle_sync::level::assert_none_from;
 
 use crate::core::Core;
-use crate::core::bad_places::BadPlace;
+use crate::core::bad_places::{BadBlocks, BadPlace};
+use crate::core::dirty::Ranges;
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::io::bytes_of;
+use crate::io::write::push_file_ranges;
 use crate::levels;
 
 /// The most that is copied by one request.
@@ -39,18 +41,31 @@ const fn run_of(copy: ExtentCopy) -> Run {
 /// What became of a bad place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mended {
+    /// Its bad blocks were written again, and the disk gives them back.
+    InPlace,
     /// The copy lies elsewhere on its disk.
     Moved,
     /// The disk took it nowhere, and is offline.
     Offline,
-    /// The file or the extent has changed meanwhile.
+    /// The file, the extent or its disks have changed meanwhile, or its good copy cannot be read:
+    /// where it is still bad it is found again.
     Gone,
+}
+
+/// What became of the bad blocks of a place that were written again.
+enum WrittenAgain {
+    /// The disk gives them back.
+    Good,
+    /// Nothing was written: the copy that has them right cannot be read.
+    NoSource,
+    /// The disk did not take them, or gives back something else.
+    Bad(String),
 }
 
 impl Core {
     /// Writes good bytes over a copy and reads them back; what is wrong where they did not come
-    /// back. The caller holds the range.
-    pub(crate) fn mend_in_place(
+    /// back. The caller holds the range alone.
+    fn write_and_read_back(
         &self,
         file: &File,
         copy: ExtentCopy,
@@ -90,13 +105,16 @@ impl Core {
         }
     }
 
-    /// Puts a place on the list of those to be moved.
+    /// Puts a place on the list of those to be mended.
     pub(crate) fn note_bad_place(&self, place: BadPlace) {
         let mut waiting = self.bad_places.waiting.lock();
         let same = waiting.iter_mut().find(|other| other.is_same(&place));
         match same {
             Some(other) => {
-                other.bad.extend(&place.bad);
+                // Others read it before its turn comes, and find it too.
+                let is_new = |bad: &BadBlocks| !other.bad.contains(bad);
+                let new: Vec<BadBlocks> = place.bad.into_iter().filter(is_new).collect();
+                other.bad.extend(new);
                 other.lives.extend(place.lives);
             }
             None => waiting.push(place),
@@ -104,7 +122,7 @@ impl Core {
         self.bad_places.any.store(true, Ordering::Release);
     }
 
-    /// Moves the copies whose places could not be mended.
+    /// Mends the places that wait for it.
     pub(crate) fn move_bad_places(&self) -> Result<(), GroupError> {
         assert_none_from::<levels::Range>();
         if !self.bad_places.any.load(Ordering::Acquire) {
@@ -121,12 +139,33 @@ impl Core {
             let Some(place) = next else {
                 return Ok(());
             };
-            self.move_copy(&place)?;
+            if self.mend_place(&place)? == Mended::InPlace {
+                self.tell_written_again(&place);
+            }
         }
     }
 
-    /// Moves one copy within its disk; where no other place takes it the disk goes offline.
-    pub(crate) fn move_copy(&self, place: &BadPlace) -> Result<Mended, GroupError> {
+    fn tell_written_again(&self, place: &BadPlace) {
+        let blocks: u64 = place.bad.iter().map(|bad| bad.blocks).sum();
+        let first = place.bad.iter().map(|bad| bad.inside_blocks).min();
+        let disk = place.copy.disk();
+        let message = format!(
+            "{}: {} bytes at {} could not be read and were written again from another copy \
+             (extent {} of file {}): {}",
+            self.disks.describe(disk),
+            blocks * BLOCK_SIZE_BYTES,
+            place.copy.start_bytes() + first.unwrap_or(0) * BLOCK_SIZE_BYTES,
+            place.index,
+            place.file.id,
+            place.reason
+        );
+        let event = Event::new(EventKind::BlockRepaired, message);
+        self.event(event.disk(disk).file(place.file.id));
+    }
+
+    /// Writes the bad blocks again, or moves the copy within its disk; where no other place takes it
+    /// the disk goes offline. No event tells of what was mended in place.
+    pub(crate) fn mend_place(&self, place: &BadPlace) -> Result<Mended, GroupError> {
         let file = &place.file;
         let (low, high) = file.map.read().schedule().envelope(place.index);
         let _held = file.range_lock.exclusive(low, high);
@@ -146,9 +185,21 @@ impl Core {
         };
         // A run that no longer belongs to the extent has what it had when it left it.
         let is_there = |source: &ExtentCopy| extent.present().any(|copy| copy == *source);
-        if !self.is_as_found(place) || !place.bad.iter().all(|bad| is_there(&bad.source)) {
+        let has_right = |bad: &BadBlocks| {
+            let ranges = Self::ranges_of(place, bad);
+            let source = bad.source.disk();
+            let is_stale =
+                |(first, end): &(u64, u64)| self.dirty.is_stale(file, source, *first, *end);
+            is_there(&bad.source) && !ranges.iter().any(is_stale)
+        };
+        if !self.is_as_found(place) || !place.bad.iter().all(has_right) {
             return Ok(Mended::Gone);
         }
+        let reason = match self.write_again(place) {
+            WrittenAgain::Good if self.is_as_found(place) => return Ok(Mended::InPlace),
+            WrittenAgain::Good | WrittenAgain::NoSource => return Ok(Mended::Gone),
+            WrittenAgain::Bad(reason) => reason,
+        };
         match self.copy_elsewhere(place, &extent) {
             Ok(moved) => {
                 // The new place has perhaps what no other copy has, and the old one is given up.
@@ -158,21 +209,83 @@ impl Core {
                 };
                 if !matches!(flushed, Ok(true)) || !self.is_as_found(place) {
                     self.space.give_back(run_of(moved));
+                    self.leave_unread(place);
                     return flushed.map(|_| Mended::Gone);
                 }
-                self.settle_move(place, number, moved);
+                self.settle_move(place, number, moved, &reason);
                 Ok(Mended::Moved)
             }
-            Err(reason) => {
+            Err(_) if !self.is_as_found(place) => {
+                // Its good copy went: the disk is not to blame.
+                self.leave_unread(place);
+                Ok(Mended::Gone)
+            }
+            Err(nowhere) => {
                 let reason = format!(
-                    "a bad place was found ({}), and no other place on the disk took the copy: \
-                     {reason}",
-                    place.reason
+                    "a bad place was found ({reason}), and no other place on the disk took the copy: \
+                     {nowhere}"
                 );
                 self.take_offline(&[disk], &reason)?;
                 Ok(Mended::Offline)
             }
         }
+    }
+
+    /// Writes each of the bad blocks again from the copy that has them right, and reads them back.
+    fn write_again(&self, place: &BadPlace) -> WrittenAgain {
+        for bad in &place.bad {
+            let mut inside = bad.inside_blocks;
+            let end = bad.inside_blocks + bad.blocks;
+            while inside < end {
+                let blocks = (end - inside).min(PIECE_BLOCKS);
+                let inside_bytes = inside * BLOCK_SIZE_BYTES;
+                let mut good = AlignedBuffer::zeroed(bytes_of(blocks));
+                if self.read_copy(bad.source, inside_bytes, &mut good).is_err() {
+                    return WrittenAgain::NoSource;
+                }
+                let written =
+                    self.write_and_read_back(&place.file, place.copy, inside_bytes, &good);
+                if let Err(reason) = written {
+                    return WrittenAgain::Bad(reason);
+                }
+                inside += blocks;
+            }
+        }
+        WrittenAgain::Good
+    }
+
+    /// Reads from one copy; why it cannot be read.
+    fn read_copy(&self, copy: ExtentCopy, inside_bytes: u64, out: &mut [u8]) -> Result<(), String> {
+        let slot = self.disks.slot_of(copy).ok_or("no copy is online")?;
+        let at = copy.start_bytes() + inside_bytes;
+        let mut batch = [Request::new(slot, at, Work::Read(out))];
+        self.disks.read(&mut batch);
+        let [request] = batch;
+        request.result.map_err(|error| error.to_string())
+    }
+
+    /// The file blocks that the bad blocks hold.
+    fn ranges_of(place: &BadPlace, bad: &BadBlocks) -> Ranges {
+        let schedule = place.file.map.read().schedule();
+        let blocks = (bad.inside_blocks, bad.inside_blocks + bad.blocks);
+        let mut ranges = Ranges::new();
+        push_file_ranges(&mut ranges, schedule, place.index, blocks);
+        ranges
+    }
+
+    /// The place was written again, gives back something else, and the copy could not be moved,
+    /// because a disk has come or gone in between: nobody reads its bad blocks before a resync has
+    /// copied them again.
+    fn leave_unread(&self, place: &BadPlace) {
+        let file = &place.file;
+        let bad = place.bad.iter();
+        let ranges: Ranges = bad.flat_map(|bad| Self::ranges_of(place, bad)).collect();
+        let disk = place.copy.disk();
+        let _returning = self.dirty.begin_resync();
+        self.membership.begin_catching_up(std::iter::once(disk));
+        let _change = self.change_inside();
+        let apply = &mut |edit| self.catalog.apply(edit);
+        self.dirty.missed_by(file, &ranges, &[disk], apply);
     }
 
     /// Whether the disks of the extent have neither come nor gone since the place was found.
@@ -235,26 +348,17 @@ impl Core {
         let mut buffer = AlignedBuffer::zeroed(bytes_of(blocks));
         let mut reason = "no copy is online".to_owned();
         let was_read = std::iter::once(first).chain(others).any(|copy| {
-            let Some(slot) = self.disks.slot_of(copy) else {
-                return false;
-            };
-            let at = copy.start_bytes() + inside_bytes;
-            let mut batch = [Request::new(slot, at, Work::Read(&mut buffer))];
-            self.disks.read(&mut batch);
-            let [request] = batch;
-            if let Err(error) = &request.result {
-                reason = error.to_string();
-            }
-            request.result.is_ok()
+            let answer = self.read_copy(copy, inside_bytes, &mut buffer);
+            answer.map_err(|error| reason = error).is_ok()
         });
         if !was_read {
             return Err(reason);
         }
-        self.mend_in_place(&place.file, moved, inside_bytes, &buffer)
+        self.write_and_read_back(&place.file, moved, inside_bytes, &buffer)
     }
 
     /// The map names the new place, and the old one is never used again.
-    fn settle_move(&self, place: &BadPlace, number: usize, moved: ExtentCopy) {
+    fn settle_move(&self, place: &BadPlace, number: usize, moved: ExtentCopy, reason: &str) {
         let file = &place.file;
         {
             let change = self.change_inside();
@@ -270,13 +374,12 @@ impl Core {
         }
         let disk = place.copy.disk();
         let message = format!(
-            "{0}: the place of extent {1} of file {2} at {3} is bad ({4}); the copy was moved to {5} on \
-             the same disk",
+            "{0}: the place of extent {1} of file {2} at {3} is bad ({reason}); the copy was moved to \
+             {4} on the same disk",
             self.disks.describe(disk),
             place.index,
             file.id,
             place.copy.start_bytes(),
-            place.reason,
             moved.start_bytes(),
         );
         let event = Event::new(EventKind::BlockMoved, message);

@@ -1,9 +1,8 @@
 //! A failed read answered from another copy, and the bad copy put right.
 //!
-//! The good bytes are written over the bad ones in place and read back, under the reader's range
-//! lock: no writer can be at these blocks, and two readers that repair write the same. Where the
-//! place does not take them the copy is moved within its disk, else the disk goes offline, in
-//! both cases before the read is answered (`mend.rs`).
+//! The reader notes the place. When it has let go of its range the good bytes are written over the
+//! bad ones and read back; where the place does not take them the copy is moved within its disk,
+//! else the disk goes offline: in each case before the read is answered (`mend.rs`).
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{DeviceError, Request, Work};
@@ -16,7 +15,6 @@ use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
 use crate::core::unanswered::is_unanswered;
 use crate::error::{GroupError, GroupErrorKind};
-use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::io::bytes_of;
 use crate::io::read::FailedRead;
@@ -32,14 +30,6 @@ struct Failure<'a> {
     error: &'a DeviceError,
     /// That the disk did not answer this request was noted, for another segment of it.
     is_noted: bool,
-}
-
-/// What another copy gave.
-struct Good<'a> {
-    bytes: &'a [u8],
-    source: ExtentCopy,
-    /// See [`Failure::lives`].
-    lives: &'a [Life],
 }
 
 impl Core {
@@ -159,13 +149,12 @@ impl Core {
                 }
                 continue;
             }
-            let index = segment.index;
-            let good = Good {
-                bytes: memory,
+            let bad = BadBlocks {
+                inside_blocks: segment.inside_blocks,
+                blocks: memory.len() as u64 / BLOCK_SIZE_BYTES,
                 source,
-                lives,
             };
-            self.rewrite(file, index, copy, inside_bytes, &good, &error);
+            self.note_unread(file, segment.index, copy, bad, lives, &error);
         }
         Ok(())
     }
@@ -188,49 +177,30 @@ impl Core {
         })
     }
 
-    /// Writes good bytes over a copy that could not be read. Where its place does not take them,
-    /// the copy is moved once the reader has let go of its range.
-    fn rewrite(
+    /// Notes a copy that could not be read, to be mended once the reader has let go of its range.
+    fn note_unread(
         &self,
         file: &File,
         index: u32,
         copy: ExtentCopy,
-        inside_bytes: u64,
-        good: &Good<'_>,
+        bad: BadBlocks,
+        lives: &[Life],
         error: &DeviceError,
     ) {
-        let disk = copy.disk();
-        if !good.lives.iter().all(|life| self.disks.is_same(*life)) {
+        if !lives.iter().all(|life| self.disks.is_same(*life)) {
             // What was read may be what a disk had before it lost the rest, and the bad place
             // is found again.
             return;
         }
-        if let Err(reason) = self.mend_in_place(file, copy, inside_bytes, good.bytes) {
-            if let Some(file) = self.file(file.id) {
-                self.note_bad_place(BadPlace {
-                    file,
-                    index,
-                    copy,
-                    bad: vec![BadBlocks {
-                        inside_blocks: inside_bytes / BLOCK_SIZE_BYTES,
-                        blocks: good.bytes.len() as u64 / BLOCK_SIZE_BYTES,
-                        source: good.source,
-                    }],
-                    lives: good.lives.into(),
-                    reason,
-                });
-            }
-            return;
+        if let Some(file) = self.file(file.id) {
+            self.note_bad_place(BadPlace {
+                file,
+                index,
+                copy,
+                bad: vec![bad],
+                lives: lives.into(),
+                reason: error.to_string(),
+            });
         }
-        let message = format!(
-            "{}: {} bytes at {} could not be read and were written again from another copy \
-             (extent {index} of file {}): {error}",
-            self.disks.describe(disk),
-            good.bytes.len(),
-            copy.start_bytes() + inside_bytes,
-            file.id
-        );
-        let event = Event::new(EventKind::BlockRepaired, message);
-        self.event(event.disk(disk).file(file.id));
     }
 }

@@ -662,7 +662,12 @@ pub(crate) fn file_ranges(schedule: Schedule, index: u32) -> Ranges {
 }
 
 /// Adds the file blocks that the part `[from, to)` of an extent holds, in its own blocks.
-fn push_file_ranges(ranges: &mut Ranges, schedule: Schedule, index: u32, (from, to): (u64, u64)) {
+pub(super) fn push_file_ranges(
+    ranges: &mut Ranges,
+    schedule: Schedule,
+    index: u32,
+    (from, to): (u64, u64),
+) {
     let mut inside = from;
     while inside < to {
         let block = schedule.file_block(index, inside);

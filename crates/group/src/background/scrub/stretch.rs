@@ -172,31 +172,18 @@ impl Group {
                 if is_suspect(run, file, &place, now_ms, look) {
                     continue;
                 }
-                let mut finding = self.describe_place(&known, file, &copies, &place);
-                if run.repairs() && !place.mends.is_empty() {
-                    finding.kind = FindingKind::Repaired;
-                    self.mend_place(file, &copies, &place, &mut bad_places);
+                let finding = self.describe_place(&known, file, &copies, &place);
+                if run.repairs() {
+                    self.note_wrong(file, &copies, &place, &mut bad_places);
                 }
                 findings.push((place, finding));
             }
             missed = copies.left_out;
             break;
         }
-        let moved = self.move_from(bad_places)?;
+        let mended = self.mend_all(bad_places)?;
         for (place, mut finding) in findings {
-            for (file_id, index_blocks, mended) in &moved {
-                let is_here = *file_id == file.id
-                    && index_blocks
-                        .iter()
-                        .any(|block| place.mends.iter().any(|mend| mend.block == *block));
-                if is_here {
-                    finding.kind = match mended {
-                        Mended::Moved => FindingKind::Moved,
-                        Mended::Offline => FindingKind::DiskOffline,
-                        Mended::Gone => finding.kind,
-                    };
-                }
-            }
+            finding.kind = kind_after(finding.kind, &place, &mended);
             self.tell(run, finding);
         }
         Ok(missed)
@@ -214,8 +201,8 @@ impl Group {
         )
     }
 
-    /// Writes what is right over what is wrong; places that do not take it are noted.
-    fn mend_place(
+    /// Notes what is wrong where another copy is right, to be mended without any lock.
+    fn note_wrong(
         &self,
         file: &Arc<File>,
         copies: &Copies,
@@ -242,12 +229,7 @@ impl Group {
                 // finds it again.
                 continue;
             }
-            let good = copies.block(mend.right_lane, mend.block);
             for copy in mend.wrong_lanes.iter().filter_map(|lane| copy_of(*lane)) {
-                let inside_bytes = inside_blocks * BLOCK_SIZE_BYTES;
-                let Err(reason) = self.mend_in_place(file, copy, inside_bytes, good) else {
-                    continue;
-                };
                 let bad = BadPlace {
                     file: Arc::clone(file),
                     index: piece.index,
@@ -258,7 +240,7 @@ impl Group {
                         source,
                     }],
                     lives: lives.clone(),
-                    reason,
+                    reason: "a scrub found it wrong".to_owned(),
                 };
                 match bad_places.iter_mut().find(|other| other.is_same(&bad)) {
                     Some(other) => {
@@ -271,9 +253,9 @@ impl Group {
         }
     }
 
-    /// Moves copies, without any lock; the file blocks concerned and what became of each.
-    fn move_from(&self, places: Vec<BadPlace>) -> Result<Vec<MovedBlocks>, GroupError> {
-        let mut moved = Vec::new();
+    /// Mends places, without any lock; the file blocks concerned and what became of each.
+    fn mend_all(&self, places: Vec<BadPlace>) -> Result<Vec<MendedBlocks>, GroupError> {
+        let mut all = Vec::new();
         for place in places {
             let schedule = place.file.map.read().schedule();
             let blocks = place
@@ -281,9 +263,9 @@ impl Group {
                 .iter()
                 .map(|bad| schedule.file_block(place.index, bad.inside_blocks))
                 .collect();
-            moved.push((place.file.id, blocks, self.move_copy(&place)?));
+            all.push((blocks, self.mend_place(&place)?));
         }
-        Ok(moved)
+        Ok(all)
     }
 
     fn describe_place(
@@ -425,8 +407,32 @@ const fn reason(why: Undecided) -> &'static str {
     }
 }
 
-/// A file, blocks of it, and what became of the copy they lay in.
-type MovedBlocks = (spindle_base::FileId, Vec<u64>, Mended);
+/// Blocks of the file, and what became of a copy that was wrong there.
+type MendedBlocks = (Vec<u64>, Mended);
+
+/// What a finding is, now that what could be mended of it is: no better than the worst of it.
+fn kind_after(found: FindingKind, place: &Place, mended: &[MendedBlocks]) -> FindingKind {
+    let is_of = |block: u64| {
+        let of_block = move |(blocks, _): &&MendedBlocks| blocks.contains(&block);
+        mended.iter().filter(of_block).map(|(_, mended)| *mended)
+    };
+    let all: Vec<Mended> = (place.mends.iter())
+        .flat_map(|mend| is_of(mend.block))
+        .collect();
+    let is_whole = place
+        .mends
+        .iter()
+        .all(|mend| is_of(mend.block).next().is_some());
+    if all.contains(&Mended::Offline) {
+        FindingKind::DiskOffline
+    } else if all.is_empty() || !is_whole || all.contains(&Mended::Gone) {
+        found
+    } else if all.contains(&Mended::Moved) {
+        FindingKind::Moved
+    } else {
+        FindingKind::Repaired
+    }
+}
 
 /// Whether the place is put off: a page that is not proven may look otherwise when the other half
 /// of it has come.
@@ -451,4 +457,42 @@ fn is_suspect(run: &Run, file: &File, place: &Place, now_ms: u64, look: Look<'_>
         since_ms: now_ms,
     });
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::{FindingKind, Mended, Place, kind_after};
+    use crate::background::scrub::examine::{Doubt, Mend};
+
+    #[test]
+    fn what_was_gone_when_its_turn_came_is_not_called_repaired() {
+        let mend = |block| Mend {
+            block,
+            right_lane: 0,
+            wrong_lanes: smallvec![1],
+        };
+        let place = Place {
+            first: 8,
+            blocks: 2,
+            is_page: true,
+            doubt: Doubt::Proven,
+            mends: vec![mend(8), mend(9)],
+            digest: 0,
+        };
+        let after =
+            |mended: &[(Vec<u64>, Mended)]| kind_after(FindingKind::Repairable, &place, mended);
+        use FindingKind::{DiskOffline, Moved, Repairable, Repaired};
+        assert_eq!(after(&[]), Repairable, "nobody asked for it");
+        assert_eq!(after(&[(vec![8, 9], Mended::InPlace)]), Repaired);
+        assert_eq!(after(&[(vec![8, 9], Mended::Moved)]), Moved);
+        assert_eq!(after(&[(vec![8, 9], Mended::Gone)]), Repairable);
+        assert_eq!(after(&[(vec![8], Mended::InPlace)]), Repairable);
+        let both = |second| after(&[(vec![8], Mended::Gone), (vec![9], second)]);
+        assert_eq!(both(Mended::Moved), Repairable);
+        assert_eq!(both(Mended::Offline), DiskOffline);
+        // Of another place.
+        assert_eq!(after(&[(vec![7, 10], Mended::InPlace)]), Repairable);
+    }
 }

@@ -1,11 +1,15 @@
 //! Copies that are moved off bad places: beside a flush, and across an outage.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use spindle_base::DiskNumber;
 use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
 
 use crate::core::bad_places::{BadBlocks, BadPlace};
+use crate::core::file::File;
 use crate::scene::{
     NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
 };
@@ -173,6 +177,8 @@ fn a_copy_moved_off_a_bad_place_while_the_other_is_stale_outlives_an_outage_of_i
     // Until nothing was written lately.
     resync(&group);
     group.return_disks(&[DiskSlot(0)]).unwrap();
+    let place = copy.start_bytes()..copy.start_bytes() + copy.length_bytes();
+    scene.disks.fail_writes(DISK, place, u64::MAX);
     // Behind what it lacks the disk that came back has everything.
     group.note_bad_place(BadPlace {
         file: Arc::clone(&file),
@@ -202,4 +208,200 @@ fn a_copy_moved_off_a_bad_place_while_the_other_is_stale_outlives_an_outage_of_i
     group.read(&file, offset_bytes, &mut found).unwrap();
     assert!(found == new);
     assert_copies_equal(&scene, &group, &file, "after the outage");
+}
+
+/// Disks of which one cannot read a place, and gives back other bytes once that was written again;
+/// from that moment on something else goes on.
+struct GivesOtherBytes {
+    inner: Arc<SimulatedDisks>,
+    place: Mutex<Option<u64>>,
+    is_written: AtomicBool,
+    meanwhile: Mutex<Option<Meanwhile>>,
+    under_way: Mutex<Option<JoinHandle<()>>>,
+}
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for GivesOtherBytes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("GivesOtherBytes")
+    }
+}
+
+impl Disks for GivesOtherBytes {
+    fn run(&self, batch: &mut [Request<'_>]) {
+        self.inner.run(batch);
+        let Some(place) = *self.place.lock().unwrap() else {
+            return;
+        };
+        for request in batch.iter_mut() {
+            if request.slot != DISK || request.offset_bytes != place || request.result.is_err() {
+                continue;
+            }
+            match &mut request.work {
+                Work::Write(_) => {
+                    self.inner.clear_faults(DISK);
+                    self.is_written.store(true, Ordering::SeqCst);
+                }
+                Work::Read(memory) if self.is_written.load(Ordering::SeqCst) => memory[0] ^= 1,
+                _ => {}
+            }
+        }
+        if self.is_written.load(Ordering::SeqCst) {
+            let meanwhile = self.meanwhile.lock().unwrap().take();
+            if let Some(meanwhile) = meanwhile {
+                *self.under_way.lock().unwrap() = Some(thread::spawn(meanwhile));
+                // For as long as it takes, where nothing keeps it from that.
+                thread::sleep(Duration::from_millis(500));
+            }
+        }
+    }
+
+    fn size_bytes(&self, slot: DiskSlot) -> u64 {
+        self.inner.size_bytes(slot)
+    }
+
+    fn path(&self, slot: DiskSlot) -> String {
+        self.inner.path(slot)
+    }
+
+    fn in_flight_count(&self, slot: DiskSlot) -> u32 {
+        self.inner.in_flight_count(slot)
+    }
+
+    fn appearance(&self, slot: DiskSlot) -> Option<u64> {
+        self.inner.appearance(slot)
+    }
+}
+
+/// A group whose file has an extent of which the first block cannot be read on [`DISK`], that extent,
+/// and the file's bytes.
+fn with_a_place_that_gives_other_bytes(
+    scene: &Scene,
+) -> (
+    Arc<GivesOtherBytes>,
+    Arc<Group>,
+    Arc<File>,
+    ExtentView,
+    Vec<u8>,
+) {
+    let disks = Arc::new(GivesOtherBytes {
+        inner: Arc::clone(&scene.disks),
+        place: Mutex::new(None),
+        is_written: AtomicBool::new(false),
+        meanwhile: Mutex::new(None),
+        under_way: Mutex::new(None),
+    });
+    let backend = Arc::clone(&disks) as Arc<dyn Disks>;
+    let slots = [DiskSlot(0), DISK];
+    let group = Arc::new(Group::open(backend, &slots, &scene.name, &opener()).unwrap());
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 1 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    // Until nothing was written lately.
+    resync(&group);
+    let extent = group.map(&file).pop().unwrap();
+    let place = place_on(&extent, DISK);
+    scene.disks.fail_reads(DISK, place..place + 4096, u64::MAX);
+    *disks.place.lock().unwrap() = Some(place);
+    (disks, group, file, extent, data)
+}
+
+#[test]
+fn nobody_reads_a_place_that_was_written_again_and_gives_back_other_bytes() {
+    for by_scrub in [false, true] {
+        let scene = Scene::mirrored(6);
+        let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene);
+        let place = place_on(&extent, DISK);
+        let offset_bytes = extent.offset_bytes;
+        let begin = usize::try_from(offset_bytes).unwrap();
+        let right = data[begin..begin + 4096].to_vec();
+        let (their_group, their_file) = (Arc::clone(&group), Arc::clone(&file));
+        let theirs = right.clone();
+        *disks.meanwhile.lock().unwrap() = Some(Box::new(move || {
+            for _ in 0..100 {
+                let found = read(&their_group, &their_file, offset_bytes, 4096);
+                assert!(found == theirs, "another reader was given other bytes");
+            }
+        }));
+        if by_scrub {
+            let end_bytes = offset_bytes + extent.initialised_bytes;
+            assert!(group.mend_pages(&file, offset_bytes, end_bytes).unwrap());
+        } else {
+            for _ in 0..100 {
+                assert!(read(&group, &file, offset_bytes, 4096) == right);
+            }
+        }
+        let reads = disks.under_way.lock().unwrap().take();
+        reads.expect("the place is written again").join().unwrap();
+        let now = place_on(&group.map(&file).pop().unwrap(), DISK);
+        assert_ne!(now, place, "the copy has left the place");
+    }
+}
+
+#[test]
+fn a_place_that_gives_back_other_bytes_is_not_read_where_the_good_copy_goes_before_it_is_moved() {
+    let scene = Scene::mirrored(7);
+    let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene);
+    let offset_bytes = extent.offset_bytes;
+    let begin = usize::try_from(offset_bytes).unwrap();
+    let right = data[begin..begin + 4096].to_vec();
+    let theirs = Arc::clone(&group);
+    *disks.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        theirs.take_offline(&[DiskNumber(0)], "it is gone").unwrap();
+    }));
+    let mut found = vec![0; 4096];
+    while disks.under_way.lock().unwrap().is_none() {
+        group.read(&file, offset_bytes, &mut found).unwrap();
+        assert!(found == right);
+    }
+    let under_way = disks.under_way.lock().unwrap().take();
+    under_way.unwrap().join().unwrap();
+    assert!(group.membership.is_online(DiskNumber(DISK.0)), "it serves");
+    group.read(&file, offset_bytes, &mut found).unwrap_err();
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    for _ in 0..20 {
+        assert!(read(&group, &file, offset_bytes, 4096) == right);
+    }
+}
+
+#[test]
+fn a_bad_place_is_not_mended_from_a_copy_of_which_nobody_knows_any_more_what_it_has() {
+    let scene = Scene::mirrored(8);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 1 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    let index = file.map.read().end_index() - 1;
+    let extent = file.map.read().extent(index).unwrap();
+    let on = |disk: u16| extent.present().find(|copy| copy.disk().0 == disk);
+    let (source, copy) = (on(0).unwrap(), on(DISK.0).unwrap());
+    let place = BadPlace {
+        file: Arc::clone(&file),
+        index,
+        copy,
+        bad: vec![BadBlocks {
+            inside_blocks: 3,
+            blocks: 1,
+            source,
+        }],
+        lives: group.disks.lives(extent.present()),
+        reason: "a test says so".to_owned(),
+    };
+    // As where the source was a bad place itself, and gives back other bytes since.
+    let first = file.map.read().schedule().first_block(index) + 3;
+    let at = source.start_bytes() + 3 * 4096;
+    scene.disks.overwrite(DiskSlot(0), at, &pattern(2, 4096));
+    let returning = group.dirty.begin_resync();
+    let mut apply = |edit| group.catalog.apply(edit);
+    (group.dirty).missed_by(&file, &[(first, first + 1)], &[source.disk()], &mut apply);
+    drop(returning);
+    group.note_bad_place(place);
+    group.move_bad_places().unwrap();
+    assert!(read(&group, &file, 0, data.len()) == data);
+    resync(&group);
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
 }
