@@ -46,7 +46,7 @@ fn udev_is_told_of_disks_of_groups_and_of_nothing_else() {
         "other",
         "--redundancy",
         "external",
-        "--disk",
+        "--file-disk",
         &format!("{}:64M", place.disk("x")),
     ]);
     assert_ne!(place.tell(["udev", &place.disk("x")]), "");

@@ -347,6 +347,14 @@ impl Map {
             .unwrap_or(extent.mark_blocks)
     }
 
+    /// The mark of an extent as it is durably, `committed` being the newest durable edit.
+    #[must_use]
+    pub fn durable_mark(&self, index: u32, extent: &Extent, committed: Sequence) -> u32 {
+        let settling = (self.settling_marks.get(&index)).filter(|_| committed < self.sealed);
+        let sealed = self.sealed_mark(index, extent);
+        settling.map_or(sealed, |mark| sealed.min(*mark))
+    }
+
     /// A disk lost what no flush had covered: extents that `is_lost` whose marks have to go back,
     /// and where they are durably, `committed` being the newest durable edit.
     pub fn marks_beyond_durable(
@@ -359,9 +367,7 @@ impl Map {
             if !is_lost(index, extent) {
                 return;
             }
-            let settling = (self.settling_marks.get(&index)).filter(|_| committed < self.sealed);
-            let sealed = self.sealed_mark(index, extent);
-            let durable = settling.map_or(sealed, |mark| sealed.min(*mark));
+            let durable = self.durable_mark(index, extent, committed);
             if durable < extent.mark_blocks {
                 back.push((index, durable));
             }

@@ -339,7 +339,7 @@ impl Group {
             drop(map);
             // What the disk missed there before it had a copy, the new one has.
             for range in ranges {
-                self.dirty.caught_up(file, range, own.as_slice());
+                (self.dirty).caught_up_from(file, range, own.as_slice(), &relocation.lives);
             }
             self.name_only_stale(file);
             if moved.from.is_present() {

@@ -294,7 +294,7 @@ impl Group {
         // A disk that has come or gone since has lost what was copied to it, or what was read from
         // it was perhaps not the newest.
         if lives.iter().all(|life| self.disks.is_same(*life)) {
-            self.dirty.caught_up(file, (first, end), &[own]);
+            (self.dirty).caught_up_from(file, (first, end), &[own], &lives);
         }
         Ok(copied_blocks)
     }

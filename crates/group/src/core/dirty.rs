@@ -10,7 +10,8 @@
 //!   returns is brought up to date with what was written meanwhile and no more.
 //! - What was written since the last flush is known as well: a disk that goes offline may have
 //!   lost that too, and has missed what is under way. What was only copied to a disk is known of
-//!   that disk alone, see `copied.rs`.
+//!   that disk alone, see `copied.rs`. Of blocks that every other copy lacks it keeps what was durable
+//!   there: nothing is staler than those.
 //! - Blocks are taken off a disk's list only by a write or a copy that reached the disk in the
 //!   incarnation that it has now, and relied on no disk that has gone since, else what the disk
 //!   lost again would be forgotten. The row follows later: until then a crash leaves only more to
@@ -94,6 +95,17 @@ pub struct DoubtfulRegion {
     pub stale_disks: Vec<DiskNumber>,
 }
 
+/// Blocks that were written lately and of which a disk has a copy.
+#[derive(Debug, Clone)]
+pub struct WrittenLately {
+    /// The file.
+    pub file: FileId,
+    /// Blocks of it, `[first, end)`.
+    pub blocks: (u64, u64),
+    /// The disks that have the other copies, be they here or away.
+    pub others: SmallVec<[DiskNumber; 2]>,
+}
+
 /// What is stale of a region on one disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaleRegion {
@@ -137,6 +149,39 @@ impl State {
             region.open((file.id, number), apply);
         }
         file.may_be_stale.store(true, Ordering::Release);
+    }
+}
+
+impl State {
+    /// By region those of these blocks that are stale on all of the other disks.
+    fn stale_elsewhere(&self, held: &[WrittenLately]) -> BTreeMap<RegionKey, Vec<(u32, u32)>> {
+        let mut found: BTreeMap<RegionKey, Vec<(u32, u32)>> = BTreeMap::new();
+        for WrittenLately {
+            file,
+            blocks: (first, end),
+            others,
+        } in held
+        {
+            for (number, first, end) in parts(*first, *end) {
+                let Some(region) = self.regions.get(&(*file, number)) else {
+                    continue;
+                };
+                let mut at = first;
+                while at < end {
+                    let mut is_stale = true;
+                    let mut until = end;
+                    for blocks in others.iter().map(|disk| region.stale_of(*disk)) {
+                        is_stale &= blocks.is_some_and(|blocks| blocks.contains(at));
+                        until = blocks.map_or(until, |blocks| blocks.same_until(at, until));
+                    }
+                    if is_stale {
+                        found.entry((*file, number)).or_default().push((at, until));
+                    }
+                    at = until;
+                }
+            }
+        }
+        found
     }
 }
 
@@ -329,11 +374,13 @@ impl DirtyRegions {
     }
 
     /// A disk went offline, and has that incarnation since: it may lack what was written lately
-    /// to any file, and what was copied to it. `is_stale` is told the files. Noted once, whoever
-    /// finds it out.
+    /// to any file, and what was copied to it, but for what of `held` no other disk has: that is not
+    /// staler than any, and called stale it would be lost for good. `is_stale` is told the files. Noted
+    /// once, whoever finds it out.
     pub fn went_offline(
         &self,
         gone: Life,
+        held: &[WrittenLately],
         has_flushed: HasFlushed<'_>,
         is_stale: &dyn Fn(FileId),
         apply: &mut dyn FnMut(Edit) -> Sequence,
@@ -345,7 +392,27 @@ impl DirtyRegions {
         }
         *noted = gone.incarnation;
         state.outages_count += 1;
-        Self::miss_what_was_written_lately(&mut state, gone.disk, has_flushed, is_stale, apply);
+        let kept = state.stale_elsewhere(held);
+        for (key, region) in &mut state.regions {
+            let mut missed = if region.doubtful {
+                BlockSet::Everything
+            } else {
+                let mut missed = region.copied_lately(gone.disk, has_flushed);
+                missed.insert_all(&region.written_lately());
+                missed
+            };
+            for (first, end) in kept.get(key).into_iter().flatten() {
+                missed.remove(*first, *end);
+            }
+            if missed.is_empty() {
+                continue;
+            }
+            region.miss(gone.disk, |blocks| blocks.insert_all(&missed));
+            region.open(*key, apply);
+            // Others may have the only copies from here on, which a crash must not find stale.
+            region.name_only_stale(*key, apply);
+            is_stale(key.0);
+        }
     }
 
     /// A disk that serves has lost what no flush had covered before that incarnation. Gives what was
@@ -385,44 +452,6 @@ impl DirtyRegions {
             if let Some(region) = state.regions.get_mut(&(file, number)) {
                 region.catch_up(disk, first, end);
             }
-        }
-    }
-
-    /// A disk that is away since before this opening may have gone while nobody served.
-    pub fn was_away(
-        &self,
-        disk: DiskNumber,
-        is_stale: &dyn Fn(FileId),
-        apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) {
-        let mut state = self.state.lock();
-        // Nothing was copied yet.
-        Self::miss_what_was_written_lately(&mut state, disk, &|_| false, is_stale, apply);
-    }
-
-    fn miss_what_was_written_lately(
-        state: &mut State,
-        disk: DiskNumber,
-        has_flushed: HasFlushed<'_>,
-        is_stale: &dyn Fn(FileId),
-        apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) {
-        for (key, region) in &mut state.regions {
-            let missed = if region.doubtful {
-                BlockSet::Everything
-            } else {
-                let mut missed = region.copied_lately(disk, has_flushed);
-                missed.insert_all(&region.written_lately());
-                missed
-            };
-            if missed.is_empty() {
-                continue;
-            }
-            region.miss(disk, |blocks| blocks.insert_all(&missed));
-            region.open(*key, apply);
-            // Others may have the only copies from here on, which a crash must not find stale.
-            region.name_only_stale(*key, apply);
-            is_stale(key.0);
         }
     }
 
@@ -582,18 +611,33 @@ impl DirtyRegions {
 
     /// These disks have taken the blocks `[first, end)` as the other copies have them, in these
     /// incarnations. Of a disk that has gone since nothing is concluded.
-    pub fn caught_up(&self, file: &File, (first, end): (u64, u64), lives: &[Life]) {
+    pub fn caught_up(&self, file: &File, blocks: (u64, u64), lives: &[Life]) {
+        self.caught_up_from(file, blocks, lives, &[]);
+    }
+
+    /// As [`Self::caught_up`], where the blocks were copied from these disks, as they were then. Where
+    /// it was noted since that one of them has gone, nothing is concluded: it was asked then whether
+    /// another copy had what it may have lost.
+    pub fn caught_up_from(
+        &self,
+        file: &File,
+        (first, end): (u64, u64),
+        lives: &[Life],
+        sources: &[Life],
+    ) {
         if !file.may_be_stale.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.state.lock();
         let State { regions, noted, .. } = &mut *state;
-        let has_gone = |life: &Life| {
-            !life.incarnation.serves()
-                || noted
-                    .get(&life.disk)
-                    .is_some_and(|gone| *gone > life.incarnation)
+        let is_noted = |life: &Life| {
+            let newest = noted.get(&life.disk);
+            newest.is_some_and(|gone| *gone > life.incarnation)
         };
+        let has_gone = |life: &Life| !life.incarnation.serves() || is_noted(life);
+        if sources.iter().any(is_noted) {
+            return;
+        }
         for (number, first, end) in parts(first, end) {
             if let Some(region) = regions.get_mut(&(file.id, number)) {
                 for life in lives.iter().filter(|life| !has_gone(life)) {

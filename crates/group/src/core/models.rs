@@ -116,7 +116,7 @@ pub fn what_is_noted_of_an_outage_is_seen() {
     let is_stale = |_| group.file.may_be_stale.store(true, Ordering::Release);
     group
         .dirty
-        .went_offline(gone, &|_| false, &is_stale, &mut applied);
+        .went_offline(gone, &[], &|_| false, &is_stale, &mut applied);
     group.noted.set(gone.incarnation);
     observer.join().expect("no panic");
     group.dirty.end_write(group.file.id, &announced.0);

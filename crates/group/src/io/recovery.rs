@@ -4,7 +4,6 @@
 //! acknowledged by a sync, and every copy holds either what was before it or what it wrote, block
 //! by block. A crash in here leaves the region's record, and the next opening compares again.
 
-use spindle_sync::atomic::Ordering;
 use spindle_sync::level::Unshown;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -171,38 +170,57 @@ impl Core {
     /// Disks that are away now may have gone while nobody served: they lack what was written
     /// lately, where there is another copy.
     fn miss_disks(&self, recovered: &Recovered) {
-        let away: Vec<DiskNumber> = self.offline_now().into_iter().collect();
-        for disk in &away {
-            let note = |id| {
-                if let Some(file) = self.file(id) {
-                    file.may_be_stale.store(true, Ordering::Release);
-                }
-            };
-            self.dirty
-                .was_away(*disk, &note, &mut |edit| self.catalog.apply(edit));
+        if self.offline_now().is_empty() {
+            return;
         }
-        for ((id, index), extent) in &recovered.extents {
-            let Some(file) = self.file(*id).filter(|file| file.is_mirrored()) else {
-                continue;
-            };
-            let copies = extent
-                .copies
-                .iter()
-                .map(|bits| ExtentCopy::from_bits(*bits));
-            let disks: Vec<DiskNumber> = copies
-                .filter(|copy| copy.is_present())
-                .map(ExtentCopy::disk)
-                .collect();
-            let missed: Vec<DiskNumber> = (disks.iter().copied())
-                .filter(|disk| disks.len() > 1 && away.contains(disk))
-                .collect();
-            if missed.is_empty() {
-                continue;
+        for region in self.dirty.doubtful() {
+            let first = u64::from(region.region) * REGION_BLOCKS;
+            if let Some(file) = self.file(region.file) {
+                self.miss_away(&file, (first, first + REGION_BLOCKS));
             }
-            let blocks = file.map.read().schedule().envelope(*index);
-            let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.missed_by(&file, &[blocks], &missed, apply);
         }
+        for (id, index) in recovered.extents.keys() {
+            if let Some(file) = self.file(*id).filter(|file| file.is_mirrored()) {
+                let blocks = file.map.read().schedule().envelope(*index);
+                self.miss_away(&file, blocks);
+            }
+        }
+    }
+
+    /// Copies that are away lack these blocks where another one is not stale; of several such that
+    /// are all away the first stays, for whoever is back is read.
+    fn miss_away(&self, file: &File, (first, end): (u64, u64)) {
+        let mut pieces: Vec<((u64, u64), Extent)> = Vec::new();
+        // The last region may end beyond what extents can reach.
+        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            let blocks = (segment.at_block, segment.at_block + segment.blocks);
+            pieces.extend(segment.extent.map(|extent| (blocks, extent)));
+            Ok(())
+        });
+        for ((first, end), extent) in pieces {
+            let lacking = |stale: u8| {
+                let copies = extent.copies().iter().enumerate();
+                let fresh: SmallVec<[ExtentCopy; 3]> = copies
+                    .filter(|(number, copy)| copy.is_present() && stale >> number & 1 == 0)
+                    .map(|(_, copy)| *copy)
+                    .collect();
+                self.away_beside_others(&fresh).collect()
+            };
+            let mut at = first;
+            while at < end {
+                let apply = &mut |edit| self.catalog.apply(edit);
+                at = (self.dirty).missed_where(file, &extent, (at, end), &lacking, apply);
+            }
+        }
+    }
+
+    /// The disks of those of these copies that are away and lack what was written lately: of a copy
+    /// that none can bring up to date, because all others are away as well, nobody says so.
+    fn away_beside_others(&self, counting: &[ExtentCopy]) -> impl Iterator<Item = DiskNumber> {
+        let is_away = |copy: &ExtentCopy| self.disks.slot_of(*copy).is_none();
+        let stays = usize::from(counting.iter().all(is_away));
+        let away = counting.iter().filter(move |copy| is_away(copy));
+        away.skip(stays).map(|copy| copy.disk())
     }
 
     pub(crate) fn recover(&self) -> Result<(), GroupError> {
@@ -311,12 +329,9 @@ impl Core {
             let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = (counting.iter())
                 .filter_map(|copy| Some((*copy, slot(copy)?)))
                 .collect();
-            // The last copy that counts lacks nothing: there is none that could have it.
-            if counting.len() > 1 {
-                let blocks = (segment.at_block, segment.at_block + segment.blocks);
-                let away = counting.iter().filter(|copy| slot(copy).is_none());
-                absent.extend(away.map(|copy| (blocks, copy.disk())));
-            }
+            let blocks = (segment.at_block, segment.at_block + segment.blocks);
+            let away = self.away_beside_others(&counting);
+            absent.extend(away.map(|disk| (blocks, disk)));
             if copies.len() < 2 {
                 continue;
             }

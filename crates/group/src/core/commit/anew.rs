@@ -4,7 +4,8 @@
 //! the disk lacks all of them, and gets them from there. Where none does, its copy stays what is
 //! read: what is lost is owed by the file, see `lost.rs`, and what was flushed is there. Called stale, it
 //! would be lost too, for good, because nothing could bring it up to date. Of several such copies
-//! the first stays, and the others are made equal to it.
+//! the first stays, and the others are made equal to it. The same holds for a disk that goes away:
+//! what was durable there before counts when it is back, where every other copy is stale.
 //!
 //! What was only copied to the disk, by a resync or a move, is another matter: its source had it
 //! before, and has it still where it is away by now. So the disk lacks it wherever any other copy is
@@ -19,6 +20,7 @@ use spindle_extent::plan::{self, Segment, Serving, Staleness, TooFar};
 use spindle_format::{DiskStatus, ExtentCopy};
 
 use crate::core::Core;
+use crate::core::dirty::WrittenLately;
 use crate::core::disks::{Fate, Target};
 use crate::core::file::File;
 use crate::incarnation::Life;
@@ -86,7 +88,7 @@ impl Core {
     }
 
     /// As for a disk that began anew, for a write that went out to some of these lives before they
-    /// ended.
+    /// ended: a copy that was stale when that was noted has it by now.
     #[cold]
     pub(crate) fn miss_what_began_anew(
         &self,
@@ -103,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Of these disks those that are online lack the blocks where another copy counts.
+    /// These disks lack the blocks where another copy counts.
     fn miss_range(
         &self,
         file: &File,
@@ -205,33 +207,49 @@ impl Core {
         }
     }
 
-    /// Blocks written lately of which the disk has the only copy, and lacks nothing of: where it goes
-    /// away it has all that was flushed, and no other could have the rest.
-    pub(super) fn only_copies_written_lately(&self, disk: DiskNumber) -> Vec<(FileId, (u64, u64))> {
-        let mut only = Vec::new();
+    /// Blocks written or copied there lately of which the disk has a copy, as far as they were there before: where
+    /// it goes away, what was flushed of them stays there. Beyond the durable mark of an extent with
+    /// other copies lies what was there before the file.
+    pub(super) fn held_of_what_was_written_lately(&self, disk: DiskNumber) -> Vec<WrittenLately> {
+        let mut held = Vec::new();
+        let committed = self.catalog.committed();
         let lately = self.dirty.written_lately().into_iter();
         let lately = lately.chain(self.copied_lately(disk));
         for (id, (first, end)) in lately {
             let Some(file) = self.file(id) else {
                 continue;
             };
-            let mut found: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+            let map = file.map.read();
             // The last region may end beyond what extents can reach.
-            let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
-                let mut copies = segment.extent.iter().flat_map(Extent::present);
-                if copies.next().is_some_and(|copy| copy.disk() == disk) && copies.next().is_none()
-                {
-                    found.push((segment.at_block, segment.at_block + segment.blocks));
+            let _ = plan::segments::<TooFar>(&map, first, end, |segment| {
+                let Some(extent) = segment.extent else {
+                    return Ok(());
+                };
+                let others: SmallVec<[DiskNumber; 2]> = (extent.present())
+                    .map(ExtentCopy::disk)
+                    .filter(|other| *other != disk)
+                    .collect();
+                let is_there = extent.present().any(|copy| copy.disk() == disk);
+                let durable = u64::from(map.durable_mark(segment.index, &extent, committed));
+                let blocks = match others.is_empty() {
+                    // Its mark goes back.
+                    true => segment.blocks,
+                    false => (durable.saturating_sub(segment.inside_blocks)).min(segment.blocks),
+                };
+                if is_there && blocks > 0 {
+                    held.push(WrittenLately {
+                        file: id,
+                        blocks: (segment.at_block, segment.at_block + blocks),
+                        others,
+                    });
                 }
                 Ok(())
             });
-            found.retain(|(first, end)| !self.dirty.is_stale(&file, disk, *first, *end));
-            only.extend(found.into_iter().map(|blocks| (id, blocks)));
         }
-        only
+        held
     }
 
-    /// Those of the disks that lack blocks of which these copies are stale.
+    /// Those of the disks that lack blocks of which these copies are stale, be they here or away.
     fn missing(
         &self,
         extent: &Extent,
@@ -240,16 +258,20 @@ impl Core {
         others: &Others<'_>,
     ) -> SmallVec<[DiskNumber; 2]> {
         let mut fresh: SmallVec<[ExtentCopy; 3]> = SmallVec::new();
+        let mut away: SmallVec<[ExtentCopy; 3]> = SmallVec::new();
         for (index, copy) in extent.copies().iter().enumerate() {
-            if stale >> index & 1 == 0 && self.disks.slot_of(*copy).is_some() {
-                fresh.push(*copy);
+            if copy.is_present() && stale >> index & 1 == 0 {
+                match self.disks.slot_of(*copy) {
+                    Some(_) => fresh.push(*copy),
+                    None => away.push(*copy),
+                }
             }
         }
         let stays = match fresh.iter().any(|copy| others.count(*copy)) {
             true => None,
-            false => fresh.first().map(|copy| copy.disk()),
+            false => fresh.first().or(away.first()).map(|copy| copy.disk()),
         };
-        (fresh.iter().map(|copy| copy.disk()))
+        (fresh.iter().chain(&away).map(|copy| copy.disk()))
             .filter(|disk| disks.contains(disk) && Some(*disk) != stays)
             .collect()
     }

@@ -261,12 +261,9 @@ impl Core {
                 self.miss_what_others_have(life, &others);
                 self.miss_what_was_copied(life.disk);
             } else {
-                let only = self.only_copies_written_lately(life.disk);
+                let held = self.held_of_what_was_written_lately(life.disk);
                 let apply = &mut |edit| self.catalog.apply(edit);
-                (self.dirty).went_offline(life, &has_flushed, &is_stale, apply);
-                for (file, blocks) in only {
-                    self.dirty.has_only_copy(file, blocks, life.disk);
-                }
+                (self.dirty).went_offline(life, &held, &has_flushed, &is_stale, apply);
             }
             if let Some(disk) = self.disks.get(life.disk) {
                 disk.set_noted(life.incarnation);

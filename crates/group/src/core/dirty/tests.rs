@@ -8,7 +8,7 @@ use spindle_extent::map::Extent;
 use spindle_format::{BlockRun, DirtyRecord, ExtentCopy, StaleDisk};
 use spindle_sync::atomic::Ordering;
 
-use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, parts};
+use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, WrittenLately, parts};
 use crate::core::disks::Target;
 use crate::core::file::{File, Layout};
 use crate::incarnation::{Incarnation, Life};
@@ -203,7 +203,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &|_| false, &|_| {}, &mut applied.apply());
+    dirty.went_offline(gone, &[], &|_| false, &|_| {}, &mut applied.apply());
     for lost in [LIFE, gone] {
         dirty.caught_up(&file, (start, start + 100), &[lost]);
         assert!(
@@ -245,9 +245,9 @@ fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() 
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &|_| false, &tell, &mut applied.apply());
+    dirty.went_offline(gone, &[], &|_| false, &tell, &mut applied.apply());
     let noted_count = told.borrow().len();
-    dirty.went_offline(gone, &|_| false, &tell, &mut applied.apply());
+    dirty.went_offline(gone, &[], &|_| false, &tell, &mut applied.apply());
     assert_eq!(told.borrow().len(), noted_count, "noted once");
     let regions: Vec<(u32, u32)> = (dirty.stale_regions(&|_| true).iter())
         .map(|stale| (stale.region, stale.blocks))
@@ -389,7 +389,7 @@ fn a_disk_that_has_caught_up_is_not_named_any_more_once_another_goes_offline() {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &|_| false, &|_| {}, &mut applied.apply());
+    dirty.went_offline(gone, &[], &|_| false, &|_| {}, &mut applied.apply());
     assert_eq!(applied.newest(), open(&[AWAY]));
 }
 
@@ -426,6 +426,7 @@ fn what_was_copied_to_a_disk_is_in_doubt_there_alone_until_a_flush_has_covered_i
             let is_stale = |_| file.may_be_stale.store(true, Ordering::Release);
             dirty.went_offline(
                 gone,
+                &[],
                 &has_flushed,
                 &is_stale,
                 &mut Applied::default().apply(),
@@ -441,4 +442,38 @@ fn what_was_copied_to_a_disk_is_in_doubt_there_alone_until_a_flush_has_covered_i
             assert!(dirty.copied_lately(LIFE.disk, &|_| false).is_empty());
         }
     }
+}
+
+#[test]
+fn a_disk_that_goes_keeps_what_is_stale_elsewhere_and_what_is_copied_from_it_then_proves_nothing() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    // Written while the disk was away, to the other one, which no flush has covered there.
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    dirty.end_write(file.id, &writer);
+    let source = Life {
+        disk: DiskNumber(9),
+        ..LIFE
+    };
+    let gone = Life {
+        incarnation: source.incarnation.next(),
+        ..source
+    };
+    let held = |block: u64, others: &[DiskNumber]| WrittenLately {
+        file: file.id,
+        blocks: (block, block + 1),
+        others: others.iter().copied().collect(),
+    };
+    let third = DiskNumber(11);
+    let held = [held(5, &[AWAY]), held(6, &[AWAY, third])];
+    dirty.went_offline(gone, &held, &|_| false, &|_| {}, &mut applied.apply());
+    assert!(!dirty.is_stale(&file, gone.disk, 5, 6), "only there");
+    assert!(
+        dirty.is_stale(&file, gone.disk, 6, 7),
+        "a third disk has it"
+    );
+    dirty.caught_up_from(&file, (5, 6), &[LIFE], &[source]);
+    assert!(dirty.is_stale(&file, AWAY, 5, 6), "the source has gone");
+    dirty.caught_up_from(&file, (5, 6), &[LIFE], &[gone]);
+    assert!(!dirty.is_stale(&file, AWAY, 5, 6));
 }

@@ -397,3 +397,130 @@ fn what_a_disk_lost_by_a_failed_flush_that_it_outlived_is_owed_though_the_daemon
     let group = open_kept(&scene, &journal);
     is_owed_until_answered(&scene, &journal, group, FileId(10));
 }
+
+/// Where extents are large.
+const AT: u64 = 8 << 20;
+
+/// A group of high redundancy, of which two disks may be away, and a mirrored file on just these two;
+/// what was synced of it, its number and the disks.
+fn mirrored_on_two_that_may_go(
+    scene: &Scene,
+    journal: &KeptJournal,
+) -> (Group, FileId, [DiskNumber; 2]) {
+    let group = open_kept(scene, journal);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, AT, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    let disks = [0, 1].map(|copy| group.map(&file)[0].copies[copy].unwrap().0);
+    (group, FileId(10), disks)
+}
+
+fn five_of_high_redundancy(seed: u64) -> Scene {
+    let disks: Vec<(u8, u64)> = (0..5).map(|number| (number, 64)).collect();
+    Scene::new(seed, Redundancy::High, &disks)
+}
+
+#[test]
+fn of_copies_that_are_all_away_at_an_opening_one_counts_when_they_are_back() {
+    for is_killed in [false, true] {
+        let scene = five_of_high_redundancy(11);
+        let journal = KeptJournal::create().unwrap();
+        let (group, id, disks) = mirrored_on_two_that_may_go(&scene, &journal);
+        // Its region is open.
+        let file = group.file(id).unwrap();
+        group.write(&file, AT, &pattern(2, 4096)).unwrap();
+        group.sync().unwrap();
+        drop(file);
+        if is_killed {
+            std::mem::forget(group);
+        } else {
+            drop(group);
+            scene.crash();
+        }
+        for disk in disks {
+            scene.disks.vanish(DiskSlot(disk.0));
+        }
+        let group = match is_killed {
+            true => open_kept(&scene, &journal),
+            false => scene.open(),
+        };
+        for disk in disks {
+            scene.disks.bring_back(DiskSlot(disk.0));
+            group.return_disks(&[DiskSlot(disk.0)]).unwrap();
+        }
+        resync(&group);
+        let file = group.file(id).unwrap();
+        let found = read(&group, &file, AT, LENGTH);
+        assert!(found[4096..] == pattern(1, LENGTH)[4096..], "{is_killed}");
+        assert!(found[..4096] == pattern(2, 4096), "{is_killed}");
+        assert_copies_equal(&scene, &group, &file, "with both back");
+    }
+}
+
+#[test]
+fn what_was_synced_to_a_disk_while_its_partner_was_away_is_there_when_both_were() {
+    let scene = five_of_high_redundancy(12);
+    let journal = KeptJournal::create().unwrap();
+    let (group, id, [first, second]) = mirrored_on_two_that_may_go(&scene, &journal);
+    let file = group.file(id).unwrap();
+    scene.disks.vanish(DiskSlot(first.0));
+    group.take_offline(&[first], "it is gone").unwrap();
+    group.write(&file, AT, &pattern(2, 4096)).unwrap();
+    group.sync().unwrap();
+    // Beyond what is durable, so that the disk may hold anything there.
+    let grown = AT + LENGTH as u64 + 4096;
+    group.write(&file, grown, &pattern(3, 4096)).unwrap();
+    scene.disks.vanish(DiskSlot(second.0));
+    group.take_offline(&[second], "it is gone").unwrap();
+    group.sync_file(&file, true).unwrap_err();
+    for disk in [second, first] {
+        scene.disks.bring_back(DiskSlot(disk.0));
+        group.return_disks(&[DiskSlot(disk.0)]).unwrap();
+        if disk == second {
+            assert!(read(&group, &file, AT, 4096) == pattern(2, 4096));
+            let mut found = vec![0; 4096];
+            assert!(group.read(&file, grown, &mut found).is_err(), "it is lost");
+        }
+    }
+    resync(&group);
+    assert!(read(&group, &file, AT, 4096) == pattern(2, 4096));
+    let rest = pattern(1, LENGTH);
+    assert!(read(&group, &file, AT + 4096, LENGTH - 4096) == rest[4096..]);
+}
+
+#[test]
+fn a_disk_that_goes_beside_a_write_lacks_it_where_the_other_copy_was_stale_until_then() {
+    let scene = five_of_high_redundancy(13);
+    let journal = KeptJournal::create().unwrap();
+    let (group, id, [first, second]) = mirrored_on_two_that_may_go(&scene, &journal);
+    let file = group.file(id).unwrap();
+    scene.disks.vanish(DiskSlot(first.0));
+    group.take_offline(&[first], "it is gone").unwrap();
+    group.write(&file, AT, &pattern(2, 4096)).unwrap();
+    group.sync().unwrap();
+    scene.disks.bring_back(DiskSlot(first.0));
+    group.return_disks(&[DiskSlot(first.0)]).unwrap();
+    group.sync().unwrap();
+    let (_, at) = group.map(&file)[0].copies[0].unwrap();
+    scene.disks.set_deadline(Duration::from_secs(60));
+    (scene.disks).hang(DiskSlot(first.0), FaultyOperation::Write, at..at + 4096);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| group.write(&file, AT, &pattern(3, 4096)));
+        let begun = Instant::now();
+        while scene.disks.unsynced_count(DiskSlot(second.0)) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it gets there");
+            thread::yield_now();
+        }
+        scene.disks.vanish(DiskSlot(second.0));
+        group.take_offline(&[second], "it is gone").unwrap();
+        scene.disks.release(DiskSlot(first.0));
+        writer.join().unwrap().unwrap();
+    });
+    scene.disks.bring_back(DiskSlot(second.0));
+    group.return_disks(&[DiskSlot(second.0)]).unwrap();
+    for _ in 0..8 {
+        assert!(read(&group, &file, AT, 4096) == pattern(3, 4096));
+    }
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "with both back");
+}
