@@ -6,6 +6,7 @@ mod crashes;
 mod creates;
 mod cut_off;
 mod failures;
+mod marks;
 mod newer;
 mod ownership;
 mod returns;

@@ -1,5 +1,6 @@
 //! Hosts that open a group in the same moment, in every order of their requests.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use spindle_base::{DiskNumber, Redundancy, Uuid};
@@ -338,25 +339,50 @@ fn of_three_hosts_of_which_some_use_force_at_most_one_serves_whatever_was_left_o
         let letters = ["ab", "abc", "aabb"][usize::try_from(random.below(3)).unwrap()];
         let disks = make(letters, Redundancy::Normal);
         let left = open(&disks).unwrap();
+        let voters_count = super::voters(&left).len();
         let is_closed = random.below(2) == 0;
         if is_closed {
             left.close().unwrap();
         }
+        // One may look when another's record is there already, and no claim.
+        let late = (random.below(2) == 0).then_some(2);
         let hosts = [0, 1, 2].map(|number| Opener {
-            force: !is_closed || random.below(2) == 0,
+            force: !is_closed || late == Some(number) || random.below(2) == 0,
             ..host(number)
         });
+        let looks_count = letters.len();
+        let claims_at = looks_count + 2 * voters_count;
         // Nobody uses force over somebody who serves already: it says what that risks.
-        let mut rest = [0_u64; 3];
+        let mut rest = [0; 3];
+        let mut drawn = |most: usize| usize::try_from(random.below(most as u64)).unwrap();
+        // Who goes on until when, before the order is drawn turn by turn: else nobody comes to its end
+        // while another one rests for long.
+        let opens_at = claims_at + 2 * voters_count;
+        let mut stretches = VecDeque::from(match late {
+            Some(late) if drawn(2) == 0 => vec![
+                (0, looks_count + drawn(claims_at - looks_count + 1)),
+                (late, looks_count),
+                (0, claims_at + drawn(opens_at - claims_at + 1)),
+                (late, claims_at + drawn(opens_at - claims_at + 1)),
+            ],
+            _ => Vec::new(),
+        });
         let outcome = race(&disks, &hosts, true, |candidates| {
-            // All look first; then each goes on for a while.
-            let unlooked = candidates
-                .iter()
-                .find(|host| rest[**host] < letters.len() as u64);
-            let count = candidates.len() as u64;
-            let next = unlooked
-                .copied()
-                .unwrap_or_else(|| candidates[usize::try_from(random.below(count)).unwrap()]);
+            // All others look first; then each goes on for a while.
+            let has_looked = |host: usize| rest[host] >= looks_count;
+            let unlooked =
+                (candidates.iter().copied()).find(|host| late != Some(*host) && !has_looked(*host));
+            let is_late_under_way = late.is_some_and(|late| !has_looked(late));
+            let may_go_on =
+                |host: &usize| late == Some(*host) || !is_late_under_way || rest[*host] < claims_at;
+            let going: Vec<usize> = candidates.iter().copied().filter(may_go_on).collect();
+            let is_over =
+                |(host, until): &(usize, usize)| rest[*host] >= *until || !going.contains(host);
+            while stretches.front().is_some_and(is_over) {
+                stretches.pop_front();
+            }
+            let stretch = stretches.front().map(|(host, _)| *host);
+            let next = (unlooked.or(stretch)).unwrap_or_else(|| going[drawn(going.len())]);
             rest[next] += 1;
             next
         });

@@ -15,15 +15,16 @@ use crate::{GroupError, GroupErrorKind, Opener};
 
 type Happening = Box<dyn FnOnce() + Send>;
 
-/// Disks at which something happens before the first write to a place.
-struct Delayed {
+/// Disks at which something happens before the first write to a place, or after it.
+pub(super) struct Delayed {
     disks: Arc<SimulatedDisks>,
     place: u64,
+    is_after: bool,
     happening: Mutex<Option<Happening>>,
 }
 
 impl Delayed {
-    fn new(
+    pub(super) fn new(
         disks: &Arc<SimulatedDisks>,
         place: u64,
         happening: impl FnOnce() + Send + 'static,
@@ -31,8 +32,19 @@ impl Delayed {
         Arc::new(Self {
             disks: Arc::clone(disks),
             place,
+            is_after: false,
             happening: Mutex::new(Some(Box::new(happening))),
         })
+    }
+
+    pub(super) fn after(
+        disks: &Arc<SimulatedDisks>,
+        place: u64,
+        happening: impl FnOnce() + Send + 'static,
+    ) -> Arc<Self> {
+        let mut delayed = Self::new(disks, place, happening);
+        Arc::get_mut(&mut delayed).unwrap().is_after = true;
+        delayed
     }
 }
 
@@ -48,13 +60,17 @@ impl Disks for Delayed {
             let is_write = !matches!(request.work, Work::Read(_) | Work::Flush);
             is_write && request.offset_bytes == self.place
         };
-        if batch.iter().any(is_meant)
-            && let Some(happening) = self.happening.lock().unwrap().take()
-        {
+        let is_meant = batch.iter().any(is_meant);
+        if self.is_after {
+            self.disks.run(batch);
+        }
+        if is_meant && let Some(happening) = self.happening.lock().unwrap().take() {
             // The order of locks is one for each process.
             std::thread::spawn(happening).join().unwrap();
         }
-        self.disks.run(batch);
+        if !self.is_after {
+            self.disks.run(batch);
+        }
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {
@@ -226,7 +242,7 @@ fn a_wait_counts_for_the_record_that_was_seen_and_no_other() {
     }
 }
 
-fn record(disks: &SimulatedDisks, slot: DiskSlot) -> OpenerRecord {
+pub(super) fn record(disks: &SimulatedDisks, slot: DiskSlot) -> OpenerRecord {
     let bytes = disks.bytes(slot, OPENER_PLACE, OPENER_BYTES);
     OpenerRecord::parse(&bytes, OPENER_PLACE).unwrap()
 }

@@ -1,0 +1,121 @@
+//! What a voter shows after a mark of an opening, which is no other host's where it may have been there.
+
+use std::sync::Arc;
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::{DeviceErrorKind, DiskSlot, Disks, FaultyOperation, SimulatedDisks};
+use spindle_format::{CLAIM_PLACE, OPENER_BYTES, OPENER_PLACE, STATE_PLACES};
+
+use super::contests::Delayed;
+use super::ownership::taken;
+use super::{make, name, online, open, opener, present};
+use crate::quorum::Membership;
+use crate::{GroupError, GroupErrorKind};
+
+const SECOND: DiskSlot = DiskSlot(1);
+
+/// A group that was opened and closed, so that every voter has marks.
+fn closed(letters: &str) -> Arc<SimulatedDisks> {
+    let disks = make(letters, Redundancy::Normal);
+    open(&disks).unwrap().close().unwrap();
+    disks
+}
+
+fn fail_reads(disks: &SimulatedDisks, slot: DiskSlot, place: u64, count: u64) {
+    let (read, medium) = (FaultyOperation::Read, DeviceErrorKind::Medium);
+    disks.fail(slot, read, place..place + 4096, count, medium);
+}
+
+fn fail_write(disks: &SimulatedDisks, slot: DiskSlot, place: u64) {
+    let (write, medium) = (FaultyOperation::Write, DeviceErrorKind::Medium);
+    disks.fail(slot, write, place..place + 4096, 1, medium);
+}
+
+fn open_through(
+    disks: &Arc<SimulatedDisks>,
+    way: Arc<dyn Disks>,
+) -> Result<Membership, GroupError> {
+    Membership::open(way, &present(disks), &name("data"), &opener(), &|_| false)
+}
+
+#[test]
+fn a_mark_that_could_not_be_read_when_the_group_was_found_free_tells_of_nobody() {
+    for place in [OPENER_PLACE, CLAIM_PLACE] {
+        for fails_to_write in [false, true] {
+            let disks = closed("ab");
+            // Nobody else shows it.
+            disks.overwrite(DiskSlot(0), place, &[0; OPENER_BYTES]);
+            fail_reads(&disks, SECOND, place, 1);
+            let (same, before) = (Arc::clone(&disks), disks.bytes(SECOND, place, OPENER_BYTES));
+            if fails_to_write {
+                fail_write(&disks, SECOND, place);
+            }
+            let way = Delayed::after(&disks, OPENER_PLACE, move || {
+                if fails_to_write {
+                    same.overwrite(SECOND, place, &before);
+                }
+            });
+            let membership = open_through(&disks, way);
+            let membership = membership.unwrap_or_else(|error| panic!("{place}: {error}"));
+            assert_eq!(membership.is_online(DiskNumber(1)), !fails_to_write);
+        }
+    }
+}
+
+#[test]
+fn a_state_that_could_not_be_read_when_the_group_was_found_free_tells_of_nobody() {
+    for place in STATE_PLACES {
+        let disks = make("ab", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        let before = disks.bytes(DiskSlot(0), 0, 1 << 20);
+        membership.change_state(|_| {}).unwrap();
+        drop(membership);
+        // The power failed when one disk had the newest state alone.
+        disks.overwrite(DiskSlot(0), 0, &before);
+        disks.crash();
+        disks.restart();
+        fail_reads(&disks, SECOND, place, 1);
+        let membership = open(&disks).unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert_eq!(online(&membership), [0, 1]);
+    }
+}
+
+#[test]
+fn a_mark_that_was_damaged_and_is_back_where_ours_failed_tells_of_nobody() {
+    for place in [OPENER_PLACE, CLAIM_PLACE] {
+        let disks = closed("ab");
+        let before = disks.bytes(SECOND, place, OPENER_BYTES);
+        disks.overwrite(SECOND, place, &[0x55; OPENER_BYTES]);
+        fail_write(&disks, SECOND, place);
+        let same = Arc::clone(&disks);
+        let way = Delayed::after(&disks, OPENER_PLACE, move || {
+            same.overwrite(SECOND, place, &before);
+        });
+        let membership = open_through(&disks, way).unwrap();
+        assert_eq!(online(&membership), [0]);
+    }
+}
+
+#[test]
+fn a_group_opens_where_most_voters_have_bad_blocks_in_the_record_s_place() {
+    let disks = closed("abc");
+    for slot in [DiskSlot(0), DiskSlot(2)] {
+        fail_reads(&disks, slot, OPENER_PLACE, u64::MAX);
+    }
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1, 2]);
+}
+
+#[test]
+fn another_s_record_where_ours_was_taken_is_another_s_though_nothing_was_read_there_before() {
+    let disks = closed("ab");
+    fail_reads(&disks, SECOND, OPENER_PLACE, 1);
+    let same = Arc::clone(&disks);
+    let way = Delayed::after(&disks, OPENER_PLACE, move || {
+        let ours = same.bytes(SECOND, OPENER_PLACE, OPENER_BYTES);
+        same.overwrite(SECOND, OPENER_PLACE, &taken(&ours));
+    });
+    let error = open_through(&disks, way).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Contended, "{error}");
+    assert!(error.message.contains("host beta"), "{error}");
+}
