@@ -19,7 +19,7 @@ use spindle_sync::level::{DeepMutex, LeafRwLock};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::quorum::Opener;
-use crate::quorum::claim::{Findings, contended, named};
+use crate::quorum::claim::{Findings, Found, contended, named};
 use crate::quorum::contest::{self, Waited};
 use crate::quorum::create::{is_same_disk, uuid_start};
 use crate::quorum::cut_off::{self, CutOff};
@@ -82,27 +82,13 @@ impl Membership {
         if !opener.force {
             check_owner(found, opener, attendance.is_alive)?;
         }
-        let missing: BTreeSet<DiskNumber> = (state.disks.iter())
-            .filter(|disk| disk.status.is_served() && !members.contains_key(&disk.number))
-            .map(|disk| disk.number)
-            .collect();
+        let missing = missing(state, &members);
         if !opener.force {
             check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
         let opener_before = newest_opener(found);
-        let rival = opener_before.and_then(|newest| {
-            let voters: Vec<&DiskLook> = (state.voters())
-                .filter_map(|number| Some(members.get(&number)?.0))
-                .collect();
-            contest::rival(&voters, newest, opener.boot, attendance.has_served)
-        });
-        if let (Some(record), Some(rival), Some(waited)) = (opener_before, rival, attendance.waited)
-            && !waited.was_for(record)
-        {
-            waited.note(record);
-            return Err(contended(state, &named(Some(rival))));
-        }
+        let follows = follows(opener_before, &members, state, opener.boot, &attendance)?;
         let slots: Slots = (members.iter())
             .map(|(number, (look, _))| (*number, look.slot))
             .collect();
@@ -140,8 +126,6 @@ impl Membership {
         if let Some(Watch { clock, apart }) = attendance.watch {
             membership.watch_clock(clock, apart);
         }
-        // On what a rival may have written to, nothing is taken over.
-        let follows = opener_before.filter(|_| rival.is_none());
         (attendance.announce)(follows, &membership.opener());
         let findings = Findings {
             members: &members,
@@ -150,12 +134,7 @@ impl Membership {
             cut_off: &cut_off,
         };
         let claimed = membership.claim(findings, Quorum::of(opener));
-        if let (Err(error), Some(waited)) = (&claimed, attendance.waited)
-            && error.kind == GroupErrorKind::Contended
-        {
-            waited.note(&membership.opener());
-        }
-        claimed?;
+        claimed.inspect_err(|error| left_alone(&membership, error, attendance.waited))?;
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
@@ -191,6 +170,50 @@ impl<'a> Attendance<'a> {
             has_served: &|_| false,
             waited: None,
         }
+    }
+}
+
+/// Those that serve and were not found.
+fn missing(state: &GroupState, members: &Found<'_>) -> BTreeSet<DiskNumber> {
+    (state.disks.iter())
+        .filter(|disk| disk.status.is_served() && !members.contains_key(&disk.number))
+        .map(|disk| disk.number)
+        .collect()
+}
+
+/// The record of the opening that this one follows, if any: none where a rival may have had the group
+/// since, on whose writes nothing is to be taken over. Refuses where that one is to be waited for.
+fn follows<'a>(
+    newest: Option<&'a OpenerRecord>,
+    members: &Found<'_>,
+    state: &GroupState,
+    boot: Uuid,
+    attendance: &Attendance<'_>,
+) -> Result<Option<&'a OpenerRecord>, GroupError> {
+    let Some(record) = newest else {
+        return Ok(None);
+    };
+    let voters: Vec<&DiskLook> = (state.voters())
+        .filter_map(|number| Some(members.get(&number)?.0))
+        .collect();
+    let Some(rival) = contest::rival(&voters, record, boot, attendance.has_served) else {
+        return Ok(newest);
+    };
+    match attendance.waited {
+        Some(waited) if !waited.was_for(record) => {
+            waited.note(record);
+            Err(contended(state, &named(Some(rival))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The claim failed: where somebody else takes the group, this process's own record is waited for.
+fn left_alone(membership: &Membership, error: &GroupError, waited: Option<&Waited>) {
+    if let Some(waited) = waited
+        && error.kind == GroupErrorKind::Contended
+    {
+        waited.note(&membership.opener());
     }
 }
 
