@@ -409,7 +409,14 @@ impl Core {
         self.disks.read(&mut batch);
         let results: Vec<_> = batch.into_iter().map(|request| request.result).collect();
         let Some(good) = results.iter().position(Result::is_ok) else {
-            return Ok(None);
+            // What is bad on one may be good on another, beside what is bad there.
+            let half = blocks / 2;
+            if half == 0 {
+                return Ok(None);
+            }
+            let first = self.equalise(file, copies, inside_blocks, half)?;
+            let second = self.equalise(file, copies, inside_blocks + half, blocks - half)?;
+            return Ok(first.zip(second).map(|(first, second)| first + second));
         };
         let mut written_count = 0;
         for (index, (copy, slot)) in copies.iter().enumerate() {

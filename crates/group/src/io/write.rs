@@ -379,7 +379,11 @@ impl Core {
                     && !failed.iter().any(|(disk, _)| *disk == life.disk)
             };
             let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
-            self.dirty.caught_up(file, (first, end), &lives);
+            // What was zeroed before it they have as well: another copy that could give it to them
+            // there may be none.
+            for range in intent.gaps.iter().chain([&(first, end)]) {
+                self.dirty.caught_up(file, *range, &lives);
+            }
         }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.

@@ -227,3 +227,31 @@ fn a_disk_that_goes_at_any_request_of_its_joining_comes_back() {
     }
     assert!(came_back > 10, "{came_back}");
 }
+
+#[test]
+fn zeros_before_a_write_to_a_new_extent_are_had_by_a_disk_that_lacked_what_was_cut_off_there() {
+    let scene = Scene::new(12, Redundancy::Normal, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let other = create(&group, 11, NORMAL);
+    group.write(&file, 0, &pattern(1, 2 * LENGTH)).unwrap();
+    group.sync().unwrap();
+    // The second disk misses something at the beginning of an extent, which is cut off before
+    // it gets that.
+    let start = LENGTH as u64;
+    scene.disks.vanish(DiskSlot(1));
+    group.write(&file, start, &pattern(2, 64 << 10)).unwrap();
+    group.sync_file(&file, true).unwrap();
+    scene.disks.bring_back(DiskSlot(1));
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    group.truncate(&file, start).unwrap();
+    // The first disk goes, and the file grows again, behind a gap.
+    scene.disks.vanish(DiskSlot(0));
+    group.write(&other, 0, &pattern(3, 4096)).unwrap();
+    group.sync_file(&other, true).unwrap();
+    let data = pattern(4, 4096);
+    group.write(&file, start + (256 << 10), &data).unwrap();
+    group.sync_file(&file, true).unwrap();
+    assert!(read(&group, &file, start, 256 << 10) == vec![0; 256 << 10]);
+    assert!(read(&group, &file, start + (256 << 10), data.len()) == data);
+}

@@ -4,7 +4,9 @@ use spindle_base::{FileId, Redundancy};
 use spindle_device::{DeviceError, DiskSlot};
 use spindle_group::{EventKind, GroupErrorKind};
 
-use crate::scene::{EXTERNAL, MIB, NORMAL, Scene, assert_sound, create, pattern, read};
+use crate::scene::{
+    EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read,
+};
 
 #[test]
 fn a_disk_that_vanishes_in_mid_write_costs_nobody_an_error() {
@@ -298,4 +300,40 @@ fn an_error_that_came_of_a_disk_has_that_of_the_disk_below_it() {
         below.downcast_ref::<DeviceError>().unwrap().operation,
         "flush"
     );
+}
+
+#[test]
+fn after_a_crash_copies_with_bad_blocks_in_different_places_are_made_equal() {
+    let scene = Scene::mirrored(31);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    // Overwritten and not synced: what the crash left of it may differ.
+    group.write(&file, 512 << 10, &pattern(2, 64 << 10)).unwrap();
+    let extent = &group.map(&file)[8];
+    assert_eq!(extent.offset_bytes, 512 << 10);
+    let places: Vec<(DiskSlot, u64)> = (extent.copies.iter().flatten())
+        .map(|(disk, at)| (DiskSlot(disk.0), *at))
+        .collect();
+    scene.disks.crash();
+    drop((file, group));
+    scene.disks.restart();
+    let [(first, first_at), (second, second_at)] = places[..] else {
+        panic!("two copies: {places:?}");
+    };
+    (scene.disks).overwrite(first, first_at + (32 << 10), &pattern(3, 4096));
+    let block_of = |at: u64, block: u64| at + block * 4096..at + (block + 1) * 4096;
+    (scene.disks).fail_reads(first, block_of(first_at, 3), u64::MAX);
+    (scene.disks).fail_reads(second, block_of(second_at, 12), u64::MAX);
+    let group = scene.open();
+    let events = group.take_events();
+    assert!(
+        !(events.iter()).any(|event| event.kind == EventKind::BlocksUnreadable),
+        "{events:?}"
+    );
+    scene.disks.clear_faults(first);
+    scene.disks.clear_faults(second);
+    let file = group.file(FileId(10)).unwrap();
+    assert_copies_equal(&scene, &group, &file, "after the opening");
 }
