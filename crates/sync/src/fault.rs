@@ -27,6 +27,10 @@ pub enum Fault {
     SilentDiskWaitedFor,
     /// Disks are seen to have come or gone before that is counted.
     TurnsCountedLate,
+    /// A disk that failed one flush goes although nobody else has what it has.
+    NeededDiskGoes,
+    /// A flush counts although the disk failed one before that was not told.
+    FailedFlushForgotten,
 }
 
 impl Fault {
@@ -41,6 +45,8 @@ impl Fault {
         Self::RequestDoneEarly,
         Self::SilentDiskWaitedFor,
         Self::TurnsCountedLate,
+        Self::NeededDiskGoes,
+        Self::FailedFlushForgotten,
     ];
 
     /// What a person calls it.
@@ -56,6 +62,8 @@ impl Fault {
             Self::RequestDoneEarly => "request-done-early",
             Self::SilentDiskWaitedFor => "silent-disk-waited-for",
             Self::TurnsCountedLate => "turns-counted-late",
+            Self::NeededDiskGoes => "needed-disk-goes",
+            Self::FailedFlushForgotten => "failed-flush-forgotten",
         }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work};
 
 use crate::clock::Clock;
+use crate::faults::Faults;
 use crate::history::History;
 use crate::watch::Watch;
 
@@ -23,6 +24,7 @@ const LOOK_INTERVAL_MS: u64 = 1_000;
 #[derive(Debug)]
 pub struct PointDisks {
     inner: Arc<SimulatedDisks>,
+    faults: Arc<Faults>,
     history: Arc<History>,
     watch: Arc<Watch>,
     clock: Arc<Clock>,
@@ -81,6 +83,7 @@ impl PointDisks {
     #[must_use]
     pub fn new(
         inner: Arc<SimulatedDisks>,
+        faults: Arc<Faults>,
         history: Arc<History>,
         watch: Arc<Watch>,
         clock: Arc<Clock>,
@@ -88,6 +91,7 @@ impl PointDisks {
     ) -> Self {
         Self {
             inner,
+            faults,
             history,
             watch,
             clock,
@@ -178,7 +182,13 @@ impl Disks for PointDisks {
             if let Some(sent) = sent {
                 sent.end(numbers[index].take());
             }
-            if self.inner.begin(&mut batch[index..=index]).is_empty() {
+            let slot = batch[index].slot;
+            let is_met = self.faults.begin(&self.inner, &batch[index]);
+            let is_answered = self.inner.begin(&mut batch[index..=index]).is_empty();
+            if is_met {
+                self.faults.end(&self.inner, slot);
+            }
+            if is_answered {
                 self.note(&batch[index]);
             } else {
                 silent.push(index);

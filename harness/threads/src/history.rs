@@ -8,7 +8,8 @@
 //!   began that was answered with success, and had begun after the first was answered.
 //!
 //! A write that failed or was never answered may be seen or not, for ever. A sync that failed has
-//! told of what was answered before it ended: no later sync speaks of that again.
+//! told of what had begun before it ended: the answer of a write may have been on its way. No later
+//! sync speaks of that again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -51,11 +52,22 @@ struct FileHistory {
     syncs: Vec<Sync>,
 }
 
+/// What disks that serve on dropped.
+#[derive(Debug, Default, Clone, Copy)]
+struct Drops {
+    newest: Option<Tick>,
+    /// When a sync ended that had begun after it.
+    noticed: Option<Tick>,
+}
+
 #[derive(Debug, Default, Clone)]
 struct State {
     now: Tick,
     files: BTreeMap<FileId, FileHistory>,
     first_outage: Option<Tick>,
+    drops: Drops,
+    /// When two failures met, so that files of two copies may have lost something too.
+    first_second_failure: Option<Tick>,
     /// What its process says is heard by nobody any more.
     is_forked: bool,
 }
@@ -240,6 +252,49 @@ impl History {
         state.first_outage.get_or_insert(now);
     }
 
+    /// A disk that serves on dropped what no flush had covered. Until the group has its answer the
+    /// copies differ, and nobody can know.
+    pub fn drop_by_disk(&self) {
+        self.outage();
+        let mut state = self.state();
+        state.drops = Drops {
+            newest: Some(state.now),
+            noticed: None,
+        };
+    }
+
+    /// Everything was flushed by a sync that began then: what disks had dropped is known.
+    pub fn notice_drops(&self, begun: Tick) {
+        let mut state = self.state();
+        let now = state.now;
+        let is_after = state.drops.newest.is_some_and(|drop| drop < begun);
+        if is_after && state.drops.noticed.is_none() {
+            state.drops.noticed = Some(now);
+        }
+    }
+
+    /// Whether copies may have differed since then because a disk that serves on had dropped
+    /// something.
+    pub fn may_have_differed_since(&self, since: Tick) -> bool {
+        let drops = self.state().drops;
+        drops.newest.is_some() && drops.noticed.is_none_or(|noticed| noticed >= since)
+    }
+
+    /// A disk lost what no flush had covered while another one was away: as [`History::outage`], for
+    /// what two copies had.
+    pub fn second_failure(&self) {
+        let mut state = self.state();
+        state.now += 1;
+        let now = state.now;
+        state.first_second_failure.get_or_insert(now);
+    }
+
+    /// Whether something of the file may be lost that was not synced, which its next sync tells.
+    pub fn may_have_lost(&self, file: FileId) -> bool {
+        let state = self.state();
+        (state.files.get(&file)).is_some_and(|history| state.may_have_lost(history))
+    }
+
     /// A write of `version` begins (0: a hole); its place in the history.
     pub fn begin_write(&self, file: FileId, blocks: (u64, u64), version: u32) -> usize {
         let begun = self.tick();
@@ -281,7 +336,7 @@ impl History {
     pub fn was_emptied_since(&self, file: FileId, block: u64, since: Tick) -> bool {
         let state = self.state();
         let history = &state.files[&file];
-        let may_be_lost = history.copies == 1 && state.first_outage.is_some();
+        let may_be_lost = state.may_have_lost(history);
         may_be_lost
             || history.touching(block).any(|write| {
                 write.version == 0
@@ -298,10 +353,10 @@ impl History {
             let state = self.state();
             let history = &state.files[&file];
             // What one copy held and lost with its disk's power may be gone until a sync tells.
-            let outage = state.first_outage.filter(|_| history.copies == 1);
-            let is_settled = |write: &Write| match outage {
-                None => write.done.is_some_and(|done| done < begun),
-                Some(_) => history.is_synced(write, begun),
+            let is_lossy = state.may_have_lost(history);
+            let is_settled = |write: &Write| match is_lossy {
+                false => write.done.is_some_and(|done| done < begun),
+                true => history.is_synced(write, begun),
             };
             for (block, sector, found) in sectors(file, first_block, bytes) {
                 let may_be = |seen: &Write| {
@@ -359,7 +414,7 @@ impl History {
         {
             let state = self.state();
             let history = &state.files[&file];
-            let is_lossy = was_cut || (history.copies == 1 && state.first_outage.is_some());
+            let is_lossy = was_cut || state.may_have_lost(history);
             let is_settled = |write: &Write| {
                 if is_lossy {
                     history.is_synced(write, end)
@@ -419,6 +474,15 @@ fn sectors(
         })
 }
 
+impl State {
+    fn may_have_lost(&self, history: &FileHistory) -> bool {
+        match history.copies {
+            1 => self.first_outage.is_some(),
+            _ => self.first_second_failure.is_some(),
+        }
+    }
+}
+
 impl FileHistory {
     fn touching(&self, block: u64) -> impl Iterator<Item = &Write> {
         self.writes
@@ -452,7 +516,7 @@ impl FileHistory {
         };
         self.syncs.iter().any(|sync| {
             let told_of_loss =
-                |other: &Sync| !other.ok && other.ended > done && other.begun < sync.ended;
+                |other: &Sync| !other.ok && other.ended > write.begun && other.begun < sync.ended;
             sync.ok
                 && sync.begun > done
                 && sync.ended < before

@@ -6,6 +6,7 @@
 
 mod clock;
 mod disks;
+mod faults;
 mod history;
 mod scheduler;
 mod story;
@@ -30,7 +31,7 @@ use story::Plot;
 const USAGE: &str = "\
 usage: spindle-threads --seed N            one run, told at length
        spindle-threads --seeds A..B [--threads T] [--seconds S] [--keep-going]
-                       [--every N]: only each N-th seed, which all have the same plot where N is 8
+                       [--every N]: only each N-th seed, which all have the same plot where N is 16
        spindle-threads --put-back NAME|all --seeds A..B [--threads T]
                        makes a mistake that was once in the code, and has to find it
 ";

@@ -43,7 +43,9 @@ impl SeededScheduler {
         let hold = match Plot::of(seed) {
             // Two long halts at the right places are what it takes.
             Plot::Cuts => [64, 256][random.index(2)],
-            Plot::Everything | Plot::Moves | Plot::Hangs => [0, 4, 16, 64][random.index(4)],
+            Plot::Everything | Plot::Moves | Plot::Hangs | Plot::Flushes(_) => {
+                [0, 4, 16, 64][random.index(4)]
+            }
         };
         let hold_points_most = [200, 2_000, 20_000][random.index(3)];
         Self {

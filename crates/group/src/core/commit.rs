@@ -395,7 +395,7 @@ impl Core {
                 self.stop_for(&error);
                 return Err(error);
             }
-            if self.membership.had_better_serve_on(&disks) {
+            if self.membership.had_better_serve_on(&disks) && !is_put_back(Fault::NeededDiskGoes) {
                 failed = self.ask_again(failed);
             }
         }

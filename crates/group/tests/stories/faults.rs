@@ -310,7 +310,9 @@ fn after_a_crash_copies_with_bad_blocks_in_different_places_are_made_equal() {
     group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
     group.sync().unwrap();
     // Overwritten and not synced: what the crash left of it may differ.
-    group.write(&file, 512 << 10, &pattern(2, 64 << 10)).unwrap();
+    group
+        .write(&file, 512 << 10, &pattern(2, 64 << 10))
+        .unwrap();
     let extent = &group.map(&file)[8];
     assert_eq!(extent.offset_bytes, 512 << 10);
     let places: Vec<(DiskSlot, u64)> = (extent.copies.iter().flatten())

@@ -7,7 +7,8 @@ use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
 use spindle_group::{Group, GroupErrorKind, Power};
 
-use super::{Story, Subject, scene};
+use super::flushing::Flushing;
+use super::{Plot, Story, Subject, scene};
 use crate::history::{BLOCK_BYTES, shown};
 
 /// Units after which the work on these few extents must have ended.
@@ -23,6 +24,9 @@ impl Story {
         let mut random = self.random(99);
         let mut spoilt = None;
         if !was_cut {
+            if self.plot == Plot::Flushes(Flushing::BesideOutage) && !self.settle(&group) {
+                return;
+            }
             self.judge_files(&group, false);
             spoilt = self.draw_spoilt(&group, &mut random);
             self.disks.crash();
@@ -71,6 +75,34 @@ impl Story {
             self.judge_copies(&group);
             self.judge_files(&group, true);
         }
+    }
+
+    /// Before a crash that would meet a second failure every copy is made equal, and what is lost is
+    /// told.
+    fn settle(&self, group: &Group) -> bool {
+        self.sync_all(group);
+        if !self.bring_to_rest(group) {
+            return false;
+        }
+        for subject in &self.files {
+            if let Some(file) = group.file(subject.id) {
+                let begun = self.history.tick();
+                let answer = group.sync_file(&file, true);
+                self.history.end_sync(subject.id, begun, answer.is_ok());
+            }
+        }
+        // What could be lost was told by these.
+        let begun = self.history.tick();
+        if self
+            .judge("a sync of what lacks nothing", group.sync())
+            .is_some()
+        {
+            for subject in &self.files {
+                self.history.end_sync(subject.id, begun, true);
+            }
+        }
+        self.judge_copies(group);
+        self.history.is_clean()
     }
 
     /// Whether the newest state on a disk that is here has but one vote for each failure group, and

@@ -27,7 +27,7 @@ mod owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use spindle_base::{FileId, Uuid};
+use spindle_base::{FileId, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SeededRandom, SharedMemory, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Owner as User, Time};
 use spindle_group::{Group, KeptJournal, Opener, RequestUnderWay, UnwrittenBlocks};
@@ -133,7 +133,7 @@ pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
         history,
         clock,
     );
-    scene::create(&story.access);
+    scene::create(&story.access, Redundancy::Normal);
     let log_bytes = LOGS_BYTES[random.index(LOGS_BYTES.len())];
     let mut process = Process {
         story,

@@ -41,12 +41,12 @@ pub fn name() -> GroupName {
     GroupName::new("DATA").expect("a good name")
 }
 
-/// A mirrored group over all disks.
-pub fn create(access: &Arc<dyn Disks>) {
+/// A group over all disks.
+pub fn create(access: &Arc<dyn Disks>, redundancy: Redundancy) {
     let new = NewGroup {
         name: name(),
         uuid: Uuid([0xEE; 16]),
-        redundancy: Redundancy::Normal,
+        redundancy,
         au_size: AuSize::DEFAULT,
         disks: (0..u16::try_from(DISKS_COUNT).expect("few"))
             .map(|slot| new_disk(DiskSlot(slot)))
@@ -89,7 +89,7 @@ impl Story {
             let redundancy = if number > 0 && random.chance(1, 2) {
                 Redundancy::External
             } else {
-                Redundancy::Normal
+                self.plot.redundancy()
             };
             let layout = Layout {
                 redundancy,
@@ -100,11 +100,9 @@ impl Story {
                 group.create_file(&change, id, layout)
             };
             let file = file.expect("there is room");
-            self.history.create(id, redundancy.copies());
-            let subject = Subject {
-                id,
-                is_mirrored: redundancy != Redundancy::External,
-            };
+            let is_mirrored = redundancy != Redundancy::External;
+            self.history.create(id, 1 + usize::from(is_mirrored));
+            let subject = Subject { id, is_mirrored };
             self.files.push(subject);
             for _ in 0..random.below(4) {
                 self.write_once(group, subject, &file, random);

@@ -46,7 +46,7 @@ impl Story {
             };
             let which = match self.plot {
                 // Mostly writes and syncs.
-                Plot::Cuts => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
+                Plot::Cuts | Plot::Flushes(_) => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
                 Plot::Everything | Plot::Moves | Plot::Hangs => random.below(10),
             };
             match which {
@@ -139,9 +139,7 @@ impl Story {
         let answer = self.in_time("an allocation", || {
             group.allocate(file, bytes_of(first) as u64, bytes_of(end - first) as u64)
         });
-        if subject.is_mirrored {
-            self.judge("an allocation", answer);
-        }
+        self.judge_of(subject, "an allocation", answer);
     }
 
     fn end_write(
@@ -152,9 +150,7 @@ impl Story {
         answer: Result<(), spindle_group::GroupError>,
     ) {
         self.history.end_write(subject.id, place, answer.is_ok());
-        if subject.is_mirrored {
-            self.judge(what, answer);
-        }
+        self.judge_of(subject, what, answer);
     }
 
     fn sync_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
@@ -162,19 +158,23 @@ impl Story {
         let metadata = random.chance(1, 2);
         let answer = self.in_time("a sync", || group.sync_file(file, metadata));
         self.history.end_sync(subject.id, begun, answer.is_ok());
-        if subject.is_mirrored {
-            self.judge("a sync", answer);
-        }
+        self.judge_of(subject, "a sync", answer);
     }
 
-    fn sync_all(&self, group: &Group) {
+    pub(super) fn sync_all(&self, group: &Group) {
         let begun = self.history.tick();
         let answer = self.in_time("a sync of the group", || group.sync());
+        self.history.notice_drops(begun);
         for subject in &self.files {
             self.history.end_sync(subject.id, begun, answer.is_ok());
         }
         // What only one copy had may be lost with its disk's power, and is told here.
-        if self.files.iter().all(|subject| subject.is_mirrored) {
+        let may_have_lost = |subject: &Subject| self.history.may_have_lost(subject.id);
+        if !self
+            .files
+            .iter()
+            .any(|subject| !subject.is_mirrored || may_have_lost(subject))
+        {
             self.judge("a sync of the group", answer);
         }
     }
@@ -194,8 +194,8 @@ impl Story {
         });
         if answer.is_ok() {
             self.history.judge_read(subject.id, first, &out, begun);
-        } else if subject.is_mirrored {
-            self.judge("a read", answer);
+        } else {
+            self.judge_of(subject, "a read", answer);
         }
     }
 
@@ -208,7 +208,7 @@ impl Story {
             }
             let now_ms = self.later_ms(1 + random.below(4000));
             let answer = self.in_time("a step", || group.step(now_ms));
-            self.judge("a step", answer);
+            self.judge_work(group, "a step", answer);
             if self.clock.is_simulated() {
                 let answer = self.in_time("a heartbeat", || group.heartbeat(now_ms / 1000));
                 self.judge("a heartbeat", answer);
@@ -230,7 +230,7 @@ impl Story {
             let now_ms = self.later_ms(1 + random.below(longest_ms));
             let answer = self.in_time("background work", || group.work(now_ms));
             let did_something = self
-                .judge("background work", answer)
+                .judge_work(group, "background work", answer)
                 .is_some_and(|worked| worked.did_something);
             longest_ms = match self.clock.is_simulated() {
                 // As a worker waits that found nothing to do.
@@ -346,7 +346,7 @@ impl Story {
 
     /// Whoever next asks the disk for something finds out; this thread does so itself at last. What
     /// even a sync and a heartbeat do not ask has nothing to lose: it blinked, and nobody knows.
-    fn wait_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
+    pub(super) fn wait_until_noticed(&self, group: &Group, slot: DiskSlot) -> bool {
         for round in 0..30 {
             if !self.goes_on() {
                 return false;

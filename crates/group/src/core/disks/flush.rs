@@ -176,7 +176,9 @@ impl Flushes {
                     continue;
                 };
                 // The disk may answer the next one well, without what it dropped.
-                if failures.stand_against(life.incarnation) {
+                if failures.stand_against(life.incarnation)
+                    && !is_put_back(Fault::FailedFlushForgotten)
+                {
                     found.push((life, failures.count, None));
                     continue;
                 }
