@@ -27,6 +27,7 @@ use std::sync::Arc;
 use spindle_base::Uuid;
 use spindle_device::AlignedBuffer;
 use spindle_format::{JOURNAL_PLACE, JournalHead, JournalRecord, encode_journal_record};
+use spindle_sync::{Fault, is_put_back};
 
 use crate::overlay::Layer;
 use crate::{CatalogError, JournalCopy, Region, Table};
@@ -148,7 +149,9 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
         .collect();
     // One that is whole nowhere was never acknowledged where every replica gives all of it: else it
     // may have rotted on those that do, and be whole on another.
-    let is_known = said.contains(&AtEnd::Nothing) || !said.contains(&AtEnd::Unread);
+    let is_known = said.contains(&AtEnd::Nothing)
+        || !said.contains(&AtEnd::Unread)
+        || is_put_back(Fault::UnreadJournalEnds);
     if !is_known && !journals.ends_where_unread {
         return Err(CatalogError::Region {
             operation: "read",

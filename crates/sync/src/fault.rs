@@ -31,6 +31,8 @@ pub enum Fault {
     NeededDiskGoes,
     /// A flush counts although the disk failed one before that was not told.
     FailedFlushForgotten,
+    /// A journal that no disk gives counts as one that ends.
+    UnreadJournalEnds,
 }
 
 impl Fault {
@@ -47,6 +49,7 @@ impl Fault {
         Self::TurnsCountedLate,
         Self::NeededDiskGoes,
         Self::FailedFlushForgotten,
+        Self::UnreadJournalEnds,
     ];
 
     /// What a person calls it.
@@ -64,6 +67,7 @@ impl Fault {
             Self::TurnsCountedLate => "turns-counted-late",
             Self::NeededDiskGoes => "needed-disk-goes",
             Self::FailedFlushForgotten => "failed-flush-forgotten",
+            Self::UnreadJournalEnds => "unread-journal-ends",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! beside another one of them. A file of one copy may lie anywhere: it may
 //! lose what its disk lost, and has to say so at the next sync.
 
+mod breaking;
 mod ending;
 mod flushing;
 mod hanging;
@@ -43,16 +44,19 @@ pub enum Plot {
     Hangs,
     /// Disks fail flushes and serve on.
     Flushes(Flushing),
+    /// Places go bad, and reads fail at an opening.
+    Places,
 }
 
 impl Plot {
     /// That of a seed.
     pub const fn of(seed: u64) -> Self {
         match seed % 16 {
-            2 | 6 | 10 | 14 => Self::Moves,
+            2 | 6 | 10 => Self::Moves,
             0 | 4 | 8 => Self::Cuts,
             5 | 13 => Self::Hangs,
             12 => Self::Flushes(Flushing::of(seed / 16)),
+            14 => Self::Places,
             _ => Self::Everything,
         }
     }
@@ -283,7 +287,9 @@ impl Story {
         };
         let writers_count = match story.plot {
             Plot::Moves => 1,
-            Plot::Everything | Plot::Cuts | Plot::Hangs | Plot::Flushes(_) => 2 + random.below(2),
+            Plot::Everything | Plot::Cuts | Plot::Hangs | Plot::Flushes(_) | Plot::Places => {
+                2 + random.below(2)
+            }
         };
         for writer in 0..writers_count {
             bounded.push(start(1 + writer, Story::write_and_read));
@@ -292,6 +298,12 @@ impl Story {
             Plot::Moves => bounded.push(start(10, Story::blink_where_copies_come)),
             Plot::Cuts => bounded.push(start(10, Story::lose_a_disk_and_the_power)),
             Plot::Flushes(_) => bounded.push(start(10, Story::fail_flushes)),
+            Plot::Places => {
+                bounded.push(start(10, Story::break_places_for_a_while));
+                if random.chance(1, 2) {
+                    bounded.push(start(11, Story::change_disks));
+                }
+            }
             Plot::Hangs => {
                 bounded.push(start(10, Story::hang_disks));
                 bounded.push(start(14, Story::come_new));

@@ -45,7 +45,10 @@ impl Story {
         }
         self.history
             .note(|| format!("opening again; {away:?} were away"));
-        let mut opened = scene::open(&self.access, &self.disks, 2);
+        let mut opened = match self.plot {
+            Plot::Places => self.open_with_bad_reads(&mut random),
+            _ => scene::open(&self.access, &self.disks, 2),
+        };
         if let Err(error) = &opened
             && error.kind == GroupErrorKind::NoMajority
             && self.has_only_vote_among(&away)
@@ -146,7 +149,7 @@ impl Story {
         self.history.is_clean() && self.bring_to_rest(group)
     }
 
-    fn judge_files(&self, group: &Group, was_cut: bool) {
+    pub(super) fn judge_files(&self, group: &Group, was_cut: bool) {
         for Subject { id, is_mirrored } in &self.files {
             let Some(file) = group.file(*id) else {
                 self.history.violate(format!("file {id} is gone"));

@@ -10,7 +10,7 @@ use spindle_base::DiskNumber;
 use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::Group;
 
-use super::{PoisonError, Story, scene};
+use super::{Plot, PoisonError, Story, scene};
 
 /// What became of a disk.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +64,10 @@ impl Story {
         let is_smaller = self.is_smaller.load(Ordering::Relaxed);
         let are_mirrored = self.files.iter().all(|subject| subject.is_mirrored);
         let is_settled = view.resync_left_bytes == 0 && group.operations().is_empty();
+        // What tells that a disk was put back may be what cannot be read.
+        if self.plot == Plot::Places {
+            return None;
+        }
         if !all_serve || is_smaller || peers < 2 || !are_mirrored || !is_settled {
             return None;
         }

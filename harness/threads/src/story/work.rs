@@ -47,7 +47,7 @@ impl Story {
             let which = match self.plot {
                 // Mostly writes and syncs.
                 Plot::Cuts | Plot::Flushes(_) => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
-                Plot::Everything | Plot::Moves | Plot::Hangs => random.below(10),
+                Plot::Everything | Plot::Moves | Plot::Hangs | Plot::Places => random.below(10),
             };
             match which {
                 0..=4 => self.write_once(group, subject, &file, &mut random),
