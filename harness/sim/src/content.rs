@@ -5,12 +5,16 @@
 
 mod undecided;
 
+use std::ops::Range;
+
 use undecided::Undecided;
 
 /// The unit that a power cut never tears.
 pub(crate) const SECTOR_BYTES: usize = 512;
 
 const WORD_BYTES: u64 = 8;
+/// What the disks are given at once at least.
+const BLOCK_BYTES: u64 = 4096;
 
 /// The bytes that write number `version` to the file `tag` puts at `offset_bytes`.
 pub(crate) fn described_bytes(tag: u16, version: u16, offset_bytes: u64, length: usize) -> Vec<u8> {
@@ -112,6 +116,11 @@ pub(crate) struct Content {
     pub(crate) is_lost: bool,
     /// What a sync has told as lost and nobody has written again.
     undecided: Undecided,
+    /// Behind the size, in its last block, what a write put there whose size was lost may be on the
+    /// disks. Whoever makes the file larger zeroes it; where that is told as lost it is seen.
+    behind_end: Option<Range<u64>>,
+    /// What of it may be seen, since the operation that told so, until it is written again.
+    uncovered: Option<(u64, Range<u64>)>,
 }
 
 impl Content {
@@ -129,6 +138,19 @@ impl Content {
             synced_at: operation,
             is_lost: false,
             undecided: Undecided::default(),
+            behind_end: None,
+            uncovered: None,
+        }
+    }
+
+    /// An opening showed these bytes of what was `self`.
+    pub(crate) fn adopted(&self, operation: u64, bytes: Vec<u8>) -> Self {
+        let size_bytes = bytes.len() as u64;
+        let was_larger = (self.sizes.iter()).any(|size| size.size_bytes > size_bytes);
+        let rest = size_bytes..size_bytes.next_multiple_of(BLOCK_BYTES);
+        Self {
+            behind_end: (was_larger && !rest.is_empty()).then_some(rest),
+            ..Self::new(self.tag, operation, bytes)
         }
     }
 
@@ -144,11 +166,33 @@ impl Content {
         }
         let length = self.current.len();
         self.undecided.tell(operation, &held, lost, length);
+        let has_grown =
+            |rest: &Range<u64>| (self.sizes.iter()).any(|size| size.size_bytes > rest.start);
+        if self.behind_end.as_ref().is_some_and(has_grown) {
+            self.uncovered = self.behind_end.take().map(|rest| (operation, rest));
+        }
+    }
+
+    /// Whether the sector shows what was known, but for bytes that were behind the end: zeros, or
+    /// what a write of this file put in this place.
+    fn shows_what_was_behind(&self, start: u64, found: &[u8], known: &[u8]) -> bool {
+        let Some((_, rest)) = &self.uncovered else {
+            return false;
+        };
+        (start..)
+            .zip(found.iter().zip(known))
+            .all(|(at, (byte, known))| {
+                let written = described_bytes(self.tag, 0, at, 1);
+                let is_of_version = matches!(at % WORD_BYTES, 4 | 5);
+                byte == known
+                    || (rest.contains(&at)
+                        && (*byte == 0 || is_of_version || [*byte] == written[..]))
+            })
     }
 
     /// Whether a sync told of a loss and some of it was not written again.
     pub(crate) fn is_undecided(&self) -> bool {
-        !self.undecided.is_empty()
+        !self.undecided.is_empty() || self.uncovered.is_some()
     }
 
     /// Whether a read at `offset_bytes` may give this.
@@ -161,13 +205,30 @@ impl Content {
             let is_right = self.expected(start, piece.len()) == piece
                 || self
                     .undecided
-                    .may_show(start, piece, &self.events, u64::MAX);
+                    .may_show(start, piece, &self.events, u64::MAX)
+                || self.shows_what_was_behind(start, piece, self.expected(start, piece.len()));
             if !is_right {
                 return false;
             }
             at += piece.len();
         }
         true
+    }
+
+    /// What was written since, from either end of it on, is durable now.
+    fn cover_again(&mut self) {
+        let Some((told_at, mut rest)) = self.uncovered.take() else {
+            return;
+        };
+        for event in self.events.iter().filter(|event| event.operation > told_at) {
+            let (from, to) = (event.offset_bytes, event.end_bytes());
+            if from <= rest.start {
+                rest.start = rest.start.max(to);
+            } else if to >= rest.end {
+                rest.end = rest.end.min(from);
+            }
+        }
+        self.uncovered = (!rest.is_empty()).then_some((told_at, rest));
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -223,6 +284,11 @@ impl Content {
     /// Everything up to now has become certain.
     pub(crate) fn settle(&mut self, operation: u64) {
         if !self.events.is_empty() || self.sizes.len() > 1 {
+            if self.sizes.len() > 1 {
+                // The zeros of whoever made it larger are durable.
+                self.behind_end = None;
+            }
+            self.cover_again();
             if self.is_undecided() {
                 self.undecided
                     .settle(operation, &self.events, &self.current);
@@ -294,7 +360,9 @@ impl Content {
                 event.apply_within(start, sector);
                 sector == found
             });
-            let allowed = allowed || (self.undecided).may_show(start, found, &self.events, certain);
+            let allowed = allowed
+                || (self.undecided).may_show(start, found, &self.events, certain)
+                || self.shows_what_was_behind(start, found, sector);
             if !allowed {
                 return Err(format!(
                     "offset {start}: found {}, expected {} (certain since operation {certain}) or one of {} later writes",
@@ -400,6 +468,39 @@ mod tests {
         assert!(judged(&content, [2, 7, 9, 1]) && !judged(&content, [2, 7, 0, 1]));
         content.settle(10);
         assert!(!content.is_undecided());
+    }
+
+    #[test]
+    fn what_a_lost_size_left_behind_it_may_be_seen_where_the_zeros_over_it_are_told_as_lost() {
+        let mut killed = Content::new(1, 1, described_bytes(1, 1, 0, 600));
+        killed.write(2, 512, described_bytes(1, 2, 512, 512));
+        let mut shown = described_bytes(1, 1, 0, 512);
+        shown.extend(described_bytes(1, 2, 512, 88));
+        for is_told in [false, true] {
+            let mut content = killed.adopted(3, shown.clone());
+            content.settle(4);
+            content.write(5, 2048, described_bytes(1, 5, 2048, 512));
+            if is_told {
+                content.tell_of_loss(6);
+            }
+            let zeroed = content.bytes().to_vec();
+            let mut uncovered = zeroed.clone();
+            uncovered[600..1024].copy_from_slice(&described_bytes(1, 2, 600, 424));
+            let mut foreign = zeroed.clone();
+            foreign[600..1024].copy_from_slice(&described_bytes(2, 2, 600, 424));
+            assert!(content.check(9, &zeroed).is_ok());
+            assert_eq!(content.check(9, &uncovered).is_ok(), is_told);
+            assert_eq!(content.may_read(0, &uncovered), is_told);
+            assert!(content.check(9, &foreign).is_err());
+            content.write(7, 512, described_bytes(1, 7, 512, 1024));
+            content.settle(8);
+            uncovered[512..1024].copy_from_slice(&described_bytes(1, 7, 512, 512));
+            assert!(content.check(9, &uncovered).is_err());
+            uncovered[1024..1536].copy_from_slice(&described_bytes(1, 7, 1024, 512));
+            assert!(content.check(9, &uncovered).is_ok());
+            uncovered[600..1024].copy_from_slice(&described_bytes(1, 2, 600, 424));
+            assert!(content.check(9, &uncovered).is_err());
+        }
     }
 
     #[test]

@@ -247,9 +247,11 @@ impl Model {
     pub(crate) fn adopt(&mut self, names: Arc<Names>, found: BTreeMap<FileId, Vec<u8>>) {
         let former = std::mem::take(&mut self.contents);
         for (id, bytes) in found {
-            let tag = former.get(&id).map_or(0, |content| content.tag);
-            self.contents
-                .insert(id, Content::new(tag, self.clock, bytes));
+            let content = match former.get(&id) {
+                Some(content) => content.adopted(self.clock, bytes),
+                None => Content::new(0, self.clock, bytes),
+            };
+            self.contents.insert(id, content);
         }
         self.states = vec![(self.clock, names)];
         self.demands.clear();
