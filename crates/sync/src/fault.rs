@@ -33,6 +33,8 @@ pub enum Fault {
     FailedFlushForgotten,
     /// A journal that no disk gives counts as one that ends.
     UnreadJournalEnds,
+    /// A disk lacks what is zeroed before a write in an extent, where it lacked something before.
+    ZerosCountAsLacked,
 }
 
 impl Fault {
@@ -50,6 +52,7 @@ impl Fault {
         Self::NeededDiskGoes,
         Self::FailedFlushForgotten,
         Self::UnreadJournalEnds,
+        Self::ZerosCountAsLacked,
     ];
 
     /// What a person calls it.
@@ -68,6 +71,7 @@ impl Fault {
             Self::NeededDiskGoes => "needed-disk-goes",
             Self::FailedFlushForgotten => "failed-flush-forgotten",
             Self::UnreadJournalEnds => "unread-journal-ends",
+            Self::ZerosCountAsLacked => "zeros-count-as-lacked",
         }
     }
 }

@@ -43,6 +43,7 @@ impl SeededScheduler {
         let hold = match Plot::of(seed) {
             // Two long halts at the right places are what it takes.
             Plot::Cuts => [64, 256][random.index(2)],
+            Plot::Changes(_) => [16, 64, 256][random.index(3)],
             Plot::Everything | Plot::Moves | Plot::Hangs | Plot::Flushes(_) | Plot::Places => {
                 [0, 4, 16, 64][random.index(4)]
             }

@@ -8,6 +8,7 @@
 //! lose what its disk lost, and has to say so at the next sync.
 
 mod breaking;
+mod changing;
 mod ending;
 mod flushing;
 mod hanging;
@@ -30,6 +31,7 @@ use crate::disks::{IO_DEADLINE_MS, PointDisks, SentWrites};
 use crate::faults::Faults;
 use crate::history::History;
 use crate::watch::Watch;
+use changing::Changing;
 use flushing::Flushing;
 
 /// What a run is about. Most have a bit of everything; some have what meets too seldom by itself.
@@ -46,6 +48,8 @@ pub enum Plot {
     Flushes(Flushing),
     /// Places go bad, and reads fail at an opening.
     Places,
+    /// Extents change while they move, files their redundancy, and rounds of cleaning meet.
+    Changes(Changing),
 }
 
 impl Plot {
@@ -57,6 +61,7 @@ impl Plot {
             5 | 13 => Self::Hangs,
             12 => Self::Flushes(Flushing::of(seed / 16)),
             14 => Self::Places,
+            15 => Self::Changes(Changing::of(seed / 16)),
             _ => Self::Everything,
         }
     }
@@ -66,6 +71,11 @@ impl Plot {
         // The first has a cut of its own. After one in the second, open rows name both copies of what
         // was written there as stale, whole (docs/plan.md).
         !matches!(self, Self::Cuts | Self::Flushes(Flushing::BesideOutage))
+    }
+
+    /// Whether files get another redundancy.
+    const fn has_conversions(self) -> bool {
+        matches!(self, Self::Changes(Changing::Redundancy))
     }
 
     /// That of the group.
@@ -231,7 +241,7 @@ impl Story {
 
 /// Whether the run is of files with names, and of processes that are killed.
 const fn is_of_names(seed: u64) -> bool {
-    seed % 4 == 3
+    seed % 4 == 3 && seed % 16 != 15
 }
 
 /// Runs the story of a seed within an execution of the scheduler.
@@ -287,9 +297,12 @@ impl Story {
         };
         let writers_count = match story.plot {
             Plot::Moves => 1,
-            Plot::Everything | Plot::Cuts | Plot::Hangs | Plot::Flushes(_) | Plot::Places => {
-                2 + random.below(2)
-            }
+            Plot::Everything
+            | Plot::Cuts
+            | Plot::Hangs
+            | Plot::Flushes(_)
+            | Plot::Places
+            | Plot::Changes(_) => 2 + random.below(2),
         };
         for writer in 0..writers_count {
             bounded.push(start(1 + writer, Story::write_and_read));
@@ -298,6 +311,27 @@ impl Story {
             Plot::Moves => bounded.push(start(10, Story::blink_where_copies_come)),
             Plot::Cuts => bounded.push(start(10, Story::lose_a_disk_and_the_power)),
             Plot::Flushes(_) => bounded.push(start(10, Story::fail_flushes)),
+            Plot::Changes(changing) => {
+                if changing == Changing::Extents || random.chance(1, 4) {
+                    bounded.push(start(10, Story::move_again_and_again));
+                }
+                let has_other_outages = match changing {
+                    Changing::Extents => false,
+                    Changing::Redundancy => random.chance(1, 3),
+                    Changing::Cleaning => true,
+                };
+                if has_other_outages {
+                    bounded.push(start(11, Story::lose_and_return_disks));
+                }
+                match changing {
+                    Changing::Extents => {}
+                    Changing::Redundancy if has_other_outages => {
+                        bounded.push(start(12, Story::convert));
+                    }
+                    Changing::Redundancy => bounded.push(start(12, Story::convert_and_blink)),
+                    Changing::Cleaning => bounded.push(start(12, Story::take_offline_by_wish)),
+                }
+            }
             Plot::Places => {
                 bounded.push(start(10, Story::break_places_for_a_while));
                 if random.chance(1, 2) {

@@ -12,6 +12,7 @@ use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
 use spindle_extent::schedule::Schedule;
 use spindle_format::ExtentCopy;
+use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::dirty::{Ranges, Writer};
@@ -381,9 +382,12 @@ impl Core {
             let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
             // What was zeroed before it they have as well: another copy that could give it to them
             // there may be none.
-            for range in intent.gaps.iter().chain([&(first, end)]) {
-                self.dirty.caught_up(file, *range, &lives);
+            if !is_put_back(Fault::ZerosCountAsLacked) {
+                for gap in &intent.gaps {
+                    self.dirty.caught_up(file, *gap, &lives);
+                }
             }
+            self.dirty.caught_up(file, (first, end), &lives);
         }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.

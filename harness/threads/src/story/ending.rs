@@ -74,6 +74,11 @@ impl Story {
         {
             return;
         }
+        if self.plot.has_conversions() && self.bring_to_rest(&group) {
+            // They have two copies again, which are judged as others are.
+            self.convert_all_back(&group);
+            (self.files.iter_mut()).for_each(|subject| subject.is_mirrored = true);
+        }
         if self.bring_to_rest(&group) && self.keep_what_must_not_go(&group) {
             self.judge_copies(&group);
             self.judge_files(&group, true);

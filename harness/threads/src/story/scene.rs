@@ -100,14 +100,14 @@ impl Story {
                 group.create_file(&change, id, layout)
             };
             let file = file.expect("there is room");
-            let is_mirrored = redundancy != Redundancy::External;
+            let is_mirrored = redundancy != Redundancy::External && !self.plot.has_conversions();
             self.history.create(id, 1 + usize::from(is_mirrored));
             let subject = Subject { id, is_mirrored };
             self.files.push(subject);
             for _ in 0..random.below(4) {
                 self.write_once(group, subject, &file, random);
             }
-            if self.plot == Plot::Moves {
+            if matches!(self.plot, Plot::Moves | Plot::Changes(_)) {
                 self.write_much(group, subject, &file, random);
             }
         }

@@ -6,6 +6,7 @@ use spindle_base::DiskNumber;
 use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::{File, Group, Power};
 
+use super::changing::Changing;
 use super::{Plot, ROUNDS_MOST, Story, Subject, scene};
 use crate::history::{BLOCK_BYTES, CUT_END_BLOCK, fill};
 
@@ -31,10 +32,22 @@ fn place(random: &mut SeededRandom) -> (u64, u64) {
 }
 
 impl Story {
+    fn place(&self, random: &mut SeededRandom) -> (u64, u64) {
+        match self.plot {
+            Plot::Changes(_) if random.chance(3, 4) => Self::place_within(random),
+            _ => place(random),
+        }
+    }
+
     /// A thread of a database: writes, reads, syncs, now and then a hole.
     pub fn write_and_read(&self, group: &Group, of: u64) {
         let mut random = self.random(of);
-        for _ in 0..6 + random.below(14) {
+        let least = if matches!(self.plot, Plot::Changes(_)) {
+            16
+        } else {
+            6
+        };
+        for _ in 0..least + random.below(14) {
             if !self.goes_on() {
                 return;
             }
@@ -47,11 +60,18 @@ impl Story {
             let which = match self.plot {
                 // Mostly writes and syncs.
                 Plot::Cuts | Plot::Flushes(_) => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
+                Plot::Changes(Changing::Redundancy) => {
+                    [0, 0, 0, 0, 0, 5, 5, 9, 9, 6][random.index(10)]
+                }
+                Plot::Changes(_) => [0, 0, 0, 0, 5, 5, 5, 6, 8, 9][random.index(10)],
                 Plot::Everything | Plot::Moves | Plot::Hangs | Plot::Places => random.below(10),
             };
             match which {
                 0..=4 => self.write_once(group, subject, &file, &mut random),
                 5 => match random.below(6) {
+                    0..=3 if matches!(self.plot, Plot::Changes(_)) => {
+                        self.cut_and_grow(group, subject, &file, &mut random);
+                    }
                     0 => self.cut_once(group, subject, &file, &mut random),
                     1 => self.reserve_once(group, subject, &file, &mut random),
                     _ => self.punch_once(group, subject, &file, &mut random),
@@ -71,7 +91,7 @@ impl Story {
         file: &File,
         random: &mut SeededRandom,
     ) {
-        let mut place = place(random);
+        let mut place = self.place(random);
         if self.plot == Plot::Cuts && random.chance(3, 4) {
             // Nobody has written there yet: what tells that it holds data becomes durable later.
             let first = self.next_version.load(Ordering::Relaxed) * 6;
@@ -88,7 +108,10 @@ impl Story {
         file: &File,
         random: &mut SeededRandom,
     ) {
-        let end = 100 + random.below(300);
+        let end = match self.plot {
+            Plot::Changes(_) => 280 + random.below(160),
+            _ => 100 + random.below(300),
+        };
         for first in (0..end).step_by(50) {
             self.write_blocks(group, subject, file, (first, end.min(first + 50)));
         }
@@ -106,7 +129,7 @@ impl Story {
     }
 
     fn punch_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
-        let (first, end) = place(random);
+        let (first, end) = self.place(random);
         let place = self.history.begin_write(subject.id, (first, end), 0);
         let answer = self.in_time("a punch", || {
             group.punch(file, bytes_of(first) as u64, bytes_of(end - first) as u64)
@@ -116,13 +139,35 @@ impl Story {
 
     /// Cuts the file off; whoever writes beyond makes it grow again.
     fn cut_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
-        let (first, _) = place(random);
+        let (first, _) = self.place(random);
+        self.cut_at(group, subject, file, first);
+    }
+
+    fn cut_at(&self, group: &Group, subject: Subject, file: &File, first: u64) {
         let blocks = (first, CUT_END_BLOCK);
         let place = self.history.begin_write(subject.id, blocks, 0);
         let answer = self.in_time("a truncation", || {
             group.truncate(file, bytes_of(first) as u64)
         });
         self.end_write(subject, place, "a truncation", answer);
+    }
+
+    /// Cuts the file off, and writes over that at once or after a while.
+    fn cut_and_grow(
+        &self,
+        group: &Group,
+        subject: Subject,
+        file: &File,
+        random: &mut SeededRandom,
+    ) {
+        let (first, end) = self.place(random);
+        self.cut_at(group, subject, file, first);
+        for _ in 0..random.below(40) {
+            spindle_sync::point();
+        }
+        for from in (first..end).step_by(8) {
+            self.write_blocks(group, subject, file, (from, end.min(from + 8)));
+        }
     }
 
     /// Gives blocks space; what they read as stays.
@@ -133,7 +178,7 @@ impl Story {
         file: &File,
         random: &mut SeededRandom,
     ) {
-        let (first, end) = place(random);
+        let (first, end) = self.place(random);
         self.history
             .note(|| format!("space for {} {:?}", subject.id, (first, end)));
         let answer = self.in_time("an allocation", || {
@@ -186,7 +231,7 @@ impl Story {
         file: &File,
         random: &mut SeededRandom,
     ) {
-        let (first, end) = place(random);
+        let (first, end) = self.place(random);
         let mut out = vec![0xee; bytes_of(end - first)];
         let begun = self.history.tick();
         let answer = self.in_time("a read", || {
@@ -238,7 +283,7 @@ impl Story {
                 _ => 20,
             };
             let pause_points = match self.plot {
-                Plot::Moves if random.chance(1, 6) => random.below(300),
+                Plot::Moves | Plot::Changes(_) if random.chance(1, 6) => random.below(300),
                 _ => u64::from(!did_something),
             };
             for _ in 0..pause_points {
