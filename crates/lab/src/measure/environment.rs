@@ -8,6 +8,18 @@ use super::program::{command, find, run};
 use crate::quantity::{as_float, show_size};
 use crate::record::{Environment, SCHEMA};
 
+/// What the kernel says that programs may still take.
+#[must_use]
+pub fn memory_available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = field(&text, "MemAvailable")?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    Some(kib << 10)
+}
+
 /// Looks at the machine.
 #[must_use]
 pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
