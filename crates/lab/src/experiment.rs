@@ -30,6 +30,8 @@ pub struct Experiment {
     pub baseline: String,
     /// How often every contender runs.
     pub blocks: u32,
+    /// At how many moments the power of each contender is cut first, where the file says so.
+    pub cuts: Option<u32>,
     /// Load that is not counted.
     pub warm_up: Duration,
     /// Load that is.
@@ -118,6 +120,7 @@ struct RawFile {
     contenders: Vec<Spanned<String>>,
     baseline: Option<Spanned<String>>,
     blocks: Option<Spanned<u32>>,
+    cuts: Option<Spanned<u32>>,
     warm_up: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
     seed: Option<u64>,
@@ -145,6 +148,9 @@ struct RawDevices {
 
 /// As many as carry a claim: [`crate::analyse::interval::BLOCKS_FOR_A_CLAIM`].
 const BLOCKS: u32 = 12;
+
+/// Moments at which the power is cut before a claim; a look, which claims nothing, does without.
+const CUTS: u32 = 200;
 
 /// Smaller devices hold no file system worth measuring.
 const DEVICE_BYTES_AT_LEAST: u64 = 128 << 20;
@@ -254,11 +260,15 @@ impl Experiment {
                 message: "there is no [[workload]]".to_owned(),
             });
         }
+        let cuts = (raw.cuts.is_some())
+            .then(|| bounded(&raw.cuts, CUTS, 0..=10_000, text, "`cuts`"))
+            .transpose()?;
         Ok(Self {
             name: raw.name.unwrap_or_else(|| "experiment".to_owned()),
             contenders,
             baseline,
             blocks,
+            cuts,
             warm_up: duration(raw.warm_up.as_ref(), 10, &WARM_UP, text)?,
             duration: duration(raw.duration.as_ref(), 60, &DURATION, text)?,
             seed: raw.seed.unwrap_or(1),
@@ -269,6 +279,15 @@ impl Experiment {
             database: raw.database.check(text)?,
             workloads,
         })
+    }
+}
+
+impl Experiment {
+    /// At how many moments the power of each contender is cut before anything is measured.
+    #[must_use]
+    pub fn cuts(&self) -> u32 {
+        let unasked = if self.blocks < BLOCKS { 0 } else { CUTS };
+        self.cuts.unwrap_or(unasked)
     }
 }
 

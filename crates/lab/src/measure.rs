@@ -8,6 +8,7 @@ pub mod agreement;
 pub mod contender;
 pub mod control_group;
 pub mod counters;
+pub mod cuts;
 pub mod database;
 pub mod device;
 pub mod durability;

@@ -4,6 +4,7 @@
 //! DIR/experiment.toml     the experiment as it was asked for
 //! DIR/plan.json           every run in its order, with the seeds ([`Plan`])
 //! DIR/environment.json    the machine ([`Environment`])
+//! DIR/cuts.json           what was left after losses of power, by contender ([`Cuts`])
 //! DIR/peaks.json          what open loads are a share of ([`Peaks`])
 //! DIR/runs/0007-ext4/run.json      one run ([`Run`]), written last: what has none did not happen
 //! DIR/runs/0007-ext4/samples.csv   counters at 1 Hz, raw ([`Samples`])
@@ -26,7 +27,7 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use durability::{Durability, DurabilityClass, Gate, WayCount};
+pub use durability::{Cut, Cuts, Durability, DurabilityClass, Gate, WayCount};
 
 /// The number of this layout; `compare` and `report` refuse others.
 pub const SCHEMA: u32 = 1;

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::experiment::Experiment;
-use crate::record::{Environment, Peaks, Plan, Run, SCHEMA, Samples, read_json};
+use crate::record::{Cuts, Environment, Peaks, Plan, Run, SCHEMA, Samples, read_json};
 
 /// What lies in it.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ pub struct Folder {
     pub runs: Vec<RunWithSamples>,
     /// What open loads are a share of, where there are such.
     pub peaks: Option<Peaks>,
+    /// What each contender had after losses of power.
+    pub cuts: Cuts,
 }
 
 /// A run and its samples.
@@ -116,6 +118,7 @@ pub fn read(folder: &Path) -> Result<Folder> {
         environment,
         runs,
         peaks: read_json(&folder.join("peaks.json")).ok(),
+        cuts: read_json(&folder.join("cuts.json")).unwrap_or_default(),
     })
 }
 

@@ -6,7 +6,7 @@ use super::folder::{Folder, RunWithSamples};
 use crate::experiment::Experiment;
 use crate::measure::plan;
 use crate::record::{
-    DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer, Layout,
+    Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer, Layout,
     Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, Samples,
     WaitEvent, Waits,
 };
@@ -83,6 +83,7 @@ pub(crate) fn folder(
         text: "contenders = [\"ext4\", \"xfs\"]\n".to_owned(),
         plan,
         runs,
+        cuts: Cuts::default(),
         peaks: Some(Peaks {
             schema: SCHEMA,
             peaks: vec![Peak {

@@ -62,6 +62,11 @@ pub trait Contender {
     /// Where that fails; what was made is gone then.
     fn make(&self, site: &Site<'_>) -> Result<Standing>;
 
+    /// Whether the lab knows how it is started again.
+    fn starts_again(&self) -> bool {
+        false
+    }
+
     /// Starts it on devices that hold it already, as after a loss of power.
     ///
     /// # Errors

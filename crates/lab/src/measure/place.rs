@@ -50,6 +50,16 @@ pub fn mounts_below(path: &Path) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
+/// Takes away by force what is mounted here and further down: who waits for it gets an error.
+pub fn force_mounts_away(path: &Path) {
+    let mut mounts = mounts_below(path).unwrap_or_default();
+    // What was mounted last lies on top.
+    mounts.reverse();
+    for mount in mounts {
+        let _ = run_within(command("umount").arg("--force").arg(&mount), FORCED_AT_MOST);
+    }
+}
+
 /// What is dirty may take this long to be written.
 const UNMOUNT_AT_MOST: Duration = Duration::from_secs(120);
 

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use spindle_testbed::interrupt;
 
 use super::agreement;
+use super::cuts;
 use super::database;
 use super::device::DeviceSet;
 use super::environment;
@@ -89,6 +90,7 @@ pub fn run(
     }
     if !left.is_empty() {
         let journal = Journal::begin(&journal::directory())?;
+        cuts::make(folder, experiment, &plan, &journal, listener)?;
         listener.tell("making the devices");
         let devices = Arc::new(DeviceSet::make(&journal, &experiment.devices, erase)?);
         let asked = &experiment.database;

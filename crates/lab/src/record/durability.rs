@@ -1,5 +1,7 @@
 //! What a contender did with acknowledged writes: the class in which it may be ranked.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The probe of durable writes.
@@ -60,4 +62,67 @@ pub struct WayCount {
     pub flushes: f64,
     /// Writes that they finished meanwhile.
     pub writes: f64,
+}
+
+/// What came of cutting the power of each contender before anything was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cuts {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// By the contender's name.
+    pub contenders: BTreeMap<String, Cut>,
+}
+
+/// What came of it for one of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Cut {
+    /// Its disks were rebuilt as after a loss of power, and it was started again on them.
+    Made {
+        /// As at how many moments.
+        moments: u32,
+        /// Writes that it had acknowledged.
+        acknowledged: usize,
+        /// What of these was not there, a sentence a moment.
+        lost: Vec<String>,
+        /// What moments and losses were drawn from.
+        seed: u64,
+        /// How long all of it took.
+        elapsed_s: f64,
+    },
+    /// They were not.
+    NotMade {
+        /// Why, in a clause.
+        reason: String,
+    },
+}
+
+impl Cut {
+    /// Whether something was lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Made { lost, .. } if !lost.is_empty())
+    }
+
+    /// What came of it, in a clause.
+    #[must_use]
+    pub fn clause(&self) -> String {
+        match self {
+            Self::NotMade { reason } => format!("its power was not cut: {reason}"),
+            Self::Made {
+                moments,
+                acknowledged,
+                lost,
+                ..
+            } => match lost.first() {
+                None => format!(
+                    "its power was cut at {moments} moments, and none of {acknowledged} acknowledged writes was lost"
+                ),
+                Some(first) => format!(
+                    "its power was cut at {moments} moments, and after {} of them acknowledged writes were lost (the first: {first})",
+                    lost.len()
+                ),
+            },
+        }
+    }
 }

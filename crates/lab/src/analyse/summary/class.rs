@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{ContenderSummary, Summary, WorkloadSummary};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
-use crate::record::{AGAIN, DurabilityClass, Gate};
+use crate::record::{AGAIN, Cut, DurabilityClass, Gate};
 
 /// What was found of a contender's acknowledgements, over all its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct Found {
     pub class: DurabilityClass,
     /// Why, in a clause.
     pub reason: String,
+    /// What came of cutting its power, in a clause; none where that was not asked for.
+    #[serde(default)]
+    pub cut: Option<String>,
 }
 
 /// Of the contender behind a label; none where its records are from before this was looked at.
@@ -32,9 +35,18 @@ pub(super) fn of(folder: &Folder, label: &str) -> Option<Found> {
             worst
         }
     })?;
+    let cut = folder.cuts.contenders.get(contender);
+    // What is lost is lost, whatever was counted.
+    let is_lost = cut.is_some_and(Cut::is_lost) && worst.class != DurabilityClass::NotDurable;
+    let clause = cut.map(Cut::clause);
+    let (class, reason) = match &clause {
+        Some(clause) if is_lost => (DurabilityClass::NotDurable, clause),
+        _ => (worst.class, &worst.reason),
+    };
     Some(Found {
-        class: worst.class,
-        reason: worst.reason.clone(),
+        class,
+        reason: reason.clone(),
+        cut: clause,
     })
 }
 
@@ -72,6 +84,32 @@ fn of_its_own(found: &Found) -> Option<Doubt> {
         DurabilityClass::Durable => None,
         DurabilityClass::CannotBeSeen => Some(Doubt::DurabilityUnseen { reason }),
         DurabilityClass::NotDurable => Some(Doubt::NotDurable { reason }),
+    }
+}
+
+impl Summary {
+    /// What came of cutting the power of each contender before anything was measured.
+    #[must_use]
+    pub fn losses_of_power(&self) -> String {
+        let mut told: Vec<String> = Vec::new();
+        for contender in self.workloads.iter().flat_map(|load| &load.contenders) {
+            let found = contender.durability.as_ref();
+            if let Some(clause) = found.and_then(|found| found.cut.as_ref())
+                && !contender.name.ends_with(AGAIN)
+            {
+                let line = format!("{}: {clause}.", contender.name);
+                if !told.contains(&line) {
+                    told.push(line);
+                }
+            }
+        }
+        if told.is_empty() {
+            return "Nobody's power was cut before anything was measured: a look does without, and `cuts = 200` asks for it.".to_owned();
+        }
+        format!(
+            "The power was cut before anything was measured, on disks that the lab records and rebuilds as at any moment. {}",
+            told.join(" ")
+        )
     }
 }
 

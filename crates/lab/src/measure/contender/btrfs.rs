@@ -65,6 +65,10 @@ impl Contender for Btrfs {
         self.mounted(maker, &paths)
     }
 
+    fn starts_again(&self) -> bool {
+        true
+    }
+
     fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
         let paths: Vec<&Path> = site.leaves.iter().map(|leaf| leaf.path.as_path()).collect();
         self.mounted(Maker::new(site), &paths)

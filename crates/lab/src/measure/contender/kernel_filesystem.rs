@@ -45,6 +45,10 @@ impl Contender for KernelFilesystem {
         Ok(maker.standing(Place::Directory(point), layout()))
     }
 
+    fn starts_again(&self) -> bool {
+        true
+    }
+
     fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
         let mut maker = Maker::new(site);
         let leaf = site.leaves.first().context("it needs a device")?;

@@ -94,6 +94,10 @@ impl Contender for Spindle {
         self.mounted(maker, site)
     }
 
+    fn starts_again(&self) -> bool {
+        true
+    }
+
     fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
         self.mounted(Maker::new(site), site)
     }

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 
 use super::{Bench, failed, note, unix_now_s};
 use crate::measure::device::DeviceSet;
 use crate::measure::patience::{Attended, attend};
-use crate::measure::place::mounts_below;
+use crate::measure::place::force_mounts_away;
 use crate::measure::process;
-use crate::measure::program::{command, run_within};
 use crate::record::{PlannedRun, Run, SCHEMA};
 
 /// Does runs one after the other on the devices of an experiment.
@@ -20,9 +19,6 @@ pub struct Attendant {
     devices: Arc<DeviceSet>,
     is_stuck: bool,
 }
-
-/// Forcing a mount away takes no longer where it works at all.
-const FORCE_AT_MOST: Duration = Duration::from_secs(10);
 
 impl Attendant {
     /// On these devices.
@@ -102,11 +98,6 @@ impl Attendant {
     /// gets an error.
     fn rescue(&self, planned: &PlannedRun) {
         process::end(&self.bench.members());
-        let mut mounts = mounts_below(&self.bench.scratch(planned)).unwrap_or_default();
-        // What was mounted last lies on top.
-        mounts.reverse();
-        for mount in mounts {
-            let _ = run_within(command("umount").arg("--force").arg(&mount), FORCE_AT_MOST);
-        }
+        force_mounts_away(&self.bench.scratch(planned));
     }
 }

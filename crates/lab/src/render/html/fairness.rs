@@ -21,6 +21,7 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
         limits(&folder.experiment),
         memory(&folder.experiment),
         runs(&folder.experiment, summary.seed),
+        Some(summary.losses_of_power()),
     ];
     let mut text = "<section><h2>Fairness</h2>".to_owned();
     for sentence in sentences.into_iter().flatten() {

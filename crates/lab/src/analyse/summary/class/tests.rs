@@ -1,7 +1,7 @@
 use super::super::{Verdict, summarise};
 use super::*;
 use crate::analyse::sample::classed;
-use crate::record::{Outcome, PlannedRun};
+use crate::record::{Cut, Outcome, PlannedRun};
 
 fn of_xfs(class: DurabilityClass) -> impl Fn(&PlannedRun) -> Option<DurabilityClass> {
     move |planned| {
@@ -139,4 +139,62 @@ fn a_contender_without_figures_has_failed_and_is_of_no_other_class() {
         .find(|one| one.name == "xfs")
         .unwrap();
     assert_eq!(xfs.verdict, Some(Verdict::Inconclusive));
+}
+
+fn with_cut(cut: Cut) -> Summary {
+    let mut folder = classed(|_| Some(DurabilityClass::Durable));
+    folder.cuts.contenders.insert("xfs".to_owned(), cut);
+    summarise(&folder)
+}
+
+fn made(lost: &[&str]) -> Cut {
+    Cut::Made {
+        moments: 200,
+        acknowledged: 400,
+        lost: lost.iter().map(|&line| line.to_owned()).collect(),
+        seed: 1,
+        elapsed_s: 20.0,
+    }
+}
+
+#[test]
+fn what_is_lost_when_the_power_is_cut_is_not_durable_whatever_was_counted_and_never_ranked() {
+    let summary = with_cut(made(&["cut 3, after record 399: 2 of 141"]));
+    let xfs = &summary.workloads[0].contenders[2];
+    assert_eq!(
+        (xfs.name.as_str(), xfs.verdict, xfs.ratio),
+        ("xfs", None, None)
+    );
+    let found = xfs.durability.as_ref().unwrap();
+    assert_eq!(found.class, DurabilityClass::NotDurable);
+    let headline = &summary.headline[0];
+    assert!(
+        headline
+            .contains("xfs is not durable: its power was cut at 200 moments, and after 1 of them")
+            && headline.contains("after record 399")
+            && headline.contains("not ranked with ext4"),
+        "{headline}"
+    );
+}
+
+#[test]
+fn a_cut_that_found_everything_or_was_not_made_accuses_nobody_and_is_told() {
+    for (cut, words) in [
+        (made(&[]), "none of 400 acknowledged writes was lost"),
+        (
+            Cut::NotMade {
+                reason: "no FUSE".to_owned(),
+            },
+            "its power was not cut: no FUSE",
+        ),
+    ] {
+        let summary = with_cut(cut);
+        let xfs = &summary.workloads[0].contenders[2];
+        assert_eq!(xfs.verdict, Some(Verdict::Faster));
+        let found = xfs.durability.as_ref().unwrap();
+        assert_eq!(found.class, DurabilityClass::Durable);
+        assert!(found.cut.as_ref().unwrap().contains(words), "{found:?}");
+        let page = crate::render::html::page(&classed(|_| None), &summary);
+        assert!(page.contains(words), "the report says so");
+    }
 }

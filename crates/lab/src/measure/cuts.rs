@@ -1,0 +1,231 @@
+//! The power of each contender, cut before anything is measured ([`super::durability::cut`]).
+//!
+//! It is cut on disks of the lab's own, whatever the experiment's devices are: what is looked at is
+//! the storage's software. So it is done where the lab owns the devices; on disks that a person
+//! named, which may lie themselves, it would promise what nobody saw. What came of it is written
+//! after each contender, so that an experiment that goes on does not cut again.
+//!
+//! A contender that hangs on them, or that cannot be started, is not accused: then nothing was seen,
+//! and the reason is told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use spindle_testbed::interrupt;
+
+use super::contender::{self, Contender};
+use super::control_group::ControlGroup;
+use super::durability::cut::{Order, Recorded};
+use super::journal::{Journal, Undo};
+use super::patience::{Attended, Watch, attend};
+use super::place::force_mounts_away;
+use super::process::{self, Identity};
+use super::recorder::Disks;
+use super::run::Listener;
+use crate::experiment::{DeviceKind, Experiment};
+use crate::record::{Cut, Cuts, Plan, SCHEMA, read_json, write_json};
+
+/// The file in the experiment's folder.
+pub const FILE: &str = "cuts.json";
+/// Of each disk: `mkfs.xfs` refuses less than 300 MB.
+const DISK_BYTES: u64 = 320 << 20;
+/// More disks show no more of what a storage does with its own.
+const DISKS: u32 = 2;
+/// A contender on a slow machine is cut at fewer moments, and the record says at how many.
+const AT_MOST: Duration = Duration::from_secs(50);
+/// Moments between two looks at the clock.
+const AT_ONCE: u32 = 10;
+/// Moments between two lines of progress.
+const TOLD_EACH: u32 = 50;
+
+/// Cuts the power of each contender that runs and was not cut yet.
+///
+/// # Errors
+/// Where the lab is asked to stop, or the folder cannot be written.
+pub fn make(
+    folder: &Path,
+    experiment: &Experiment,
+    plan: &Plan,
+    journal: &Journal,
+    listener: &mut dyn Listener,
+) -> Result<()> {
+    let moments = experiment.cuts();
+    if moments == 0 {
+        return Ok(());
+    }
+    let path = folder.join(FILE);
+    let mut cuts: Cuts = read_json(&path).unwrap_or_else(|_| Cuts {
+        schema: SCHEMA,
+        contenders: std::collections::BTreeMap::new(),
+    });
+    for name in &experiment.contenders {
+        let is_cut = matches!(cuts.contenders.get(name), Some(Cut::Made { .. }));
+        if is_cut || plan.not_run.contains_key(name) {
+            continue;
+        }
+        let cut = of_one(experiment, name, moments, journal, listener);
+        // One that was stopped half way did not happen.
+        interrupt::check()?;
+        let cut = cut.unwrap_or_else(|error| Cut::NotMade {
+            reason: format!("{error:#}")
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        });
+        listener.tell(&format!("  {}", cut.clause()));
+        cuts.contenders.insert(name.clone(), cut);
+        write_json(&path, &cuts)?;
+    }
+    Ok(())
+}
+
+/// Why the power of this one is not cut.
+fn obstacle(experiment: &Experiment, contender: &dyn Contender) -> Option<&'static str> {
+    if experiment.devices.kind == DeviceKind::Block {
+        return Some("the lab cuts the power of disks that it makes itself, and these are others");
+    }
+    if contender.is_device() {
+        return Some("a device without a file system has nothing of its own to lose");
+    }
+    if !contender.starts_again() {
+        return Some("how it is started again after a loss of power is not known to the lab");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Some("the kernel has no FUSE, which recorded disks need");
+    }
+    None
+}
+
+fn of_one(
+    experiment: &Experiment,
+    name: &str,
+    moments: u32,
+    journal: &Journal,
+    listener: &mut dyn Listener,
+) -> Result<Cut> {
+    listener.tell(&format!(
+        "cutting the power of {name}, at {moments} moments"
+    ));
+    let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+    if let Some(reason) = obstacle(experiment, contender.as_ref()) {
+        bail!("{reason}");
+    }
+    let count = contender
+        .devices_at_least()
+        .max(DISKS.min(experiment.devices.count));
+    let directory = experiment
+        .devices
+        .directory
+        .join(format!("spindle-lab-cut-{}", std::process::id()));
+    let _made = journal.intend(Undo::Directory(directory.clone()))?;
+    fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let group = format!("spindle-lab-cut-{}", std::process::id());
+    let stage = Arc::new(Stage {
+        contender: name.to_owned(),
+        program: std::env::current_exe().context("the lab's own command is not known")?,
+        group: ControlGroup::make(journal, &group, None)?,
+        journal: journal.clone(),
+        watch: Watch::new(experiment.patience),
+        directory,
+        disks: Disks {
+            count,
+            size_bytes: DISK_BYTES.max(contender.device_bytes_at_least()),
+            swallow_flushes: false,
+        },
+        profile: experiment.database.kind.name(),
+        seed: experiment.seed,
+    });
+    let began = Instant::now();
+    let recorded = Arc::new(stage.attended("writing on recorded disks", Recorded::make)?);
+    let mut done = 0;
+    let mut lost = Vec::new();
+    let mut slowest = Duration::ZERO;
+    while done < moments && began.elapsed() + slowest < AT_MOST {
+        let since = Instant::now();
+        let next = moments.min(done + AT_ONCE);
+        let (recorded, batch) = (Arc::clone(&recorded), done..next);
+        lost.extend(
+            stage.attended("looking after a loss of power", move |order| {
+                recorded.cut(order, batch)
+            })?,
+        );
+        done = next;
+        slowest = slowest.max(since.elapsed());
+        if done % TOLD_EACH == 0 && done < moments {
+            listener.tell(&format!(
+                "  {done} of {moments}: {} ({} s)",
+                if lost.is_empty() {
+                    "nothing lost"
+                } else {
+                    "acknowledged writes are lost"
+                },
+                began.elapsed().as_secs()
+            ));
+        }
+    }
+    Ok(Cut::Made {
+        moments: done,
+        acknowledged: recorded.acknowledged(),
+        lost,
+        seed: experiment.seed,
+        elapsed_s: began.elapsed().as_secs_f64(),
+    })
+}
+
+/// What a cut needs, for a thread that may have to be left behind.
+struct Stage {
+    contender: String,
+    program: PathBuf,
+    group: ControlGroup,
+    journal: Journal,
+    watch: Watch,
+    directory: PathBuf,
+    disks: Disks,
+    profile: &'static str,
+    seed: u64,
+}
+
+impl Stage {
+    /// Does a part of it and attends to it.
+    fn attended<T: Send + 'static>(
+        self: &Arc<Self>,
+        step: &'static str,
+        work: impl FnOnce(&Order<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let stage = Arc::clone(self);
+        let work = move || {
+            stage.watch.begin(step, 0, Duration::ZERO)?;
+            let contender = contender::find(&stage.contender).map_err(anyhow::Error::msg)?;
+            work(&Order {
+                contender: contender.as_ref(),
+                program: &stage.program,
+                journal: &stage.journal,
+                group: &stage.group,
+                watch: &stage.watch,
+                directory: &stage.directory,
+                disks: stage.disks,
+                profile: stage.profile,
+                seed: stage.seed,
+            })
+        };
+        let members = || -> Vec<Identity> {
+            let members = self.group.members().into_iter();
+            members.filter_map(Identity::of).collect()
+        };
+        let rescue = || {
+            process::end(&members());
+            // The recorder's own mount is the first, so that it is the last to go: then whoever
+            // waits for its disks gets an error.
+            force_mounts_away(&self.directory);
+        };
+        match attend(&self.watch, work, members, rescue)? {
+            Attended::Ended(result) => result,
+            Attended::Hung { reason, .. } => Err(anyhow!("{reason}")),
+            Attended::Broke => Err(anyhow!("a mistake of the lab's own: its thread panicked")),
+        }
+    }
+}
