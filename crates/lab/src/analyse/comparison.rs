@@ -32,7 +32,7 @@ pub struct Row {
     pub ratios: Option<Change>,
     /// What may be said: of the ratios where there are any, else of the rates.
     pub verdict: Verdict,
-    /// Why nothing may be said, where something forbids it.
+    /// Why nothing may be said, or only a look is left, where something forbids more.
     pub reason: Option<String>,
 }
 
@@ -221,6 +221,13 @@ fn row(
             .find(|told| told.doubt.forbids_a_claim())
             .map(|told| told.what.clone())
     });
+    let look = sides.iter().find_map(|(_, contender)| {
+        let told = contender
+            .doubts
+            .iter()
+            .find(|told| told.doubt.leaves_a_look());
+        told.map(|told| told.what.clone())
+    });
     // The noise of both: the one may have been low while the other was high.
     let floor = sides
         .iter()
@@ -235,13 +242,17 @@ fn row(
         first: one.rate?,
         second: other.rate?,
         rates,
-        verdict: match reason {
-            Some(_) => Verdict::Inconclusive,
-            None => ratios.unwrap_or(rates).judged(margin, floor),
+        verdict: match (&reason, &look) {
+            (Some(_), _) => Verdict::Inconclusive,
+            (None, Some(_)) => ratios
+                .unwrap_or(rates)
+                .judged(margin, floor)
+                .at_most_a_look(),
+            (None, None) => ratios.unwrap_or(rates).judged(margin, floor),
         },
         against: against.filter(|_| ratios.is_some()),
         ratios,
-        reason,
+        reason: reason.or(look),
     })
 }
 

@@ -105,6 +105,17 @@ pub enum Doubt {
         /// For which share of that half something waited for a processor.
         pressure: Option<f64>,
     },
+    /// Programs that are no part of it had most of the processors in too many runs.
+    Crowded {
+        /// Whose runs.
+        whose: String,
+        /// In how many.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+        /// Of all processor time there was, in the middle one of them.
+        share: f64,
+    },
     /// Programs that are no part of it waited for disks.
     NeighboursOnDisks {
         /// How many at once, on average over the worst half of a run.
@@ -247,6 +258,7 @@ impl Doubt {
             }
             Self::ProcessorStolen { .. }
             | Self::NeighboursOnProcessors { .. }
+            | Self::Crowded { .. }
             | Self::NeighboursOnDisks { .. }
             | Self::BlockApart { .. } => self.of_the_machine(),
             Self::Overloaded { unserved } => {
@@ -335,6 +347,15 @@ impl Doubt {
                     in_runs(disturbed, &then)
                 )
             }
+            Self::Crowded {
+                whose,
+                runs,
+                of,
+                share,
+            } => format!(
+                "Other programs had most of the processors in {runs} of {of} runs of {whose} ({} in the middle one of these): what was measured beside them may be looked at, and nothing is claimed.",
+                percent(share)
+            ),
             Self::NeighboursOnDisks { blocked, disturbed } => format!(
                 "{blocked:.1} other programs at once waited for disks{}.",
                 in_runs(disturbed, &[])
@@ -456,6 +477,7 @@ impl Doubt {
             }
             Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
             Self::NeighboursOnProcessors { .. }
+            | Self::Crowded { .. }
             | Self::NeighboursOnDisks { .. }
             | Self::BlockApart { .. } => {
                 "End what else runs on this machine, remove the folders of these runs, and run the file again."
@@ -491,6 +513,12 @@ impl Doubt {
                 "Fine where the question was the cached regime; else lower `memory` or raise the size."
             }
         }
+    }
+
+    /// Whether what would be a claim is a look while it stands.
+    #[must_use]
+    pub fn leaves_a_look(&self) -> bool {
+        matches!(self, Self::Crowded { .. })
     }
 
     /// Whether nothing may be claimed while it stands.

@@ -16,7 +16,8 @@ pub enum Verdict {
     Equivalent,
     /// None of these.
     Inconclusive,
-    /// There are too few blocks for any of these: the figures are there to be looked at.
+    /// There are too few blocks for any of these, or other programs had the machine: the figures are
+    /// there to be looked at.
     Look,
 }
 
@@ -39,6 +40,17 @@ impl Verdict {
             Self::Equivalent => "EQUIVALENT",
             Self::Inconclusive => "INCONCLUSIVE",
             Self::Look => "LOOK",
+        }
+    }
+}
+
+impl Verdict {
+    /// What is left of it where the figures may be looked at, and nothing be claimed.
+    #[must_use]
+    pub fn at_most_a_look(self) -> Self {
+        match self {
+            Self::Faster | Self::Slower | Self::Equivalent | Self::Look => Self::Look,
+            Self::Inconclusive => Self::Inconclusive,
         }
     }
 }

@@ -48,19 +48,36 @@ fn ratios(summary: &Summary) -> impl Iterator<Item = &Ratio> {
         .filter_map(|contender| contender.ratio.as_ref())
 }
 
-/// Before anything else, where there are too few blocks for a claim.
-fn a_look(summary: &Summary) -> Option<String> {
-    let looks = summary
+/// Before anything else, where there are too few blocks for a claim, or others had the machine.
+fn a_look(summary: &Summary) -> Vec<String> {
+    let looks: Vec<&ContenderSummary> = summary
         .workloads
         .iter()
         .flat_map(|workload| &workload.contenders)
-        .filter(|contender| contender.verdict == Some(Verdict::Look));
-    let most = looks
+        .filter(|contender| contender.verdict == Some(Verdict::Look))
+        .collect();
+    let few = looks
+        .iter()
         .filter_map(|contender| Some(contender.ratio?.blocks))
-        .max()?;
-    Some(format!(
-        "This is a look from {most} blocks, not a claim: a claim needs {BLOCKS_FOR_A_CLAIM}. Raise `blocks` and run the file again; what is there is kept."
-    ))
+        .filter(|blocks| *blocks < BLOCKS_FOR_A_CLAIM)
+        .max()
+        .map(|most| format!(
+            "This is a look from {most} blocks, not a claim: a claim needs {BLOCKS_FOR_A_CLAIM}. Raise `blocks` and run the file again; what is there is kept."
+        ));
+    let crowded = looks
+        .iter()
+        .flat_map(|contender| &contender.doubts)
+        .find(|told| told.doubt.leaves_a_look())
+        .map(|told| format!("This is a look, not a claim: {}", in_small(&told.what)));
+    few.into_iter().chain(crowded).collect()
+}
+
+/// A sentence after a colon.
+fn in_small(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 /// What the intervals are of, and what they cannot know.

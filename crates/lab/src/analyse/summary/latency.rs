@@ -99,6 +99,11 @@ pub(super) fn found(
 }
 
 impl LatencyFound {
+    /// Takes back what is claimed.
+    pub(super) fn look_only(&mut self) {
+        self.verdict = self.verdict.map(Verdict::at_most_a_look);
+    }
+
     /// As a clause of the verdict's sentence, in small letters: the word in capitals is the rate's,
     /// and what is a look together with it is not called so again.
     pub(super) fn clause(&self, of_the_rate: Verdict) -> Option<String> {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
-    ContenderSummary, Told, WorkloadSummary, class, contender, doubts, labels, latency, reference,
-    runs_of,
+    ContenderSummary, LatencyFound, Told, WorkloadSummary, class, contender, doubts, labels,
+    latency, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
@@ -122,12 +122,30 @@ impl<'a> Load<'a> {
         if let Some(ratio) = &contender.ratio {
             found.extend(doubts::of_the_stalls(label, &against, ratio));
         }
+        // Who had the machine matters for both sides of a ratio.
+        let crowds: Vec<Doubt> = if is_baseline || !is_comparable {
+            quiet::crowd(label, &runs).into_iter().collect()
+        } else {
+            let others = runs_of(folder, index, &against);
+            let crowd = quiet::crowd(label, &runs);
+            crowd
+                .into_iter()
+                .chain(quiet::crowd(&against, &others))
+                .collect()
+        };
+        found.extend(crowds);
         let is_apart = !is_comparable && !contender.rates.is_empty();
         let is_again = label.ends_with(AGAIN);
         let is_judged = !is_baseline && !is_again && !is_apart;
         let is_forbidden = found.iter().any(Doubt::forbids_a_claim);
         let other = Some(against.as_str()).filter(|_| is_judged || is_again);
         contender.latencies = latency::found(folder, index, label, other, is_forbidden);
+        if found.iter().any(Doubt::leaves_a_look) {
+            contender
+                .latencies
+                .iter_mut()
+                .for_each(LatencyFound::look_only);
+        }
         if is_judged && limits.is_empty() {
             contender.verdict = Some(self.verdict(contender.ratio, &mut found));
         }
@@ -152,6 +170,9 @@ impl<'a> Load<'a> {
         let mut all = found.iter().chain(&self.of_the_noise);
         if all.any(Doubt::forbids_a_claim) {
             return Verdict::Inconclusive;
+        }
+        if found.iter().any(Doubt::leaves_a_look) {
+            return verdict.at_most_a_look();
         }
         verdict
     }

@@ -4,7 +4,7 @@
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::series::{mean, median};
-use crate::record::Samples;
+use crate::record::{COUNTED_S, Measured, Samples};
 
 /// Of all processor time there was, in half of a run. A quiet machine has a hundredth or two.
 const OTHERS_AT_MOST: f64 = 0.10;
@@ -17,6 +17,45 @@ const BLOCK_APART: f64 = 0.10;
 const RUNS_OF_A_BLOCK: usize = 3;
 /// Less of a half says nothing: the kernel counts in hundredths of a second.
 const HALF_S_AT_LEAST: f64 = 0.4;
+
+/// Others had most of the processors where more than half of all the time there was went to them.
+const CROWDED_FROM: f64 = 0.5;
+/// The interval of twelve blocks reaches from the third lowest ratio to the third highest: two
+/// disturbed ones of twelve cannot move it beyond what is true, and more can.
+const CROWDED_ONE_IN: usize = 6;
+
+/// That most of the processors were not the contender's to use, in too many of its runs.
+pub(super) fn crowd(whose: &str, runs: &[&RunWithSamples]) -> Option<Doubt> {
+    let shares: Vec<f64> = runs
+        .iter()
+        .filter_map(|run| share_of_others(run.run.measured()?))
+        .collect();
+    let crowded: Vec<f64> = shares
+        .iter()
+        .copied()
+        .filter(|share| *share > CROWDED_FROM)
+        .collect();
+    (crowded.len() * CROWDED_ONE_IN > shares.len()).then_some(())?;
+    Some(Doubt::Crowded {
+        whose: whose.to_owned(),
+        runs: crowded.len(),
+        of: shares.len(),
+        share: median(&crowded)?,
+    })
+}
+
+/// Of all processor time there was in a run, what other programs and other machines of this
+/// machine's host had; none where that was not counted.
+fn share_of_others(measured: &Measured) -> Option<f64> {
+    let processor = &measured.processor;
+    let length_s = measured
+        .facts
+        .get(COUNTED_S)
+        .copied()
+        .unwrap_or(measured.duration_s);
+    let all_s = f64::from(processor.count) * length_s;
+    (all_s > 0.0).then(|| Some((processor.others_s? + processor.stolen_s) / all_s))?
+}
 
 pub(super) fn doubts(folder: &Folder) -> Vec<Doubt> {
     let halves: Vec<Half> = folder.runs.iter().flat_map(halves).collect();

@@ -1,6 +1,7 @@
 use super::*;
 use crate::analyse::sample::{experiment, folder, measured};
-use crate::analyse::summary::summarise;
+use crate::analyse::summary::{Summary, Verdict, summarise};
+use crate::record::{Outcome, PlannedRun};
 use crate::render::{html, terminal};
 
 const COLUMNS: [&str; 6] = [
@@ -155,4 +156,104 @@ fn every_disturbed_run_is_named_the_worst_first() {
         "{said}"
     );
     assert!(said.contains("and ") && said.contains(" more"), "{said}");
+}
+
+/// Twelve blocks in which xfs is 20 % faster; `of` gives the seconds that others had of the 40 that
+/// two processors have in each run.
+fn beside_others(of: impl Fn(&PlannedRun) -> f64) -> Folder {
+    folder(experiment(12), |planned| {
+        let speed = if planned.contender == "xfs" { 1.2 } else { 1.0 };
+        let mut outcome = measured(1000.0 * speed + f64::from(planned.number % 3));
+        if let Outcome::Measured(run) = &mut outcome {
+            run.processor.others_s = Some(of(planned));
+        }
+        outcome
+    })
+}
+
+fn verdict_of_xfs(summary: &Summary) -> Option<Verdict> {
+    let contenders = &summary.workloads[0].contenders;
+    contenders.iter().find(|one| one.name == "xfs")?.verdict
+}
+
+#[test]
+fn beside_others_who_had_most_of_the_processors_twelve_blocks_are_a_look_and_the_headline_says_why()
+{
+    let summary = summarise(&beside_others(|_| 24.0));
+    assert_eq!(verdict_of_xfs(&summary), Some(Verdict::Look));
+    let first = &summary.headline[0];
+    assert!(
+        first.starts_with("This is a look, not a claim: other programs had most of the processors in 12 of 12 runs of")
+            && first.contains("60.0 %"),
+        "{:?}",
+        summary.headline
+    );
+    let claims = |text: &str| text.contains("FASTER") || text.contains("faster");
+    assert!(
+        !summary.headline.iter().any(|line| claims(line)),
+        "{:?}",
+        summary.headline
+    );
+    for overall in &summary.overall {
+        assert_ne!(overall.verdict, Verdict::Faster);
+    }
+    // Of the tails nothing is claimed either.
+    let of_tails = summary.workloads[0]
+        .contenders
+        .iter()
+        .flat_map(|one| &one.latencies);
+    for found in of_tails {
+        assert!(
+            !matches!(
+                found.verdict,
+                Some(Verdict::Equivalent | Verdict::Faster | Verdict::Slower)
+            ),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_claim_stands_beside_others_who_had_less_than_half_or_two_runs_of_twelve() {
+    let summary = summarise(&beside_others(|_| 16.0));
+    assert_eq!(verdict_of_xfs(&summary), Some(Verdict::Faster));
+    let two = |planned: &PlannedRun| if planned.block <= 2 { 36.0 } else { 1.0 };
+    assert_eq!(
+        verdict_of_xfs(&summarise(&beside_others(two))),
+        Some(Verdict::Faster)
+    );
+    let three = |planned: &PlannedRun| if planned.block <= 3 { 36.0 } else { 1.0 };
+    assert_eq!(
+        verdict_of_xfs(&summarise(&beside_others(three))),
+        Some(Verdict::Look)
+    );
+}
+
+#[test]
+fn others_who_had_the_processors_of_one_side_only_leave_a_look_as_well() {
+    for crowded in ["ext4", "xfs"] {
+        let one_side = |planned: &PlannedRun| {
+            if planned.label == crowded { 30.0 } else { 1.0 }
+        };
+        let summary = summarise(&beside_others(one_side));
+        assert_eq!(verdict_of_xfs(&summary), Some(Verdict::Look), "{crowded}");
+        assert!(summary.headline[0].contains(&format!("runs of {crowded}")));
+    }
+}
+
+#[test]
+fn what_the_host_took_counts_as_others_and_a_record_from_before_it_was_counted_says_nothing() {
+    let mut folder = beside_others(|_| 4.0);
+    for run in &mut folder.runs {
+        if let Outcome::Measured(measured) = &mut run.run.outcome {
+            measured.processor.stolen_s = 20.0;
+        }
+    }
+    assert_eq!(verdict_of_xfs(&summarise(&folder)), Some(Verdict::Look));
+    for run in &mut folder.runs {
+        if let Outcome::Measured(measured) = &mut run.run.outcome {
+            measured.processor.others_s = None;
+        }
+    }
+    assert_eq!(verdict_of_xfs(&summarise(&folder)), Some(Verdict::Faster));
 }
