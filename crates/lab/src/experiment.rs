@@ -16,6 +16,7 @@ use toml::Spanned;
 pub use self::database::{Database, DatabaseKind};
 pub use self::workload::{Kind, Mode, Pattern, Regime, Workload};
 use crate::measure::contender;
+use crate::measure::load::Settling;
 use crate::nearness::hint;
 use crate::quantity::{parse_duration, parse_size};
 
@@ -34,6 +35,8 @@ pub struct Experiment {
     pub cuts: Option<u32>,
     /// Load that is not counted.
     pub warm_up: Duration,
+    /// How long the warm-up goes on at most until the rate holds still, where the file says so.
+    pub settle: Option<Duration>,
     /// Load that is.
     pub duration: Duration,
     /// What all chance is drawn from.
@@ -122,6 +125,7 @@ struct RawFile {
     blocks: Option<Spanned<u32>>,
     cuts: Option<Spanned<u32>>,
     warm_up: Option<Spanned<String>>,
+    settle: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
     seed: Option<u64>,
     margin: Option<Spanned<f64>>,
@@ -175,6 +179,19 @@ const WARM_UP: Between = Between {
     most: WEEK,
     words: "0 s and a week",
 };
+
+/// From the beginning of the load; nothing is waited for where it is nothing.
+const SETTLE: Between = Between {
+    name: "`settle`",
+    least: Duration::ZERO,
+    most: WEEK,
+    words: "0 s and a week",
+};
+
+/// Before a claim a warm-up of a window or more may last so many times as long.
+const SETTLE_TIMES: u32 = 6;
+/// Five rounds of a second.
+const WINDOW_AT_LEAST: Duration = Duration::from_secs(5);
 
 /// In less a slow storage acknowledges nothing, and a rate is not known to a hundredth.
 const DURATION: Between = Between {
@@ -263,6 +280,9 @@ impl Experiment {
         let cuts = (raw.cuts.is_some())
             .then(|| bounded(&raw.cuts, CUTS, 0..=10_000, text, "`cuts`"))
             .transpose()?;
+        let settle = (raw.settle.is_some())
+            .then(|| duration(raw.settle.as_ref(), 0, &SETTLE, text))
+            .transpose()?;
         Ok(Self {
             name: raw.name.unwrap_or_else(|| "experiment".to_owned()),
             contenders,
@@ -270,6 +290,7 @@ impl Experiment {
             blocks,
             cuts,
             warm_up: duration(raw.warm_up.as_ref(), 10, &WARM_UP, text)?,
+            settle,
             duration: duration(raw.duration.as_ref(), 60, &DURATION, text)?,
             seed: raw.seed.unwrap_or(1),
             margin,
@@ -288,6 +309,19 @@ impl Experiment {
     pub fn cuts(&self) -> u32 {
         let unasked = if self.blocks < BLOCKS { 0 } else { CUTS };
         self.cuts.unwrap_or(unasked)
+    }
+
+    /// How the measured time of a load waits for a steady rate; none where it does not.
+    #[must_use]
+    pub fn settling(&self) -> Option<Settling> {
+        let is_claimed = self.blocks >= BLOCKS && self.warm_up >= WINDOW_AT_LEAST;
+        let unasked = if is_claimed {
+            self.warm_up * SETTLE_TIMES
+        } else {
+            Duration::ZERO
+        };
+        let at_most = self.settle.unwrap_or(unasked);
+        (!at_most.is_zero()).then(|| Settling::new(self.warm_up, at_most))
     }
 }
 

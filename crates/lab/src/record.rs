@@ -277,6 +277,10 @@ pub struct ObjectActivity {
 /// The fact that holds the seconds between the readings of the counters at either end of a run.
 pub const COUNTED_S: &str = "counted_s";
 
+/// The fact that is 1 where the rate held still when the measured time began, and 0 where that was
+/// waited for in vain; a run that waited for nothing has none.
+pub const SETTLED: &str = "settled";
+
 impl Measured {
     /// Whether the counters cover the measured time. On a machine with no processor to spare the
     /// reading at its beginning may come late, and they are too small then; rates and latencies are

@@ -64,6 +64,15 @@ pub enum Doubt {
         /// How far the fifths of the measured time lie apart, over all runs.
         spread: f64,
     },
+    /// The rate did not hold still within the longest time that was waited for that.
+    NeverSettled {
+        /// In how many runs.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+        /// Seconds of load before the measured time, in the middle one of them.
+        after_s: f64,
+    },
     /// Nobody can see whether it was steady.
     TooShortToSettle {
         /// Samples of the middle run.
@@ -238,6 +247,9 @@ impl Doubt {
             Self::NotSettled { runs, .. } => format!(
                 "Its rate was not steady while it was measured: {} ({runs} runs moved by more than 10 %).",
                 self.unsteadiness().unwrap_or_default()
+            ),
+            Self::NeverSettled { runs, of, after_s } => format!(
+                "In {runs} of {of} runs its rate did not hold still within {after_s:.0} s and was measured all the same."
             ),
             Self::TooShortToSettle { samples } => format!(
                 "Samples of a second in a run: {samples:.0}, too few to see whether its rate was steady."
@@ -466,6 +478,9 @@ impl Doubt {
             }
             Self::NotSettled { .. } => {
                 "Raise `warm_up` until the rate holds, or shrink the data; where it breaks in, find what does it (checkpoints) and measure several of them."
+            }
+            Self::NeverSettled { .. } => {
+                "Raise `settle`, or find what breaks in (checkpoints, other programs) and measure several of them."
             }
             Self::TooShortToSettle { .. } => "Raise `duration` to six seconds or more.",
             Self::FewIndependentSamples { .. } => "Raise `duration`.",

@@ -16,6 +16,7 @@
 pub mod arrivals;
 mod law;
 mod sequence;
+mod settling;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +32,8 @@ use spindle_testbed::interrupt;
 use self::arrivals::Arrivals;
 pub use self::law::littles_law;
 pub use self::sequence::drive_to_end;
+use self::settling::{Course, Watcher};
+pub use self::settling::{Settling, is_steady};
 use self::worker::{Report, Worker};
 use crate::quantity::as_float;
 use crate::record::Latency;
@@ -72,6 +75,8 @@ pub struct LoadPlan {
     pub shape: Shape,
     /// Not counted.
     pub warm_up: Duration,
+    /// Where the warm-up lasts until the rate holds still.
+    pub settling: Option<Settling>,
     /// Counted.
     pub duration: Duration,
     /// What all chance is drawn from.
@@ -88,6 +93,10 @@ pub struct Driven {
     pub acknowledged: u64,
     /// The measured time.
     pub duration_s: f64,
+    /// What the load had run before it.
+    pub warm_up_s: f64,
+    /// Whether the rate held still when it began; none where nobody waited for that.
+    pub is_settled: Option<bool>,
     /// Of the operations that count.
     pub latency: Latency,
     /// The latencies of the operations that count, all together, as the clock gave them.
@@ -150,9 +159,12 @@ pub fn drive(
     mut at_end: impl FnMut(),
 ) -> Result<Driven> {
     let began = Instant::now();
-    let from = began + plan.warm_up;
-    let until = from + plan.duration;
-    let drained = until + plan.duration.min(DRAIN_AT_MOST);
+    let course = Arc::new(Course::new(began, plan.duration));
+    let mut watcher = plan.settling.map(|settling| Watcher::new(settling, began));
+    let mut is_settled = None;
+    if watcher.is_none() {
+        course.begin_at(plan.warm_up);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let arrivals = match plan.shape {
         Shape::Closed { .. } => None,
@@ -166,9 +178,7 @@ pub fn drive(
             random: fastrand::Rng::with_seed(plan.seed ^ ((index as u64 + 1) << 32)),
             shape: plan.shape,
             arrivals: arrivals.clone(),
-            from,
-            until,
-            drained,
+            course: Arc::clone(&course),
             free_at: began,
             stop: Arc::clone(&stop),
             meter: meter.clone(),
@@ -182,20 +192,29 @@ pub fn drive(
             })?;
     }
     drop(sender);
-    let mut marks: Vec<(Instant, &mut dyn FnMut())> =
-        vec![(until, &mut at_end), (from, &mut at_start)];
+    let mut marks: Vec<(&dyn Fn() -> Instant, &mut dyn FnMut())> = vec![];
+    let (from, until) = (|| course.from(), || course.until());
+    marks.push((&until, &mut at_end));
+    marks.push((&from, &mut at_start));
     let mut gathered: Vec<Report> = Vec::new();
     // The clients may all have ended a moment before the end is noticed here.
     while gathered.len() < client_count || !marks.is_empty() {
         let now = Instant::now();
-        if let Some((_, mark)) = marks.pop_if(|(moment, _)| now >= *moment) {
+        if let Some(watch) = &mut watcher
+            && let Some(steady) = watch.look(now, began, plan.warm_up, meter.operations())
+        {
+            is_settled = Some(steady);
+            watcher = None;
+            course.begin_soon();
+        }
+        if let Some((_, mark)) = marks.pop_if(|(moment, _)| now >= moment()) {
             mark();
         }
         if interrupt::is_asked() {
             stop.store(true, Ordering::Relaxed);
             interrupt::check()?;
         }
-        if now > drained + HANGING_AFTER {
+        if now > course.drained() + HANGING_AFTER {
             stop.store(true, Ordering::Relaxed);
             bail!(
                 "{} of {client_count} clients hang: an operation has no answer after {} s",
@@ -217,16 +236,20 @@ pub fn drive(
         }
     }
     interrupt::check()?;
-    gather(plan, &gathered, arrivals.as_ref(), until, drained)
+    let driven = gather(plan, &gathered, arrivals.as_ref(), &course)?;
+    Ok(Driven {
+        is_settled,
+        ..driven
+    })
 }
 
 fn gather(
     plan: &LoadPlan,
     reports: &[Report],
     arrivals: Option<&Arc<Mutex<Arrivals>>>,
-    until: Instant,
-    drained: Instant,
+    course: &Course,
 ) -> Result<Driven> {
+    let (until, drained) = (course.until(), course.drained());
     let mut all = empty_histogram();
     for report in reports {
         all.add(&report.latencies)
@@ -246,6 +269,8 @@ fn gather(
         operations,
         acknowledged: reports.iter().map(|report| report.acknowledged).sum(),
         duration_s: plan.duration.as_secs_f64(),
+        warm_up_s: course.warm_up().as_secs_f64(),
+        is_settled: None,
         latency: latency_of(&all),
         latency_s: reports.iter().map(|report| report.latency_s).sum(),
         under_way_s: reports.iter().map(|report| report.under_way_s).sum(),

@@ -258,6 +258,14 @@ fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: V
     let baseline =
         (workload.contenders.iter()).find(|other| Some(&other.name) == contender.against.as_ref());
     for one in [Some(contender), baseline].into_iter().flatten() {
+        for told in &one.doubts {
+            if let Doubt::NeverSettled { runs, of, after_s } = told.doubt {
+                sentence.push_str(&format!(
+                    ". The rate of {} did not hold still before it was measured in {runs} of {of} runs, after {after_s:.0} s",
+                    one.name
+                ));
+            }
+        }
         let moved = one.doubts.iter().find_map(|told| told.doubt.unsteadiness());
         if let Some(moved) = moved {
             sentence.push_str(&format!(

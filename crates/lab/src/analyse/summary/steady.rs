@@ -6,8 +6,8 @@
 //! under a load, each relative to its own mean: what all of them show is no noise. A single run of
 //! eight samples or more is looked at by itself as well, by its trend.
 //!
-//! The lab does not wait until a rate is steady (the measured time is the same for all); what was
-//! not is told in the verdict's sentence.
+//! Before a claim the lab waits until a rate is steady, up to a longest time. What did not become so,
+//! and what was not while it was measured, is told in the verdict's sentence.
 
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::RunWithSamples;
@@ -17,6 +17,7 @@ use crate::analyse::series::{
 };
 use crate::experiment::Workload;
 use crate::quantity::as_float;
+use crate::record::SETTLED;
 
 const INDEPENDENT_AT_LEAST: u64 = 5;
 
@@ -35,9 +36,29 @@ pub(super) fn doubts(runs: &[&RunWithSamples], asked: &Workload) -> Vec<Doubt> {
         .filter(|pace| !pace.is_empty())
         .collect();
     let mut doubts: Vec<Doubt> = not_settled(&paces).into_iter().collect();
+    doubts.extend(never_settled(runs));
     doubts.extend(too_short(&paces));
     doubts.extend(alike(&paces));
     doubts
+}
+
+/// The gate before the measured time was passed by its longest time.
+fn never_settled(runs: &[&RunWithSamples]) -> Option<Doubt> {
+    let waited: Vec<(&f64, f64)> = runs
+        .iter()
+        .filter_map(|run| run.run.measured())
+        .filter_map(|measured| Some((measured.facts.get(SETTLED)?, measured.warm_up_s)))
+        .collect();
+    let in_vain: Vec<f64> = waited
+        .iter()
+        .filter(|(settled, _)| **settled < 1.0)
+        .map(|(_, after_s)| *after_s)
+        .collect();
+    Some(Doubt::NeverSettled {
+        runs: in_vain.len(),
+        of: waited.len(),
+        after_s: median(&in_vain)?,
+    })
 }
 
 fn not_settled(paces: &[Vec<f64>]) -> Option<Doubt> {
@@ -182,5 +203,29 @@ mod tests {
             too_short(&runs(12, 3, 0.0, 1)),
             Some(Doubt::TooShortToSettle { samples: 3.0 })
         );
+    }
+
+    #[test]
+    fn a_rate_that_was_waited_for_in_vain_is_told_in_the_sentence_of_the_verdict() {
+        use crate::analyse::sample::{experiment, folder, measured};
+        use crate::analyse::summary::summarise;
+        use crate::record::Outcome;
+        let of = |settled: fn(&str) -> Option<f64>| {
+            summarise(&folder(experiment(12), |planned| {
+                let mut outcome = measured(1000.0 + f64::from(planned.number % 3));
+                if let Outcome::Measured(run) = &mut outcome {
+                    let fact = settled(&planned.label).map(|value| (SETTLED.to_owned(), value));
+                    run.facts.extend(fact);
+                }
+                outcome
+            }))
+        };
+        let says = |summary: &super::super::Summary| {
+            let told = "The rate of xfs did not hold still before it was measured in 12 of 12 runs";
+            summary.headline.iter().any(|line| line.contains(told))
+        };
+        assert!(says(&of(|label| Some(f64::from(u8::from(label != "xfs"))))));
+        assert!(!says(&of(|_| Some(1.0))));
+        assert!(!says(&of(|_| None)));
     }
 }

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use spindle_testbed::interrupt;
 
 use super::super::contender::{Place, Standing};
 use super::super::control_group::{ControlGroup, Version, version};
@@ -20,7 +21,7 @@ use super::super::device::DeviceSet;
 use super::super::durability;
 use super::super::journal::Made;
 use super::super::load::{
-    Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end, littles_law,
+    Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end, is_steady, littles_law,
 };
 use super::super::preparation::log_bytes;
 use super::super::program::as_typed;
@@ -31,7 +32,9 @@ use super::{Bench, LONG, cache, image, layers, note};
 use crate::analyse::latency::mean_us;
 use crate::experiment::{Kind, Regime, Workload};
 use crate::quantity::as_float;
-use crate::record::{COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun};
+use crate::record::{
+    COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED,
+};
 
 pub(super) struct OneRun<'a> {
     pub(super) bench: &'a Bench,
@@ -51,6 +54,18 @@ pub(super) struct Ends {
     pub(super) objects: Vec<ObjectActivity>,
     /// What was produced between them, where operations are not what counts.
     pub(super) produced: Option<u64>,
+}
+
+/// What fio needs to be under way after what settled it.
+const RESTART: Duration = Duration::from_secs(1);
+
+/// Puts down how long the load had run before it was measured, and whether it held still then.
+fn tell_settled(measured: &mut Measured, is_settled: Option<bool>, warm_up_s: f64) {
+    if let Some(is_settled) = is_settled {
+        measured.warm_up_s = warm_up_s;
+        let fact = f64::from(u8::from(is_settled));
+        measured.facts.insert(SETTLED.to_owned(), fact);
+    }
 }
 
 impl OneRun<'_> {
@@ -121,11 +136,47 @@ impl OneRun<'_> {
     /// A stated number of operations takes what it takes: a scan, all the queries of a suite.
     fn load_length(&self, load: &dyn Load) -> Duration {
         let experiment = &self.bench.experiment;
-        let length = experiment.warm_up + experiment.duration;
+        let length = self.warm_up_at_most() + experiment.duration;
         if load.operations_each().is_some() {
             length + 6 * LONG
         } else {
             length
+        }
+    }
+
+    fn warm_up_at_most(&self) -> Duration {
+        let experiment = &self.bench.experiment;
+        let settling = experiment.settling().map(|settling| settling.at_most);
+        experiment.warm_up.max(settling.unwrap_or(Duration::ZERO))
+    }
+
+    /// Rounds of fio until its rate holds still: whether it does, and how long that took.
+    fn settled(&self, path: &Path) -> Result<Option<(bool, Duration)>> {
+        let experiment = &self.bench.experiment;
+        let Some(settling) = experiment.settling() else {
+            return Ok(None);
+        };
+        if self.asked.kind == Kind::Validate {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        let mut rates = Vec::new();
+        loop {
+            interrupt::check()?;
+            // Each of them goes to other places than the one before.
+            let seed = self
+                .planned
+                .seed
+                .wrapping_add((rates.len() as u64 + 1) << 33);
+            let job = fio::job(self.asked, path, Duration::ZERO, settling.round, seed)?;
+            rates.push(fio::measure(&job, self.group, self.asked, settling.round)?.rate);
+            let elapsed = began.elapsed();
+            if elapsed >= experiment.warm_up && is_steady(&rates) {
+                return Ok(Some((true, elapsed)));
+            }
+            if elapsed >= settling.at_most.max(experiment.warm_up) {
+                return Ok(Some((false, elapsed)));
+            }
         }
     }
 
@@ -152,13 +203,19 @@ impl OneRun<'_> {
         } else {
             (experiment.warm_up, experiment.duration)
         };
-        let job = fio::job(self.asked, &path, warm_up, duration, self.planned.seed)?;
-        note(self.folder, &as_typed(&job));
         watch.begin(
             "the load",
             self.asked.size_bytes,
-            warm_up + duration + LONG / 4,
+            self.warm_up_at_most() + warm_up + duration + LONG / 4,
         )?;
+        let settled = self.settled(&path)?;
+        // What has settled is warm; fio only starts anew.
+        let (is_settled, before, warm_up) = match settled {
+            Some((is_settled, before)) => (Some(is_settled), before, warm_up.min(RESTART)),
+            None => (None, Duration::ZERO, warm_up),
+        };
+        let job = fio::job(self.asked, &path, warm_up, duration, self.planned.seed)?;
+        note(self.folder, &as_typed(&job));
         // fio warms up by itself; what it does until then does not count here either.
         let (from, reached) = thread::scope(|scope| {
             let mark = scope.spawn(|| {
@@ -180,6 +237,7 @@ impl OneRun<'_> {
             produced: None,
         };
         let mut measured = self.measured(&ends, reached.latency.clone());
+        tell_settled(&mut measured, is_settled, (before + warm_up).as_secs_f64());
         measured.unit = reached.unit.to_owned();
         measured.rate = reached.rate;
         measured.operations = reached.operations;
@@ -255,6 +313,7 @@ impl OneRun<'_> {
         watch.begin("stopping the database", data_bytes, Duration::ZERO)?;
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
+        tell_settled(&mut measured, driven.is_settled, driven.warm_up_s);
         if self.asked.rate.is_some() {
             // An open load gets the rate that it arrives at; what differs is how long each waits.
             let mean_us = mean_us(&driven.latency).context("there were operations")?;
@@ -382,6 +441,7 @@ impl OneRun<'_> {
                 },
             },
             warm_up: experiment.warm_up,
+            settling: experiment.settling(),
             duration: experiment.duration,
             seed: self.planned.seed,
         };

@@ -70,6 +70,7 @@ mod tests {
         let plan = LoadPlan {
             shape: Shape::Closed { think_time },
             warm_up: Duration::from_millis(50),
+            settling: None,
             duration: Duration::from_millis(300),
             seed: 7,
         };

@@ -71,6 +71,8 @@ pub fn drive_to_end(
         operations: all.len(),
         acknowledged: gathered.iter().map(|report| report.acknowledged).sum(),
         duration_s,
+        warm_up_s: 0.0,
+        is_settled: None,
         latency: latency_of(&all),
         latency_s: gathered.iter().map(|report| report.latency_s).sum(),
         under_way_s: 0.0,

@@ -34,6 +34,7 @@ fn plan(shape: Shape, warm_up_ms: u64, duration_ms: u64) -> LoadPlan {
     LoadPlan {
         shape,
         warm_up: Duration::from_millis(warm_up_ms),
+        settling: None,
         duration: Duration::from_millis(duration_ms),
         seed: 11,
     }
@@ -232,4 +233,62 @@ fn the_measured_time_is_marked_once_at_each_end() {
     )
     .unwrap();
     assert_eq!(marks, ["start", "end"]);
+}
+
+/// Ever faster for a while, then steady; all clients together.
+struct Warming {
+    began: Instant,
+    for_s: f64,
+}
+
+impl Client for Warming {
+    fn operate(&mut self, _: &mut fastrand::Rng) -> Result<()> {
+        let left = 1.0 - self.began.elapsed().as_secs_f64() / self.for_s;
+        thread::sleep(Duration::from_secs_f64(0.005 + 0.045 * left.max(0.0)));
+        Ok(())
+    }
+}
+
+#[test]
+fn the_measured_time_waits_until_the_rate_holds_still_and_keeps_its_length_and_its_law() {
+    let warming = |for_s: f64, at_most_s: f64| {
+        let began = Instant::now();
+        let clients = (0..4)
+            .map(|_| Box::new(Warming { began, for_s }) as Box<dyn Client>)
+            .collect();
+        let plan = LoadPlan {
+            settling: Some(Settling {
+                round: Duration::from_millis(200),
+                at_most: Duration::from_secs_f64(at_most_s),
+            }),
+            ..plan(
+                Shape::Closed {
+                    think_time: Duration::ZERO,
+                },
+                200,
+                600,
+            )
+        };
+        let mut seen = (None, None);
+        let driven = drive(
+            clients,
+            &plan,
+            &Meter::default(),
+            || seen.0 = Some(began.elapsed()),
+            || seen.1 = Some(began.elapsed()),
+        )
+        .unwrap();
+        let law = littles_law(&driven, 4.0, 0.0).unwrap();
+        assert!(law.passed, "{law:?}");
+        let length = seen.1.unwrap() - seen.0.unwrap();
+        assert!(length >= Duration::from_millis(550), "{length:?}");
+        driven
+    };
+    let settles = warming(1.5, 60.0);
+    assert_eq!(settles.is_settled, Some(true));
+    // No window of a second holds still while the time of an operation falls by a third in it.
+    assert!(settles.warm_up_s > 1.2, "{}", settles.warm_up_s);
+    let never = warming(4.0, 1.6);
+    assert_eq!(never.is_settled, Some(false));
+    assert!((1.6..3.0).contains(&never.warm_up_s), "{}", never.warm_up_s);
 }

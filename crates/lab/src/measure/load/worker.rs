@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use nix::time::{ClockId, clock_gettime};
 
 use super::arrivals::Arrivals;
+use super::settling::Course;
 use super::{Client, Meter, Shape, empty_histogram, record};
 
 pub(super) struct Worker {
@@ -18,9 +19,7 @@ pub(super) struct Worker {
     pub random: fastrand::Rng,
     pub shape: Shape,
     pub arrivals: Option<Arc<Mutex<Arrivals>>>,
-    pub from: Instant,
-    pub until: Instant,
-    pub drained: Instant,
+    pub course: Arc<Course>,
     /// When a client of a closed load had nothing under way any more, from the beginning on.
     pub free_at: Instant,
     pub stop: Arc<AtomicBool>,
@@ -57,7 +56,7 @@ impl Worker {
         };
         let mut used_before = None;
         while let Some(intended) = self.next_start(&mut report.between_s) {
-            if used_before.is_none() && Instant::now() >= self.from {
+            if used_before.is_none() && Instant::now() >= self.course.from() {
                 used_before = Some(processor_time());
             }
             self.client.operate(&mut self.random)?;
@@ -71,7 +70,7 @@ impl Worker {
                 Shape::Closed { .. } => ended,
                 Shape::Open { .. } => intended,
             };
-            let counts = counts_at >= self.from && counts_at < self.until;
+            let counts = self.course.counts(counts_at);
             if counts {
                 let latency = ended.saturating_duration_since(intended);
                 record(&mut report.latencies, latency);
@@ -91,16 +90,20 @@ impl Worker {
             return 0.0;
         };
         if counts {
-            return -self.from.saturating_duration_since(began).as_secs_f64();
+            return -self
+                .course
+                .from()
+                .saturating_duration_since(began)
+                .as_secs_f64();
         }
         self.measured_s(began, ended)
     }
 
     /// How much of this lies in the measured time.
     fn measured_s(&self, from: Instant, until: Instant) -> f64 {
-        let within = until.min(self.until);
+        let within = until.min(self.course.until());
         within
-            .saturating_duration_since(from.max(self.from))
+            .saturating_duration_since(from.max(self.course.from()))
             .as_secs_f64()
     }
 
@@ -109,13 +112,13 @@ impl Worker {
     fn next_start(&mut self, between_s: &mut f64) -> Option<Instant> {
         match (&self.arrivals, self.shape) {
             (Some(arrivals), _) => {
-                if Instant::now() >= self.drained {
+                if Instant::now() >= self.course.drained() {
                     return None;
                 }
                 let moment = arrivals
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .next_before(self.until)?;
+                    .next_before(self.course.until())?;
                 self.wait_until(moment).then_some(moment)
             }
             (None, Shape::Closed { think_time }) => {
@@ -131,7 +134,7 @@ impl Worker {
                 }
                 let now = Instant::now();
                 *between_s += self.measured_s(due, now);
-                let goes_on = now < self.until && !self.stop.load(Ordering::Relaxed);
+                let goes_on = now < self.course.until() && !self.stop.load(Ordering::Relaxed);
                 goes_on.then_some(now)
             }
             (None, Shape::Open { .. }) => None,

@@ -97,6 +97,7 @@ fn driven(load: &Tpcc, server: &dyn Server) -> Driven {
                 think_time: Duration::ZERO,
             },
             warm_up: Duration::from_millis(100),
+            settling: None,
             duration: Duration::from_millis(1500),
             seed: 5,
         },
