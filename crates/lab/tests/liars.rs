@@ -1,4 +1,5 @@
-//! Storages that acknowledge what they do not keep, each caught, and honest ones beside them.
+//! The directory of liars: storages that acknowledge what they do not keep, each caught, and honest
+//! ones beside them, never accused. A person reads it as the list in `docs/lab/liars.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use scene::{Said, Scene};
 use spindle_lab::measure::durability::probe_directory;
-use spindle_lab::measure::program::{command, run};
-use spindle_lab::record::{DurabilityClass, Gate, Run, read_json};
+use spindle_lab::measure::program::{command, find, run};
+use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Run, read_json};
 
 /// A file system on a loop device, or in memory; a drop takes both away.
 struct Mounted {
@@ -19,17 +20,31 @@ struct Mounted {
 }
 
 impl Mounted {
-    fn memory(scene: &Scene, name: &str) -> Self {
+    /// What `mount` makes of these words, at a place of this name.
+    fn by(scene: &Scene, name: &str, words: &[&str]) -> Self {
         let point = scene.path().join(name);
         fs::create_dir(&point).unwrap();
-        run(command("mount")
-            .args(["-t", "tmpfs", "-o", "size=400m", "none"])
-            .arg(&point))
-        .unwrap();
+        run(command("mount").args(words).arg(&point)).unwrap();
         Self {
             point,
             device: None,
         }
+    }
+
+    /// Over what lies in `below`, which need not be empty.
+    fn overlay(scene: &Scene, name: &str, below: &Path) -> Self {
+        let part = |part: &str| {
+            let path = below.join(format!("{name}-{part}"));
+            fs::create_dir(&path).unwrap();
+            path.display().to_string()
+        };
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            part("lower"),
+            part("upper"),
+            part("work")
+        );
+        Self::by(scene, name, &["-t", "overlay", "-o", &options, "overlay"])
     }
 
     /// On a file in `below`.
@@ -38,7 +53,7 @@ impl Mounted {
         run(command("truncate").args(["--size", "320M"]).arg(&file)).unwrap();
         let device = run(command("losetup").args(["--find", "--show"]).arg(&file)).unwrap();
         let device = device.trim().to_owned();
-        let force = if kind == "ext4" { "-F" } else { "-f" };
+        let force = if kind.starts_with("ext") { "-F" } else { "-f" };
         let point = scene.path().join(name);
         let mounted = Self {
             point: point.clone(),
@@ -84,40 +99,193 @@ fn gates(scene: &Scene, name: &str, said: &Said) -> Vec<(String, Gate)> {
         .collect()
 }
 
+/// Mounts that lie upon each other, taken away from the top.
+struct Stack(Vec<Mounted>);
+
+impl Stack {
+    fn put(&mut self, mounted: Mounted) -> PathBuf {
+        let point = mounted.point.clone();
+        self.0.push(mounted);
+        point
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        while let Some(mounted) = self.0.pop() {
+            drop(mounted);
+        }
+    }
+}
+
+const MEMORY: &str = "in memory (tmpfs)";
+
+/// Directories that forget, each with the words that name it.
+fn lying_directories(
+    scene: &Scene,
+    stack: &mut Stack,
+) -> Vec<(&'static str, PathBuf, &'static str)> {
+    let filesystem = |below: &Path, name: &str, kind: &str, options: &str| {
+        Mounted::filesystem(scene, below, name, kind, options)
+    };
+    let tmpfs = ["-t", "tmpfs", "-o", "size=800m", "none"];
+    let memory = stack.put(Mounted::by(scene, "memory", &tmpfs));
+    let mut liars = vec![("tmpfs", memory.clone(), MEMORY)];
+    let ramfs = Mounted::by(scene, "ramfs", &["-t", "ramfs", "none"]);
+    liars.push(("ramfs", stack.put(ramfs), "in memory (ramfs)"));
+    let inside = memory.join("inside");
+    fs::create_dir(&inside).unwrap();
+    let words = ["--bind", inside.to_str().unwrap()];
+    let bound = stack.put(Mounted::by(scene, "bound", &words));
+    liars.push(("a directory of tmpfs at another place", bound, MEMORY));
+    let link = scene.path().join("link");
+    std::os::unix::fs::symlink(&inside, &link).unwrap();
+    liars.push(("a link into tmpfs", link, MEMORY));
+    let overlay = stack.put(Mounted::overlay(scene, "over-tmpfs", &memory));
+    liars.push(("an overlay that writes into tmpfs", overlay, MEMORY));
+    for (kind, what) in [
+        ("ext4", "ext4 on a file in tmpfs"),
+        ("xfs", "XFS on a file in tmpfs"),
+    ] {
+        let name = format!("in-memory-{kind}");
+        let place = stack.put(filesystem(&memory, &name, kind, "rw"));
+        liars.push((what, place, MEMORY));
+    }
+    let mut forgetful = PathBuf::new();
+    for (kind, options, what) in [
+        ("btrfs", "nobarrier", "btrfs without barriers"),
+        ("ext3", "barrier=0", "ext3 without barriers"),
+        ("ext4", "nobarrier", "ext4 without barriers"),
+    ] {
+        let name = format!("without-barriers-{kind}");
+        forgetful = stack.put(filesystem(scene.path(), &name, kind, options));
+        liars.push((what, forgetful.clone(), "48 acknowledged"));
+    }
+    let upon = stack.put(filesystem(&forgetful, "upon", "ext4", "rw"));
+    liars.push((
+        "ext4 on a file of an ext4 without barriers",
+        upon.clone(),
+        "its ext4 is mounted with `nobarrier`",
+    ));
+    let upon_it = stack.put(filesystem(&upon, "upon-upon", "ext4", "rw"));
+    liars.push((
+        "the same once more",
+        upon_it,
+        "its ext4 is mounted with `nobarrier`",
+    ));
+    liars
+}
+
 #[test]
-fn honest_directories_are_durable_and_what_forgets_is_named_or_counted() {
+fn directories_that_forget_are_named_or_counted_each() {
+    let Some(scene) = Scene::new() else { return };
+    if scene.lacks_programs(&["mkfs.ext3", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]) {
+        return;
+    }
+    let mut stack = Stack(Vec::new());
+    for (what, place, words) in lying_directories(&scene, &mut stack) {
+        let gate = gate_of(&place);
+        assert_eq!(gate.class, DurabilityClass::NotDurable, "{what}: {gate:#?}");
+        assert!(gate.reason.contains(words), "{what}: {}", gate.reason);
+    }
+}
+
+#[test]
+fn honest_directories_are_durable_wherever_they_lie() {
     let Some(scene) = Scene::new() else { return };
     if scene.lacks_programs(&["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]) {
         return;
     }
-    for kind in ["ext4", "xfs", "btrfs"] {
-        let honest =
-            Mounted::filesystem(&scene, scene.path(), &format!("honest-{kind}"), kind, "rw");
-        let gate = gate_of(&honest.point);
-        assert_eq!(gate.class, DurabilityClass::Durable, "{kind}: {gate:#?}");
+    let mut stack = Stack(Vec::new());
+    let mut honest = Vec::new();
+    for kind in ["xfs", "btrfs", "ext4"] {
+        let name = format!("honest-{kind}");
+        let mounted = Mounted::filesystem(&scene, scene.path(), &name, kind, "rw");
+        honest.push(stack.put(mounted));
+    }
+    let ext4 = honest.last().unwrap().clone();
+    honest.push(stack.put(Mounted::overlay(&scene, "over-ext4", &ext4)));
+    let words = ["--bind", ext4.to_str().unwrap()];
+    honest.push(stack.put(Mounted::by(&scene, "bound", &words)));
+    honest.push(stack.put(Mounted::filesystem(
+        &scene,
+        &ext4,
+        "upon-ext4",
+        "ext4",
+        "rw",
+    )));
+    for place in honest {
+        let gate = gate_of(&place);
+        let place = place.display();
+        assert_eq!(gate.class, DurabilityClass::Durable, "{place}: {gate:#?}");
         // Four ways, one writer and eight.
-        assert_eq!(gate.ways.len(), 8, "{kind}: {gate:#?}");
+        assert_eq!(gate.ways.len(), 8, "{place}: {gate:#?}");
     }
+}
 
-    let memory = Mounted::memory(&scene, "memory");
-    let gate = gate_of(&memory.point);
-    assert_eq!(gate.class, DurabilityClass::NotDurable, "{gate:#?}");
-    assert!(gate.reason.contains("in memory (tmpfs)"), "{}", gate.reason);
+/// What `mount` is where a person wants ext4 to be fast.
+const FAST_MOUNT: &str = "#!/bin/sh
+case \" $* \" in
+*' -t ext4 '*) exec REAL -o nobarrier \"$@\" ;;
+*) exec REAL \"$@\" ;;
+esac
+";
 
-    let over_memory = Mounted::filesystem(&scene, &memory.point, "over-memory", "ext4", "rw");
-    let gate = gate_of(&over_memory.point);
-    assert_eq!(gate.class, DurabilityClass::NotDurable, "{gate:#?}");
-    assert!(gate.reason.contains("in memory (tmpfs)"), "{}", gate.reason);
-    drop(over_memory);
-
-    for kind in ["ext4", "btrfs"] {
-        let name = format!("without-barriers-{kind}");
-        let liar = Mounted::filesystem(&scene, scene.path(), &name, kind, "nobarrier");
-        let gate = gate_of(&liar.point);
-        assert_eq!(gate.class, DurabilityClass::NotDurable, "{kind}: {gate:#?}");
-        assert!(gate.reason.contains("`nobarrier`"), "{}", gate.reason);
-        assert!(gate.reason.contains("48 acknowledged"), "{}", gate.reason);
+#[test]
+fn the_power_of_each_contender_is_cut_before_it_is_measured_and_who_loses_is_not_durable() {
+    let Some(scene) = Scene::new() else { return };
+    let Some(real) = find("mount") else { return };
+    if scene.lacks_programs(&["fio", "mkfs.ext4", "mkfs.xfs"]) {
+        return;
     }
+    let bin = scene.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let script = FAST_MOUNT.replace("REAL", &real.display().to_string());
+    fs::write(bin.join("mount"), script).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(bin.join("mount"), executable).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let text = BELOW_DATABASES
+        .replace("CONTENDERS", "\"ext4\", \"xfs\", \"raw\"")
+        .replace("KIND", "loop");
+    let file = scene.write("cut.toml", &format!("cuts = 20\n{text}"));
+    let said = scene.lab_with(&[("PATH", &path)], &["run", &file]);
+    assert!(said.status.success(), "{}\n{}", said.stdout, said.stderr);
+    assert!(
+        said.stdout
+            .contains("cutting the power of ext4, at 20 moments"),
+        "{}",
+        said.stdout
+    );
+
+    let cuts: Cuts = read_json(&scene.path().join("cut/cuts.json")).unwrap();
+    let Cut::Made {
+        lost, acknowledged, ..
+    } = &cuts.contenders["ext4"]
+    else {
+        panic!("{cuts:#?}");
+    };
+    assert!(!lost.is_empty() && *acknowledged == 400, "{cuts:#?}");
+    let Cut::Made { lost, moments, .. } = &cuts.contenders["xfs"] else {
+        panic!("{cuts:#?}");
+    };
+    assert!(lost.is_empty() && (1..=20).contains(moments), "{cuts:#?}");
+    assert!(
+        matches!(cuts.contenders["raw"], Cut::NotMade { .. }),
+        "{cuts:#?}"
+    );
+
+    let summary = fs::read_to_string(scene.path().join("cut/summary.json")).unwrap();
+    assert!(summary.contains("ext4 is not durable"), "{summary}");
+    let page = fs::read_to_string(scene.path().join("cut/report.html")).unwrap();
+    assert!(
+        page.contains("xfs: its power was cut at"),
+        "the report says so"
+    );
+    // What was cut once is not cut again.
+    let said = scene.lab_with(&[("PATH", &path)], &["run", &file]);
+    assert!(!said.stdout.contains("cutting"), "{}", said.stdout);
+    scene.assert_clean();
 }
 
 #[test]
@@ -259,6 +427,13 @@ fn commits_of_a_database_are_counted_and_settings_that_give_them_up_are_named() 
             "synchronous_commit = off: commit",
         ),
         ("library", "sqlite", "", Durable, "commit by 1 writer"),
+        (
+            "careless",
+            "sqlite",
+            "synchronous = \"off\"",
+            NotDurable,
+            "synchronous = off: commit",
+        ),
         (
             "hasty",
             "sqlite",

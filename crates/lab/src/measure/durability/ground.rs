@@ -16,6 +16,9 @@ use crate::record::{DeviceActivity, WayCount};
 /// The kernel counts a write a moment after its writer has the answer.
 const COUNTED_AFTER: Duration = Duration::from_millis(5);
 
+/// File systems in files of file systems, deeper than anybody builds them.
+const STACKED_AT_MOST: usize = 8;
+
 /// What the leaf devices do with a write that is not flushed. The name is the device's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cache {
@@ -148,12 +151,8 @@ impl Ground {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        let backing = text(&path.join("loop/backing_file"))
-            .and_then(|file| mount_at(Path::new(&file)))
-            .filter(|mount| ["tmpfs", "ramfs"].contains(&mount.kind.as_str()));
-        if let Some(mount) = backing.filter(|_| !simulated) {
-            self.forgets
-                .push(format!("{name} lies in memory ({})", mount.kind));
+        if !simulated {
+            self.look_under(&name, &path);
         }
         let says = |file: &str| text(&path.join("queue").join(file)).unwrap_or_default();
         self.caches.push(if says("write_cache") != "write back" {
@@ -168,6 +167,28 @@ impl Ground {
             numbers,
             size_bytes: 0,
         });
+    }
+
+    /// What a loop device over a file inherits from the file system of that file, and from those
+    /// below it: it flushes by an fsync of the file, which that one may answer and forget.
+    fn look_under(&mut self, name: &str, device: &Path) {
+        let mut device = device.to_owned();
+        for _ in 0..STACKED_AT_MOST {
+            let file = text(&device.join("loop/backing_file"));
+            let Some(mount) = file.and_then(|file| mount_at(Path::new(&file))) else {
+                return;
+            };
+            if ["tmpfs", "ramfs"].contains(&mount.kind.as_str()) {
+                self.forgets
+                    .push(format!("{name} lies in memory ({})", mount.kind));
+                return;
+            }
+            self.look_at_options(&mount);
+            let Some(below) = Path::new(&mount.source).file_name() else {
+                return;
+            };
+            device = Path::new("/sys/block").join(below);
+        }
     }
 
     fn finish(&mut self) {
