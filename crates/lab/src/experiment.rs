@@ -277,20 +277,14 @@ impl Experiment {
                 message: "there is no [[workload]]".to_owned(),
             });
         }
-        let cuts = (raw.cuts.is_some())
-            .then(|| bounded(&raw.cuts, CUTS, 0..=10_000, text, "`cuts`"))
-            .transpose()?;
-        let settle = (raw.settle.is_some())
-            .then(|| duration(raw.settle.as_ref(), 0, &SETTLE, text))
-            .transpose()?;
         Ok(Self {
             name: raw.name.unwrap_or_else(|| "experiment".to_owned()),
             contenders,
             baseline,
             blocks,
-            cuts,
+            cuts: cuts(&raw.cuts, text)?,
             warm_up: duration(raw.warm_up.as_ref(), 10, &WARM_UP, text)?,
-            settle,
+            settle: settle(raw.settle.as_ref(), text)?,
             duration: duration(raw.duration.as_ref(), 60, &DURATION, text)?,
             seed: raw.seed.unwrap_or(1),
             margin,
@@ -323,6 +317,16 @@ impl Experiment {
         let at_most = self.settle.unwrap_or(unasked);
         (!at_most.is_zero()).then(|| Settling::new(self.warm_up, at_most))
     }
+}
+
+fn cuts(written: &Option<Spanned<u32>>, text: &str) -> Result<Option<u32>, Mistake> {
+    let asked = bounded(written, CUTS, 0..=10_000, text, "`cuts`")?;
+    Ok(written.as_ref().map(|_| asked))
+}
+
+fn settle(written: Option<&Spanned<String>>, text: &str) -> Result<Option<Duration>, Mistake> {
+    let asked = duration(written, 0, &SETTLE, text)?;
+    Ok(written.map(|_| asked))
 }
 
 fn devices(raw: RawDevices, text: &str) -> Result<Devices, Mistake> {

@@ -191,6 +191,7 @@ fn driven(load: &dyn Load, server: &dyn Server, duration: Duration) -> Driven {
             think_time: Duration::ZERO,
         },
         warm_up: Duration::ZERO,
+        settling: None,
         duration,
         seed: 3,
     };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use spindle_testbed::interrupt;
 
 use super::contender::{self, Contender};
@@ -117,17 +117,15 @@ fn of_one(
     let count = contender
         .devices_at_least()
         .max(DISKS.min(experiment.devices.count));
-    let directory = experiment
-        .devices
-        .directory
-        .join(format!("spindle-lab-cut-{}", std::process::id()));
+    // One that hung may have left its own.
+    let own_name = format!("spindle-lab-cut-{}-{name}", std::process::id());
+    let directory = experiment.devices.directory.join(&own_name);
     let _made = journal.intend(Undo::Directory(directory.clone()))?;
     fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let group = format!("spindle-lab-cut-{}", std::process::id());
     let stage = Arc::new(Stage {
         contender: name.to_owned(),
         program: std::env::current_exe().context("the lab's own command is not known")?,
-        group: ControlGroup::make(journal, &group, None)?,
+        group: ControlGroup::make(journal, &own_name, None)?,
         journal: journal.clone(),
         watch: Watch::new(experiment.patience),
         directory,
@@ -167,6 +165,10 @@ fn of_one(
             ));
         }
     }
+    ensure!(
+        done > 0,
+        "its clients were so slow that no time was left for it"
+    );
     Ok(Cut::Made {
         moments: done,
         acknowledged: recorded.acknowledged(),

@@ -32,7 +32,7 @@ use spindle_testbed::interrupt;
 use self::arrivals::Arrivals;
 pub use self::law::littles_law;
 pub use self::sequence::drive_to_end;
-use self::settling::{Course, Watcher};
+use self::settling::{Course, Gate};
 pub use self::settling::{Settling, is_steady};
 use self::worker::{Report, Worker};
 use crate::quantity::as_float;
@@ -160,11 +160,7 @@ pub fn drive(
 ) -> Result<Driven> {
     let began = Instant::now();
     let course = Arc::new(Course::new(began, plan.duration));
-    let mut watcher = plan.settling.map(|settling| Watcher::new(settling, began));
-    let mut is_settled = None;
-    if watcher.is_none() {
-        course.begin_at(plan.warm_up);
-    }
+    let mut gate = Gate::before(&course, plan);
     let stop = Arc::new(AtomicBool::new(false));
     let arrivals = match plan.shape {
         Shape::Closed { .. } => None,
@@ -192,22 +188,18 @@ pub fn drive(
             })?;
     }
     drop(sender);
-    let mut marks: Vec<(&dyn Fn() -> Instant, &mut dyn FnMut())> = vec![];
-    let (from, until) = (|| course.from(), || course.until());
-    marks.push((&until, &mut at_end));
-    marks.push((&from, &mut at_start));
+    let mut marks: Vec<&mut dyn FnMut()> = vec![&mut at_end, &mut at_start];
     let mut gathered: Vec<Report> = Vec::new();
     // The clients may all have ended a moment before the end is noticed here.
     while gathered.len() < client_count || !marks.is_empty() {
         let now = Instant::now();
-        if let Some(watch) = &mut watcher
-            && let Some(steady) = watch.look(now, began, plan.warm_up, meter.operations())
-        {
-            is_settled = Some(steady);
-            watcher = None;
-            course.begin_soon();
-        }
-        if let Some((_, mark)) = marks.pop_if(|(moment, _)| now >= moment()) {
+        gate.look(now, meter.operations());
+        let next = if marks.len() == 2 {
+            course.from()
+        } else {
+            course.until()
+        };
+        if let Some(mark) = marks.pop_if(|_| now >= next) {
             mark();
         }
         if interrupt::is_asked() {
@@ -237,6 +229,7 @@ pub fn drive(
     }
     interrupt::check()?;
     let driven = gather(plan, &gathered, arrivals.as_ref(), &course)?;
+    let is_settled = gate.is_settled;
     Ok(Driven {
         is_settled,
         ..driven

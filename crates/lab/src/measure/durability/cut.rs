@@ -73,7 +73,9 @@ impl Recorded {
         let below = order.directory.join("disks");
         fs::create_dir(&below).with_context(|| format!("cannot make {}", below.display()))?;
         let recorder = Recorder::start(order.journal, order.program, &below, order.disks)?;
-        let scratch = order.directory.join("first");
+        // No shorter than that of a moment: a path that is too long for a socket must fail here,
+        // where it accuses nobody.
+        let scratch = order.directory.join("before-the-power-is-cut");
         fs::create_dir(&scratch)?;
         let log = order.directory.join("log");
         let standing = order
@@ -210,7 +212,8 @@ impl Moments {
             });
         }
         let made = order.journal.intend(Undo::Mount(directory.clone()))?;
-        let size = format!("size={most},mode=700");
+        // Beside the disks lie the contender's sockets.
+        let size = format!("size={},mode=700", most + (16 << 20));
         let mut mount = command("mount");
         mount.args(["-t", "tmpfs", "-o", &size, "spindle-lab"]);
         let mounted = run(mount.arg(&directory));

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::DRAIN_AT_MOST;
+use super::{DRAIN_AT_MOST, LoadPlan};
 use crate::analyse::series::{SLOPE_AT_MOST, SPREAD_AT_MOST, rounds, slope, spread};
 
 /// Rounds of a window.
@@ -47,9 +47,50 @@ pub fn is_steady(rates: &[f64]) -> bool {
     })
 }
 
+/// What holds the measured time back until the rate holds still.
+#[derive(Debug)]
+pub(super) struct Gate<'a> {
+    course: &'a Course,
+    warm_up: Duration,
+    /// None where it does not wait, or no longer.
+    watcher: Option<Watcher>,
+    /// See [`super::Driven::is_settled`].
+    pub is_settled: Option<bool>,
+}
+
+impl<'a> Gate<'a> {
+    /// One that is passed at the end of the warm-up where the plan does not settle.
+    pub fn before(course: &'a Course, plan: &LoadPlan) -> Self {
+        if plan.settling.is_none() {
+            course.begin_at(plan.warm_up);
+        }
+        Self {
+            course,
+            warm_up: plan.warm_up,
+            watcher: plan
+                .settling
+                .map(|settling| Watcher::new(settling, course.began)),
+            is_settled: None,
+        }
+    }
+
+    /// To be called often, with the operations so far.
+    pub fn look(&mut self, now: Instant, operations: u64) {
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        let found = watcher.look(now, self.course.began, self.warm_up, operations);
+        if found.is_some() {
+            self.is_settled = found;
+            self.watcher = None;
+            self.course.begin_at(self.course.began.elapsed() + AHEAD);
+        }
+    }
+}
+
 /// The rate of each round so far.
 #[derive(Debug)]
-pub(super) struct Watcher {
+struct Watcher {
     settling: Settling,
     round_began: Instant,
     operations: u64,
@@ -57,7 +98,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub fn new(settling: Settling, began: Instant) -> Self {
+    fn new(settling: Settling, began: Instant) -> Self {
         Self {
             settling,
             round_began: began,
@@ -67,7 +108,7 @@ impl Watcher {
     }
 
     /// Whether the clock may run: steady or not; none while nobody knows and there is time.
-    pub fn look(
+    fn look(
         &mut self,
         now: Instant,
         began: Instant,
@@ -115,11 +156,6 @@ impl Course {
     /// Sets the beginning, so long after that of the load.
     pub fn begin_at(&self, after: Duration) {
         self.from.store(nanoseconds(after), Ordering::SeqCst);
-    }
-
-    /// Sets the beginning to the nearest moment that every client can know before.
-    pub fn begin_soon(&self) {
-        self.begin_at(self.began.elapsed() + AHEAD);
     }
 
     pub fn from(&self) -> Instant {

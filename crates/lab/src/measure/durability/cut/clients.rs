@@ -113,7 +113,9 @@ pub(super) fn write_all(place: &Path, sequence: &Path) -> Result<Vec<Acknowledge
         fs::create_dir(&folder)?;
         let file = File::create_new(folder.join("file"))?;
         if way_of(client) == Way::WriteDsync {
-            file.write_all_at(&vec![0; BLOCK_BYTES * SLOTS as usize], 0)?;
+            for slot in 0..SLOTS {
+                file.write_all_at(&[0; BLOCK_BYTES], slot * BLOCK_BYTES as u64)?;
+            }
         }
         file.sync_all()?;
         File::open(&folder)?.sync_all()?;
