@@ -353,6 +353,9 @@ pub struct Check {
     pub detail: String,
 }
 
+/// The fact on the machine that says how its devices were written before.
+pub const PRECONDITIONED: &str = "written before";
+
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {

@@ -5,10 +5,12 @@
 mod scene;
 
 use std::fs;
+use std::path::Path;
 
 use scene::Scene;
 use spindle_lab::analyse::summary::Summary;
 use spindle_lab::measure::control_group::lacks_limits;
+use spindle_lab::measure::program::{command, run};
 use spindle_lab::record::{Run, read_json};
 
 const EXPERIMENT: &str = r#"
@@ -64,5 +66,56 @@ fn a_device_at_its_limit_is_told_at_its_limit_and_how_it_was_mounted_is_told() {
     assert!(summary.environment.contains_key("vm.dirty_ratio"));
     let page = fs::read_to_string(scene.path().join("limits/report.html")).unwrap();
     assert!(page.contains("% of its limit"), "it is on the page");
+    scene.assert_clean();
+}
+
+const NAMED: &str = r#"
+contenders = ["raw"]
+blocks = 1
+warm_up = "100 ms"
+duration = "300 ms"
+
+[devices]
+kind = "block"
+names = ["DEVICE"]
+
+[[workload]]
+kind = "block"
+pattern = "PATTERN"
+size = "16 MiB"
+"#;
+
+#[test]
+fn a_named_device_is_written_whole_before_a_load_of_random_writes_and_only_then() {
+    let Some(scene) = Scene::new() else { return };
+    if scene.lacks_programs(&["fio"]) {
+        return;
+    }
+    let disk = scene.path().join("disk");
+    run(command("truncate").args(["--size", "320M"]).arg(&disk)).unwrap();
+    let device = run(command("losetup").args(["--find", "--show"]).arg(&disk)).unwrap();
+    let device = device.trim();
+    let statistics = Path::new("/sys/block")
+        .join(Path::new(device).file_name().unwrap())
+        .join("stat");
+    let written = || -> u64 {
+        let text = fs::read_to_string(&statistics).unwrap();
+        let sectors = text.split_whitespace().nth(6).unwrap();
+        sectors.parse::<u64>().unwrap() * 512
+    };
+    let mut grown = Vec::new();
+    for pattern in ["log", "random-write"] {
+        let text = NAMED.replace("DEVICE", device).replace("PATTERN", pattern);
+        let file = scene.write(&format!("{pattern}.toml"), &text);
+        let before = written();
+        let ran = scene.lab(&["run", &file]);
+        assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
+        grown.push(written() - before);
+        let page = fs::read_to_string(scene.path().join(pattern).join("report.html")).unwrap();
+        let says = page.contains("every block of which was written once before");
+        assert_eq!(says, pattern == "random-write");
+    }
+    run(command("losetup").args(["--detach", device])).unwrap();
+    assert!(grown[0] < 320 << 20 && grown[1] >= 320 << 20, "{grown:?}");
     scene.assert_clean();
 }

@@ -316,6 +316,17 @@ impl Workload {
         }
     }
 
+    /// Whether it writes single blocks here and there: what a disk does with these depends on what
+    /// was written to it before.
+    #[must_use]
+    pub fn writes_at_random(&self) -> bool {
+        match self.kind {
+            Kind::Block => matches!(self.pattern, Pattern::RandomWrite | Pattern::RandomMixed),
+            Kind::Tpcb | Kind::Tpcc | Kind::Random | Kind::Growth => true,
+            Kind::Validate | Kind::Scan | Kind::Tpch | Kind::As3ap => false,
+        }
+    }
+
     /// Whether the work decides how long it takes, and not the experiment.
     #[must_use]
     pub fn is_measured_to_its_end(&self) -> bool {

@@ -7,11 +7,12 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::OFlags;
 use spindle_testbed::interrupt;
 
 use super::journal::{Journal, Made, Undo};
@@ -302,24 +303,43 @@ pub(super) fn attach(file: &Path) -> Result<Leaf> {
 /// # Errors
 /// Where there is such a file, or it cannot be written.
 pub fn fill(path: &Path, size_bytes: u64) -> Result<()> {
+    File::create_new(path)
+        .map_err(anyhow::Error::from)
+        .and_then(|file| write_whole(file, size_bytes))
+        .with_context(|| format!("cannot fill {}", path.display()))
+}
+
+/// Writes every block of a device once: what was never written, or discarded, is faster to write at
+/// random than what the disk has to move first. What stands on it is lost.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn precondition(leaf: &Leaf) -> Result<()> {
+    File::options()
+        .write(true)
+        // Of a block device: refused where anything uses it.
+        .custom_flags(i32::from_ne_bytes(OFlags::EXCL.bits().to_ne_bytes()))
+        .open(&leaf.path)
+        .map_err(anyhow::Error::from)
+        .and_then(|device| write_whole(device, leaf.size_bytes))
+        .with_context(|| format!("cannot write {}", leaf.path.display()))
+}
+
+fn write_whole(mut file: File, size_bytes: u64) -> Result<()> {
     const PIECE: usize = 4 << 20;
-    let write = || -> Result<()> {
-        let mut file = File::create_new(path)?;
-        let mut random = fastrand::Rng::with_seed(size_bytes);
-        let piece: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
-            .take(PIECE)
-            .collect();
-        let mut left = size_bytes;
-        while left > 0 {
-            interrupt::check()?;
-            let length = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
-            file.write_all(&piece[..length])?;
-            left -= length as u64;
-        }
-        file.sync_all()?;
-        Ok(())
-    };
-    write().with_context(|| format!("cannot fill {}", path.display()))
+    let mut random = fastrand::Rng::with_seed(size_bytes);
+    let piece: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+        .take(PIECE)
+        .collect();
+    let mut left = size_bytes;
+    while left > 0 {
+        interrupt::check()?;
+        let length = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
+        file.write_all(&piece[..length])?;
+        left -= length as u64;
+    }
+    file.sync_all()?;
+    Ok(())
 }
 
 #[cfg(test)]

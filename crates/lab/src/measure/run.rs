@@ -15,17 +15,18 @@ use spindle_testbed::interrupt;
 use super::agreement;
 use super::cuts;
 use super::database;
-use super::device::DeviceSet;
+use super::device::{DeviceSet, precondition};
 use super::environment;
 use super::execution::{Attendant, Bench};
 use super::guest::CONSOLE;
+use super::guest::inside::is_guest;
 use super::journal::{self, Journal};
 use super::peak;
 use super::plan;
 use super::preparation;
-use crate::experiment::{DeviceKind, Experiment};
+use crate::experiment::{DeviceKind, Experiment, Workload};
 use crate::quantity::show_number;
-use crate::record::{Outcome, Plan, Run, read_json, write_json, write_whole};
+use crate::record::{Outcome, PRECONDITIONED, Plan, Run, read_json, write_json, write_whole};
 
 /// Where each kind of news goes.
 pub trait Listener {
@@ -97,7 +98,15 @@ pub fn run(
         let version = database::find(asked.kind, asked.directory.as_deref())
             .and_then(|installation| installation.version())
             .ok();
-        let environment = environment::look(&devices.leaves, version.as_deref());
+        let mut environment = environment::look(&devices.leaves, version.as_deref());
+        let is_needed = experiment.workloads.iter().any(Workload::writes_at_random);
+        // What the lab makes itself it has written once, but memory, which is full then.
+        if experiment.devices.kind == DeviceKind::Block && is_needed && !is_guest() {
+            listener.tell("writing every block of the devices once");
+            devices.leaves.iter().try_for_each(precondition)?;
+            let fact = "every block once, before the first run of this start".to_owned();
+            environment.facts.insert(PRECONDITIONED.to_owned(), fact);
+        }
         write_json(&folder.join("environment.json"), &environment)?;
         let bench = Bench::new(experiment, &journal)?;
         let mut attendant = Attendant::new(bench, devices);

@@ -8,7 +8,7 @@ use crate::analyse::folder::Folder;
 use crate::analyse::summary::Summary;
 use crate::experiment::{DeviceKind, Experiment};
 use crate::quantity::{as_float, show_number, show_size};
-use crate::record::{AGAIN, Layout};
+use crate::record::{AGAIN, Layout, PRECONDITIONED};
 use crate::render::chart::escaped;
 
 /// What was equal for all, and what was not.
@@ -66,13 +66,18 @@ fn devices(folder: &Folder) -> Option<String> {
             devices.count
         ),
         DeviceKind::Block => format!(
-            "The devices: {}, as they were found. Nothing was written to them before the first run, so that the first contenders may have paid for what later ones found done.",
+            "The devices: {}, {}",
             devices
                 .names
                 .iter()
                 .map(|name| name.display().to_string())
                 .collect::<Vec<_>>()
-                .join(", ")
+                .join(", "),
+            if folder.environment.facts.contains_key(PRECONDITIONED) {
+                "every block of which was written once before the first run."
+            } else {
+                "as they were found. Nothing was written to them before the first run, so that the first contenders may have paid for what later ones found done."
+            }
         ),
     })
 }
