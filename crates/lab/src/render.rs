@@ -7,4 +7,7 @@
 pub mod chart;
 pub mod csv;
 pub mod html;
+pub mod matrix;
+#[cfg(test)]
+mod sample;
 pub mod terminal;

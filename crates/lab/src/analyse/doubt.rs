@@ -1,5 +1,7 @@
 //! Why a figure may not be what it seems, and what to do about it.
 
+mod name;
+
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::{as_float, show_microseconds, show_size};

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 pub use distribution::distribution;
 pub use layers::layers;
 pub use rates::rates;
-pub use ratio::ratios;
+pub use ratio::{ratios, reach};
 pub use scaling::{latencies_by_share, latencies_by_users, rates_by_users};
 pub use series::{series, window};
 pub use sessions::{KINDS as SESSION_KINDS, sessions};

@@ -3,7 +3,9 @@
 mod curve;
 mod extract;
 mod fairness;
+mod first;
 mod machine;
+mod measured;
 mod sections;
 mod style;
 mod tails;
@@ -11,12 +13,13 @@ mod tails;
 use std::fmt::Write as _;
 
 use self::fairness::fairness;
+use self::first::first;
 use self::machine::environment;
 use self::sections::{footer, trouble, workload};
 use crate::analyse::folder::Folder;
-use crate::analyse::summary::{Summary, Told};
-use crate::analyse::verdict::Verdict;
-use crate::render::chart::escaped;
+use crate::analyse::summary::Summary;
+use crate::render::chart::{self, both, escaped};
+use crate::render::matrix::matrix;
 
 /// The whole page.
 #[must_use]
@@ -28,15 +31,15 @@ pub fn page(folder: &Folder, summary: &Summary) -> String {
          <link rel=\"icon\" href=\"data:,\">\
          <title>{} - spindle-lab</title><style>{}</style></head><body><main>",
         escaped(&summary.name),
-        style::SHEET
+        style::sheet()
     );
     let _ = write!(
         page,
-        "<header><p class=\"kind\">spindle-lab</p><h1>{}</h1>{}</header>",
-        escaped(&summary.name),
-        sections::subtitle(folder, summary)
+        "<header><p class=\"kind\">spindle-lab</p><h1>{}</h1></header>",
+        escaped(&summary.name)
     );
-    page.push_str(&verdicts(summary));
+    page.push_str(&first(folder, summary, &matrix(summary)));
+    page.push_str(&ratios(summary));
     let mut index = 0;
     while let Some(first) = summary.workloads.get(index) {
         let family = first.family;
@@ -65,60 +68,28 @@ pub fn page(folder: &Folder, summary: &Summary) -> String {
     page
 }
 
-fn verdicts(summary: &Summary) -> String {
-    let mut text = "<section class=\"verdicts\"><h2>Verdict</h2>".to_owned();
-    for sentence in &summary.headline {
-        let found: Vec<Verdict> = Verdict::ALL
-            .into_iter()
-            .filter(|verdict| sentence.contains(verdict.word()))
-            .collect();
-        // Several verdicts in one sentence have no colour together.
-        let class = match found.as_slice() {
-            [one] => one.word(),
-            _ => "none",
-        }
-        .to_lowercase();
-        let mut marked = prose(sentence);
-        for verdict in found {
-            let strong = format!("<strong>{}</strong>", verdict.word());
-            marked = marked.replacen(verdict.word(), &strong, 1);
-        }
-        let _ = write!(text, "<p class=\"verdict-line {class}\">{marked}</p>");
-    }
-    let of_the_machine: Vec<(String, &Told)> = summary
-        .doubts
+/// The ratios of every load over one axis, so that loads can be compared, too.
+fn ratios(summary: &Summary) -> String {
+    let reach = chart::reach(summary);
+    let charts: String = summary
+        .workloads
         .iter()
-        .map(|told| (String::new(), told))
+        .map(|load| {
+            let chart = both(|width| chart::ratios(load, summary.margin, reach, width));
+            if chart.is_empty() {
+                return String::new();
+            }
+            sections::figure("h3", &escaped(&load.title), "", &chart)
+        })
         .collect();
-    text.push_str(&doubts(&of_the_machine));
-    text.push_str("</section>");
-    text
-}
-
-/// Doubts as a list, each with whose it is; nothing where there are none.
-fn doubts(all: &[(String, &Told)]) -> String {
-    if all.is_empty() {
-        return String::new();
+    if charts.is_empty() {
+        return charts;
     }
-    let mut list = "<ul class=\"doubts\">".to_owned();
-    let mut given: Vec<&str> = Vec::new();
-    for (whose, told) in all {
-        let whose = if whose.is_empty() {
-            String::new()
-        } else {
-            format!("<b>{}</b>: ", escaped(whose))
-        };
-        let _ = write!(list, "<li>{whose}{}", prose(&told.what));
-        // The same advice once is enough.
-        if !given.contains(&told.what_to_do.as_str()) {
-            given.push(&told.what_to_do);
-            let advice = prose(&told.what_to_do);
-            let _ = write!(list, " <span class=\"advice\">{advice}</span>");
-        }
-        list.push_str("</li>");
-    }
-    list.push_str("</ul>");
-    list
+    format!(
+        "<section><h2>Ratios</h2><p class=\"note\">Each over one axis with 1.00 in its middle, where twice as fast lies as far away \
+         as half as fast. Shaded: EQUIVALENT. Dashed: {} against itself.</p>{charts}</section>",
+        escaped(&summary.baseline)
+    )
 }
 
 /// Escaped, with what stands between two backticks as code.

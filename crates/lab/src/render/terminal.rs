@@ -1,22 +1,22 @@
-//! The table on the terminal: verdicts first.
+//! The summary on the terminal: figures, then the first screen of the page in 80 columns.
 
 use std::fmt::Write as _;
 
-use crate::analyse::summary::{
-    ContenderSummary, Ratio, Summary, Told, WorkloadSummary, class_title,
-};
+use crate::analyse::summary::{ContenderSummary, Ratio, Summary, WorkloadSummary, class_title};
 use crate::analyse::verdict::Verdict;
 use crate::quantity::{show_microseconds, show_number};
+use crate::render::matrix::{Cell, Column, Note, Standing, Table, matrix, sentence};
 
-/// Everything of a summary that fits a terminal.
+/// As wide as a terminal is at least.
+const WIDTH: usize = 80;
+
+/// Everything of a summary that fits a terminal. The figures come first and the verdicts last, where
+/// they are in sight when the program has ended.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
     let mut text = String::new();
-    for sentence in &summary.headline {
-        let _ = writeln!(text, "{sentence}");
-    }
     for workload in &summary.workloads {
-        let _ = writeln!(text, "\n{} ({})", workload.title, workload.unit);
+        let _ = writeln!(text, "{} ({})", workload.title, workload.unit);
         for (index, (class, members)) in workload.by_class().into_iter().enumerate() {
             if index > 0 {
                 let _ = writeln!(
@@ -25,19 +25,13 @@ pub fn table(summary: &Summary) -> String {
                     class_title(class).to_lowercase()
                 );
             }
-            let heads = ["", "rate", "ratio", "interval", "verdict", "p50", "p99"];
+            let heads = ["", "rate", "mean", "p50", "p99", "CPU/op"];
             let mut rows = vec![heads.map(str::to_owned).to_vec()];
             rows.extend(members.into_iter().map(row));
             text.push_str(&aligned(&rows));
         }
         text.push_str(&latencies(workload));
-        let _ = writeln!(text, "{}", noise(workload));
-        for (whose, doubt) in workload.all_doubts() {
-            told(&mut text, &whose, doubt);
-        }
-    }
-    for doubt in &summary.doubts {
-        told(&mut text, "", doubt);
+        text.push('\n');
     }
     for (name, reason) in &summary.not_run {
         let _ = writeln!(text, "not run: {name}: {reason}");
@@ -45,7 +39,165 @@ pub fn table(summary: &Summary) -> String {
     for failed in &summary.failed {
         let _ = writeln!(text, "FAILED: {}: {}", failed.folder, failed.reason);
     }
+    text.push_str(&verdicts(summary));
     text
+}
+
+/// The first screen of the page: the sentence, the matrix with a line for each cell, the doubts.
+fn verdicts(summary: &Summary) -> String {
+    let matrix = matrix(summary);
+    let mut text = format!("\n{}\n", wrapped(&sentence(summary), 0));
+    if !matrix.of_all.is_empty() {
+        let names = tags(&matrix.of_all, &matrix.notes);
+        let _ = writeln!(
+            text,
+            "{}",
+            wrapped(&format!("In doubt for all of it: {names}"), 0)
+        );
+    }
+    for (place, table) in matrix.tables.iter().enumerate() {
+        if place > 0 {
+            let title = class_title(table.class).to_lowercase();
+            let _ = write!(text, "\nnot ranked with these: {title}\n");
+        }
+        text.push_str(&of_a_table(table, &matrix.notes));
+    }
+    text.push('\n');
+    for (place, note) in matrix.notes.iter().enumerate() {
+        let _ = write!(text, "({}) {}", place + 1, note.name);
+        text.push_str(if note.forbids_a_claim {
+            ", which forbids a claim:\n"
+        } else {
+            ":\n"
+        });
+        for seen in &note.seen {
+            let whose = match seen.whose() {
+                whose if whose.is_empty() => whose,
+                whose => format!("{whose}: "),
+            };
+            let _ = writeln!(text, "{}", wrapped(&format!("{whose}{}", seen.what), 4));
+        }
+        let _ = writeln!(text, "{}", wrapped(note.advice, 4));
+    }
+    text
+}
+
+fn of_a_table(table: &Table<'_>, notes: &[Note<'_>]) -> String {
+    let mut text = String::new();
+    let doubted = |text: &mut String, what: &str, places: &[usize], indent: usize| {
+        if !places.is_empty() {
+            let line = format!("{what}{}", tags(places, notes));
+            let _ = writeln!(text, "{}", wrapped(&line, indent));
+        }
+    };
+    doubted(&mut text, "In doubt for every cell: ", &table.notes, 0);
+    for column in &table.columns {
+        doubted(
+            &mut text,
+            &format!("In doubt for {}: ", column.name),
+            &column.notes,
+            0,
+        );
+    }
+    let name = |column: &Column<'_>| match column.against {
+        Some(against) => format!("{} (against {against})", column.name),
+        None => column.name.to_owned(),
+    };
+    let widest = table
+        .columns
+        .iter()
+        .map(|column| name(column).chars().count())
+        .max();
+    // Longer names push their own line to the right and no other.
+    let width = widest.unwrap_or(0).min(WIDTH - 2 - FIGURES);
+    for row in &table.rows {
+        let noise = match row.load.noise {
+            Some(noise) if noise.low.is_some() => {
+                format!("noise {:.1} %", row.load.noise_floor * 100.0)
+            }
+            _ => "noise not known".to_owned(),
+        };
+        let _ = write!(
+            text,
+            "\n{}\n",
+            wrapped(&format!("{} ({noise})", row.load.title), 0)
+        );
+        doubted(&mut text, "! ", &row.notes, 2);
+        for (cell, column) in row.cells.iter().zip(&table.columns) {
+            if cell.standing == Standing::Absent {
+                continue;
+            }
+            let _ = writeln!(
+                text,
+                "  {:<width$}{}",
+                name(column),
+                figures(cell, &row.load.unit)
+            );
+            doubted(&mut text, "! ", &cell.notes, 6);
+        }
+    }
+    let overall: Vec<_> = table.overall.iter().zip(&table.columns).collect();
+    if !overall.is_empty() {
+        text.push_str("\nall loads, geometric mean\n");
+    }
+    for (found, column) in overall {
+        let Some(found) = found else { continue };
+        let standing = Standing::Judged(found.verdict, Some(found.ratio));
+        let _ = writeln!(text, "  {:<width$}{}", name(column), of_standing(standing));
+    }
+    text
+}
+
+/// How much of a line a word, its ratio and its interval take.
+const FIGURES: usize = 2 + 14 + 8 + 16;
+
+fn figures(cell: &Cell<'_>, unit: &str) -> String {
+    let rate = cell.contender.and_then(|one| one.rate);
+    match (cell.standing, rate) {
+        (Standing::Judged(..), _) | (_, None) => of_standing(cell.standing),
+        (standing, Some(rate)) => {
+            format!("  {:<14}{} {unit}", standing.word(), show_number(rate))
+        }
+    }
+}
+
+fn of_standing(standing: Standing) -> String {
+    let figures = match standing {
+        Standing::Judged(_, Some(ratio)) => {
+            format!("{:<8.3}{}", ratio.centre, interval_of(Some(ratio)))
+        }
+        _ => String::new(),
+    };
+    format!("  {:<14}{figures}", standing.word())
+        .trim_end()
+        .to_owned()
+}
+
+/// The names of doubts, each with the number of its note.
+fn tags(places: &[usize], notes: &[Note<'_>]) -> String {
+    let tags: Vec<String> = (places.iter())
+        .map(|place| format!("{} ({})", notes[*place].name, place + 1))
+        .collect();
+    tags.join(", ")
+}
+
+/// In lines of a terminal's width, each that far from its left edge.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split_whitespace() {
+        let mut line = lines.pop().unwrap_or_default();
+        let is_first = line.trim().is_empty();
+        let needed = line.chars().count() + word.chars().count() + usize::from(!is_first);
+        if needed > WIDTH && !is_first {
+            lines.push(line);
+            line = " ".repeat(indent);
+        } else if !is_first {
+            line.push(' ');
+        }
+        line.push_str(word);
+        lines.push(line);
+    }
+    lines.join("\n")
 }
 
 /// The slow operations of each, below the rates.
@@ -86,30 +238,6 @@ fn interval_of(ratio: Option<Ratio>) -> String {
         })
 }
 
-fn noise(workload: &WorkloadSummary) -> String {
-    match workload.noise {
-        Some(noise) if noise.low.is_some() => format!(
-            "noise: the baseline against itself lies within {:.1} %",
-            workload.noise_floor * 100.0
-        ),
-        _ => "noise: unknown, too few blocks".to_owned(),
-    }
-}
-
-/// A doubt, with the advice where it was not given before.
-fn told(text: &mut String, whose: &str, told: &Told) {
-    let whose = if whose.is_empty() {
-        String::new()
-    } else {
-        format!("{whose}: ")
-    };
-    let _ = write!(text, "  ! {whose}{}", told.what);
-    if !text.contains(&told.what_to_do) {
-        let _ = write!(text, " {}", told.what_to_do);
-    }
-    text.push('\n');
-}
-
 fn row(contender: &ContenderSummary) -> Vec<String> {
     let latency = |index: usize| {
         contender
@@ -122,19 +250,16 @@ fn row(contender: &ContenderSummary) -> Vec<String> {
                 |us| show_microseconds(crate::quantity::as_float(us)),
             )
     };
+    let dash = || "-".to_owned();
     vec![
         contender.name.clone(),
         contender.rate.map_or("failed".to_owned(), show_number),
-        centre_of(contender, contender.ratio),
-        interval_of(contender.ratio),
-        match contender.verdict {
-            Some(verdict) => verdict.word(),
-            None if contender.is_over_the_limit() => "over the limit",
-            None => "",
-        }
-        .to_owned(),
+        contender
+            .latency_mean_us
+            .map_or_else(dash, show_microseconds),
         latency(0),
         latency(2),
+        contender.processor_us.map_or_else(dash, show_microseconds),
     ]
 }
 

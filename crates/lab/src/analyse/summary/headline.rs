@@ -80,6 +80,14 @@ fn in_small(sentence: &str) -> String {
     })
 }
 
+impl Summary {
+    /// What the intervals are of, and what they cannot know; none where there is no interval.
+    #[must_use]
+    pub fn what_intervals_leave_out(&self) -> Option<String> {
+        what_it_is_of(self)
+    }
+}
+
 /// What the intervals are of, and what they cannot know.
 fn what_it_is_of(summary: &Summary) -> Option<String> {
     let most = ratios(summary)

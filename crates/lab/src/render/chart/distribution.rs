@@ -63,7 +63,13 @@ pub fn distribution(
         if one_of <= furthest {
             let place = x.at(one_of);
             canvas.line("grid", (place, top), (place, bottom));
-            canvas.text("tick", (place, bottom + 16.0), Anchor::Middle, name);
+            // The last one may stand at the end of the axis, where half of it has no room.
+            let anchor = if place + 22.0 > right {
+                Anchor::End
+            } else {
+                Anchor::Middle
+            };
+            canvas.text("tick", (place, bottom + 16.0), anchor, name);
         }
     }
     canvas.text(

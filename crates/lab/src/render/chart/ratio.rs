@@ -3,21 +3,42 @@
 //! below, under the name of what it is compared with.
 
 use super::{Anchor, Canvas, Scale, Width, colour};
-use crate::analyse::summary::{ContenderSummary, Ratio, WorkloadSummary};
+use crate::analyse::summary::{ContenderSummary, Ratio, Summary, WorkloadSummary};
 
-const ROW: f64 = 34.0;
+const ROW: f64 = 28.0;
+/// In pixels, from the middle of one figure below the axis to that of the next.
+const ROOM_OF_A_TICK: f64 = 36.0;
 /// Over those that are compared with something else than the baseline.
 const HEADING: f64 = 26.0;
 
-/// Draws the ratios of one load. `margin` is 0.05 for 0.95 to 1.05.
+/// The ratio at the end of the axis, the same for every load: its other end is as far from one.
 #[must_use]
-pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
+pub fn reach(summary: &Summary) -> f64 {
+    let least = (1.0 + 2.0 * summary.margin).ln();
+    (summary.workloads.iter())
+        .flat_map(|load| &load.contenders)
+        .filter_map(|contender| contender.ratio)
+        .flat_map(|ratio| [Some(ratio.centre), ratio.low, ratio.high])
+        .flatten()
+        .map(|end| end.ln().abs())
+        .fold(least, f64::max)
+        .exp()
+        * 1.03
+}
+
+/// Draws the ratios of one load; nothing where it has none. `margin` is 0.05 for 0.95 to 1.05,
+/// `reach` the end of the axis.
+#[must_use]
+pub fn ratios(workload: &WorkloadSummary, margin: f64, reach: f64, width: Width) -> String {
     let mut rows: Vec<_> = workload
         .contenders
         .iter()
         .enumerate()
         .filter_map(|(index, contender)| Some((index, contender, contender.ratio?)))
         .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
     let baseline = workload
         .contenders
         .first()
@@ -49,17 +70,7 @@ pub fn ratios(workload: &WorkloadSummary, margin: f64, width: Width) -> String {
     let bottom = (0..rows.len()).fold(top, |y, index| {
         y + row + heading(index).map_or(0.0, |_| HEADING)
     });
-    let ends = rows.iter().flat_map(|(_, _, ratio)| {
-        [
-            ratio.low.unwrap_or(ratio.centre),
-            ratio.high.unwrap_or(ratio.centre),
-        ]
-    });
-    let (low, high) = ends.fold(
-        (1.0 - 2.0 * margin, 1.0 + 2.0 * margin),
-        |(low, high), end| (low.min(end), high.max(end)),
-    );
-    let scale = Scale::logarithmic(low * 0.97, high * 1.03, left, right);
+    let scale = Scale::logarithmic(1.0 / reach, reach, left, right);
     let mut canvas = Canvas::new(width, bottom + 38.0);
     draw_axis(&mut canvas, &scale, margin, (top, bottom));
     let sides = (left, right);
@@ -89,7 +100,7 @@ fn draw_axis(canvas: &mut Canvas, scale: &Scale, margin: f64, (top, bottom): (f6
         (until - from, bottom - top),
         &format!("equivalent: {:.2} to {:.2}", 1.0 - margin, 1.0 + margin),
     );
-    for tick in ticks(scale.from, scale.until, canvas.width) {
+    for tick in ticks(scale) {
         let x = scale.at(tick);
         canvas.line("grid", (x, top), (x, bottom));
         canvas.text(
@@ -100,11 +111,13 @@ fn draw_axis(canvas: &mut Canvas, scale: &Scale, margin: f64, (top, bottom): (f6
         );
     }
     canvas.line("one", (scale.at(1.0), top), (scale.at(1.0), bottom));
+    let (one, below) = (scale.at(1.0), bottom + 33.0);
+    canvas.text("label", (one - 10.0, below), Anchor::End, "\u{2190} slower");
     canvas.text(
         "label",
-        (f64::midpoint(scale.start, scale.end), bottom + 33.0),
-        Anchor::Middle,
-        "slower than the baseline  |  faster",
+        (one + 10.0, below),
+        Anchor::Start,
+        "faster \u{2192}",
     );
 }
 
@@ -144,30 +157,59 @@ fn draw_row(
     );
 }
 
-/// Round ratios; the usual ones where they fit, decades of them where not.
-fn ticks(low: f64, high: f64, width: Width) -> Vec<f64> {
-    let candidates: [&[f64]; 4] = [
-        &[
-            0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1,
-        ],
-        &[0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
-        &[0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0],
-        &[0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
+/// Round ratios on both sides of one: the finest whose figures have room.
+fn ticks(scale: &Scale) -> Vec<f64> {
+    const CANDIDATES: [&[f64]; 7] = [
+        &[0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08],
+        &[0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15],
+        &[0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4],
+        &[0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0],
+        &[0.25, 0.33, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0],
+        &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+        &[0.01, 0.1, 1.0, 10.0, 100.0],
     ];
     let within = |ticks: &[f64]| -> Vec<f64> {
         ticks
             .iter()
             .copied()
-            .filter(|tick| (low..=high).contains(tick))
+            .filter(|tick| (scale.from..=scale.until).contains(tick))
             .collect()
     };
-    // The finest that has room and reaches over the range.
-    candidates
+    let has_room = |ticks: &[f64]| {
+        (ticks.windows(2)).all(|pair| scale.at(pair[1]) - scale.at(pair[0]) >= ROOM_OF_A_TICK)
+    };
+    CANDIDATES
         .into_iter()
-        .find(|ticks| {
-            let reaches = ticks.first().is_some_and(|first| low >= first * 0.8)
-                && ticks.last().is_some_and(|last| high <= last * 1.25);
-            reaches && within(ticks).len() <= width.ticks() + 1
+        .filter(|ticks| {
+            // What ends in the middle of the axis leaves its ends without a figure.
+            let reaches =
+                |end: Option<&f64>| end.is_some_and(|end| end.ln().abs() * 1.6 >= scale.until.ln());
+            reaches(ticks.first()) && reaches(ticks.last())
         })
-        .map_or_else(|| vec![1.0], within)
+        .map(within)
+        .find(|ticks| has_room(ticks))
+        .unwrap_or_else(|| vec![1.0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lies_in_the_middle_and_half_as_far_away_as_twice() {
+        for reach in [1.05, 1.3, 2.0, 4.0, 30.0] {
+            for (start, end) in [(190.0, 730.0), (12.0, 328.0)] {
+                let scale = Scale::logarithmic(1.0 / reach, reach, start, end);
+                assert!((scale.at(1.0) - f64::midpoint(start, end)).abs() < 1e-9);
+                let (less, more) = (scale.at(1.0 / 1.04), scale.at(1.04));
+                assert!((scale.at(1.0) - less - (more - scale.at(1.0))).abs() < 1e-9);
+                let ticks = ticks(&scale);
+                assert!(ticks.contains(&1.0), "{reach}: {ticks:?}");
+                assert!(ticks.len() >= 3, "{reach}: {ticks:?}");
+                assert!(
+                    ticks.iter().any(|tick| *tick < 1.0) && ticks.iter().any(|tick| *tick > 1.0)
+                );
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::sections::{figures, legend};
+use super::sections::{figure, figures, legend};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderCurve, Curve, Summary};
 use crate::quantity::{show_microseconds, show_number};
@@ -17,12 +17,7 @@ pub(super) fn section(
     curve: &Curve,
     loads: Range<usize>,
 ) -> String {
-    let regime = &summary.workloads[loads.start].regime;
-    let mut text = format!(
-        "<section><h2>{} <span class=\"regime\">{}</span></h2>",
-        escaped(&curve.title),
-        escaped(regime)
-    );
+    let mut text = format!("<section><h2>{}</h2>", escaped(&curve.title));
     let names: Vec<&str> = curve
         .contenders
         .iter()
@@ -31,19 +26,22 @@ pub(super) fn section(
     let legend = legend(&names);
     let rates = both(|width| rates_by_users(curve, width));
     if !rates.is_empty() {
-        let _ = write!(
-            text,
-            "<h3>Scaling</h3><p class=\"note\">{}, by users at once, each point with its interval over the blocks. \
+        let note = format!(
+            "{}, by users at once, each point with its interval over the blocks. \
              Lines: the universal scalability law through the points. Rings: the knee, where the slope of one user \
-             meets the highest rate of that curve.</p>{legend}{rates}{}",
-            escaped(&curve.unit),
-            knees(curve)
+             meets the highest rate of that curve.",
+            escaped(&curve.unit)
         );
+        text.push_str(&figure("h3", "Scaling", &note, &format!("{legend}{rates}")));
+        text.push_str(&knees(curve));
         let latencies = both(|width| latencies_by_users(curve, width));
-        let _ = write!(
-            text,
-            "<h3>Latency by users</h3><p class=\"note\">The mean; past the knee more users bring waiting.</p>{legend}{latencies}"
-        );
+        let note = "The mean; past the knee more users bring waiting.";
+        text.push_str(&figure(
+            "h3",
+            "Latency by users",
+            note,
+            &format!("{legend}{latencies}"),
+        ));
     }
     let open = both(|width| latencies_by_share(curve, width));
     if !open.is_empty() {
@@ -56,16 +54,21 @@ pub(super) fn section(
             ),
             _ => String::new(),
         };
-        let _ = write!(
-            text,
-            "<h3>Open load</h3><p class=\"note\">{peak}Latency from the intended start: lines the mean with its interval, \
-             dashed the slowest of a hundred.</p>{legend}{open}"
+        let note = format!(
+            "{peak}Latency from the intended start: lines the mean with its interval, dashed the slowest of a hundred."
         );
+        text.push_str(&figure(
+            "h3",
+            "Open load",
+            &note,
+            &format!("{legend}{open}"),
+        ));
     }
     for index in loads {
         let _ = write!(
             text,
-            "<details class=\"point\"><summary>{}</summary>{}</details>",
+            "<details class=\"point\" id=\"load-{}\"><summary>{}</summary>{}</details>",
+            index + 1,
             escaped(&summary.workloads[index].title),
             figures(folder, summary, index)
         );

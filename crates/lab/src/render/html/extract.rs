@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 
 use crate::analyse::extract::{Device, Extract, Wait};
-use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, WorkloadSummary};
 use crate::quantity::{show_number, show_size};
 use crate::record::AGAIN;
@@ -57,7 +56,7 @@ fn shown(workload: &WorkloadSummary) -> Vec<(&ContenderSummary, &Extract)> {
 }
 
 /// The extract; only devices where the lab's own fio was the load.
-pub(super) fn extract(folder: &Folder, workload: &WorkloadSummary) -> String {
+pub(super) fn extract(workload: &WorkloadSummary) -> String {
     let shown = shown(workload);
     if shown.is_empty() {
         return String::new();
@@ -71,7 +70,7 @@ pub(super) fn extract(folder: &Folder, workload: &WorkloadSummary) -> String {
             text,
             "<details class=\"awr\"><summary>What the database did (in the order of an AWR report)</summary>\
              <p class=\"note\">{}</p>{}</details>",
-            environment(folder),
+            WHOSE,
             side_by_side(&shown)
         );
     }
@@ -83,27 +82,9 @@ pub(super) fn extract(folder: &Folder, workload: &WorkloadSummary) -> String {
     text
 }
 
-fn environment(folder: &Folder) -> String {
-    let facts: Vec<String> = [
-        "database",
-        "processors",
-        "processor",
-        "memory",
-        "kernel",
-        "distribution",
-    ]
-    .into_iter()
-    .filter_map(|name| {
-        let value = folder.environment.facts.get(name)?;
-        Some(format!("{name}: {}", escaped(value)))
-    })
-    .collect();
-    format!(
-        "{}. Sums over all measured runs of a contender. Time in statements, counts and times of I/O are the database's \
-         own; seconds of sessions are samples.",
-        facts.join("; ")
-    )
-}
+/// What the figures of the database are.
+const WHOSE: &str = "Sums over all measured runs of a contender. Time in statements, counts and times of I/O are the database's \
+     own; seconds of sessions are samples.";
 
 fn side_by_side(shown: &[(&ContenderSummary, &Extract)]) -> String {
     let mut table = SideBySide {

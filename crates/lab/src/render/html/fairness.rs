@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::Summary;
 use crate::experiment::{DeviceKind, Experiment};
-use crate::quantity::{as_float, show_number, show_size};
+use crate::quantity::show_number;
 use crate::record::{AGAIN, Layout, PRECONDITIONED};
 use crate::render::chart::escaped;
 
@@ -15,11 +15,9 @@ use crate::render::chart::escaped;
 pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
     let layouts = layouts(summary);
     let sentences = [
-        devices(folder),
+        Some(devices(folder).to_owned()),
         caches(folder),
         spread(&folder.experiment, &layouts),
-        limits(&folder.experiment),
-        memory(&folder.experiment),
         runs(&folder.experiment, summary.seed),
         Some(summary.losses_of_power()),
     ];
@@ -47,39 +45,26 @@ fn layouts(summary: &Summary) -> Vec<(&str, &Layout)> {
     layouts
 }
 
-/// What the devices are, and what stood on them before.
-fn devices(folder: &Folder) -> Option<String> {
-    let devices = &folder.experiment.devices;
+/// What stood on the devices before.
+fn devices(folder: &Folder) -> &'static str {
     let is_guest = folder.environment.facts.contains_key("guest");
-    let size = show_size(as_float(devices.size_bytes));
-    Some(match devices.kind {
-        DeviceKind::Loop if is_guest => format!(
-            "The devices: {} disks of the guest of {size} each, files of its host that were written once from end to end before the first run.",
-            devices.count
-        ),
-        DeviceKind::Loop => format!(
-            "The devices: {} loop devices of {size} each, over files that were written once from end to end before the first run.",
-            devices.count
-        ),
-        DeviceKind::Zram => format!(
-            "The devices: {} zram devices of {size} each, compressed memory. Nothing was written to them before the first run; a block that is written takes memory then.",
-            devices.count
-        ),
-        DeviceKind::Block => format!(
-            "The devices: {}, {}",
-            devices
-                .names
-                .iter()
-                .map(|name| name.display().to_string())
-                .collect::<Vec<_>>()
-                .join(", "),
-            if folder.environment.facts.contains_key(PRECONDITIONED) {
-                "every block of which was written once before the first run."
-            } else {
-                "as they were found. Nothing was written to them before the first run, so that the first contenders may have paid for what later ones found done."
-            }
-        ),
-    })
+    match folder.experiment.devices.kind {
+        DeviceKind::Loop if is_guest => {
+            "The files below the guest's disks were written once from end to end before the first run."
+        }
+        DeviceKind::Loop => {
+            "The files below the loop devices were written once from end to end before the first run."
+        }
+        DeviceKind::Zram => {
+            "Nothing was written to the zram devices before the first run; a block that is written takes memory then."
+        }
+        DeviceKind::Block if folder.environment.facts.contains_key(PRECONDITIONED) => {
+            "Every block of the devices was written once before the first run."
+        }
+        DeviceKind::Block => {
+            "The devices were taken as they were found. Nothing was written to them before the first run, so that the first contenders may have paid for what later ones found done."
+        }
+    }
 }
 
 /// Devices without a volatile cache say nothing of flushes.
@@ -97,9 +82,9 @@ fn caches(folder: &Folder) -> Option<String> {
         .count();
     (through > 0).then(|| {
         let which = if through == lines.len() {
-            "They have".to_owned()
+            "The devices have".to_owned()
         } else {
-            format!("{through} of them have")
+            format!("{through} of the devices have")
         };
         format!(
             "{which} no volatile cache (write-through): a flush costs nothing there, and nothing can be said of how a contender flushes."
@@ -115,7 +100,7 @@ fn spread(experiment: &Experiment, layouts: &[(&str, &Layout)]) -> Option<String
     }
     let all = experiment.devices.count;
     if by_count.len() == 1 && by_count.contains_key(&all) {
-        return Some(format!("All contenders used all {all} of them in turn."));
+        return Some(format!("All contenders used all {all} devices in turn."));
     }
     let parts: Vec<String> = by_count
         .iter()
@@ -129,33 +114,6 @@ fn spread(experiment: &Experiment, layouts: &[(&str, &Layout)]) -> Option<String
         })
         .collect();
     (!parts.is_empty()).then(|| format!("In turn: {}.", parts.join("; ")))
-}
-
-fn limits(experiment: &Experiment) -> Option<String> {
-    let devices = &experiment.devices;
-    let bandwidth = devices
-        .bandwidth
-        .map(|bytes| format!("{}/s", show_size(as_float(bytes))));
-    let requests = devices
-        .requests
-        .map(|count| format!("{} requests/s", show_number(as_float(count))));
-    let limits: Vec<String> = bandwidth.into_iter().chain(requests).collect();
-    (!limits.is_empty()).then(|| {
-        format!(
-            "Each device was held to {}, either way.",
-            limits.join(" and ")
-        )
-    })
-}
-
-fn memory(experiment: &Experiment) -> Option<String> {
-    Some(match experiment.database.memory_bytes {
-        None => "Memory was not limited.".to_owned(),
-        Some(bytes) => format!(
-            "Memory of database, storage daemon and page cache together: {}.",
-            show_size(as_float(bytes))
-        ),
-    })
 }
 
 /// What each run began with.
@@ -259,6 +217,7 @@ fn how(summary: &Summary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::measured::measured_on;
     use super::*;
     use crate::analyse::sample::{folder, measured};
     use crate::analyse::summary::summarise;
@@ -288,7 +247,8 @@ mod tests {
             let fact = ((*name).to_owned(), (*value).to_owned());
             folder.environment.facts.extend([fact]);
         }
-        fairness(&folder, &summarise(&folder))
+        let summary = summarise(&folder);
+        measured_on(&folder, &summary) + &fairness(&folder, &summary)
     }
 
     #[test]
@@ -296,7 +256,7 @@ mod tests {
         let page = said("kind = \"loop\"\ncount = 2", &[], [2, 2]);
         assert!(page.contains("2 loop devices of 1.00 GiB each"), "{page}");
         assert!(page.contains("written once from end to end before"));
-        assert!(page.contains("All contenders used all 2 of them"));
+        assert!(page.contains("All contenders used all 2 devices"));
         assert!(!page.contains("was held to") && !page.contains("write-through"));
         assert!(page.contains("fsync = off") && page.contains("mounted as ext4 rw,nobarrier"));
 
@@ -315,7 +275,8 @@ mod tests {
             &[("device 1", "/dev/sdx, 1 TiB, write back, rotational 1")],
             [0, 2],
         );
-        assert!(page.contains("/dev/sdx, /dev/sdy, as they were found"));
+        assert!(page.contains("<dd>/dev/sdx, /dev/sdy</dd>"), "{page}");
+        assert!(page.contains("as they were found"));
         assert!(!page.contains("end to end") && !page.contains("write-through"));
         assert!(page.contains("ext4 used none of them"));
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::measured::TOLD;
 use crate::analyse::folder::Folder;
 use crate::render::chart::escaped;
 
@@ -42,10 +43,11 @@ const TELLING: [&str; 33] = [
     "zswap",
 ];
 
-/// The facts on the machine, by their names.
+/// The facts on the machine by their names, but for those that stand beside the verdicts.
 pub(super) fn environment(folder: &Folder) -> String {
     let mut text = "<section><h2>Machine and settings</h2><dl>".to_owned();
-    for (name, value) in &folder.environment.facts {
+    let further = folder.environment.facts.iter();
+    for (name, value) in further.filter(|(name, _)| !TOLD.contains(&name.as_str())) {
         let (name, value) = if name == "kernel command line" {
             ("kernel parameters", telling(value))
         } else {

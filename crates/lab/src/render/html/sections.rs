@@ -3,43 +3,22 @@
 use std::fmt::Write as _;
 
 use super::extract::{extract, reconciliation};
-use super::{doubts, tails};
+use super::tails;
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary, class_title};
 use crate::quantity::{as_float, show_microseconds, show_number};
 use crate::record::AGAIN;
 use crate::render::chart::{
-    SESSION_KINDS, both, colour, distribution, escaped, layers, rates, ratios, series, sessions,
-    window,
+    SESSION_KINDS, both, colour, distribution, escaped, layers, rates, series, sessions, window,
 };
-
-/// What was run, in a line.
-pub(super) fn subtitle(folder: &Folder, summary: &Summary) -> String {
-    let fact = |name: &str| {
-        folder
-            .environment
-            .facts
-            .get(name)
-            .cloned()
-            .unwrap_or_default()
-    };
-    format!(
-        "<p class=\"sub\">{} of {} runs measured, in {} blocks &middot; {} &middot; Linux {}</p>",
-        summary.runs_measured,
-        summary.runs_planned,
-        folder.experiment.blocks,
-        escaped(&fact("processor")),
-        escaped(&fact("kernel"))
-    )
-}
 
 /// One load: figures and charts.
 pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> String {
     let workload = &summary.workloads[index];
     format!(
-        "<section><h2>{} <span class=\"regime\">{}</span></h2>{}</section>",
+        "<section><h2 id=\"load-{}\">{}</h2>{}</section>",
+        index + 1,
         escaped(&workload.title),
-        escaped(&workload.regime),
         figures(folder, summary, index)
     )
 }
@@ -56,19 +35,9 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
     let legend = legend(&names);
     let mut part = |title: &str, note: &str, chart: String| {
         if !chart.is_empty() {
-            let _ = write!(text, "<h3>{title}</h3><p class=\"note\">{note}</p>{chart}");
+            text.push_str(&figure("h3", title, note, &chart));
         }
     };
-    let noise = format!(
-        "Rate against {}, with the interval over the blocks. Shaded: equivalent. {}",
-        escaped(&summary.baseline),
-        noise(workload)
-    );
-    part(
-        "Ratio",
-        &noise,
-        both(|width| ratios(workload, summary.margin, width)),
-    );
     part(
         "Figures",
         "CPU/op: of the database and the storage's daemon. What the kernel's own threads do is told in the extract.",
@@ -122,9 +91,23 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
             format!("<ul class=\"legend\">{}</ul>{active}", kinds.concat()),
         );
     }
-    text.push_str(&extract(folder, workload));
-    text.push_str(&doubts(&workload.all_doubts()));
+    text.push_str(&extract(workload));
     text
+}
+
+/// A part with its heading, which does not leave it on paper. A table may go on over pages; a chart
+/// does not.
+pub(super) fn figure(heading: &str, title: &str, note: &str, body: &str) -> String {
+    let kept = if body.contains("<svg") {
+        "figure kept"
+    } else {
+        "figure"
+    };
+    let note = match note {
+        "" => String::new(),
+        note => format!("<p class=\"note\">{note}</p>"),
+    };
+    format!("<div class=\"{kept}\"><{heading}>{title}</{heading}>{note}{body}</div>")
 }
 
 /// Warm-up and measured time of the longest run of a load.
@@ -136,16 +119,6 @@ fn longest_s(folder: &Folder, index: usize) -> f64 {
         .filter_map(|run| run.run.measured())
         .map(|measured| measured.warm_up_s + measured.duration_s)
         .fold(0.0, f64::max)
-}
-
-fn noise(workload: &WorkloadSummary) -> String {
-    match workload.noise {
-        Some(noise) if noise.low.is_some() => format!(
-            "The baseline against itself lies within {:.1} %: no smaller difference is claimed.",
-            workload.noise_floor * 100.0
-        ),
-        _ => "There are too few blocks to know the noise.".to_owned(),
-    }
 }
 
 /// The contenders with their colours, the baseline first.
@@ -183,18 +156,17 @@ fn table(workload: &WorkloadSummary) -> String {
 
 fn table_of(workload: &WorkloadSummary, members: &[&ContenderSummary]) -> String {
     let mut text = format!(
-        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>ratio</th><th>interval</th>\
-         <th>verdict</th><th>mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>CPU/op</th></tr></thead><tbody>",
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>{}</th><th>mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>CPU/op</th></tr></thead><tbody>",
         escaped(&workload.unit)
     );
     for contender in members {
-        text.push_str(&row(contender, &workload.contenders[0].name));
+        text.push_str(&row(contender));
     }
     text.push_str("</tbody></table></div>");
     text
 }
 
-fn row(contender: &ContenderSummary, baseline: &str) -> String {
+fn row(contender: &ContenderSummary) -> String {
     let dash = || "&ndash;".to_owned();
     let latency = |index: usize| {
         contender
@@ -204,35 +176,10 @@ fn row(contender: &ContenderSummary, baseline: &str) -> String {
             .flatten()
             .map_or_else(dash, |us| show_microseconds(as_float(us)))
     };
-    let interval = contender
-        .ratio
-        .and_then(|ratio| Some(format!("{:.3} to {:.3}", ratio.low?, ratio.high?)));
-    let mut ratio = contender
-        .ratio
-        .map_or_else(dash, |ratio| format!("{:.3}", ratio.centre));
-    if let Some(against) = contender
-        .against
-        .as_deref()
-        .filter(|name| *name != baseline)
-    {
-        let _ = write!(
-            ratio,
-            "<br><span class=\"advice\">of {}</span>",
-            escaped(against)
-        );
-    }
-    let word = contender.verdict.map_or("", |verdict| verdict.word());
-    let said = if contender.is_over_the_limit() {
-        "over the limit"
-    } else {
-        word
-    };
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word-{word}\">{said}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&contender.name),
         contender.rate.map_or("failed".to_owned(), show_number),
-        ratio,
-        interval.unwrap_or_else(dash),
         contender
             .latency_mean_us
             .map_or_else(dash, show_microseconds),
@@ -249,7 +196,7 @@ pub(super) fn trouble(summary: &Summary) -> String {
         return String::new();
     }
     let mut text =
-        "<section><h2>Failed, left out and not run</h2><div class=\"scroll\"><table><tbody>"
+        "<section><h2 id=\"trouble\">Failed, left out and not run</h2><div class=\"scroll\"><table><tbody>"
             .to_owned();
     for failed in &summary.failed {
         let log = if failed.log_tail.is_empty() {
@@ -298,7 +245,7 @@ pub(super) fn footer(folder: &Folder, summary: &Summary) -> String {
          <footer><p>The figures are in <code>summary.json</code>, every sample in <code>samples.csv</code>, \
          each run with its log in <code>runs/</code>.</p>\
          <p>Loads derived from those of the TPC (tpcc is derived from TPC-C, its rate is in NOPM) are not comparable to its published results, nor the AS3AP-like one to any other. \
-         Intervals are of the middle block, by signs; the noise floor is how far the baseline may lie from itself. \
+         Intervals are by signs. \
          Knees are those of the universal scalability law: where the slope of one user meets the highest rate of the curve.</p></footer>",
         summary.seed,
         escaped(folder.text.trim_end())

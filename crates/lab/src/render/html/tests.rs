@@ -1,15 +1,14 @@
-//! The page in text, and in a real browser.
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+//! The page in text; in a real browser it is in `browser`.
 
 use super::*;
 use crate::analyse::doubt::Doubt;
 use crate::analyse::sample::{curve, experiment, folder, measured};
+use crate::analyse::summary::Told;
 use crate::analyse::summary::summarise;
-use crate::measure::program::{find, run_within};
 use crate::record::Outcome;
+use crate::render::sample::every_verdict;
+
+mod browser;
 
 fn sample() -> String {
     let folder = folder(experiment(6), |planned| {
@@ -23,11 +22,15 @@ fn the_page_brings_everything_along_and_escapes_what_is_not_its_own() {
     let page = sample();
     assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
     assert!(page.contains("a &lt;fast&gt; one"));
-    let verdict = page.find("class=\"verdicts\"").unwrap();
-    let figures = page.find("Ratio</h3>").unwrap();
-    assert!(verdict < figures, "the verdict comes first");
+    let verdict = page.find("class=\"first verdicts\"").unwrap();
+    let chart = page.find("Ratios</h2>").unwrap();
+    let figures = page.find("Figures</h3>").unwrap();
+    assert!(
+        verdict < chart && chart < figures,
+        "the verdict comes first"
+    );
     for heading in [
-        "Ratio",
+        "Ratios",
         "Every run",
         "Over time",
         "Slow operations",
@@ -47,10 +50,12 @@ fn keys_of_the_file_are_code_and_the_same_advice_is_given_once() {
             runs: 4,
         })
     };
-    let (first, second) = (told(1), told(2));
-    let list = doubts(&[(String::new(), &first), (String::new(), &second)]);
-    assert_eq!(list.matches("<li>").count(), 2);
-    assert_eq!(list.matches("class=\"advice\"").count(), 1);
+    let folder = folder(experiment(6), |_| measured(1000.0));
+    let mut summary = summarise(&folder);
+    summary.doubts = vec![told(1), told(2)];
+    let page = page(&folder, &summary);
+    assert_eq!(page.matches("The machine was not the same in").count(), 2);
+    assert_eq!(page.matches(&prose(&told(1).what_to_do)).count(), 1);
     assert_eq!(
         prose("raise `blocks` & `a<b`"),
         "raise <code>blocks</code> &amp; <code>a&lt;b</code>"
@@ -108,160 +113,133 @@ fn the_page_of_a_curve_has_its_knees_the_open_loads_the_extract_and_what_failed(
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
 }
 
-/// What the page looks like from within: opened wide, so that everything is drawn, and put into an
-/// attribute that the test reads. The page itself has no script.
-const PROBE: &str = r#"<script>
-document.querySelectorAll('details').forEach(d => d.open = true);
-const box = e => e.getBoundingClientRect();
-const charts = [...document.querySelectorAll('svg.chart')].filter(c => box(c).width > 0);
-const marks = c => [...c.querySelectorAll('path,circle,rect')].filter(m => box(m).width + box(m).height > 1);
-const cut = charts.flatMap(c => [...c.querySelectorAll('text')].filter(t =>
-  box(t).left < box(c).left - 1 || box(t).right > box(c).right + 1).map(t => t.textContent));
-const wide = [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll') &&
-  !e.closest('svg') && box(e).right > innerWidth + 1).map(e => e.tagName + ' ' + e.textContent.slice(0, 40));
-document.body.dataset.probe = JSON.stringify({width: innerWidth, charts: charts.length,
-  empty: charts.filter(c => box(c).height < 40 || marks(c).length < 1).map(c => c.getAttribute('aria-label')),
-  cut, wide});
-</script></body>"#;
-
-#[derive(Debug, serde::Deserialize)]
-struct Probed {
-    width: u32,
-    charts: usize,
-    empty: Vec<String>,
-    cut: Vec<String>,
-    wide: Vec<String>,
-}
-
-/// A browser without a network, and a directory for what it keeps.
-struct Browser {
-    program: PathBuf,
-    scene: tempfile::TempDir,
-}
-
-impl Browser {
-    fn find() -> Option<Self> {
-        let program = ["chromium", "chromium-browser", "google-chrome"]
-            .iter()
-            .find_map(|name| find(name));
-        if program.is_none() {
-            println!("skipped: chromium is not installed");
-        }
-        Some(Self {
-            program: program?,
-            scene: tempfile::tempdir().unwrap(),
-        })
-    }
-
-    /// Opens a page and gives what the browser printed; a word on the console is a failure.
-    fn open(&self, page: &str, words: &[&str]) -> String {
-        let path = self.scene.path().join("page.html");
-        std::fs::write(&path, page).unwrap();
-        let mut command = Command::new(&self.program);
-        command.args(["--headless=new", "--no-sandbox", "--disable-gpu"]);
-        command.args(["--enable-logging=stderr", "--proxy-server=127.0.0.1:9"]);
-        command.arg("--hide-scrollbars");
-        command.arg(format!(
-            "--user-data-dir={}",
-            self.scene.path().join("profile").display()
-        ));
-        command.args(words);
-        command.arg(format!("file://{}", path.display()));
-        let ended = run_within(&mut command, Duration::from_secs(120)).unwrap();
-        assert!(ended.status.success(), "{}", ended.stderr);
-        let complaints: Vec<&str> = ended
-            .stderr
-            .lines()
-            .filter(|line| line.contains("CONSOLE"))
-            .collect();
-        assert!(complaints.is_empty(), "{complaints:?}");
-        ended.stdout
-    }
-}
-
-/// A page in a frame of a phone's width: a headless browser's own window is never so narrow.
-fn framed(page: &str, width: u32, height: u32) -> String {
-    let inner = page.replace('&', "&amp;").replace('"', "&quot;");
-    format!(
-        "<!doctype html><html><body style=\"margin:0\"><iframe style=\"border:0\" width=\"{width}\" \
-         height=\"{height}\" srcdoc=\"{inner}\"></iframe><script>onload = () => {{ document.body.dataset.probe = \
-         frames[0].document.body.dataset.probe }}</script></body></html>"
-    )
-}
-
-fn probed(dom: &str) -> Probed {
-    let (_, rest) = dom
-        .rsplit_once("data-probe=\"")
-        .expect("the probe has left its mark");
-    let json = rest.split('"').next().unwrap_or_default();
-    let json = json.replace("&quot;", "\"").replace("&amp;", "&");
-    serde_json::from_str(&json).unwrap()
+/// A cell of every sort, with doubts of every reach.
+fn sample_of_every_verdict(blocks: u32) -> String {
+    let folder = every_verdict(blocks);
+    page(&folder, &summarise(&folder))
 }
 
 #[test]
-fn a_browser_without_a_network_draws_every_chart_and_finds_no_error() {
-    let Some(browser) = Browser::find() else {
-        return;
+fn each_cell_has_its_word_its_figures_and_its_colour() {
+    let page = sample_of_every_verdict(12);
+    let cells: Vec<&str> = (page.split("<td class=\"cell ").skip(1))
+        .map(|rest| rest.split("</td>").next().unwrap_or_default())
+        .collect();
+    // Three loads and all of them together, by six contenders.
+    assert_eq!(cells.len(), 24);
+    let of = |class: &str| -> Vec<&str> {
+        let begins = format!("{class}\">");
+        (cells.iter().copied())
+            .filter(|cell| cell.starts_with(&begins))
+            .collect()
     };
-    for page in [sample(), sample_of_a_curve()] {
-        // Each chart is there twice, and the one that fits is shown.
-        let charts = page.matches("<svg").count() / 2;
-        assert!(charts >= 10, "{charts}");
-        let with_probe = page.replace("</body>", PROBE);
-        for width in [1100, 390] {
-            let framed = framed(&with_probe, width, 2000);
-            let dom = browser.open(&framed, &["--dump-dom", "--window-size=1200,2000"]);
-            assert!(!dom.contains("NaN"), "at {width}");
-            let found = probed(&dom);
-            assert_eq!(found.width, width);
-            assert_eq!(found.charts, charts, "at {width}");
-            assert!(found.empty.is_empty(), "at {width}: {:?}", found.empty);
-            assert!(found.cut.is_empty(), "at {width}: {:?}", found.cut);
-            assert!(found.wide.is_empty(), "at {width}: {:?}", found.wide);
-        }
-    }
-}
-
-#[test]
-fn a_browser_shows_it_in_light_in_dark_on_a_phone_and_on_paper() {
-    let Some(browser) = Browser::find() else {
-        return;
-    };
-    let target = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../target/lab-report"
-    ));
-    std::fs::create_dir_all(target).unwrap();
-    let opened = sample_of_a_curve().replace("<details", "<details open");
-    let phone = framed(&opened, 390, 2400);
-    for (name, page, words) in [
-        ("desktop.png", &opened, vec!["--window-size=1100,2400"]),
-        (
-            "dark.png",
-            &opened,
-            vec![
-                "--window-size=1100,2400",
-                "--blink-settings=preferredColorScheme=0",
-            ],
-        ),
-        ("phone.png", &phone, vec!["--window-size=500,2400"]),
-        ("paper.pdf", &opened, Vec::new()),
+    for (class, word, figure) in [
+        ("faster", "FASTER", "1.199 to 1.20"),
+        ("slower", "SLOWER", "0.599 to 0.60"),
+        ("equivalent", "EQUIVALENT", "0.99"),
+        ("inconclusive", "INCONCLUSIVE", "0.800 to 1.30"),
+        ("over-the-limit", "OVER THE LIMIT", "operations/s"),
+        ("failed", "FAILED", ""),
     ] {
-        let file = target.join(name);
-        // What an earlier test left would look like success.
-        let _ = std::fs::remove_file(&file);
-        let shot = if name == "paper.pdf" {
-            format!("--print-to-pdf={}", file.display())
-        } else {
-            format!("--screenshot={}", file.display())
-        };
-        let mut words = words.clone();
-        words.push(&shot);
-        browser.open(page, &words);
-        let length = file.metadata().unwrap().len();
-        assert!(length > 20_000, "{name}: {length} bytes");
+        let cells = of(class);
+        assert!(!cells.is_empty(), "{class}");
+        assert!(cells.iter().all(|cell| cell.contains(word)), "{cells:?}");
+        assert!(cells.iter().any(|cell| cell.contains(figure)), "{cells:?}");
     }
-    println!("to look at: {}", target.display());
+    assert!(of("baseline")[0].contains("1,00") && !of("baseline")[0].contains("<strong>"));
+    assert!(sample_of_every_verdict(5).contains("class=\"cell look\""));
+    // The name of its column is in each, for where the columns have no room.
+    assert!(
+        cells
+            .iter()
+            .all(|cell| cell.contains("class=\"who\"") || cell.starts_with("none"))
+    );
+}
+
+#[test]
+fn nothing_is_said_twice_and_every_number_leads_to_its_note() {
+    for folder in [every_verdict(12), every_verdict(5)] {
+        let summary = summarise(&folder);
+        let page = page(&folder, &summary);
+        let mut told: Vec<&Told> = summary.doubts.iter().collect();
+        for load in &summary.workloads {
+            told.extend(load.all_doubts().into_iter().map(|(_, told)| told));
+        }
+        assert!(told.len() > 5, "{}", told.len());
+        for told in told {
+            assert_eq!(page.matches(&prose(&told.what)).count(), 1, "{}", told.what);
+            let advice = prose(&told.what_to_do);
+            assert_eq!(page.matches(&advice).count(), 1, "{advice}");
+        }
+        for link in page.split("href=\"#").skip(1) {
+            let target = link.split('"').next().unwrap_or_default();
+            let count = page.matches(&format!("id=\"{target}\"")).count();
+            assert_eq!(count, 1, "{target}");
+        }
+        // What it was measured on stands beside the verdicts and nowhere else.
+        for fact in [
+            "PostgreSQL 15.14",
+            "a &lt;fast&gt; one",
+            "60.0 MiB/s",
+            "Linux 6.1",
+            "15.6 GiB of memory",
+        ] {
+            assert_eq!(page.matches(fact).count(), 1, "{fact}");
+        }
+        let (first, rest) = page.split_once("<h2>Ratios</h2>").unwrap();
+        assert!(first.contains("PostgreSQL 15.14") && first.contains("<h3>Doubts</h3>"));
+        // Verdicts are words of the first screen and of the charts; further down are figures.
+        let figures = rest.split_once("Figures</h3>").unwrap().1;
+        let tables = figures
+            .split("Slow operations</h3>")
+            .next()
+            .unwrap_or_default();
+        assert!(!tables.contains("EQUIVALENT") && !tables.contains("INCONCLUSIVE"));
+    }
+}
+
+#[test]
+fn the_terminal_ends_with_the_same_sentence_and_matrix_in_eighty_columns() {
+    use crate::render::matrix::sentence;
+    for folder in [
+        every_verdict(12),
+        every_verdict(5),
+        folder(curve(5), |_| measured(7.0)),
+    ] {
+        let summary = summarise(&folder);
+        let said = crate::render::terminal::table(&summary);
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let at = said.find(&sentence(&summary)[..30]).unwrap();
+        let verdicts = &said[at..];
+        assert!(
+            flat(verdicts).starts_with(&flat(&sentence(&summary))),
+            "{verdicts}"
+        );
+        for line in verdicts.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        let mut told: Vec<&Told> = summary.doubts.iter().collect();
+        for load in &summary.workloads {
+            assert!(verdicts.contains(&load.title), "{verdicts}");
+            told.extend(load.all_doubts().into_iter().map(|(_, told)| told));
+        }
+        for told in told {
+            let count = flat(verdicts).matches(&flat(&told.what)).count();
+            assert_eq!(count, 1, "{}\n{verdicts}", told.what);
+        }
+    }
+    let said = crate::render::terminal::table(&summarise(&every_verdict(12)));
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("  xfs  "))
+        .unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[..2], ["xfs", "FASTER"]);
+    assert_eq!((words.len(), words[4]), (6, "to"), "{line}");
+    assert!(
+        said.contains("FAILED: ") && said.contains("not run: zfs: "),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,0 +1,311 @@
+//! The first screen: one sentence, what it was measured on, the matrix, and the doubts.
+
+use std::fmt::Write as _;
+
+use super::prose;
+use crate::analyse::folder::Folder;
+use crate::analyse::summary::{ContenderSummary, Summary, class_title};
+use crate::analyse::verdict::Verdict;
+use crate::quantity::show_number;
+use crate::render::chart::escaped;
+use crate::render::matrix::{Cell, Column, Matrix, Note, Row, Standing, Table, sentence};
+
+/// The whole of it.
+pub(super) fn first(folder: &Folder, summary: &Summary, matrix: &Matrix<'_>) -> String {
+    let mut text = format!(
+        "<section class=\"first verdicts\"><p class=\"sentence\">{}</p>{}",
+        said(summary),
+        super::measured::measured_on(folder, summary)
+    );
+    text.push_str(&about("In doubt for all of it", &matrix.of_all, matrix));
+    for (place, table) in matrix.tables.iter().enumerate() {
+        if place > 0 {
+            let _ = write!(
+                text,
+                "<h3>Not ranked with these: {}</h3>",
+                class_title(table.class).to_lowercase()
+            );
+        }
+        text.push_str(&about("In doubt for every cell", &table.notes, matrix));
+        text.push_str(&table_of(summary, matrix, table));
+    }
+    text.push_str(&legend(summary));
+    text.push_str(&notes(&matrix.notes));
+    text.push_str("</section>");
+    text
+}
+
+/// The sentence with its verdicts in their colours.
+fn said(summary: &Summary) -> String {
+    let mut text = prose(&sentence(summary));
+    for verdict in Verdict::ALL {
+        let word = verdict.word();
+        let strong = format!("<strong class=\"word-{word}\">{word}</strong>");
+        text = text.replace(word, &strong);
+    }
+    text
+}
+
+fn about(what: &str, places: &[usize], matrix: &Matrix<'_>) -> String {
+    if places.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p class=\"of-all\">{what}: {}</p>",
+        tags(places, &matrix.notes)
+    )
+}
+
+/// The names of doubts, each with the number of its note.
+fn tags(places: &[usize], notes: &[Note<'_>]) -> String {
+    let tags: Vec<String> = places
+        .iter()
+        .map(|place| {
+            let (note, number) = (&notes[*place], place + 1);
+            let class = if note.forbids_a_claim {
+                "tag forbids"
+            } else {
+                "tag"
+            };
+            format!(
+                "<a class=\"{class}\" href=\"#note-{number}\">{}<sup>{number}</sup></a>",
+                escaped(note.name)
+            )
+        })
+        .collect();
+    tags.join(" ")
+}
+
+/// From so many columns on a table has no room in its usual form: on a desktop, on paper.
+const COLUMNS_OF_A_DESKTOP: usize = 6;
+const COLUMNS_OF_PAPER: usize = 5;
+
+fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String {
+    let class = match table.columns.len() {
+        0..=COLUMNS_OF_PAPER => "few",
+        0..=COLUMNS_OF_A_DESKTOP => "some",
+        _ => "many",
+    };
+    let heads: String = table
+        .columns
+        .iter()
+        .map(|column| head(summary, matrix, column))
+        .collect();
+    let rows: String = table
+        .rows
+        .iter()
+        .map(|row| row_of(matrix, table, row))
+        .collect();
+    format!(
+        "<table class=\"matrix {class}\"><thead><tr><th scope=\"col\">load</th>{heads}</tr></thead>\
+         <tbody>{rows}{}</tbody></table>",
+        overall(table)
+    )
+}
+
+fn head(summary: &Summary, matrix: &Matrix<'_>, column: &Column<'_>) -> String {
+    // Without columns only those heads are shown that tell more than a name.
+    let class = if column.against.is_some() || !column.notes.is_empty() {
+        " class=\"told\""
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "<th scope=\"col\"{class}><span class=\"name\">{}</span>",
+        escaped(column.name)
+    );
+    if column.name == summary.baseline {
+        text.push_str("<span class=\"small\">the baseline</span>");
+    }
+    if let Some(against) = column.against {
+        let _ = write!(
+            text,
+            "<span class=\"small\">against {}</span>",
+            escaped(against)
+        );
+    }
+    text.push_str(&beside(&column.notes, matrix));
+    text.push_str("</th>");
+    text
+}
+
+fn beside(places: &[usize], matrix: &Matrix<'_>) -> String {
+    if places.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<span class=\"tags\">{}</span>",
+        tags(places, &matrix.notes)
+    )
+}
+
+fn row_of(matrix: &Matrix<'_>, table: &Table<'_>, row: &Row<'_>) -> String {
+    let noise = match row.load.noise {
+        Some(noise) if noise.low.is_some() => {
+            format!("noise: {:.1} %", row.load.noise_floor * 100.0)
+        }
+        _ => "noise: not known".to_owned(),
+    };
+    let cells: String = (row.cells.iter().zip(&table.columns))
+        .map(|(cell, column)| cell_of(matrix, column, cell, &row.load.unit))
+        .collect();
+    format!(
+        "<tr><th scope=\"row\"><a href=\"#load-{}\">{}</a><span class=\"small\">{noise}</span>{}</th>{cells}</tr>",
+        row.index + 1,
+        escaped(&row.load.title),
+        beside(&row.notes, matrix)
+    )
+}
+
+fn cell_of(matrix: &Matrix<'_>, column: &Column<'_>, cell: &Cell<'_>, unit: &str) -> String {
+    let figures = match cell.standing {
+        Standing::Judged(_, ratio) => ratio.map_or_else(String::new, |ratio| {
+            ratio_of(ratio.centre, ratio.low.zip(ratio.high))
+        }),
+        _ => rate_of(cell.contender, unit),
+    };
+    let tails = cell.contender.map_or_else(String::new, tails);
+    of_a_column(
+        column,
+        cell.standing,
+        &format!("{figures}{tails}{}", beside(&cell.notes, matrix)),
+    )
+}
+
+/// A cell under the name of its column, which stands beside it where there is no head to look at.
+fn of_a_column(column: &Column<'_>, standing: Standing, figures: &str) -> String {
+    let word = standing.word();
+    let sign = match standing.sign() {
+        "" => String::new(),
+        sign => format!("<span class=\"sign\" aria-hidden=\"true\">{sign}</span> "),
+    };
+    let said = match standing {
+        Standing::Baseline => String::new(),
+        _ => format!("<strong>{sign}{word}</strong>"),
+    };
+    format!(
+        "<td class=\"cell {}\"><span class=\"who\">{}</span>{said}{figures}</td>",
+        word.to_lowercase().replace(' ', "-"),
+        escaped(column.name)
+    )
+}
+
+fn ratio_of(centre: f64, interval: Option<(f64, f64)>) -> String {
+    let interval = interval.map_or("no interval".to_owned(), |(low, high)| {
+        format!("{low:.3} to {high:.3}")
+    });
+    figures_of(&format!("{centre:.3}"), &interval)
+}
+
+fn rate_of(contender: Option<&ContenderSummary>, unit: &str) -> String {
+    contender
+        .and_then(|one| one.rate)
+        .map_or_else(String::new, |rate| {
+            figures_of(&show_number(rate), &escaped(unit))
+        })
+}
+
+fn figures_of(first: &str, second: &str) -> String {
+    format!(
+        "<span class=\"figures\"><span class=\"ratio\">{first}</span><span class=\"interval\">{second}</span></span>"
+    )
+}
+
+/// The slow operations, where they say something else than the rate.
+fn tails(contender: &ContenderSummary) -> String {
+    contender
+        .latencies
+        .iter()
+        .filter(|found| {
+            let differs = matches!(found.verdict, Some(Verdict::Faster | Verdict::Slower));
+            differs && found.verdict != contender.verdict
+        })
+        .filter_map(|found| {
+            let (ratio, word) = (found.ratio?, found.verdict?.word());
+            Some(format!(
+                "<span class=\"tail word-{word}\">{} takes {:.2} times as long</span>",
+                escaped(&found.quantile),
+                ratio.centre
+            ))
+        })
+        .collect()
+}
+
+fn overall(table: &Table<'_>) -> String {
+    if table.overall.is_empty() {
+        return String::new();
+    }
+    let cells: String = (table.columns.iter().zip(&table.overall))
+        .map(|(column, found)| match found {
+            Some(found) => of_a_column(
+                column,
+                Standing::Judged(found.verdict, Some(found.ratio)),
+                &ratio_of(found.ratio.centre, found.ratio.low.zip(found.ratio.high)),
+            ),
+            None => "<td class=\"cell none\"></td>".to_owned(),
+        })
+        .collect();
+    format!(
+        "<tr class=\"overall\"><th scope=\"row\">all loads<span class=\"small\">geometric mean</span></th>{cells}</tr>"
+    )
+}
+
+/// What words and figures of the matrix mean.
+fn legend(summary: &Summary) -> String {
+    let confidence = (summary.workloads.iter())
+        .flat_map(|load| &load.contenders)
+        .filter_map(|one| one.ratio?.confidence)
+        .fold(f64::INFINITY, f64::min);
+    let mut text = format!(
+        "<p class=\"note\">Each ratio is of the rates in the middle block, more is faster, and stands over its {}interval. \
+         EQUIVALENT: the interval lies within {:.2} to {:.2}. Noise: how far {} may lie from itself under a second name; \
+         no smaller difference is claimed.",
+        if confidence.is_finite() {
+            format!("{:.1} % ", confidence * 100.0)
+        } else {
+            String::new()
+        },
+        1.0 - summary.margin,
+        1.0 + summary.margin,
+        escaped(&summary.baseline),
+    );
+    if let Some(limits) = summary.what_intervals_leave_out() {
+        let _ = write!(text, " {}", prose(&limits));
+    }
+    text.push_str("</p>");
+    text
+}
+
+/// Every doubt under its number: what was seen, of whom, and what to do, which is told once.
+pub(super) fn notes(notes: &[Note<'_>]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let mut list = "<h3>Doubts</h3><ol class=\"doubts\">".to_owned();
+    for (place, note) in notes.iter().enumerate() {
+        let _ = write!(
+            list,
+            "<li id=\"note-{}\"><b>{}</b>",
+            place + 1,
+            escaped(note.name)
+        );
+        for seen in &note.seen {
+            let whose = match seen.whose() {
+                whose if whose.is_empty() => whose,
+                whose => format!("<i>{}</i>: ", escaped(&whose)),
+            };
+            let _ = write!(
+                list,
+                "<span class=\"seen\">{whose}{}</span>",
+                prose(seen.what)
+            );
+        }
+        let _ = write!(
+            list,
+            "<span class=\"advice\">{}</span></li>",
+            prose(note.advice)
+        );
+    }
+    list.push_str("</ol>");
+    list
+}
