@@ -24,8 +24,9 @@ use crate::quorum::claim::is_same_opening;
 use crate::quorum::look::DiskLook;
 
 /// For which record a group was left alone. Who gives it to each of its tries to open a group, and
-/// waits [`super::CLAIM_PAUSE_MS`] after one that is [`crate::error::GroupErrorKind::Contended`], is taken to
-/// have waited where it finds that record again.
+/// waits [`super::CLAIM_PAUSE_MS`] after one that is
+/// [`Contended`](crate::error::GroupErrorKind::Contended), is taken to have waited where it finds that
+/// record again.
 #[derive(Debug, Default)]
 pub struct Waited(LeafMutex<Option<OpenerRecord>>);
 
