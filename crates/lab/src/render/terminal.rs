@@ -43,10 +43,12 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-/// The first screen of the page: the sentence, the matrix with a line for each cell, the doubts.
+/// The first screen of the page with a line for each cell. It comes last and its doubts before it, so
+/// that sentence and cells are in sight however many doubts there are.
 fn verdicts(summary: &Summary) -> String {
     let matrix = matrix(summary);
-    let mut text = format!("\n{}\n", wrapped(&sentence(summary), 0));
+    let mut text = doubts(&matrix.notes);
+    let _ = write!(text, "\n{}\n", wrapped(&sentence(summary), 0));
     if !matrix.of_all.is_empty() {
         let names = tags(&matrix.of_all, &matrix.notes);
         let _ = writeln!(
@@ -62,8 +64,16 @@ fn verdicts(summary: &Summary) -> String {
         }
         text.push_str(&of_a_table(table, &matrix.notes));
     }
-    text.push('\n');
-    for (place, note) in matrix.notes.iter().enumerate() {
+    text
+}
+
+/// Every doubt under its number.
+fn doubts(notes: &[Note<'_>]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nDoubts\n".to_owned();
+    for (place, note) in notes.iter().enumerate() {
         let _ = write!(text, "({}) {}", place + 1, note.name);
         text.push_str(if note.forbids_a_claim {
             ", which forbids a claim:\n"
@@ -149,14 +159,14 @@ fn of_a_table(table: &Table<'_>, notes: &[Note<'_>]) -> String {
 }
 
 /// How much of a line a word, its ratio and its interval take.
-const FIGURES: usize = 2 + 14 + 8 + 16;
+const FIGURES: usize = 2 + 16 + 8 + 16;
 
 fn figures(cell: &Cell<'_>, unit: &str) -> String {
     let rate = cell.contender.and_then(|one| one.rate);
     match (cell.standing, rate) {
         (Standing::Judged(..), _) | (_, None) => of_standing(cell.standing),
         (standing, Some(rate)) => {
-            format!("  {:<14}{} {unit}", standing.word(), show_number(rate))
+            format!("  {:<16}{} {unit}", standing.word(), show_number(rate))
         }
     }
 }
@@ -168,7 +178,7 @@ fn of_standing(standing: Standing) -> String {
         }
         _ => String::new(),
     };
-    format!("  {:<14}{figures}", standing.word())
+    format!("  {:<16}{figures}", standing.word())
         .trim_end()
         .to_owned()
 }

@@ -76,15 +76,18 @@ fn tags(places: &[usize], notes: &[Note<'_>]) -> String {
     tags.join(" ")
 }
 
-/// From so many columns on a table has no room in its usual form: on a desktop, on paper.
+/// So many columns have room beside each other: on a desktop, on paper.
 const COLUMNS_OF_A_DESKTOP: usize = 6;
 const COLUMNS_OF_PAPER: usize = 5;
 
 fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String {
-    let class = match table.columns.len() {
-        0..=COLUMNS_OF_PAPER => "few",
-        0..=COLUMNS_OF_A_DESKTOP => "some",
-        _ => "many",
+    let count = table.columns.len();
+    let class = if count <= COLUMNS_OF_PAPER {
+        "few"
+    } else if count <= COLUMNS_OF_A_DESKTOP {
+        "some"
+    } else {
+        "many"
     };
     let heads: String = table
         .columns

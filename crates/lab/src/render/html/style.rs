@@ -138,7 +138,7 @@ const PAPER: &str = r#"
 :root{--page:#fff;--panel:#f4f4f2}
 body{font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}main{max-width:none;padding:0}
 h1{font-size:17pt}h2{font-size:13pt;margin-top:1.6em}h3{font-size:10.5pt;margin-top:1.2em}.sentence{font-size:12pt}
-h1,h2,h3,h4,summary,.note,.legend,dt{break-after:avoid}
+h1,h2,h3,h4,summary,.note,.legend,dt,.matrix th{break-after:avoid}
 .figure.kept,svg,tr,pre.short,.measured-on,.doubts li{break-inside:avoid}thead{display:table-header-group}
 p,li{orphans:3;widows:3}
 details::details-content{content-visibility:visible;display:block;height:auto}

@@ -210,12 +210,13 @@ fn the_terminal_ends_with_the_same_sentence_and_matrix_in_eighty_columns() {
         let said = crate::render::terminal::table(&summary);
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let at = said.find(&sentence(&summary)[..30]).unwrap();
-        let verdicts = &said[at..];
+        let (before, verdicts) = said.split_at(at);
+        let doubts = before.split_once("\nDoubts\n").unwrap().1;
         assert!(
             flat(verdicts).starts_with(&flat(&sentence(&summary))),
             "{verdicts}"
         );
-        for line in verdicts.lines() {
+        for line in doubts.lines().chain(verdicts.lines()) {
             assert!(line.chars().count() <= 80, "{line}");
         }
         let mut told: Vec<&Told> = summary.doubts.iter().collect();
@@ -224,9 +225,11 @@ fn the_terminal_ends_with_the_same_sentence_and_matrix_in_eighty_columns() {
             told.extend(load.all_doubts().into_iter().map(|(_, told)| told));
         }
         for told in told {
-            let count = flat(verdicts).matches(&flat(&told.what)).count();
-            assert_eq!(count, 1, "{}\n{verdicts}", told.what);
+            let count = flat(&said).matches(&flat(&told.what)).count();
+            assert_eq!(count, 1, "{}\n{said}", told.what);
         }
+        let is_spaced = |line: &&str| !line.contains("OVER THE LIMIT") || line.contains("LIMIT  ");
+        assert!(verdicts.lines().all(|line| is_spaced(&line)), "{verdicts}");
     }
     let said = crate::render::terminal::table(&summarise(&every_verdict(12)));
     let line = said
