@@ -86,11 +86,17 @@ impl<'a> Compared<'a> {
 
     /// What follows its name; `is_alone` where no other name stands before it.
     fn said(&self, summary: &Summary, is_alone: bool) -> String {
-        let verb = if is_alone { "is" } else { "are" };
+        let (verb, whose) = if is_alone {
+            ("is", "it")
+        } else {
+            ("are", "them")
+        };
         if self.found.iter().all(|(_, ratio)| ratio.is_none()) {
             let word = Verdict::Inconclusive.word();
             let against = self.against;
-            return format!("{verb} {word}: no run of it was measured beside one of {against}");
+            return format!(
+                "{verb} {word}: no run of {whose} was measured beside one of {against}"
+            );
         }
         let loads = summary.workloads.len();
         let parts: Vec<String> = ORDER

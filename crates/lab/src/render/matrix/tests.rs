@@ -261,7 +261,10 @@ fn one_sentence_says_who_is_what_and_claims_no_more_than_the_cells() {
         log_tail: String::new(),
     });
     let none = sentence(&summarise(&none));
-    assert!(none.contains("no run of it was measured"), "{none}");
+    assert!(
+        none.contains("are INCONCLUSIVE: no run of them was measured"),
+        "{none}"
+    );
 
     let class = |class| move |_: &crate::record::PlannedRun| Some(class);
     let forgetful = summarise(&classed(class(DurabilityClass::NotDurable)));
