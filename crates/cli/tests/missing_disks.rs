@@ -58,3 +58,27 @@ fn a_group_that_is_destroyed_while_disks_are_away_tells_which_keep_their_labels(
     assert!(!told.contains("still labelled"), "{told}");
     assert!(place.ask(["group", "list"]).as_array().unwrap().is_empty());
 }
+
+#[test]
+fn without_a_majority_the_disks_that_are_away_are_named_with_where_they_were() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    place.tell(["group", "dismount", "data"]);
+    take_away(&place, &["c", "d"]);
+    let before = place.contents();
+    let gone = [
+        format!("disk 2 is data_0002, last at {}", place.disk("c")),
+        format!("disk 3 is data_0003, last at {}", place.disk("d")),
+    ];
+    let wanted = ["no majority", gone[0].as_str(), gone[1].as_str()];
+    place.refuse(["group", "mount", "data"], 3, &wanted);
+    place.refuse(["ls", "data:/"], 3, &wanted);
+    let shown = place.run(["health", "data"]);
+    assert!(shown.stdout.contains(&gone[0]), "{shown:?}");
+    assert!(before == place.contents(), "nothing was written");
+    // One that is here is not said to be away, and a new place is the last one.
+    std::fs::rename(place.path("c"), place.disk("moved")).unwrap();
+    place.tell(["group", "mount", "data", "--force"]);
+    place.tell(["group", "dismount", "data"]);
+}

@@ -7,6 +7,7 @@ pub(crate) mod cleaning;
 pub(crate) mod commit;
 pub(crate) mod dirty;
 pub(crate) mod dirty_maps;
+mod disk_paths;
 pub(crate) mod disks;
 pub(crate) mod event_log;
 pub(crate) mod file;

@@ -220,7 +220,15 @@ impl Opened {
                 attended,
             )
         });
-        let group = group.map_err(|error| with_what_was_looked_at(error, found, settings))?;
+        let group = group.map_err(|error| {
+            let error = with_what_was_looked_at(error, found, settings);
+            // By force a last time, and for nothing but the names of those that are away.
+            let is_refused = error.kind == GroupErrorKind::NoMajority && !access.force();
+            match is_refused {
+                true => with_missing_disks(error, found, settings),
+                false => error,
+            }
+        })?;
         if writable {
             tell_of_overwritten(&group, found);
             if !follows {
@@ -449,6 +457,32 @@ impl Opened {
         Ok(self.group().keep_former_events(records)?)
     }
 
+    /// Notes where the disks are, for who looks for one of them when it is away.
+    pub(crate) fn note_disk_paths(&self) {
+        let disks = self.group().view().disks;
+        let paths: Vec<_> = (disks.into_iter())
+            .map(|disk| (disk.number, disk.path))
+            .collect();
+        if let Err(error) = self.group().note_disk_paths(&paths) {
+            tracing::debug!(%error, "where the disks are is not noted");
+        }
+    }
+
+    /// The disks that are not here, by number: what they are called, and where they were last.
+    fn missing_disks(&self) -> BTreeMap<DiskNumber, String> {
+        let paths = self.group().disk_paths().unwrap_or_default();
+        let away = self.group().view().disks.into_iter();
+        away.filter(|disk| disk.path.is_none())
+            .map(|disk| {
+                let place = match paths.get(&disk.number) {
+                    Some(path) => format!("{}, last at {path}", disk.name),
+                    None => disk.name.to_string(),
+                };
+                (disk.number, place)
+            })
+            .collect()
+    }
+
     /// The events of the group's log.
     ///
     /// # Errors
@@ -652,6 +686,26 @@ fn with_what_was_looked_at(
         for told in found.told_of_overwritten() {
             error.message.push_str("; ");
             error.message.push_str(&told);
+        }
+    }
+    error
+}
+
+/// A refusal for want of disks names those that are away, as far as what is here knows them.
+fn with_missing_disks(
+    mut error: GroupError,
+    found: &FoundGroup<'_>,
+    settings: &Settings,
+) -> GroupError {
+    let access = Access::Look { force: true };
+    if let Ok(opened) = Opened::open_found(settings, found, &access) {
+        let missing = opened.missing_disks();
+        if !missing.is_empty() {
+            let told: Vec<String> = (missing.iter())
+                .map(|(number, place)| format!("disk {number} is {place}"))
+                .collect();
+            error.message.push_str("; ");
+            error.message.push_str(&told.join("; "));
         }
     }
     error

@@ -237,6 +237,7 @@ impl Daemon {
         ready: impl FnOnce(&ReadyReport),
     ) -> ControlResult<()> {
         self.take_unkept();
+        self.opened.note_disk_paths();
         let notices = self.note_events();
         let opened = format!(
             "opened by process {} with {} disks",

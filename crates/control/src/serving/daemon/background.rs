@@ -61,6 +61,8 @@ impl SpaceWatch {
             return;
         }
         self.looked = Some(Instant::now());
+        // Disks come and go while the group is open.
+        daemon.opened.note_disk_paths();
         let finding = health::space_finding(&daemon.report());
         let status = finding.as_ref().map(|finding| finding.severity);
         if let Some(finding) = finding
