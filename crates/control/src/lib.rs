@@ -27,7 +27,7 @@ pub use api::disk_request::{
 };
 pub use api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext, ErrorReport};
 pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport};
-pub use api::event_filter::{EventFilter, parse_kinds, parse_severity};
+pub use api::event_filter::{EventFilter, EventKindReport, parse_kinds, parse_severity};
 pub use api::files::{Files, NewEntry};
 pub use api::group_settings::GroupSettings;
 pub use api::health::{space_finding, stopped_finding};
@@ -64,7 +64,7 @@ pub use command::rebalance::{list_operations, rebalance_group, set_default_power
 pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};
 pub use command::setting::{change_setting, show_settings};
 pub use command::start::{Starter, mount_served, refuse_unknown, start_daemon};
-pub use command::upgrade::upgrade;
+pub use command::upgrade::{UpgradeReport, upgrade};
 pub use machine::descriptors::raise_descriptor_limit;
 pub use machine::discovery::scan;
 pub use machine::hook_settings::HookSettings;

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use spindle_control::view::{EventKindReport, EventReport};
-use spindle_control::{EventFilter, Events, Settings, parse_kinds, parse_severity};
+use spindle_control::view::EventReport;
+use spindle_control::{
+    EventFilter, EventKindReport, Events, Settings, parse_kinds, parse_severity,
+};
 
 use super::group::name_of;
 use super::print_json;

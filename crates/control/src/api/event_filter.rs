@@ -1,5 +1,6 @@
-//! Which events are asked for.
+//! Which events are asked for, and which kinds there are.
 
+use serde::{Deserialize, Serialize};
 use spindle_group::{EventKind, KeptEvent, Severity};
 
 use crate::api::error::{ControlError, ControlResult};
@@ -50,6 +51,31 @@ impl EventFilter {
         time_ms >= self.since_ms
             && severity >= self.least
             && (self.kinds.is_empty() || self.kinds.contains(kind))
+    }
+}
+
+/// A kind of event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventKindReport {
+    /// Its name.
+    pub kind: String,
+    /// How much it usually matters: `info`, `warning` or `critical`.
+    pub severity: String,
+    /// What happened.
+    pub meaning: String,
+}
+
+impl EventKindReport {
+    /// Every kind that this program tells.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        (EventKind::ALL.iter())
+            .map(|kind| Self {
+                kind: kind.name().to_owned(),
+                severity: kind.usual_severity().name().to_owned(),
+                meaning: kind.meaning().to_owned(),
+            })
+            .collect()
     }
 }
 

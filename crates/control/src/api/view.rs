@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use serde::{Deserialize, Serialize};
 use spindle_base::{Redundancy, Striping};
-use spindle_group::{DiskView, EventKind, GroupView};
+use spindle_group::{DiskView, GroupView};
 use utoipa::ToSchema;
 
 /// What a daemon says when it is ready.
@@ -23,42 +23,6 @@ pub struct ReadyReport {
     pub mounts: Vec<MountReport>,
     /// What was noticed or repaired on the way, a line each.
     pub notices: Vec<String>,
-}
-
-/// What an upgrade came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UpgradeReport {
-    /// The group.
-    pub group: String,
-    /// The version of the program that serves it now.
-    pub version: String,
-    /// Its process; `null` where it has ended since.
-    pub process_id: Option<u32>,
-}
-
-/// A kind of event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventKindReport {
-    /// Its name.
-    pub kind: String,
-    /// How much it usually matters: `info`, `warning` or `critical`.
-    pub severity: String,
-    /// What happened.
-    pub meaning: String,
-}
-
-impl EventKindReport {
-    /// Every kind that this program tells.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
-        (EventKind::ALL.iter())
-            .map(|kind| Self {
-                kind: kind.name().to_owned(),
-                severity: kind.usual_severity().name().to_owned(),
-                meaning: kind.meaning().to_owned(),
-            })
-            .collect()
-    }
 }
 
 /// Whether a process here serves the group.

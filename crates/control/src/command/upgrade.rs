@@ -3,15 +3,27 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde::{Deserialize, Serialize};
+
 use crate::api::calls::ShowGroup;
 use crate::api::error::{ControlError, ControlResult};
-use crate::api::view::UpgradeReport;
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::settings::Settings;
 use crate::serving::formats::Formats;
 use crate::serving::keeper::KeeperClient;
 use crate::serving::served;
+
+/// What an upgrade came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeReport {
+    /// The group.
+    pub group: String,
+    /// The version of the program that serves it now.
+    pub version: String,
+    /// Its process; `null` where it has ended since.
+    pub process_id: Option<u32>,
+}
 
 /// Hands a served group over to the program at `binary`, or to this very program; what serves
 /// it now.

@@ -220,15 +220,8 @@ impl Opened {
                 attended,
             )
         });
-        let group = group.map_err(|error| {
-            let error = with_what_was_looked_at(error, found, settings);
-            // By force a last time, and for nothing but the names of those that are away.
-            let is_refused = error.kind == GroupErrorKind::NoMajority && !access.force();
-            match is_refused {
-                true => with_missing_disks(error, found, settings),
-                false => error,
-            }
-        })?;
+        let group =
+            group.map_err(|error| with_what_was_looked_at(error, found, settings, access))?;
         if writable {
             tell_of_overwritten(&group, found);
             if !follows {
@@ -673,6 +666,7 @@ fn with_what_was_looked_at(
     mut error: GroupError,
     found: &FoundGroup<'_>,
     settings: &Settings,
+    access: &Access,
 ) -> GroupError {
     if matches!(
         error.kind,
@@ -688,10 +682,14 @@ fn with_what_was_looked_at(
             error.message.push_str(&told);
         }
     }
+    if error.kind == GroupErrorKind::NoMajority && !access.force() {
+        return with_missing_disks(error, found, settings);
+    }
     error
 }
 
-/// A refusal for want of disks names those that are away, as far as what is here knows them.
+/// A refusal for want of disks names those that are away, as far as what is here knows them: it is
+/// opened by force a last time, and for nothing else.
 fn with_missing_disks(
     mut error: GroupError,
     found: &FoundGroup<'_>,
