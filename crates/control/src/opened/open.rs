@@ -451,10 +451,9 @@ impl Opened {
     }
 
     /// Notes where the disks are, for who looks for one of them when it is away.
-    pub(crate) fn note_disk_paths(&self) {
-        let disks = self.group().view().disks;
-        let paths: Vec<_> = (disks.into_iter())
-            .map(|disk| (disk.number, disk.path))
+    pub(crate) fn note_disk_paths(&self, disks: &[DiskReport]) {
+        let paths: Vec<_> = (disks.iter())
+            .map(|disk| (DiskNumber(disk.number), disk.path.clone()))
             .collect();
         if let Err(error) = self.group().note_disk_paths(&paths) {
             tracing::debug!(%error, "where the disks are is not noted");

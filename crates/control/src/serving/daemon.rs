@@ -237,12 +237,13 @@ impl Daemon {
         ready: impl FnOnce(&ReadyReport),
     ) -> ControlResult<()> {
         self.take_unkept();
-        self.opened.note_disk_paths();
+        let disks = self.report().disks;
+        self.opened.note_disk_paths(&disks);
         let notices = self.note_events();
         let opened = format!(
             "opened by process {} with {} disks",
             std::process::id(),
-            self.report().disks.len()
+            disks.len()
         );
         self.tell(Event::new(EventKind::GroupOpened, opened));
         let socket = socket_path(&settings.runtime_directory, self.group_name());

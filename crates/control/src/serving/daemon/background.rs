@@ -61,9 +61,10 @@ impl SpaceWatch {
             return;
         }
         self.looked = Some(Instant::now());
+        let report = daemon.report();
         // Disks come and go while the group is open.
-        daemon.opened.note_disk_paths();
-        let finding = health::space_finding(&daemon.report());
+        daemon.opened.note_disk_paths(&report.disks);
+        let finding = health::space_finding(&report);
         let status = finding.as_ref().map(|finding| finding.severity);
         if let Some(finding) = finding
             && status > self.told
