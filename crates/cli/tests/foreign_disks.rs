@@ -127,7 +127,7 @@ fn a_member_that_became_a_physical_volume_is_named_and_left_as_it_is() {
     assert!(std::fs::read(&disk).unwrap() == before);
     // Where the others do not suffice that is said too.
     std::fs::rename(place.disk("c"), place.path("c")).unwrap();
-    place.refuse(["group", "mount", "data"], 2, &[&disk, format]);
+    place.refuse(["group", "mount", "data"], 3, &[&disk, format]);
 }
 
 /// A pool that was used for a while has written each of its uberblocks.
