@@ -153,8 +153,13 @@ impl State {
 }
 
 impl State {
-    /// By region those of these blocks that are stale on all of the other disks.
-    fn stale_elsewhere(&self, held: &[WrittenLately]) -> BTreeMap<RegionKey, Vec<(u32, u32)>> {
+    /// By region those of these blocks that are stale on all of the other disks, and that the disk
+    /// has not only got since a flush: what it had before is older than what they had.
+    fn kept_by(
+        &self,
+        disk: DiskNumber,
+        held: &[WrittenLately],
+    ) -> BTreeMap<RegionKey, Vec<(u32, u32)>> {
         let mut found: BTreeMap<RegionKey, Vec<(u32, u32)>> = BTreeMap::new();
         for WrittenLately {
             file,
@@ -173,6 +178,11 @@ impl State {
                     for blocks in others.iter().map(|disk| region.stale_of(*disk)) {
                         is_stale &= blocks.is_some_and(|blocks| blocks.contains(at));
                         until = blocks.map_or(until, |blocks| blocks.same_until(at, until));
+                    }
+                    // Of an only copy there is no other that was ever better.
+                    for blocks in region.regained(disk).filter(|_| !others.is_empty()) {
+                        is_stale &= !blocks.contains(at);
+                        until = blocks.same_until(at, until);
                     }
                     if is_stale {
                         found.entry((*file, number)).or_default().push((at, until));
@@ -392,7 +402,7 @@ impl DirtyRegions {
         }
         *noted = gone.incarnation;
         state.outages_count += 1;
-        let kept = state.stale_elsewhere(held);
+        let kept = state.kept_by(gone.disk, held);
         for (key, region) in &mut state.regions {
             let mut missed = if region.doubtful {
                 BlockSet::Everything

@@ -82,6 +82,14 @@ impl BlockSet {
         }
     }
 
+    /// Those of its blocks that lie in `[first, end)`.
+    pub fn within(&self, first: u32, end: u32) -> Self {
+        let mut set = self.clone();
+        set.remove(0, first);
+        set.remove(end, BLOCKS);
+        set
+    }
+
     /// Adds all blocks of another set.
     pub fn insert_all(&mut self, other: &Self) {
         match (&mut *self, other) {
@@ -211,6 +219,8 @@ mod tests {
                 }
                 prop_assert_eq!(set.count() as usize, model.len());
                 prop_assert_eq!(set.is_empty(), model.is_empty());
+                let inside = model.range(first..end).count();
+                prop_assert_eq!(set.within(first, end).count() as usize, inside);
                 let runs = set.runs();
                 let listed: BTreeSet<u32> = runs
                     .iter()

@@ -52,6 +52,21 @@ struct Generation {
     writers_count: u32,
     written: BlockSet,
     copied: CopiedBlocks,
+    /// What disks lacked before, and have got since: without a flush they lose that again, and show
+    /// what they had before it.
+    regained: SmallVec<[Stale; 1]>,
+}
+
+impl Generation {
+    fn regain(&mut self, disk: DiskNumber, blocks: &BlockSet) {
+        match self.regained.iter_mut().find(|other| other.disk == disk) {
+            Some(regained) => regained.blocks.insert_all(blocks),
+            None => self.regained.push(Stale {
+                disk,
+                blocks: blocks.clone(),
+            }),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -238,12 +253,21 @@ impl Region {
         };
         let blocks = &mut self.stale[place].blocks;
         if blocks.touches(first, end) {
+            let regained = blocks.within(first, end);
             blocks.remove(first, end);
             self.shrunk = true;
+            self.generations[usize::from(self.young)].regain(disk, &regained);
         }
-        if blocks.is_empty() {
+        if self.stale[place].blocks.is_empty() {
             self.stale.remove(place);
         }
+    }
+
+    /// What the disk has got since a flush, of what it lacked before.
+    pub(crate) fn regained(&self, disk: DiskNumber) -> impl Iterator<Item = &BlockSet> {
+        let regained = self.generations.iter().flat_map(|lately| &lately.regained);
+        let of_disk = regained.filter(move |regained| regained.disk == disk);
+        of_disk.map(|regained| &regained.blocks)
     }
 
     /// What was written lately: a disk that fails now may lack it.
@@ -311,6 +335,7 @@ impl Region {
             let young = &mut self.generations[usize::from(self.young)];
             young.written = BlockSet::Nothing;
             young.copied = CopiedBlocks::default();
+            young.regained.clear();
         }
     }
 }

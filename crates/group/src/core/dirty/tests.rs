@@ -477,3 +477,55 @@ fn a_disk_that_goes_keeps_what_is_stale_elsewhere_and_what_is_copied_from_it_the
     dirty.caught_up_from(&file, (5, 6), &[LIFE], &[gone]);
     assert!(!dirty.is_stale(&file, AWAY, 5, 6));
 }
+
+#[test]
+fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let other = Life {
+        disk: DiskNumber(9),
+        ..LIFE
+    };
+    let next = |life: Life| Life {
+        incarnation: life.incarnation.next(),
+        ..life
+    };
+    let held = |others: &[DiskNumber]| {
+        [WrittenLately {
+            file: file.id,
+            blocks: (0, REGION_BLOCKS),
+            others: others.iter().copied().collect(),
+        }]
+    };
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    dirty.end_write(file.id, &writer);
+    // It is back, and gets some of that by a write, which no flush covers.
+    dirty.caught_up(&file, (5, 6), &[LIFE]);
+    dirty.went_offline(next(other), &held(&[AWAY]), &|_| {}, &mut applied.apply());
+    assert!(
+        dirty.is_stale(&file, other.disk, 5, 6),
+        "the other one has it"
+    );
+    dirty.went_offline(
+        next(LIFE),
+        &held(&[other.disk]),
+        &|_| {},
+        &mut applied.apply(),
+    );
+    assert!(
+        dirty.is_stale(&file, AWAY, 5, 6),
+        "it has older bytes there"
+    );
+    // Once flushes have covered it, it has it for good.
+    let back = |life: Life| next(next(life));
+    dirty.caught_up(&file, (5, 7), &[back(LIFE)]);
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[other.disk]);
+    dirty.end_write(file.id, &writer);
+    round(&dirty);
+    round(&dirty);
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
+    dirty.end_write(file.id, &writer);
+    let gone = next(back(LIFE));
+    dirty.went_offline(gone, &held(&[other.disk]), &|_| {}, &mut applied.apply());
+    assert!(!dirty.is_stale(&file, AWAY, 5, 7), "nothing is staler");
+}
