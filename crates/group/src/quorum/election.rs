@@ -9,7 +9,10 @@
 //! From 1: a voter that is seen, whose two slots are readable, and neither of which is the
 //! state, proves that nothing ever relied on it: a crash interrupted its writing. It is put
 //! aside. From 2: the newest state that is left is the newest that anything relied on, if all or
-//! a majority of its voters are seen.
+//! a majority of its voters are seen; and if a newer one could not lie unseen in a slot that cannot
+//! be read: by 2 that would lie on half of its voters at least, so more than half of them have to
+//! give all that their slots hold. A slot that was read and is damaged hides nothing: its writing was
+//! cut off, or it rotted, and the same holds for the other slot as before.
 //!
 //! | case | newest state that is left | seen of its voters | mount | test |
 //! |---|---|---|---|---|
@@ -24,8 +27,9 @@
 //! | 9 | two of one epoch that differ, one with a majority | | the one with it | `of_two_histories_the_one_with_a_majority_is_elected` |
 //! | 10 | two of one epoch that differ, both or none with a majority | | no | `two_histories_of_equal_right_are_refused` |
 //! | 11 | none on any disk | | no | `disks_without_any_state_are_refused` |
+//! | 12 | one, and half of its voters do not give a slot of theirs | | no | `a_state_that_may_have_a_successor_in_a_slot_that_is_unread_is_refused` |
 //!
-//! `force` mounts in the cases 3, 5, 7 and 10: it takes the state with the most voters seen. It
+//! `force` mounts in the cases 3, 5, 7, 10 and 12: it takes the state with the most voters seen. It
 //! risks that writes acknowledged through the disks that are not seen are lost for good.
 
 use std::collections::BTreeSet;
@@ -42,6 +46,8 @@ pub(super) struct Holder<'a> {
     /// Of its identity: a disk that a crash kept from joining may have the number of another.
     pub(super) uuid_start: [u8; 8],
     pub(super) states: &'a [SlotFound; 2],
+    /// A slot of it was not given, and may hold any state.
+    pub(super) is_unread: bool,
     /// Who had the group open, as the disk knows it.
     pub(super) opener: Option<&'a OpenerRecord>,
 }
@@ -65,6 +71,12 @@ pub(super) enum NotElected {
         /// The voters that are not seen.
         unseen: Vec<DiskNumber>,
     },
+    /// A newer state than the newest seen may lie in slots that could not be read.
+    Unread {
+        epoch: u64,
+        /// The voters that did not give a slot.
+        unread: Vec<DiskNumber>,
+    },
     /// Two states of one epoch have equal right.
     Diverged { epoch: u64 },
 }
@@ -74,11 +86,18 @@ struct Candidate<'a> {
     state: &'a GroupState,
     voters: usize,
     seen: usize,
+    /// Of those that are seen, who did not give all that its slots hold.
+    unread: Vec<DiskNumber>,
 }
 
 impl Candidate<'_> {
     fn has_majority(&self) -> bool {
         self.seen * 2 > self.voters
+    }
+
+    /// Whether a state that came after it would be seen.
+    fn is_last(&self) -> bool {
+        self.unread.is_empty() || (self.seen - self.unread.len()) * 2 > self.voters
     }
 }
 
@@ -105,6 +124,11 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
             seen: (voters_of(state))
                 .filter(|voter| numbers.contains(voter))
                 .count(),
+            unread: (holders.iter())
+                .filter(|holder| holder.is_unread)
+                .filter(|holder| voters_of(state).any(|voter| voter == holder.identity()))
+                .map(|holder| holder.number)
+                .collect(),
         })
         .collect();
     // Stable: among equals the state of the lowest disk is first.
@@ -113,8 +137,12 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
         .iter()
         .filter(|candidate| candidate.has_majority());
     match (with_majority.next(), with_majority.next()) {
-        (Some(candidate), None) => return Ok(candidate.state),
+        (Some(candidate), None) if candidate.is_last() => return Ok(candidate.state),
         _ if force => return Ok(candidates[0].state),
+        (Some(candidate), None) => {
+            let unread = candidate.unread.clone();
+            return Err(NotElected::Unread { epoch, unread });
+        }
         (Some(_), Some(_)) => return Err(NotElected::Diverged { epoch }),
         (None, _) => {}
     }
@@ -125,6 +153,7 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
         state,
         voters,
         seen,
+        ..
     } = candidates[0];
     Err(NotElected::NoMajority {
         epoch,

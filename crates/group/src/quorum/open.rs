@@ -60,7 +60,8 @@ impl Membership {
         opener: &Opener,
         attendance: Attendance<'_>,
     ) -> Result<Self, GroupError> {
-        let looks = look(&*disks, slots);
+        let mut looks = look(&*disks, slots);
+        look_again_at_states(&*disks, &mut looks);
         let groups = groups(&looks);
         let found = choose(&groups, name, &looks)?;
         check_versions(found, &looks)?;
@@ -97,7 +98,9 @@ impl Membership {
             uuid: found.uuid,
             au_size: state.au_size,
             redundancy: LeafRwLock::new(state.redundancy),
-            was_clean: state.clean,
+            // The record of a closing follows its state. Where the newest one is that of an opening,
+            // the state of that could not be read, or its writing was cut off.
+            was_clean: state.clean && opener_before.is_none_or(|record| !record.open),
             was_forced: opener.force,
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
@@ -360,6 +363,16 @@ fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
     Ok(())
 }
 
+/// What a disk did not give of its group states it may give a moment later, and an election needs it.
+fn look_again_at_states(disks: &dyn Disks, looks: &mut [DiskLook]) {
+    let unread = |look: &&mut DiskLook| look.unread.state && !look.unread.disk;
+    for found in looks.iter_mut().filter(unread) {
+        if let Some(again) = look(disks, &[found.slot]).pop() {
+            *found = again;
+        }
+    }
+}
+
 fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
     (found.members.iter())
         .filter_map(|(number, look)| {
@@ -367,6 +380,7 @@ fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
                 number: *number,
                 uuid_start: uuid_start(look.member()?.disk_uuid),
                 states: &look.states,
+                is_unread: look.unread.state,
                 opener: look.opener.as_ref(),
             })
         })
@@ -400,6 +414,19 @@ fn elect_of<'a>(
                      them back, or use --force, which loses what was acknowledged while these \
                      disks were away from them",
                     unseen.join(", ")
+                )
+            }
+            NotElected::Unread { epoch, unread } => {
+                let paths: Vec<&str> = (found.members.iter())
+                    .filter(|(number, _)| unread.contains(number))
+                    .map(|(_, look)| look.path.as_str())
+                    .collect();
+                format!(
+                    "a part of what says how group {name} stands cannot be read on {}, and may be \
+                     newer than what can be (epoch {epoch}): try again in a moment; where those \
+                     places stay unreadable, --force goes on from what can be read, which loses \
+                     what was acknowledged since",
+                    paths.join(", ")
                 )
             }
             NotElected::Diverged { epoch } => format!(

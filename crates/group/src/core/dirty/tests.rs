@@ -501,7 +501,13 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     dirty.end_write(file.id, &writer);
     // It is back, and gets some of that by a write, which no flush covers.
     dirty.caught_up(&file, (5, 6), &[LIFE]);
-    dirty.went_offline(next(other), &held(&[AWAY]), &|_| {}, &mut applied.apply());
+    dirty.went_offline(
+        next(other),
+        &held(&[AWAY]),
+        &|_| false,
+        &|_| {},
+        &mut applied.apply(),
+    );
     assert!(
         dirty.is_stale(&file, other.disk, 5, 6),
         "the other one has it"
@@ -509,6 +515,7 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     dirty.went_offline(
         next(LIFE),
         &held(&[other.disk]),
+        &|_| false,
         &|_| {},
         &mut applied.apply(),
     );
@@ -526,6 +533,12 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
     dirty.end_write(file.id, &writer);
     let gone = next(back(LIFE));
-    dirty.went_offline(gone, &held(&[other.disk]), &|_| {}, &mut applied.apply());
+    dirty.went_offline(
+        gone,
+        &held(&[other.disk]),
+        &|_| false,
+        &|_| {},
+        &mut applied.apply(),
+    );
     assert!(!dirty.is_stale(&file, AWAY, 5, 7), "nothing is staler");
 }

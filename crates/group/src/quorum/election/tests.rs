@@ -53,11 +53,21 @@ fn damaged() -> SlotFound {
 }
 
 fn elected(disks: &[(u16, [SlotFound; 2])], force: bool) -> Result<GroupState, NotElected> {
+    elected_without(disks, &[], force)
+}
+
+/// Of the disks in `unread` a slot could not be read.
+fn elected_without(
+    disks: &[(u16, [SlotFound; 2])],
+    unread: &[u16],
+    force: bool,
+) -> Result<GroupState, NotElected> {
     let holders: Vec<Holder<'_>> = (disks.iter())
         .map(|(number, states)| Holder {
             number: DiskNumber(*number),
             uuid_start: [0; 8],
             states,
+            is_unread: unread.contains(number),
             opener: None,
         })
         .collect();
@@ -73,6 +83,28 @@ fn a_state_that_a_crash_interrupted_is_put_aside() {
         (1, [found(&old), SlotFound::Blank]),
     ];
     assert_eq!(elected(&disks, false), Ok(old));
+}
+
+#[test]
+fn a_state_that_may_have_a_successor_in_a_slot_that_is_unread_is_refused() {
+    let old = state(4, &[0, 1, 2], "a");
+    let disks: Vec<(u16, [SlotFound; 2])> = (0..3)
+        .map(|number| (number, [found(&old), damaged()]))
+        .collect();
+    // What was read and is damaged is a writing that was cut off.
+    assert_eq!(elected(&disks, false), Ok(old.clone()));
+    // The newer state would lie on two of three at least.
+    assert_eq!(elected_without(&disks, &[1], false), Ok(old.clone()));
+    let refusal = NotElected::Unread {
+        epoch: 4,
+        unread: vec![DiskNumber(0), DiskNumber(2)],
+    };
+    assert_eq!(elected_without(&disks, &[0, 2], false), Err(refusal));
+    assert_eq!(elected_without(&disks, &[0, 2], true), Ok(old.clone()));
+    // A disk that has no voice proves nothing and hides nothing.
+    let mut with_another = disks.clone();
+    with_another.push((4, [found(&old), damaged()]));
+    assert_eq!(elected_without(&with_another, &[4], false), Ok(old));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use spindle_format::{CLAIM_PLACE, OPENER_BYTES, OPENER_PLACE, STATE_PLACES};
 
 use super::contests::Delayed;
 use super::ownership::taken;
-use super::{make, name, online, open, opener, present};
+use super::{forced, make, name, online, open, open_as, opener, present};
 use crate::quorum::Membership;
 use crate::{GroupError, GroupErrorKind};
 
@@ -65,18 +65,56 @@ fn a_mark_that_could_not_be_read_when_the_group_was_found_free_tells_of_nobody()
 #[test]
 fn a_state_that_could_not_be_read_when_the_group_was_found_free_tells_of_nobody() {
     for place in STATE_PLACES {
-        let disks = make("ab", Redundancy::Normal);
+        let disks = make("abc", Redundancy::Normal);
         let membership = open(&disks).unwrap();
-        let before = disks.bytes(DiskSlot(0), 0, 1 << 20);
+        let others = [DiskSlot(0), DiskSlot(2)];
+        let before = others.map(|slot| disks.bytes(slot, 0, 1 << 20));
         membership.change_state(|_| {}).unwrap();
         drop(membership);
         // The power failed when one disk had the newest state alone.
-        disks.overwrite(DiskSlot(0), 0, &before);
+        for (slot, bytes) in others.into_iter().zip(&before) {
+            disks.overwrite(slot, 0, bytes);
+        }
         disks.crash();
         disks.restart();
-        fail_reads(&disks, SECOND, place, 1);
+        // It is asked twice.
+        fail_reads(&disks, SECOND, place, 2);
         let membership = open(&disks).unwrap_or_else(|error| panic!("{place}: {error}"));
-        assert_eq!(online(&membership), [0, 1]);
+        assert_eq!(online(&membership), [0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_state_that_no_disk_gives_is_not_passed_over_for_an_older_one() {
+    // Closed, and then open when the power failed.
+    let scene = || {
+        let disks = closed("ab");
+        drop(open(&disks).unwrap());
+        disks.crash();
+        disks.restart();
+        disks
+    };
+    for place in STATE_PLACES {
+        let fail = |disks: &SimulatedDisks, count| {
+            let slots = present(disks).into_iter();
+            slots.for_each(|slot| fail_reads(disks, slot, place, count));
+        };
+        let disks = scene();
+        // For a moment.
+        fail(&disks, 1);
+        let membership = open(&disks).unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert!(!membership.was_clean(), "{place}");
+        // Longer than is waited for.
+        let disks = scene();
+        fail(&disks, u64::MAX);
+        let refusal = open(&disks).unwrap_err();
+        assert_eq!(refusal.kind, GroupErrorKind::NoMajority, "{refusal}");
+        for word in ["simulated-0, simulated-1", "try again", "--force"] {
+            assert!(refusal.message.contains(word), "{word}: {refusal}");
+        }
+        // What an older state says of a clean end is not believed by force either.
+        let membership = open_as(&disks, &forced()).unwrap();
+        assert!(!membership.was_clean(), "{place}");
     }
 }
 
