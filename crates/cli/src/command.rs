@@ -26,30 +26,8 @@ use crate::page;
 
 /// Runs the command; the number is the exit code.
 pub fn run(arguments: &Arguments) -> Result<u8> {
-    match &arguments.command {
-        Command::Openapi => {
-            print_json(&spindle_control::document())?;
-            return Ok(0);
-        }
-        Command::Formats => {
-            print_json(&spindle_control::Formats::own())?;
-            return Ok(0);
-        }
-        Command::Udev { device } => {
-            for (name, value) in spindle_control::udev_properties(device)? {
-                say!("{name}={value}");
-            }
-            return Ok(0);
-        }
-        Command::Completions { shell } => {
-            page::completions(*shell);
-            return Ok(0);
-        }
-        Command::Man { directory } => {
-            page::man(directory.as_deref())?;
-            return Ok(0);
-        }
-        _ => {}
+    if tell_of_itself(&arguments.command)? {
+        return Ok(0);
     }
     let settings = Settings::gather(&arguments.disks)?;
     match &arguments.command {
@@ -109,6 +87,23 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         | Command::Completions { .. }
         | Command::Man { .. } => Ok(0),
     }
+}
+
+/// Commands that need no settings, because they ask no group; whether it was one.
+fn tell_of_itself(command: &Command) -> Result<bool> {
+    match command {
+        Command::Openapi => print_json(&spindle_control::document())?,
+        Command::Formats => print_json(&spindle_control::Formats::own())?,
+        Command::Udev { device } => {
+            for (name, value) in spindle_control::udev_properties(device)? {
+                say!("{name}={value}");
+            }
+        }
+        Command::Completions { shell } => page::completions(*shell),
+        Command::Man { directory } => page::man(directory.as_deref())?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 fn run_template(settings: &Settings, command: &TemplateCommand) -> Result<u8> {

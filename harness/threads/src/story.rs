@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spindle_base::{FileId, Redundancy};
 use spindle_device::{DiskImage, DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_group::{Group, GroupError};
-use spindle_sync::thread;
+use spindle_sync::thread::{self, JoinHandle};
 
 use crate::clock::Clock;
 use crate::disks::{IO_DEADLINE_MS, PointDisks, SentWrites};
@@ -260,42 +260,21 @@ pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
     story.end(group, was_cut);
 }
 
-impl Story {
-    /// Runs the threads until all have ended; whether the power was cut.
-    fn go(self: &mut Story, group: &Arc<Group>, random: &mut SeededRandom) -> bool {
-        let story = Arc::new(Story {
-            seed: self.seed,
-            plot: self.plot,
-            disks: Arc::clone(&self.disks),
-            access: Arc::clone(&self.access),
-            faults: Arc::clone(&self.faults),
-            sent: Arc::clone(&self.sent),
-            history: Arc::clone(&self.history),
-            watch: Arc::clone(&self.watch),
-            files: self.files.clone(),
-            clock: Arc::clone(&self.clock),
-            newcomers: Mutex::default(),
-            gone: Arc::clone(&self.gone),
-            image: Arc::clone(&self.image),
-            is_smaller: AtomicBool::new(false),
-            next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
-            is_over: AtomicBool::new(false),
-        });
-        if story.plot.may_end_by_cut() && random.chance(3, 5) {
-            let most = [30, 150, 600][random.index(3)];
-            let requests = 1 + random.below(most);
-            story
-                .history
-                .note(|| format!("the power will fail at request {requests}"));
-            story.disks.power_fails_after(requests);
-        }
-        let mut bounded = Vec::new();
-        let mut endless = Vec::new();
-        let start = |of: u64, body: fn(&Story, &Group, u64)| {
-            let (story, group) = (Arc::clone(&story), Arc::clone(group));
-            thread::spawn(move || body(&story, &group, of))
-        };
-        let writers_count = match story.plot {
+/// Who takes part in a story, each a thread.
+struct Cast<'a> {
+    story: &'a Arc<Story>,
+    group: &'a Arc<Group>,
+}
+
+impl Cast<'_> {
+    fn start(&self, of: u64, body: fn(&Story, &Group, u64)) -> JoinHandle<()> {
+        let (story, group) = (Arc::clone(self.story), Arc::clone(self.group));
+        thread::spawn(move || body(&story, &group, of))
+    }
+
+    fn start_all_that_end(&self, random: &mut SeededRandom) -> Vec<JoinHandle<()>> {
+        let plot = self.story.plot;
+        let writers_count = match plot {
             Plot::Moves => 1,
             Plot::Everything
             | Plot::Cuts
@@ -304,71 +283,107 @@ impl Story {
             | Plot::Places
             | Plot::Changes(_) => 2 + random.below(2),
         };
-        for writer in 0..writers_count {
-            bounded.push(start(1 + writer, Story::write_and_read));
+        let mut threads: Vec<JoinHandle<()>> = (0..writers_count)
+            .map(|writer| self.start(1 + writer, Story::write_and_read))
+            .collect();
+        threads.extend(self.start_what_happens(random));
+        let may_break = matches!(plot, Plot::Everything | Plot::Moves);
+        if may_break && random.chance(1, 3) {
+            threads.push(self.start(12, Story::break_places));
         }
-        match story.plot {
-            Plot::Moves => bounded.push(start(10, Story::blink_where_copies_come)),
-            Plot::Cuts => bounded.push(start(10, Story::lose_a_disk_and_the_power)),
-            Plot::Flushes(_) => bounded.push(start(10, Story::fail_flushes)),
-            Plot::Changes(changing) => {
-                if changing == Changing::Extents || random.chance(1, 4) {
-                    bounded.push(start(10, Story::move_again_and_again));
-                }
-                let has_other_outages = match changing {
-                    Changing::Extents => false,
-                    Changing::Redundancy => random.chance(1, 3),
-                    Changing::Cleaning => true,
-                };
-                if has_other_outages {
-                    bounded.push(start(11, Story::lose_and_return_disks));
-                }
-                match changing {
-                    Changing::Extents => {}
-                    Changing::Redundancy if has_other_outages => {
-                        bounded.push(start(12, Story::convert));
-                    }
-                    Changing::Redundancy => bounded.push(start(12, Story::convert_and_blink)),
-                    Changing::Cleaning => bounded.push(start(12, Story::take_offline_by_wish)),
-                }
-            }
+        if random.chance(1, 3) {
+            threads.push(self.start(13, Story::scrub));
+        }
+        if random.chance(1, 4) {
+            threads.push(self.start(15, Story::take_image));
+        }
+        threads
+    }
+
+    /// What the plot is about.
+    fn start_what_happens(&self, random: &mut SeededRandom) -> Vec<JoinHandle<()>> {
+        let mut threads = Vec::new();
+        match self.story.plot {
+            Plot::Moves => threads.push(self.start(10, Story::blink_where_copies_come)),
+            Plot::Cuts => threads.push(self.start(10, Story::lose_a_disk_and_the_power)),
+            Plot::Flushes(_) => threads.push(self.start(10, Story::fail_flushes)),
+            Plot::Changes(changing) => threads.extend(self.start_changes(changing, random)),
             Plot::Places => {
-                bounded.push(start(10, Story::break_places_for_a_while));
+                threads.push(self.start(10, Story::break_places_for_a_while));
                 if random.chance(1, 2) {
-                    bounded.push(start(11, Story::change_disks));
+                    threads.push(self.start(11, Story::change_disks));
                 }
             }
             Plot::Hangs => {
-                bounded.push(start(10, Story::hang_disks));
-                bounded.push(start(14, Story::come_new));
+                threads.push(self.start(10, Story::hang_disks));
+                threads.push(self.start(14, Story::come_new));
                 if random.chance(1, 3) {
-                    bounded.push(start(11, Story::change_disks));
+                    threads.push(self.start(11, Story::change_disks));
                 }
             }
             Plot::Everything => {
                 if random.chance(2, 3) {
-                    bounded.push(start(10, Story::lose_and_return_disks));
+                    threads.push(self.start(10, Story::lose_and_return_disks));
                 }
                 if random.chance(1, 2) {
-                    bounded.push(start(11, Story::change_disks));
+                    threads.push(self.start(11, Story::change_disks));
                 }
             }
         }
-        let may_break = matches!(story.plot, Plot::Everything | Plot::Moves);
-        if may_break && random.chance(1, 3) {
-            bounded.push(start(12, Story::break_places));
+        threads
+    }
+
+    fn start_changes(&self, changing: Changing, random: &mut SeededRandom) -> Vec<JoinHandle<()>> {
+        let mut threads = Vec::new();
+        if changing == Changing::Extents || random.chance(1, 4) {
+            threads.push(self.start(10, Story::move_again_and_again));
         }
+        let has_other_outages = match changing {
+            Changing::Extents => false,
+            Changing::Redundancy => random.chance(1, 3),
+            Changing::Cleaning => true,
+        };
+        if has_other_outages {
+            threads.push(self.start(11, Story::lose_and_return_disks));
+        }
+        match changing {
+            Changing::Extents => {}
+            Changing::Redundancy if has_other_outages => {
+                threads.push(self.start(12, Story::convert));
+            }
+            Changing::Redundancy => threads.push(self.start(12, Story::convert_and_blink)),
+            Changing::Cleaning => threads.push(self.start(12, Story::take_offline_by_wish)),
+        }
+        threads
+    }
+
+    fn start_background(&self, random: &mut SeededRandom) -> Vec<JoinHandle<()>> {
+        let mut threads = vec![self.start(20, Story::step), self.start(21, Story::work)];
         if random.chance(1, 3) {
-            bounded.push(start(13, Story::scrub));
+            threads.push(self.start(22, Story::work));
         }
-        if random.chance(1, 4) {
-            bounded.push(start(15, Story::take_image));
+        threads
+    }
+}
+
+impl Story {
+    /// Runs the threads until all have ended; whether the power was cut.
+    fn go(&mut self, group: &Arc<Group>, random: &mut SeededRandom) -> bool {
+        let story = self.shared();
+        if story.plot.may_end_by_cut() && random.chance(3, 5) {
+            let most = [30, 150, 600][random.index(3)];
+            let requests = 1 + random.below(most);
+            story
+                .history
+                .note(|| format!("the power will fail at request {requests}"));
+            story.disks.power_fails_after(requests);
         }
-        endless.push(start(20, Story::step));
-        endless.push(start(21, Story::work));
-        if random.chance(1, 3) {
-            endless.push(start(22, Story::work));
-        }
+        let cast = Cast {
+            story: &story,
+            group,
+        };
+        let bounded = cast.start_all_that_end(random);
+        let endless = cast.start_background(random);
         for thread in bounded {
             let _ = thread.join();
         }
@@ -385,6 +400,28 @@ impl Story {
             story.disks.release(slot);
         }
         was_cut
+    }
+
+    /// The story as its threads share it.
+    fn shared(&self) -> Arc<Self> {
+        Arc::new(Self {
+            seed: self.seed,
+            plot: self.plot,
+            disks: Arc::clone(&self.disks),
+            access: Arc::clone(&self.access),
+            faults: Arc::clone(&self.faults),
+            sent: Arc::clone(&self.sent),
+            history: Arc::clone(&self.history),
+            watch: Arc::clone(&self.watch),
+            files: self.files.clone(),
+            clock: Arc::clone(&self.clock),
+            newcomers: Mutex::default(),
+            gone: Arc::clone(&self.gone),
+            image: Arc::clone(&self.image),
+            is_smaller: AtomicBool::new(false),
+            next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
+            is_over: AtomicBool::new(false),
+        })
     }
 
     fn gone(&self) -> MutexGuard<'_, Vec<DiskSlot>> {
