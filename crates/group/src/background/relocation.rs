@@ -338,8 +338,9 @@ impl Group {
             let ranges = file_ranges(map.schedule(), moved.index);
             drop(map);
             // What the disk missed there before it had a copy, the new one has.
+            let newest = own.map(|own| self.disks.flushes.newest(own));
             for range in ranges {
-                (self.dirty).caught_up_from(file, range, own.as_slice(), &relocation.lives);
+                (self.dirty).caught_up_from(file, range, newest.as_slice(), &relocation.lives);
             }
             self.name_only_stale(file);
             if moved.from.is_present() {

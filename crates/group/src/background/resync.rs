@@ -268,6 +268,9 @@ impl Group {
             Ok(())
         })
         .map_err(|TooFar| GroupError::too_far())?;
+        // What a source lost before it was looked at is stale there from here on: a disk that serves
+        // on after a failed flush does so before that is noted.
+        self.notice_offline();
         let mut copied_blocks = 0;
         for (at_block, blocks, to_bytes) in targets {
             let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a part of a region");
@@ -294,7 +297,8 @@ impl Group {
         // A disk that has come or gone since has lost what was copied to it, or what was read from
         // it was perhaps not the newest.
         if lives.iter().all(|life| self.disks.is_same(*life)) {
-            (self.dirty).caught_up_from(file, (first, end), &[own], &lives);
+            let newest = self.disks.flushes.newest(own);
+            (self.dirty).caught_up_from(file, (first, end), &[newest], &lives);
         }
         Ok(copied_blocks)
     }

@@ -252,13 +252,17 @@ impl Group {
         let Some(extent) = found else {
             return Ok(Surplus::GivenBack(0));
         };
+        let mut lives = self.disks.lives(extent.present());
+        // What a disk lost before it was looked at is stale there from here on.
+        self.notice_offline();
         let kept = self.copies_to_keep(file, &extent, wanted, (first, end));
         // What stays has perhaps just been copied from what goes.
         if !self.have_everything(file, &file.map.read(), index, &kept) {
             return Ok(Surplus::Needed);
         }
-        let mut lives = self.disks.lives(kept.iter().copied());
-        lives.retain(|life| life.incarnation.serves());
+        lives.retain(|life| {
+            life.incarnation.serves() && kept.iter().any(|copy| copy.disk() == life.disk)
+        });
         if !self.flush_lives(&lives)? {
             return Ok(Surplus::Waits);
         }

@@ -40,6 +40,7 @@ use spindle_extent::plan::Staleness;
 use spindle_format::{DIRTY_REGION_BLOCKS, DirtyRecord};
 use spindle_sync::level::{DeepMutex, Mutex, MutexGuard, Unshown};
 
+use crate::core::disks::Target;
 use crate::core::file::File;
 use crate::incarnation::{Incarnation, Life};
 use crate::levels;
@@ -106,6 +107,15 @@ pub struct WrittenLately {
     pub others: SmallVec<[DiskNumber; 2]>,
 }
 
+/// What was written lately, as it was when the note of an outage began.
+#[derive(Debug, Default)]
+pub struct Lately {
+    /// All of it, ranges of blocks by file.
+    pub written: Vec<(FileId, (u64, u64))>,
+    /// What of that the disk which went had before.
+    pub held: Vec<WrittenLately>,
+}
+
 /// What is stale of a region on one disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaleRegion {
@@ -159,6 +169,7 @@ impl State {
         &self,
         disk: DiskNumber,
         held: &[WrittenLately],
+        has_flushed: HasFlushed<'_>,
     ) -> BTreeMap<RegionKey, Vec<(u32, u32)>> {
         let mut found: BTreeMap<RegionKey, Vec<(u32, u32)>> = BTreeMap::new();
         for WrittenLately {
@@ -171,6 +182,11 @@ impl State {
                 let Some(region) = self.regions.get(&(*file, number)) else {
                     continue;
                 };
+                // Of an only copy there is no other that was ever better.
+                let got = match others.is_empty() {
+                    true => BlockSet::Nothing,
+                    false => region.got_lately(disk, has_flushed),
+                };
                 let mut at = first;
                 while at < end {
                     let mut is_stale = true;
@@ -179,11 +195,8 @@ impl State {
                         is_stale &= blocks.is_some_and(|blocks| blocks.contains(at));
                         until = blocks.map_or(until, |blocks| blocks.same_until(at, until));
                     }
-                    // Of an only copy there is no other that was ever better.
-                    for blocks in region.regained(disk).filter(|_| !others.is_empty()) {
-                        is_stale &= !blocks.contains(at);
-                        until = blocks.same_until(at, until);
-                    }
+                    is_stale &= !got.contains(at);
+                    until = got.same_until(at, until);
                     if is_stale {
                         found.entry((*file, number)).or_default().push((at, until));
                     }
@@ -383,14 +396,15 @@ impl DirtyRegions {
         until
     }
 
-    /// A disk went offline, and has that incarnation since: it may lack what was written lately
+    /// A disk went offline, and has that incarnation since: it may lack what was `written` lately
     /// to any file, and what was copied to it, but for what of `held` no other disk has: that is not
-    /// staler than any, and called stale it would be lost for good. `is_stale` is told the files. Noted
-    /// once, whoever finds it out.
+    /// staler than any, and called stale it would be lost for good. What is announced since the caller
+    /// asked for `written`, when the disk did not serve any more, was planned without it. `is_stale` is
+    /// told the files. Noted once, whoever finds it out.
     pub fn went_offline(
         &self,
         gone: Life,
-        held: &[WrittenLately],
+        Lately { written, held }: &Lately,
         has_flushed: HasFlushed<'_>,
         is_stale: &dyn Fn(FileId),
         apply: &mut dyn FnMut(Edit) -> Sequence,
@@ -402,13 +416,22 @@ impl DirtyRegions {
         }
         *noted = gone.incarnation;
         state.outages_count += 1;
-        let kept = state.kept_by(gone.disk, held);
+        let kept = state.kept_by(gone.disk, held, has_flushed);
+        let mut asked: BTreeMap<RegionKey, Vec<(u32, u32)>> = BTreeMap::new();
+        for (file, (first, end)) in written {
+            for (number, first, end) in parts(*first, *end) {
+                asked.entry((*file, number)).or_default().push((first, end));
+            }
+        }
         for (key, region) in &mut state.regions {
             let mut missed = if region.doubtful {
                 BlockSet::Everything
             } else {
                 let mut missed = region.copied_lately(gone.disk, has_flushed);
-                missed.insert_all(&region.written_lately());
+                let written = region.written_lately();
+                for (first, end) in asked.get(key).into_iter().flatten() {
+                    missed.insert_all(&written.within(*first, *end));
+                }
                 missed
             };
             for (first, end) in kept.get(key).into_iter().flatten() {
@@ -621,8 +644,8 @@ impl DirtyRegions {
 
     /// These disks have taken the blocks `[first, end)` as the other copies have them, in these
     /// incarnations. Of a disk that has gone since nothing is concluded.
-    pub fn caught_up(&self, file: &File, blocks: (u64, u64), lives: &[Life]) {
-        self.caught_up_from(file, blocks, lives, &[]);
+    pub fn caught_up(&self, file: &File, blocks: (u64, u64), newest: &[Target]) {
+        self.caught_up_from(file, blocks, newest, &[]);
     }
 
     /// As [`Self::caught_up`], where the blocks were copied from these disks, as they were then. Where
@@ -632,7 +655,7 @@ impl DirtyRegions {
         &self,
         file: &File,
         (first, end): (u64, u64),
-        lives: &[Life],
+        newest: &[Target],
         sources: &[Life],
     ) {
         if !file.may_be_stale.load(Ordering::Acquire) {
@@ -650,8 +673,8 @@ impl DirtyRegions {
         }
         for (number, first, end) in parts(first, end) {
             if let Some(region) = regions.get_mut(&(file.id, number)) {
-                for life in lives.iter().filter(|life| !has_gone(life)) {
-                    region.catch_up(life.disk, first, end);
+                for target in newest.iter().filter(|target| !has_gone(&target.life)) {
+                    region.regain(*target, first, end);
                 }
             }
         }

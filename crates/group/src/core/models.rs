@@ -10,7 +10,7 @@ use spindle_device::{DeviceError, DiskSlot, Request, Work};
 use spindle_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use spindle_sync::thread;
 
-use crate::core::dirty::DirtyRegions;
+use crate::core::dirty::{DirtyRegions, Lately};
 use crate::core::disks::{Fate, Flushed, Flushes, NotedOutages, OpenSlot};
 use crate::core::file::{File, Layout};
 use crate::core::moving::Moving;
@@ -114,9 +114,13 @@ pub fn what_is_noted_of_an_outage_is_seen() {
     group.standings.set(DISK, false, false);
     let gone = group.life();
     let is_stale = |_| group.file.may_be_stale.store(true, Ordering::Release);
+    let lately = Lately {
+        written: group.dirty.written_lately(),
+        held: Vec::new(),
+    };
     group
         .dirty
-        .went_offline(gone, &[], &|_| false, &is_stale, &mut applied);
+        .went_offline(gone, &lately, &|_| false, &is_stale, &mut applied);
     group.noted.set(gone.incarnation);
     observer.join().expect("no panic");
     group.dirty.end_write(group.file.id, &announced.0);

@@ -64,6 +64,8 @@ impl Core {
                     continue;
                 };
                 let lives = self.disks.lives(extent.present());
+                // What a disk lost before it was looked at is stale there from here on.
+                self.notice_offline();
                 let mut part = segment;
                 while part.at_block < segment.at_block + blocks {
                     let (stale, until) =

@@ -16,7 +16,7 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::dirty::{Ranges, Writer};
-use crate::core::disks::Written;
+use crate::core::disks::{Target, Written};
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
@@ -375,19 +375,20 @@ impl Core {
             self.settle_failed_writes(file, &ranges, &failed)?;
         }
         if file.may_be_stale.load(Ordering::Acquire) {
-            let took = |life: &Life| {
-                !plan.missed.contains(&life.disk)
-                    && !failed.iter().any(|(disk, _)| *disk == life.disk)
+            let took = |target: &Target| {
+                let own = target.life.disk;
+                !plan.missed.contains(&own) && !failed.iter().any(|(disk, _)| *disk == own)
             };
-            let lives: SmallVec<[Life; 8]> = written.lives().filter(took).collect();
+            let targets = written.targets().iter().copied();
+            let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             // What was zeroed before it they have as well: another copy that could give it to them
             // there may be none.
             if !is_put_back(Fault::ZerosCountAsLacked) {
                 for gap in &intent.gaps {
-                    self.dirty.caught_up(file, *gap, &lives);
+                    self.dirty.caught_up(file, *gap, &targets);
                 }
             }
-            self.dirty.caught_up(file, (first, end), &lives);
+            self.dirty.caught_up(file, (first, end), &targets);
         }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.

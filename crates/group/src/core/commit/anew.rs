@@ -20,7 +20,7 @@ use spindle_extent::plan::{self, Segment, Serving, Staleness, TooFar};
 use spindle_format::{DiskStatus, ExtentCopy};
 
 use crate::core::Core;
-use crate::core::dirty::WrittenLately;
+use crate::core::dirty::{Lately, WrittenLately};
 use crate::core::disks::{Fate, Target};
 use crate::core::file::File;
 use crate::incarnation::Life;
@@ -207,19 +207,25 @@ impl Core {
         }
     }
 
-    /// Blocks written or copied there lately of which the disk has a copy, as far as they were there before: where
-    /// it goes away, what was flushed of them stays there. Beyond the durable mark of an extent with
-    /// other copies lies what was there before the file.
-    pub(super) fn held_of_what_was_written_lately(&self, disk: DiskNumber) -> Vec<WrittenLately> {
+    /// What was written lately, and what of that and of what was copied to the disk it has a copy of, as
+    /// far as it was there before: where it goes away, what was flushed of that stays there. Where a
+    /// flush has covered all that was written there of a file, that is all below its marks; else what
+    /// lies beyond the durable mark of an extent with other copies may be from before the file.
+    pub(super) fn written_lately_beside(&self, disk: DiskNumber) -> Lately {
+        let written = self.dirty.written_lately();
         let mut held = Vec::new();
         let committed = self.catalog.committed();
-        let lately = self.dirty.written_lately().into_iter();
-        let lately = lately.chain(self.copied_lately(disk));
+        let lately = written.iter().copied().chain(self.copied_lately(disk));
         for (id, (first, end)) in lately {
             let Some(file) = self.file(id) else {
                 continue;
             };
             let map = file.map.read();
+            // Under the map's lock: what a mark covers is among these before the mark moves.
+            let targets = file.written.lock().clone();
+            let is_flushed = (targets.iter())
+                .filter(|target| target.life.disk == disk)
+                .all(|target| self.has_flushed(*target));
             // The last region may end beyond what extents can reach.
             let _ = plan::segments::<TooFar>(&map, first, end, |segment| {
                 let Some(extent) = segment.extent else {
@@ -230,11 +236,15 @@ impl Core {
                     .filter(|other| *other != disk)
                     .collect();
                 let is_there = extent.present().any(|copy| copy.disk() == disk);
-                let durable = u64::from(map.durable_mark(segment.index, &extent, committed));
+                let mark = match is_flushed {
+                    true => extent.mark_blocks,
+                    false => map.durable_mark(segment.index, &extent, committed),
+                };
+                let below = u64::from(mark).saturating_sub(segment.inside_blocks);
                 let blocks = match others.is_empty() {
                     // Its mark goes back.
                     true => segment.blocks,
-                    false => (durable.saturating_sub(segment.inside_blocks)).min(segment.blocks),
+                    false => below.min(segment.blocks),
                 };
                 if is_there && blocks > 0 {
                     held.push(WrittenLately {
@@ -246,7 +256,7 @@ impl Core {
                 Ok(())
             });
         }
-        held
+        Lately { written, held }
     }
 
     /// Those of the disks that lack blocks of which these copies are stale, be they here or away.

@@ -261,9 +261,9 @@ impl Core {
                 self.miss_what_others_have(life, &others);
                 self.miss_what_was_copied(life.disk);
             } else {
-                let held = self.held_of_what_was_written_lately(life.disk);
+                let lately = self.written_lately_beside(life.disk);
                 let apply = &mut |edit| self.catalog.apply(edit);
-                (self.dirty).went_offline(life, &held, &has_flushed, &is_stale, apply);
+                (self.dirty).went_offline(life, &lately, &has_flushed, &is_stale, apply);
             }
             if let Some(disk) = self.disks.get(life.disk) {
                 disk.set_noted(life.incarnation);

@@ -52,19 +52,37 @@ struct Generation {
     writers_count: u32,
     written: BlockSet,
     copied: CopiedBlocks,
-    /// What disks lacked before, and have got since: without a flush they lose that again, and show
-    /// what they had before it.
-    regained: SmallVec<[Stale; 1]>,
+    regained: SmallVec<[Regained; 1]>,
 }
 
+/// What a disk lacked before, and has got since: until a flush has covered it, the disk loses that
+/// again when it goes, and shows what it had before it.
+#[derive(Debug)]
+struct Regained {
+    newest: Target,
+    blocks: BlockSet,
+}
+
+/// Where there are more, the two oldest of a disk become one that the flush of the younger covers.
+const REGAINED_MOST: usize = 8;
+
 impl Generation {
-    fn regain(&mut self, disk: DiskNumber, blocks: &BlockSet) {
-        match self.regained.iter_mut().find(|other| other.disk == disk) {
-            Some(regained) => regained.blocks.insert_all(blocks),
-            None => self.regained.push(Stale {
-                disk,
-                blocks: blocks.clone(),
-            }),
+    fn regain(&mut self, newest: Target, blocks: BlockSet) {
+        let disk = newest.life.disk;
+        let mut own = (self.regained.iter_mut()).filter(|other| other.newest.life.disk == disk);
+        let (Some(first), Some(second)) = (own.next(), own.next()) else {
+            self.regained.push(Regained { newest, blocks });
+            return;
+        };
+        if own.count() + 2 >= REGAINED_MOST {
+            second.blocks.insert_all(&first.blocks);
+            first.newest = newest;
+            first.blocks = blocks;
+            // The oldest stand first.
+            let moved = (self.regained.iter()).position(|other| other.newest == newest);
+            self.regained[moved.expect("just now")..].rotate_left(1);
+        } else {
+            self.regained.push(Regained { newest, blocks });
         }
     }
 }
@@ -245,6 +263,17 @@ impl Region {
         );
     }
 
+    /// The disk has these blocks as the others do, once a flush has covered `newest`.
+    pub(crate) fn regain(&mut self, newest: Target, first: u32, end: u32) {
+        let regained = (self.stale_of(newest.life.disk))
+            .filter(|blocks| blocks.touches(first, end))
+            .map(|blocks| blocks.within(first, end));
+        self.catch_up(newest.life.disk, first, end);
+        if let Some(regained) = regained {
+            self.generations[usize::from(self.young)].regain(newest, regained);
+        }
+    }
+
     /// The disk has these blocks as the others do.
     pub(crate) fn catch_up(&mut self, disk: DiskNumber, first: u32, end: u32) {
         let place = (self.stale).binary_search_by_key(&disk, |stale| stale.disk);
@@ -253,21 +282,23 @@ impl Region {
         };
         let blocks = &mut self.stale[place].blocks;
         if blocks.touches(first, end) {
-            let regained = blocks.within(first, end);
             blocks.remove(first, end);
             self.shrunk = true;
-            self.generations[usize::from(self.young)].regain(disk, &regained);
         }
         if self.stale[place].blocks.is_empty() {
             self.stale.remove(place);
         }
     }
 
-    /// What the disk has got since a flush, of what it lacked before.
-    pub(crate) fn regained(&self, disk: DiskNumber) -> impl Iterator<Item = &BlockSet> {
+    /// What the disk has got since a flush, of what it lacked before or had no copy of.
+    pub(crate) fn got_lately(&self, disk: DiskNumber, has_flushed: HasFlushed<'_>) -> BlockSet {
+        let mut got = self.copied_lately(disk, has_flushed);
         let regained = self.generations.iter().flat_map(|lately| &lately.regained);
-        let of_disk = regained.filter(move |regained| regained.disk == disk);
-        of_disk.map(|regained| &regained.blocks)
+        let of_disk = regained.filter(|regained| regained.newest.life.disk == disk);
+        for regained in of_disk.filter(|regained| !has_flushed(regained.newest)) {
+            got.insert_all(&regained.blocks);
+        }
+        got
     }
 
     /// What was written lately: a disk that fails now may lack it.

@@ -8,7 +8,7 @@ use spindle_extent::map::Extent;
 use spindle_format::{BlockRun, DirtyRecord, ExtentCopy, StaleDisk};
 use spindle_sync::atomic::Ordering;
 
-use super::{DirtyRegions, DoubtfulRegion, REGION_BLOCKS, Writer, WrittenLately, parts};
+use super::{DirtyRegions, DoubtfulRegion, Lately, REGION_BLOCKS, Writer, WrittenLately, parts};
 use crate::core::disks::Target;
 use crate::core::file::{File, Layout};
 use crate::incarnation::{Incarnation, Life};
@@ -94,6 +94,19 @@ fn open(disks: &[DiskNumber]) -> DirtyRecord {
         open: true,
         stale: disks.iter().map(stale).collect(),
     }
+}
+
+/// What its caller of `went_offline` has asked for.
+fn lately(dirty: &DirtyRegions, held: &[WrittenLately]) -> Lately {
+    Lately {
+        written: dirty.written_lately(),
+        held: held.to_vec(),
+    }
+}
+
+/// A write of that life of a disk.
+const fn target(life: Life) -> Target {
+    Target { life, number: 7 }
 }
 
 #[test]
@@ -190,7 +203,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         .store(true, spindle_sync::atomic::Ordering::Relaxed);
     let start = 2 * REGION_BLOCKS;
     let mut applied = Applied::default();
-    dirty.caught_up(&file, (start, start + 15), &[LIFE]);
+    dirty.caught_up(&file, (start, start + 15), &[target(LIFE)]);
     let found = dirty.stale_regions(&|disk| disk == AWAY);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].blocks, 1);
@@ -203,9 +216,15 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &[], &|_| false, &|_| {}, &mut applied.apply());
+    dirty.went_offline(
+        gone,
+        &lately(&dirty, &[]),
+        &|_| false,
+        &|_| {},
+        &mut applied.apply(),
+    );
     for lost in [LIFE, gone] {
-        dirty.caught_up(&file, (start, start + 100), &[lost]);
+        dirty.caught_up(&file, (start, start + 100), &[target(lost)]);
         assert!(
             dirty.is_stale(&file, AWAY, start, start + 100),
             "it went offline since that was written, or was away"
@@ -215,7 +234,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         incarnation: gone.incarnation.next(),
         ..LIFE
     };
-    dirty.caught_up(&file, (start, start + 100), &[back]);
+    dirty.caught_up(&file, (start, start + 100), &[target(back)]);
     let (_, edit) = rounds_until_an_edit(&dirty);
     assert_eq!(self::record(&edit).stale.len(), 1);
     dirty.forget_disk(DiskNumber(9));
@@ -245,9 +264,21 @@ fn a_disk_that_goes_offline_missed_what_was_not_flushed_and_what_is_under_way() 
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &[], &|_| false, &tell, &mut applied.apply());
+    dirty.went_offline(
+        gone,
+        &lately(&dirty, &[]),
+        &|_| false,
+        &tell,
+        &mut applied.apply(),
+    );
     let noted_count = told.borrow().len();
-    dirty.went_offline(gone, &[], &|_| false, &tell, &mut applied.apply());
+    dirty.went_offline(
+        gone,
+        &lately(&dirty, &[]),
+        &|_| false,
+        &tell,
+        &mut applied.apply(),
+    );
     assert_eq!(told.borrow().len(), noted_count, "noted once");
     let regions: Vec<(u32, u32)> = (dirty.stale_regions(&|_| true).iter())
         .map(|stale| (stale.region, stale.blocks))
@@ -367,7 +398,7 @@ fn a_resync_does_not_end_while_a_disk_is_on_its_way_back() {
     assert!(dirty.view(&file).is_some(), "readers go on looking");
     drop(returning);
     assert!(!dirty.end_resync(&|_| true, &|| panic!("it is stale")));
-    dirty.caught_up(&file, (0, REGION_BLOCKS), &[LIFE]);
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[target(LIFE)]);
     assert!(dirty.end_resync(&|_| true, &|| {}));
     assert!(!dirty.is_resyncing());
 }
@@ -384,12 +415,18 @@ fn a_disk_that_has_caught_up_is_not_named_any_more_once_another_goes_offline() {
         disk: other,
         ..LIFE
     };
-    dirty.caught_up(&file, (0, REGION_BLOCKS), &[LIFE, theirs]);
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[target(LIFE), target(theirs)]);
     let gone = Life {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
     };
-    dirty.went_offline(gone, &[], &|_| false, &|_| {}, &mut applied.apply());
+    dirty.went_offline(
+        gone,
+        &lately(&dirty, &[]),
+        &|_| false,
+        &|_| {},
+        &mut applied.apply(),
+    );
     assert_eq!(applied.newest(), open(&[AWAY]));
 }
 
@@ -426,7 +463,7 @@ fn what_was_copied_to_a_disk_is_in_doubt_there_alone_until_a_flush_has_covered_i
             let is_stale = |_| file.may_be_stale.store(true, Ordering::Release);
             dirty.went_offline(
                 gone,
-                &[],
+                &lately(&dirty, &[]),
                 &has_flushed,
                 &is_stale,
                 &mut Applied::default().apply(),
@@ -466,15 +503,21 @@ fn a_disk_that_goes_keeps_what_is_stale_elsewhere_and_what_is_copied_from_it_the
     };
     let third = DiskNumber(11);
     let held = [held(5, &[AWAY]), held(6, &[AWAY, third])];
-    dirty.went_offline(gone, &held, &|_| false, &|_| {}, &mut applied.apply());
+    dirty.went_offline(
+        gone,
+        &lately(&dirty, &held),
+        &|_| false,
+        &|_| {},
+        &mut applied.apply(),
+    );
     assert!(!dirty.is_stale(&file, gone.disk, 5, 6), "only there");
     assert!(
         dirty.is_stale(&file, gone.disk, 6, 7),
         "a third disk has it"
     );
-    dirty.caught_up_from(&file, (5, 6), &[LIFE], &[source]);
+    dirty.caught_up_from(&file, (5, 6), &[target(LIFE)], &[source]);
     assert!(dirty.is_stale(&file, AWAY, 5, 6), "the source has gone");
-    dirty.caught_up_from(&file, (5, 6), &[LIFE], &[gone]);
+    dirty.caught_up_from(&file, (5, 6), &[target(LIFE)], &[gone]);
     assert!(!dirty.is_stale(&file, AWAY, 5, 6));
 }
 
@@ -500,10 +543,10 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
     dirty.end_write(file.id, &writer);
     // It is back, and gets some of that by a write, which no flush covers.
-    dirty.caught_up(&file, (5, 6), &[LIFE]);
+    dirty.caught_up(&file, (5, 6), &[target(LIFE)]);
     dirty.went_offline(
         next(other),
-        &held(&[AWAY]),
+        &lately(&dirty, &held(&[AWAY])),
         &|_| false,
         &|_| {},
         &mut applied.apply(),
@@ -514,7 +557,7 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     );
     dirty.went_offline(
         next(LIFE),
-        &held(&[other.disk]),
+        &lately(&dirty, &held(&[other.disk])),
         &|_| false,
         &|_| {},
         &mut applied.apply(),
@@ -525,7 +568,7 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     );
     // Once flushes have covered it, it has it for good.
     let back = |life: Life| next(next(life));
-    dirty.caught_up(&file, (5, 7), &[back(LIFE)]);
+    dirty.caught_up(&file, (5, 7), &[target(back(LIFE))]);
     let (writer, _) = applied.begin(&dirty, &file, 0, &[other.disk]);
     dirty.end_write(file.id, &writer);
     round(&dirty);
@@ -535,10 +578,77 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     let gone = next(back(LIFE));
     dirty.went_offline(
         gone,
-        &held(&[other.disk]),
+        &lately(&dirty, &held(&[other.disk])),
         &|_| false,
         &|_| {},
         &mut applied.apply(),
     );
     assert!(!dirty.is_stale(&file, AWAY, 5, 7), "nothing is staler");
+}
+
+#[test]
+fn a_disk_that_goes_keeps_what_a_flush_has_covered_and_nothing_that_it_has_only_got() {
+    let other = Life {
+        disk: DiskNumber(9),
+        ..LIFE
+    };
+    let next = |life: Life| Life {
+        incarnation: life.incarnation.next(),
+        ..life
+    };
+    // Got by a write or a copy where it was stale, or by a move, which no other copy has any more.
+    for (is_moved, is_flushed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (dirty, file) = (DirtyRegions::default(), file());
+        let mut applied = Applied::default();
+        let has_flushed = |_| is_flushed;
+        let before = if is_moved { &[][..] } else { &[LIFE.disk] };
+        let (writer, _) = applied.begin(&dirty, &file, 0, before);
+        dirty.end_write(file.id, &writer);
+        if is_moved {
+            let writer = dirty.begin_copy(&file, &[(0, 10)], LIFE.disk, &has_flushed);
+            dirty.end_copy(file.id, &writer, target(LIFE));
+        } else {
+            dirty.caught_up(&file, (0, 10), &[target(LIFE)]);
+        }
+        let mut go = |life: Life, others: DiskNumber| {
+            let held = WrittenLately {
+                file: file.id,
+                blocks: (0, 10),
+                others: [others].into_iter().collect(),
+            };
+            let is_stale = |_| file.may_be_stale.store(true, Ordering::Release);
+            dirty.went_offline(
+                next(life),
+                &lately(&dirty, &[held]),
+                &has_flushed,
+                &is_stale,
+                &mut applied.apply(),
+            );
+        };
+        go(other, LIFE.disk);
+        go(LIFE, other.disk);
+        assert!(dirty.is_stale(&file, other.disk, 5, 6));
+        assert_eq!(
+            dirty.is_stale(&file, LIFE.disk, 5, 6),
+            !is_flushed,
+            "moved: {is_moved}"
+        );
+    }
+}
+
+#[test]
+fn a_write_that_is_announced_when_its_disk_has_gone_makes_nothing_stale_there() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let found = lately(&dirty, &[]);
+    // It is refused: no disk that serves has a copy.
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[]);
+    dirty.end_write(file.id, &writer);
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    let is_stale = |_| file.may_be_stale.store(true, Ordering::Release);
+    dirty.went_offline(gone, &found, &|_| false, &is_stale, &mut applied.apply());
+    assert!(!dirty.is_stale(&file, LIFE.disk, 0, 10));
 }

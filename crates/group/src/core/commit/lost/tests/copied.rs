@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use spindle_base::{DiskNumber, Redundancy};
+use spindle_base::{DiskNumber, Redundancy, Striping};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::ExtentCopy;
 use spindle_sync::level::Unshown;
@@ -14,12 +14,16 @@ use crate::Group;
 use crate::background::planner::Move;
 use crate::background::relocation::{Relocation, Step};
 use crate::core::dirty::Returning;
-use crate::core::file::File;
+use crate::core::file::{File, Layout};
 use crate::scene::{
     NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
 
 const MIB: usize = 1 << 20;
+const HIGH: Layout = Layout {
+    redundancy: Redundancy::High,
+    striping: Striping::Coarse,
+};
 
 fn step(group: &Group, relocation: &mut Relocation) -> Step {
     let mut buffer = AlignedBuffer::zeroed(MIB);
@@ -272,5 +276,62 @@ fn a_copy_that_was_moved_to_a_disk_that_drops_it_leaves_the_other_one_good() {
     resync(&group);
     assert!(read(&group, &file, 0, data.len()) == data);
     assert_copies_equal(&scene, &group, &file, "after the return");
+    assert_sound(&group);
+}
+
+#[test]
+fn what_was_flushed_beyond_the_durable_mark_is_read_when_its_disk_is_back() {
+    let scene = Scene::new(27, Redundancy::Normal, &FIVE);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(27, 8 * MIB + MIB / 2 + (64 << 10));
+    // The extents there are of a MiB.
+    let end = 8 * MIB + MIB / 2;
+    group.write(&file, 0, &data[..end]).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let extent = group.map(&file).pop().unwrap();
+    let [first, second] = [0, 1].map(|copy| extent.copies[copy].unwrap().0);
+    group.take_offline(&[second], "it is away").unwrap();
+    group.write(&file, end as u64, &data[end..]).unwrap();
+    // As a sync does, before its commit.
+    let targets = file.written.lock().clone();
+    group.cover(&targets).unwrap();
+    (file.written.lock()).retain(|target| !targets.contains(target));
+    group.take_offline(&[first], "it goes too").unwrap();
+    group.sync_file(&file, false).unwrap();
+    let slots = [first, second].map(|disk| DiskSlot(disk.0));
+    group.return_disks(&slots).unwrap();
+    assert!(read(&group, &file, 0, data.len()) == data);
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "after the return");
+    assert_sound(&group);
+}
+
+#[test]
+fn a_resync_does_not_copy_what_its_source_lost_before_that_is_noted() {
+    let scene = Scene::new(28, Redundancy::High, &FIVE);
+    let group = scene.open();
+    let file = create(&group, 10, HIGH);
+    let data = pattern(28, 4 * MIB);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let extent = group.map(&file).pop().unwrap();
+    let [source, target, other] = [0, 1, 2].map(|copy| extent.copies[copy].unwrap().0);
+    group.take_offline(&[target], "it is away").unwrap();
+    let new = pattern(99, 64 << 10);
+    group.write(&file, extent.offset_bytes, &new).unwrap();
+    group.return_disks(&[DiskSlot(target.0)]).unwrap();
+    // Read last.
+    let other = group.disks.get(other).unwrap();
+    other.is_slow.store(true, Ordering::Relaxed);
+    let returning = begin_anew(&scene, &group, source);
+    while group.resync_unit(1 << 20).unwrap().is_some() {}
+    group.notice_offline();
+    drop(returning);
+    resync(&group);
+    assert!(read(&group, &file, extent.offset_bytes, new.len()) == new);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
     assert_sound(&group);
 }
