@@ -153,6 +153,8 @@ impl Membership {
             false => First::Intent,
         };
         let mut unable = self.contend(&inner, &free, first, quorum)?;
+        // From here on whoever slept reads whose the group is before it writes.
+        self.own_record(&inner);
         unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
         self.tell_of_unable(&mut missing, unable);
         if first == First::Intent {

@@ -8,10 +8,11 @@ use spindle_catalog::{Claim, KeptJournal};
 use spindle_device::{
     DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SimulatedDisks, Work,
 };
-use spindle_format::{DiskStatus, OPENER_PLACE, OpenerRecord, Origin};
+use spindle_format::{DiskStatus, OPENER_BYTES, OPENER_PLACE, OpenerRecord, Origin, STATE_PLACES};
 
+use super::contests::Delayed;
 use super::{DISK_BYTES, forced, make, name, open, open_as, opener, present};
-use crate::quorum::{Attendance, Membership, Moment};
+use crate::quorum::{Attendance, Membership, Moment, Watch};
 use crate::{GroupErrorKind, Opener};
 
 const DATA: u64 = 8 << 20;
@@ -28,7 +29,13 @@ struct Clocks {
 impl Clocks {
     fn watched(membership: &Membership) -> Arc<Self> {
         let clocks = Arc::new(Self::default());
-        let read = Arc::clone(&clocks);
+        let Watch { clock, apart } = clocks.watch();
+        membership.watch_clock(clock, apart);
+        clocks
+    }
+
+    fn watch(self: &Arc<Self>) -> Watch {
+        let read = Arc::clone(self);
         let clock = move || {
             let moment = Moment {
                 awake_ms: read.awake_ms.load(Ordering::Relaxed),
@@ -41,8 +48,10 @@ impl Clocks {
             std::thread::spawn(work);
             Ok(())
         };
-        membership.watch_clock(Box::new(clock), Box::new(apart));
-        clocks
+        Watch {
+            clock: Box::new(clock),
+            apart: Box::new(apart),
+        }
     }
 
     fn pass(&self, milliseconds: u64) {
@@ -91,6 +100,44 @@ pub(super) fn take(disks: &Arc<SimulatedDisks>) -> Membership {
         ..forced()
     };
     open_as(disks, &other).unwrap()
+}
+
+#[test]
+fn who_sleeps_behind_its_intent_writes_no_record_over_that_of_a_host_that_took_the_group_since() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = disks.bytes(DiskSlot(2), 0, 1 << 20);
+    open(&disks).unwrap().close().unwrap();
+    // Put back: the state that leaves it out is written before the record.
+    disks.overwrite(DiskSlot(2), 0, &older);
+    for place in STATE_PLACES {
+        let disks = Arc::new(disks.fork(place));
+        let clocks = Arc::new(Clocks::default());
+        let (asleep, shared) = (Arc::clone(&clocks), Arc::clone(&disks));
+        let other: Arc<std::sync::Mutex<Option<Membership>>> = Arc::default();
+        let taken = Arc::clone(&other);
+        let way = Delayed::new(&disks, place, move || {
+            asleep.pass(10_000);
+            *taken.lock().unwrap() = Some(take(&shared));
+        });
+        let attendance = Attendance {
+            watch: Some(clocks.watch()),
+            ..Attendance::of(&|_| false)
+        };
+        let slots = present(&disks);
+        let answer = Membership::open_attended(way, &slots, &name("data"), &opener(), attendance);
+        let Some(other) = other.lock().unwrap().take() else {
+            continue;
+        };
+        assert!(answer.is_err(), "{place}");
+        for slot in [DiskSlot(0), DiskSlot(1)] {
+            let record = disks.bytes(slot, OPENER_PLACE, OPENER_BYTES);
+            let record = OpenerRecord::parse(&record, OPENER_PLACE).unwrap();
+            assert_eq!(record.host, "beta", "{place}");
+        }
+        other.heartbeat(2_002).unwrap();
+        return;
+    }
+    panic!("no state was written");
 }
 
 #[test]
