@@ -58,5 +58,5 @@ fn udev_is_told_of_disks_of_groups_and_of_nothing_else() {
     ] {
         assert_eq!(place.tell(["udev", &nothing]), "", "{nothing}");
     }
-    place.refuse(["udev", &place.disk("none")], 3, &["none"]);
+    place.refuse(["udev", &place.disk("none")], 2, &["none"]);
 }
