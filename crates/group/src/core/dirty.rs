@@ -414,8 +414,11 @@ impl DirtyRegions {
         if noted.outages_count() >= gone.incarnation.outages_count() {
             return;
         }
-        *noted = gone.incarnation;
+        let noted_before = std::mem::replace(noted, gone.incarnation);
         state.outages_count += 1;
+        // What an earlier outage took is noted: it is stale since, or got again, or what is read.
+        let has_flushed =
+            &|target: Target| has_flushed(target) || target.life.incarnation < noted_before;
         let kept = state.kept_by(gone.disk, held, has_flushed);
         let mut asked: BTreeMap<RegionKey, Vec<(u32, u32)>> = BTreeMap::new();
         for (file, (first, end)) in written {

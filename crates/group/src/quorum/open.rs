@@ -373,6 +373,24 @@ fn look_again_at_states(disks: &dyn Disks, looks: &mut [DiskLook]) {
     }
 }
 
+/// Whether a slot of the disk was not given that may hold any state. Not where its newest mark is the
+/// closing that a disk has too which gave all: the state of that is on both, and whoever opened the
+/// group since has left a mark on each disk that has his state.
+fn may_hide_a_state(look: &DiskLook, found: &GroupFound<'_>) -> bool {
+    let closing = |look: &DiskLook| {
+        let record = look.opener.as_ref().filter(|record| !record.open)?;
+        Some((record.sequence, record.boot, record.opened_s))
+    };
+    let has_no_later_intent = !look.unread.intent
+        && (look.intent.as_ref()).is_none_or(|intent| {
+            (look.opener.as_ref()).is_some_and(|record| record.sequence >= intent.sequence)
+        });
+    let mut others = (found.members.iter()).map(|(_, other)| other);
+    let is_closed_with_another = closing(look)
+        .is_some_and(|own| others.any(|other| !other.unread.state && closing(other) == Some(own)));
+    look.unread.state && !(has_no_later_intent && is_closed_with_another)
+}
+
 fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
     (found.members.iter())
         .filter_map(|(number, look)| {
@@ -380,7 +398,7 @@ fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
                 number: *number,
                 uuid_start: uuid_start(look.member()?.disk_uuid),
                 states: &look.states,
-                is_unread: look.unread.state,
+                is_unread: may_hide_a_state(look, found),
                 opener: look.opener.as_ref(),
             })
         })
@@ -424,8 +442,8 @@ fn elect_of<'a>(
                 format!(
                     "a part of what says how group {name} stands cannot be read on {}, and may be \
                      newer than what can be (epoch {epoch}): try again in a moment; where those \
-                     places stay unreadable, --force goes on from what can be read, which loses \
-                     what was acknowledged since",
+                     places stay unreadable, --force goes on from what can be read, which may \
+                     lose what was acknowledged since",
                     paths.join(", ")
                 )
             }

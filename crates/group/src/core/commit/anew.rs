@@ -236,9 +236,11 @@ impl Core {
                     .filter(|other| *other != disk)
                     .collect();
                 let is_there = extent.present().any(|copy| copy.disk() == disk);
+                // A cut that is not durable yet has set it back.
+                let durable = map.durable_mark(segment.index, &extent, committed);
                 let mark = match is_flushed {
-                    true => extent.mark_blocks,
-                    false => map.durable_mark(segment.index, &extent, committed),
+                    true => extent.mark_blocks.max(durable),
+                    false => durable,
                 };
                 let below = u64::from(mark).saturating_sub(segment.inside_blocks);
                 let blocks = match others.is_empty() {

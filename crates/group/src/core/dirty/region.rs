@@ -76,6 +76,10 @@ impl Generation {
         };
         if own.count() + 2 >= REGAINED_MOST {
             second.blocks.insert_all(&first.blocks);
+            // Numbers rise through all incarnations of a disk; who tells first need not have the lower.
+            if first.newest.number > second.newest.number {
+                second.newest = first.newest;
+            }
             first.newest = newest;
             first.blocks = blocks;
             // The oldest stand first.

@@ -652,3 +652,49 @@ fn a_write_that_is_announced_when_its_disk_has_gone_makes_nothing_stale_there() 
     dirty.went_offline(gone, &found, &|_| false, &is_stale, &mut applied.apply());
     assert!(!dirty.is_stale(&file, LIFE.disk, 0, 10));
 }
+
+#[test]
+fn what_a_flush_has_covered_is_kept_though_an_earlier_outage_took_what_was_got_before() {
+    let other = Life {
+        disk: DiskNumber(9),
+        ..LIFE
+    };
+    let next = |life: Life| Life {
+        incarnation: life.incarnation.next(),
+        ..life
+    };
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let again = next(next(LIFE));
+    // A flush counts for the writes of its own life alone.
+    let has_flushed = |target: Target| target.life == again;
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[LIFE.disk]);
+    dirty.end_write(file.id, &writer);
+    let mut go = |life: Life, others: DiskNumber| {
+        let held = WrittenLately {
+            file: file.id,
+            blocks: (0, 10),
+            others: [others].into_iter().collect(),
+        };
+        let is_stale = |_| file.may_be_stale.store(true, Ordering::Release);
+        dirty.went_offline(
+            next(life),
+            &lately(&dirty, &[held]),
+            &has_flushed,
+            &is_stale,
+            &mut applied.apply(),
+        );
+    };
+    dirty.caught_up(&file, (0, 10), &[target(LIFE)]);
+    // It blinks before a flush, and gets it again.
+    go(LIFE, other.disk);
+    assert!(dirty.is_stale(&file, LIFE.disk, 5, 6));
+    dirty.caught_up(&file, (0, 10), &[target(again)]);
+    go(other, LIFE.disk);
+    go(again, other.disk);
+    assert!(dirty.is_stale(&file, other.disk, 5, 6));
+    assert!(
+        !dirty.is_stale(&file, LIFE.disk, 5, 6),
+        "a flush has covered it"
+    );
+}

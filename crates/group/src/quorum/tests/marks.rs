@@ -119,6 +119,31 @@ fn a_state_that_no_disk_gives_is_not_passed_over_for_an_older_one() {
 }
 
 #[test]
+fn a_closed_mirror_opens_though_a_disk_does_not_give_a_slot_of_its_state() {
+    for place in STATE_PLACES {
+        let disks = closed("ab");
+        fail_reads(&disks, SECOND, place, u64::MAX);
+        let membership = open(&disks).unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert_eq!(online(&membership), [0, 1]);
+        // Not one that was open: the disk may have gone on without the other.
+        drop(membership);
+        disks.crash();
+        disks.restart();
+        let refusal = open(&disks).unwrap_err();
+        assert_eq!(refusal.kind, GroupErrorKind::NoMajority, "{refusal}");
+        // Nor one that was closed without the other.
+        let disks = make("ab", Redundancy::Normal);
+        let older = disks.bytes(DiskSlot(0), 0, 1 << 20);
+        open(&disks).unwrap().close().unwrap();
+        disks.overwrite(DiskSlot(0), 0, &older);
+        fail_reads(&disks, SECOND, place, u64::MAX);
+        if let Ok(membership) = open(&disks) {
+            assert_eq!(online(&membership), [1], "{place}");
+        }
+    }
+}
+
+#[test]
 fn a_mark_that_was_damaged_and_is_back_where_ours_failed_tells_of_nobody() {
     for place in [OPENER_PLACE, CLAIM_PLACE] {
         let disks = closed("ab");
