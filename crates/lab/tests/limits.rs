@@ -112,7 +112,7 @@ fn a_named_device_is_written_whole_before_a_load_of_random_writes_and_only_then(
         assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
         grown.push(written() - before);
         let page = fs::read_to_string(scene.path().join(pattern).join("report.html")).unwrap();
-        let says = page.contains("every block of which was written once before");
+        let says = page.contains("Every block of the devices was written once before");
         assert_eq!(says, pattern == "random-write");
     }
     run(command("losetup").args(["--detach", device])).unwrap();
