@@ -1,10 +1,13 @@
 //! Which of several versions of a page is right.
 //!
 //! A version is right only where everything else is proven to be wrong: bytes that are no version
-//! of this page at all, or a damaged version of it that is not newer. What could be the newer
-//! good page (one without a checksum, one whose position in the log is later or not known, zeros)
+//! of this page at all, a damaged version of it that is older, or the right version itself with
+//! some damage. What could be the newer good page (one without a checksum, one whose position in the log is later or not known, zeros)
 //! is never beaten: overwriting it would lose what was committed, and nobody would ever know.
 
+use std::ops::Range;
+
+use crate::file::Fields;
 use crate::{Origin, PageFile, Verdict};
 
 /// What the versions of a unit come to.
@@ -59,9 +62,9 @@ pub fn choose(file: &PageFile, first_page: u64, versions: &[&[u8]]) -> Choice {
                     .filter(|(_, (own, other))| own != other)
                     .filter_map(|(verdicts, (own, other))| {
                         let doubt = doubt_beside(*verdicts.0, *verdicts.1)?;
-                        let is_position = doubt == Undecided::MayBeNewer
-                            && differ_in_position_alone(file, own, other);
-                        (!is_position).then_some(doubt)
+                        let is_own = doubt == Undecided::MayBeNewer
+                            && is_damaged_version_of(file, own, other);
+                        (!is_own).then_some(doubt)
                     })
                     .min()
             })
@@ -76,12 +79,24 @@ pub fn choose(file: &PageFile, first_page: u64, versions: &[&[u8]]) -> Choice {
     Choice::Undecided(undecided.unwrap_or(Undecided::NoneGood))
 }
 
-/// Whether nothing differs but the position itself: it is damaged then, or nothing is lost with it.
-fn differ_in_position_alone(file: &PageFile, own: &[u8], other: &[u8]) -> bool {
-    let Some(position) = file.position_bytes() else {
-        return false;
+/// Whether `other`, whose checksum is wrong, is what became of the good page `own`: another version
+/// would have another checksum stored. Where nothing differs but the checksum and the position
+/// they are damaged themselves, or nothing is lost with them.
+fn is_damaged_version_of(file: &PageFile, own: &[u8], other: &[u8]) -> bool {
+    let fields = file.fields_of(own);
+    let differ_outside = |fields: &[Range<usize>]| {
+        (own.iter().zip(other).enumerate()).any(|(at, (own, other))| {
+            own != other && !fields.iter().any(|field| field.contains(&at))
+        })
     };
-    own[..position.start] == other[..position.start] && own[position.end..] == other[position.end..]
+    match fields {
+        None => false,
+        Some(Fields { position, sum }) => {
+            own[sum.clone()] == other[sum.clone()]
+                && own[position.clone()] == other[position.clone()]
+                || !differ_outside(&[position, sum])
+        }
+    }
 }
 
 /// Why a page that is judged so may not be written over another version; `None` where that is
@@ -90,7 +105,7 @@ fn doubt_beside(own: Verdict, other: Verdict) -> Option<Undecided> {
     match (own, other) {
         (Verdict::Good(_), Verdict::Bad(Origin::Elsewhere)) => None,
         (Verdict::Good(own), Verdict::Bad(Origin::Here(other))) => {
-            (!other.is_not_after(own)).then_some(Undecided::MayBeNewer)
+            (!other.is_before(own)).then_some(Undecided::MayBeNewer)
         }
         (Verdict::Good(_), Verdict::Good(_)) => Some(Undecided::SeveralGood),
         (Verdict::Good(_), Verdict::Unknown) => Some(Undecided::NotJudged),

@@ -24,6 +24,14 @@ pub enum PageFile {
     Sqlite(sqlite::Database),
 }
 
+/// What tells the versions of a page apart, by its place on the page, in bytes.
+pub(crate) struct Fields {
+    /// The position in the log.
+    pub position: Range<usize>,
+    /// The checksum that is stored.
+    pub sum: Range<usize>,
+}
+
 /// What a path alone says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Candidate {
@@ -162,11 +170,18 @@ impl PageFile {
         }
     }
 
-    /// Where a page says its position in the log.
-    pub(crate) const fn position_bytes(&self) -> Option<Range<usize>> {
+    /// Where a good page of this file says what tells its versions apart; `None` where nothing does.
+    pub(crate) fn fields_of(&self, page: &[u8]) -> Option<Fields> {
         match self {
-            Self::PostgreSql { .. } => Some(postgresql::POSITION_BYTES),
-            Self::InnoDb(_) => Some(innodb::POSITION_BYTES),
+            Self::PostgreSql { .. } => Some(Fields {
+                position: postgresql::POSITION_BYTES,
+                sum: postgresql::SUM_BYTES,
+            }),
+            Self::InnoDb(space) => Some(Fields {
+                position: innodb::POSITION_BYTES,
+                sum: space.sum_bytes(page),
+            }),
+            // Programs without the extension leave the sums of an older version.
             Self::Sqlite(_) => None,
         }
     }

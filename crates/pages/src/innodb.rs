@@ -149,11 +149,25 @@ impl Space {
             || big(page, PAGE_NUMBER_OFFSET) != 0
     }
 
+    /// Where a good page of this file says its checksum: that of the two of `crc32` which it has.
+    pub(crate) fn sum_bytes(&self, page: &[u8]) -> Range<usize> {
+        match self.format {
+            Format::FullCrc32 => {
+                let end = full_crc32_bytes(page);
+                end - 4..end
+            }
+            Format::Crc32 if big(page, KEY_VERSION_OFFSET) != 0 => {
+                ENCRYPTED_SUM_OFFSET..ENCRYPTED_SUM_OFFSET + 4
+            }
+            Format::Crc32 => 0..4,
+        }
+    }
+
     fn position_of(&self, page: &[u8]) -> Position {
         if self.is_coded {
             Position::Hidden
         } else {
-            Position::At(big_long(page, POSITION_BYTES.start))
+            Position::of_header(big_long(page, POSITION_BYTES.start))
         }
     }
 }
@@ -217,8 +231,9 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
     if is_system && doublewrite_pages(space.page_bytes).contains(&page) {
         return Verdict::Unknown;
     }
-    // Every program that writes a page writes its number.
-    if !has_its_number {
+    // Every program that writes a page writes its number; one bit of it may have flipped.
+    let wrong_bits = (u64::from(big(bytes, PAGE_NUMBER_OFFSET)) ^ page).count_ones();
+    if !has_its_number && wrong_bits > 1 {
         return bad(Origin::Elsewhere);
     }
     match space.format {
@@ -242,6 +257,14 @@ fn may_have_no_crc32(page: &[u8]) -> bool {
         || big(page, 0) == NO_CHECKSUM
 }
 
+/// How much of a page of `full_crc32` its sum is over, with the sum itself, by what it says.
+fn full_crc32_bytes(page: &[u8]) -> usize {
+    match page_type(page) {
+        plain if plain & COMPRESSED_TYPE == 0 => page.len(),
+        compressed => usize::from(compressed & !COMPRESSED_TYPE) << 8,
+    }
+}
+
 fn page_type(page: &[u8]) -> u16 {
     u16::from_be_bytes([page[TYPE_OFFSET], page[TYPE_OFFSET + 1]])
 }
@@ -253,10 +276,7 @@ fn checked(page: &[u8], format: Format) -> Option<Coding> {
     let trailer = end - TRAILER_BYTES;
     let (is_right, coding) = match format {
         Format::FullCrc32 if is_coded_full_crc32(page) => {
-            let length = match page_type(page) {
-                plain if plain & COMPRESSED_TYPE == 0 => end,
-                compressed => usize::from(compressed & !COMPRESSED_TYPE) << 8,
-            };
+            let length = full_crc32_bytes(page);
             let is_length = (SPACE_OFFSET + 4 + 4..=end).contains(&length);
             let is_right = is_length && crc32c(&page[..length - 4]) == big(page, length - 4);
             (is_right, Coding::Coded)

@@ -24,7 +24,9 @@ pub const SEGMENT_PAGES: u32 = (1 << 30) / 8192;
 
 /// Where a page says its position in the log.
 pub(crate) const POSITION_BYTES: Range<usize> = 0..8;
-const CHECKSUM_OFFSET: usize = 8;
+/// Where it says its checksum.
+pub(crate) const SUM_BYTES: Range<usize> = 8..10;
+const CHECKSUM_OFFSET: usize = SUM_BYTES.start;
 const UPPER_OFFSET: usize = 14;
 const SIZE_AND_VERSION_OFFSET: usize = 18;
 /// The version of a page's layout, in the low byte of the field.
@@ -233,15 +235,18 @@ pub fn judge(bytes: &[u8], segment: u32, page: u64, cluster: Cluster) -> Verdict
     }
     let field = |offset: usize| u16::from_le_bytes([bytes[offset], bytes[offset + 1]]);
     // A page that is in use has an upper end; one without must be all zeros.
-    let is_page = field(SIZE_AND_VERSION_OFFSET) & 0xFF == LAYOUT_VERSION
-        && usize::from(field(SIZE_AND_VERSION_OFFSET) & 0xFF00) == cluster.page_bytes
-        && field(UPPER_OFFSET) != 0;
+    let size_and_version =
+        u16::try_from(cluster.page_bytes).expect("at most 32 KiB") | LAYOUT_VERSION;
+    let wrong_bits = (field(SIZE_AND_VERSION_OFFSET) ^ size_and_version).count_ones();
+    let is_page = wrong_bits == 0 && field(UPPER_OFFSET) != 0;
     // The halves of the position are two numbers, the high one first.
-    let position = Position::At(little_long(bytes, POSITION_BYTES.start).rotate_left(32));
+    let number = little_long(bytes, POSITION_BYTES.start).rotate_left(32);
+    let position = Position::of_header(number);
     match cluster.checksums {
         Checksums::Off => Verdict::Unknown,
         _ if is_page && field(CHECKSUM_OFFSET) == checksum(bytes, block) => Verdict::Good(position),
-        Checksums::On if is_page => Verdict::Bad(Origin::Here(position)),
+        // With one bit of the field flipped it may be a page of this cluster all the same.
+        Checksums::On if wrong_bits <= 1 => Verdict::Bad(Origin::Here(position)),
         Checksums::On => Verdict::Bad(Origin::Elsewhere),
         Checksums::NotKnown => Verdict::Unknown,
     }

@@ -350,6 +350,66 @@ fn a_version_is_right_only_where_no_other_may_be_the_newer_one() {
 }
 
 #[test]
+fn a_version_at_the_same_place_of_the_log_is_beaten_only_by_the_page_that_it_was() {
+    let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
+    let postgresql = PageFile::PostgreSql {
+        segment: 0,
+        cluster: WITH_CHECKSUMS,
+    };
+    let head = innodb_page(3, Format::FullCrc32, 9, 0, 16384);
+    let innodb = PageFile::InnoDb(Space::of_head(&head).unwrap());
+    let page = |file: &PageFile, content, position| match file {
+        PageFile::PostgreSql { .. } => postgresql_page_at(content, 7, position, 8192),
+        _ => innodb_page_at(content, Format::FullCrc32, 9, 7, 16384, position),
+    };
+    for file in [postgresql, innodb] {
+        // Position 0: what PostgreSQL keeps on pages whose changes are not logged.
+        for position in [0, 100] {
+            let (one, other) = (page(&file, 1, position), page(&file, 2, position));
+            assert_eq!(choose(&file, 7, &[&one, &damaged(&other)]), may_be_newer);
+            assert_eq!(choose(&file, 7, &[&damaged(&one), &other]), may_be_newer);
+            assert_eq!(choose(&file, 7, &[&one, &damaged(&one)]), Choice::Right(0));
+            let mut without_sum = one.clone();
+            let sum = file.fields_of(&one).unwrap().sum;
+            without_sum[sum.start] ^= 1;
+            assert_eq!(choose(&file, 7, &[&one, &without_sum]), Choice::Right(0));
+        }
+        // One that has no position may be of a later time than one that has.
+        let (logged, unlogged) = (page(&file, 1, 100), page(&file, 2, 0));
+        assert_eq!(
+            choose(&file, 7, &[&logged, &damaged(&unlogged)]),
+            may_be_newer
+        );
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_field_that_tells_a_page_makes_it_none_of_another_place() {
+    let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
+    let file = PageFile::PostgreSql {
+        segment: 0,
+        cluster: WITH_CHECKSUMS,
+    };
+    let page = |position| postgresql_page_at(position, 7, position, 8192);
+    let (older, newer) = (page(5), page(9));
+    for (byte, bits) in [(18, 1), (18, 4), (19, 0x20)] {
+        let mut flipped = newer.clone();
+        flipped[byte] ^= bits;
+        assert_eq!(choose(&file, 7, &[&older, &flipped]), may_be_newer);
+    }
+    let mut without_upper = newer;
+    without_upper[14..16].fill(0);
+    assert_eq!(choose(&file, 7, &[&older, &without_upper]), may_be_newer);
+
+    let head = innodb_page(3, Format::FullCrc32, 9, 0, 16384);
+    let file = PageFile::InnoDb(Space::of_head(&head).unwrap());
+    let page = |position| innodb_page_at(position, Format::FullCrc32, 9, 7, 16384, position);
+    let (older, mut flipped) = (page(5), page(9));
+    flipped[7] ^= 0x10;
+    assert_eq!(choose(&file, 7, &[&older, &flipped]), may_be_newer);
+}
+
+#[test]
 fn of_several_pages_in_one_block_each_must_be_proven() {
     let cluster = Cluster {
         page_bytes: 1024,
@@ -407,11 +467,15 @@ fn in_an_encrypted_file_no_position_is_proof() {
     assert!(file.judge(1, &encrypted).is_bad());
     reseal_full_crc32(&mut encrypted);
     assert_eq!(file.judge(1, &encrypted), Verdict::Good(Position::Hidden));
-    for newer in [encrypted.clone(), damaged(&encrypted), damaged(&plain)] {
+    for newer in [encrypted.clone(), damaged(&encrypted)] {
         assert!(matches!(
             choose(&file, 1, &[&plain, &newer]),
             Choice::Undecided(Undecided::SeveralGood | Undecided::MayBeNewer)
         ));
+    }
+    // Its own checksum, stored on the damaged one, is proof.
+    for own in [&plain, &encrypted] {
+        assert_eq!(choose(&file, 1, &[own, &damaged(own)]), Choice::Right(0));
     }
     // Bytes that no server wrote as this page are no version of it.
     let garbage = filled(1, 16384);

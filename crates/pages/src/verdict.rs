@@ -11,11 +11,23 @@ pub enum Position {
 }
 
 impl Position {
-    /// Whether a page that stands here is certainly not newer than one that stands at `other`.
+    /// What the number in a page's header says. A server leaves 0 on each version of a page whose
+    /// changes are not logged (PostgreSQL's unlogged tables, and those that `wal_level = minimal`
+    /// fills), so it says nothing.
+    pub(crate) const fn of_header(number: u64) -> Self {
+        match number {
+            0 => Self::Hidden,
+            number => Self::At(number),
+        }
+    }
+
+    /// Whether a page that stands here is certainly older than one that stands at `other`. What
+    /// stands at the same place need not be the same: PostgreSQL's hint bits are not always
+    /// logged.
     #[must_use]
-    pub const fn is_not_after(self, other: Self) -> bool {
+    pub const fn is_before(self, other: Self) -> bool {
         match (self, other) {
-            (Self::At(own), Self::At(other)) => own <= other,
+            (Self::At(own), Self::At(other)) => own < other,
             _ => false,
         }
     }
