@@ -87,7 +87,9 @@ pub enum MountError {
         holders: String,
     },
     /// The group cannot be written.
-    #[error("{directory} cannot be mounted on, because the group refuses to be written: {source}")]
+    #[error(
+        "{directory} cannot be mounted on, because the group refuses to be written: {source}"
+    )]
     Group {
         /// Where.
         directory: PathBuf,
@@ -223,7 +225,8 @@ impl MountPoint {
             };
         }
         let mut command = Command::new("fusermount3");
-        command.arg("-u");
+        // Its exit code is 1 whatever failed, so that only the kernel's word tells why.
+        command.env("LC_ALL", "C").arg("-u");
         if detach {
             command.arg("-z");
         }
@@ -237,7 +240,7 @@ impl MountPoint {
             return Ok(());
         }
         let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        if message.contains("busy") {
+        if tells_busy(&message) {
             return Err(MountError::Busy(directory.to_path_buf()));
         }
         Err(MountError::HelperRefused {
@@ -245,6 +248,21 @@ impl MountPoint {
             message,
         })
     }
+}
+
+/// What the program that unmounts prints of EBUSY, at the end of a line: the words of glibc, of musl,
+/// and of `umount`, which it calls where there is a table of mounts to keep.
+const BUSY_WORDS: [&str; 3] = [
+    ": Device or resource busy",
+    ": Resource busy",
+    ": target is busy",
+];
+
+/// Whether the program that unmounts says that the mount is in use. The directory may be called
+/// `busy` as well.
+fn tells_busy(message: &str) -> bool {
+    let mut lines = message.lines().map(|line| line.trim_end_matches('.'));
+    lines.any(|line| BUSY_WORDS.iter().any(|words| line.ends_with(words)))
 }
 
 /// The directory's real path, if a mount may cover it. Only looked at: whoever has more to do before
@@ -372,4 +390,28 @@ fn receive_descriptor(socket: &UnixStream) -> Result<Option<OwnedFd>, Errno> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tells_busy;
+
+    #[test]
+    fn a_refusal_is_one_of_a_busy_mount_by_what_it_ends_with_and_not_by_the_directory() {
+        for busy in [
+            "fusermount3: failed to unmount /mnt/x: Device or resource busy",
+            "fusermount3: failed to unmount /mnt/x: Resource busy",
+            "umount: /mnt/x: target is busy.",
+            "umount: /mnt/x: target is busy\n        (lsof tells who uses it.)",
+        ] {
+            assert!(tells_busy(busy), "{busy}");
+        }
+        for other in [
+            "fusermount3: entry for /mnt/busy not found in /etc/mtab",
+            "fusermount3: failed to unmount /mnt/busy: Operation not permitted",
+            "",
+        ] {
+            assert!(!tells_busy(other), "{other}");
+        }
+    }
 }
