@@ -40,6 +40,8 @@ use crate::serving::route::{Handler, ROUTES, Route};
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the next piece of a file that is sent here may take.
 const PIECE_MOST: Duration = Duration::from_secs(60);
+/// How long what follows a failure of a file that is sent here is still taken in.
+const UNREAD_MOST: Duration = Duration::from_secs(10);
 /// The most that a structure in a request's body may take: 4,096 disks with long paths.
 const BODY_BYTES_MAX: usize = 32 << 20;
 
@@ -406,7 +408,7 @@ async fn upload(daemon: Arc<Daemon>, place: Place, call: WriteFile, body: Body) 
                     };
                     // The writer may have failed and gone; its failure is the answer.
                     if !sender.send(data).await {
-                        return;
+                        return leave_unread(body).await;
                     }
                 }
                 Ok(Some(Err(error))) => return sender.fail(std::io::Error::other(error)).await,
@@ -419,6 +421,15 @@ async fn upload(daemon: Arc<Daemon>, place: Place, call: WriteFile, body: Body) 
         files.write_from(&call.path, call.entry(), &mut reader)
     })
     .await;
-    receiving.abort();
+    if answer.is_ok() {
+        receiving.abort();
+    }
     json(answer)
+}
+
+/// Takes in what is still sent of a body that nobody wants: a connection that is closed before breaks
+/// off under the sender, who does not read the answer then.
+async fn leave_unread(mut body: Body) {
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(UNREAD_MOST, rest).await;
 }
