@@ -15,7 +15,7 @@ use spindle_base::FileId;
 use spindle_format::{InodeKind, NameRecord};
 
 use crate::attribute::{Attributes, Entry};
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult, corrupt_inode};
 use crate::node::{Node, Place};
 use crate::row::{NAME_BYTES_MAX, each_name, read_name};
 use crate::system::{Core, FIRST_COOKIE, FileSystem};
@@ -216,9 +216,12 @@ impl Climb {
     /// The way has come to this directory.
     pub(crate) fn note(&mut self, id: FileId) -> FsResult<()> {
         if self.remembered == Some(id) {
-            return Err(corrupt(format!(
-                "directory {id} lies in itself: `spindle check` tells which names lead in a circle"
-            )));
+            return Err(corrupt_inode(
+                id,
+                format!(
+                    "directory {id} lies in itself: `spindle check` tells which names lead in a circle"
+                ),
+            ));
         }
         if self.steps_count == self.next_at {
             self.remembered = Some(id);

@@ -1,5 +1,6 @@
 //! What a POSIX call can answer instead of a result.
 
+use spindle_base::FileId;
 use spindle_group::{GroupError, GroupErrorKind};
 
 /// What a POSIX call can answer instead; the front door maps it to an errno, in one place.
@@ -55,4 +56,9 @@ pub type FsResult<T> = Result<T, FsError>;
 /// Rows that contradict each other or cannot be read: bytes from disk, so never a panic.
 pub(crate) fn corrupt(message: String) -> FsError {
     FsError::Group(GroupError::new(GroupErrorKind::Corrupt, message))
+}
+
+/// As [`corrupt`], of the rows of that inode.
+pub(crate) fn corrupt_inode(id: FileId, message: String) -> FsError {
+    FsError::Group(GroupError::new(GroupErrorKind::Corrupt, message).of_file(id))
 }

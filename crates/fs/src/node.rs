@@ -18,7 +18,7 @@ use crate::activity::Activity;
 use crate::attribute::Attributes;
 use crate::behind::Unwritten;
 use crate::directory::Listing;
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult, corrupt_inode};
 use crate::levels;
 use crate::verify::PageWatch;
 
@@ -324,11 +324,14 @@ impl Node {
         };
         let file = group.file(id);
         if (inode.kind == InodeKind::Regular) != file.is_some() {
-            return Err(corrupt(format!(
-                "inode {id} is of kind {:?}, and the group has {} layout record for it",
-                inode.kind,
-                if file.is_some() { "a" } else { "no" }
-            )));
+            return Err(corrupt_inode(
+                id,
+                format!(
+                    "inode {id} is of kind {:?}, and the group has {} layout record for it",
+                    inode.kind,
+                    if file.is_some() { "a" } else { "no" }
+                ),
+            ));
         }
         Ok(Self::loaded(id, inode, file, inherited))
     }

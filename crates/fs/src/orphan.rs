@@ -42,7 +42,12 @@ impl Core {
     /// finds the orphan row: nobody is left who could be told.
     pub(crate) fn remove_lost(&self, node: &Arc<Node>) {
         if let Err(error) = self.try_remove_lost(node) {
-            tracing::warn!(id = node.id.0, %error, "a file without a name stays until the group is opened again");
+            let error = format!("{error:#}");
+            tracing::warn!(
+                id = node.id.0,
+                error,
+                "a file without a name stays until the group is opened again"
+            );
         }
     }
 
@@ -107,7 +112,8 @@ impl Core {
         })?;
         for id in ids {
             if let Err(error) = self.remove_orphan(id) {
-                tracing::warn!(id = id.0, %error, "an orphan of the last run stays");
+                let error = format!("{error:#}");
+                tracing::warn!(id = id.0, error, "an orphan of the last run stays");
             }
         }
         Ok(())

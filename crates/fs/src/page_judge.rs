@@ -130,7 +130,8 @@ fn names(core: &Core) -> BTreeMap<FileId, Place> {
         Ok(())
     });
     if let Err(error) = walked {
-        tracing::warn!(%error, "not every name could be read for the scrub");
+        let error = format!("{error:#}");
+        tracing::warn!(error, "not every name could be read for the scrub");
     }
     index
 }

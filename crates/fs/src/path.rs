@@ -11,7 +11,7 @@ use spindle_group::Layout;
 
 use crate::attribute::{Attributes, Kind, Owner, Time};
 use crate::directory::Climb;
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult, corrupt_inode};
 use crate::node::Node;
 use crate::row::each_name;
 use crate::system::{Core, FileSystem};
@@ -240,10 +240,13 @@ impl Core {
             }
         })?;
         let Some(name) = found else {
-            return Err(corrupt(format!(
-                "directory {} is not in directory {}, which it names as the one above",
-                node.id, parent.id
-            )));
+            return Err(corrupt_inode(
+                node.id,
+                format!(
+                    "directory {} is not in directory {}, which it names as the one above",
+                    node.id, parent.id
+                ),
+            ));
         };
         node.note_place(parent.id, &name);
         Ok(name)

@@ -10,7 +10,7 @@ use spindle_format::{InodeKind, Timestamp};
 use spindle_group::Wish;
 
 use crate::attribute::Asked;
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult, corrupt_inode};
 use crate::node::Node;
 use crate::row::{check_name, is_empty_directory, read_name};
 use crate::system::{Core, FileSystem, Operation};
@@ -88,10 +88,10 @@ impl Core {
             return Err(FsError::NotEmpty);
         }
         if node.state.lock().inode.links_count == 0 {
-            return Err(corrupt(format!(
-                "inode {} has a name, and a count of none",
-                node.id
-            )));
+            return Err(corrupt_inode(
+                node.id,
+                format!("inode {} has a name, and a count of none", node.id),
+            ));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use spindle_catalog::{Table, file_key};
 use spindle_format::{FormatError, Inode, NameRecord};
 use spindle_group::Group;
 
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult, corrupt, corrupt_inode};
 
 /// The longest name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -45,7 +45,7 @@ pub(crate) fn read_inode(group: &Group, id: FileId) -> FsResult<Option<Inode>> {
     };
     match Inode::parse(&bytes) {
         Ok(inode) => Ok(Some(inode)),
-        Err(error) => Err(corrupt(format!("inode {id}: {error}"))),
+        Err(error) => Err(corrupt_inode(id, format!("inode {id}: {error}"))),
     }
 }
 
@@ -65,10 +65,13 @@ pub(crate) fn read_name(
 /// a path relies on what a name can be, and the disks may be a stranger's.
 pub(crate) fn parse_name(parent: FileId, name: &[u8], bytes: &[u8]) -> FsResult<NameRecord> {
     let wrong = |why: &dyn std::fmt::Display| {
-        corrupt(format!(
-            "entry {:?} of directory {parent}: {why}",
-            String::from_utf8_lossy(name)
-        ))
+        corrupt_inode(
+            parent,
+            format!(
+                "entry {:?} of directory {parent}: {why}",
+                String::from_utf8_lossy(name)
+            ),
+        )
     };
     check_name(name).map_err(|error| wrong(&error))?;
     parse_entry(bytes).map_err(|error| wrong(&error))

@@ -13,7 +13,7 @@ use spindle_sync::level::{DeepRwLock, LeafMutex, LeafRwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
 use crate::behind::Behind;
-use crate::error::{FsError, FsResult, corrupt};
+use crate::error::{FsError, FsResult, corrupt, corrupt_inode};
 use crate::levels;
 use crate::node::{Node, State};
 use crate::node_table::NodeTable;
@@ -278,7 +278,10 @@ impl Core {
     /// The node that an entry leads to; that it is missing is then a contradiction.
     pub(crate) fn node_of_entry(&self, id: FileId) -> FsResult<Arc<Node>> {
         self.node(id).map_err(|error| match error {
-            FsError::NotFound => corrupt(format!("an entry leads to inode {id}, which is missing")),
+            FsError::NotFound => corrupt_inode(
+                id,
+                format!("an entry leads to inode {id}, which is missing"),
+            ),
             other => other,
         })
     }

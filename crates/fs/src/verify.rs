@@ -87,7 +87,10 @@ impl FileSystem {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "a page that looks wrong could not be looked at");
+                tracing::warn!(
+                    error = error.report(),
+                    "a page that looks wrong could not be looked at"
+                );
                 false
             }
         }

@@ -103,7 +103,8 @@ impl From<FsError> for Refusal {
     fn from(error: FsError) -> Self {
         let errno = errno_of(&error);
         if errno == Errno::IO {
-            tracing::error!(%error, "a request is answered with EIO");
+            let told = format!("{error:#}");
+            tracing::error!(error = told, "a request is answered with EIO");
         }
         Self {
             errno,

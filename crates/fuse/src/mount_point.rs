@@ -88,13 +88,13 @@ pub enum MountError {
     },
     /// The group cannot be written.
     #[error(
-        "{directory} cannot be mounted on, because the group refuses to be written: {source}"
+        "{directory} cannot be mounted on, because the group refuses to be written: {source:#}"
     )]
     Group {
         /// Where.
         directory: PathBuf,
         /// What the group said.
-        source: GroupError,
+        source: Box<GroupError>,
     },
     /// A system call failed.
     #[error("{what} {path}: {source}")]

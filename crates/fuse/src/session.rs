@@ -145,7 +145,7 @@ impl Mount {
                 .begin_connection()
                 .map_err(|source| MountError::Group {
                     directory: directory.to_path_buf(),
-                    source,
+                    source: Box::new(source),
                 })?;
         let bridge = Bridge::new(file_system, connection, options);
         Self::start_service(bridge, directory, options)

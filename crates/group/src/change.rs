@@ -33,7 +33,7 @@ use spindle_sync::level::Unshown;
 use crate::background::Group;
 use crate::background::WISH_KEY;
 use crate::core::disks::NewDiskState;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::quorum::NewDisk;
 use crate::quorum::{Joining, Standings};
@@ -199,8 +199,11 @@ impl Group {
             let title = self.disks.describe(disk);
             refusal(
                 GroupErrorKind::Io,
-                format!("{title} does not tell its size: {error}"),
+                format!("{title} does not tell its size"),
             )
+            .during(Operation::Measure)
+            .on_disk(disk)
+            .because(error)
         })
     }
 

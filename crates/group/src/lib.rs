@@ -41,7 +41,7 @@ pub use background::{
 #[doc(hidden)]
 pub use background::{Planned, PlanningScene};
 pub use change::{DiskAfter, DiskChanges, Estimate, Flow, PlannedChange, TimeAtPower};
-pub use error::{GroupError, GroupErrorKind};
+pub use error::{GroupError, GroupErrorKind, Operation, Subject};
 pub use event::{Event, EventKind, EventRecord, Severity};
 pub use front::{Attended, DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{

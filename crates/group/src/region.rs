@@ -218,7 +218,7 @@ impl ReplicatedRegion {
             self.leave_replicas(unable)
         };
         self.drop_offline();
-        answer.map_err(|error| failed("written", error.message))
+        answer.map_err(|error| failed("written", error.report()))
     }
 
     /// Refuses once the group had to stop; to be asked with the gate held, for which the caller may
@@ -226,7 +226,7 @@ impl ReplicatedRegion {
     /// goes to those of the map is not on each that the next opening believes.
     fn refuse_stopped(&self) -> Result<(), CatalogError> {
         match self.membership.stopped() {
-            Some(why) => Err(failed("written", why.message.clone())),
+            Some(why) => Err(failed("written", why.report())),
             None => Ok(()),
         }
     }

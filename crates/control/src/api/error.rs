@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use spindle_base::{AuSizeError, ErrorClass, NameError};
 use spindle_fs::FsError;
-use spindle_group::{GroupError, GroupErrorKind};
+use spindle_group::{GroupError, GroupErrorKind, Subject};
 use utoipa::ToSchema;
 
 /// A command's failure. It crosses the API as it is, so that a person reads the same line
@@ -24,28 +24,63 @@ pub struct ControlError {
     /// What went wrong, for code.
     pub kind: ControlErrorKind,
     /// What was being done to what, where that is known.
-    pub context: Option<ErrorContext>,
+    pub context: Option<Box<ErrorContext>>,
     /// This level in words.
     words: String,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 /// What was being done to what when it failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorContext {
     /// What was being done, such as `open`; `null` where only the subject is known.
     pub operation: Option<String>,
-    /// To what: a path, a disk, a file of a group.
+    /// To what: a path, a disk, a file of a group; empty where it is the group itself.
     pub subject: String,
+    /// The number of the file in its group; `null` where it concerns none.
+    #[serde(default)]
+    pub file: Option<u64>,
+    /// The number of that file's extent, from 0.
+    #[serde(default)]
+    pub extent: Option<u32>,
+    /// Where in that file, in bytes: the first that it concerns.
+    #[serde(default)]
+    pub offset_bytes: Option<u64>,
+    /// The number of the disk that failed, or that it is about; of several one.
+    #[serde(default)]
+    pub disk: Option<u16>,
 }
 
 impl ErrorContext {
     /// `operation` was done to `subject`.
-    pub(crate) fn of(operation: &str, subject: impl fmt::Display) -> Option<Self> {
-        Some(Self {
+    pub(crate) fn of(operation: &str, subject: impl fmt::Display) -> Option<Box<Self>> {
+        Some(Box::new(Self {
             operation: Some(operation.to_owned()),
             subject: subject.to_string(),
-        })
+            ..Self::default()
+        }))
+    }
+
+    /// What a group says of its error; `None` where it knows nothing.
+    pub(crate) fn of_group(subject: &Subject) -> Option<Box<Self>> {
+        let context = || {
+            Box::new(Self {
+                operation: subject
+                    .operation
+                    .map(|operation| operation.word().to_owned()),
+                subject: subject.to_string(),
+                file: subject.file.map(|file| file.0),
+                extent: subject.extent,
+                offset_bytes: subject.offset_bytes,
+                disk: subject.disk.map(|disk| disk.0),
+            })
+        };
+        (!subject.is_empty()).then(context)
+    }
+
+    /// Whether a group said it.
+    fn is_of_group(&self) -> bool {
+        self.file.is_some() || self.disk.is_some()
     }
 }
 
@@ -180,7 +215,7 @@ impl From<ControlError> for ErrorReport {
             kind: error.kind,
             message: error.message(),
             causes: error.causes(),
-            context: error.context,
+            context: error.context.map(|context| *context),
         }
     }
 }
@@ -201,7 +236,7 @@ impl From<ErrorReport> for ControlError {
         Self {
             class: report.class,
             kind: report.kind,
-            context: report.context,
+            context: report.context.map(Box::new),
             words: words.unwrap_or(&report.message).to_owned(),
             source: source.map(|cause| Arc::from(cause as Box<dyn Error + Send + Sync>)),
         }
@@ -291,18 +326,17 @@ impl ControlError {
         self
     }
 
-    /// The same failure, told with what it happened to.
+    /// The same failure, told with what it happened to; where in the group that was stays with it.
     #[must_use]
     pub fn about(self, subject: impl fmt::Display) -> Self {
         let subject = subject.to_string();
+        let of_group = self.context.as_deref().filter(|inner| inner.is_of_group());
+        let inner = of_group.cloned().unwrap_or_default();
         Self {
             class: self.class,
             kind: self.kind,
             words: subject.clone(),
-            context: Some(ErrorContext {
-                operation: None,
-                subject,
-            }),
+            context: Some(Box::new(ErrorContext { subject, ..inner })),
             source: Some(Arc::new(self)),
         }
     }
@@ -342,22 +376,11 @@ impl From<GroupError> for ControlError {
             GroupErrorKind::NoMajority => ControlErrorKind::NoMajority,
             GroupErrorKind::Invalid => ControlErrorKind::Invalid,
         };
-        // Its words have those of its source in them, as a rule at their end.
-        let source = error.shared_source();
-        let words = source.as_ref().and_then(|source| {
-            let words = error.message.strip_suffix(&format!(": {source}"))?;
-            Some(words.to_owned())
-        });
-        let told = match words {
-            Some(words) => Self {
-                source,
-                ..Self::new(kind, words)
-            },
-            None => Self::new(kind, error.message.clone()).because(error.clone()),
-        };
+        // The group's error is kept as it is: what a sync tells is owed until that is gone.
         Self {
             class: error.kind.class(),
-            ..told
+            context: ErrorContext::of_group(&error.subject),
+            ..Self::new(kind, error.message.clone()).because(error)
         }
     }
 }
@@ -391,7 +414,8 @@ mod tests {
     use std::error::Error;
 
     use super::{ControlError, ControlErrorKind, ErrorReport};
-    use spindle_group::{GroupError, GroupErrorKind};
+    use spindle_base::{DiskNumber, FileId};
+    use spindle_group::{GroupError, GroupErrorKind, Operation};
 
     fn missing() -> ControlError {
         let error = std::io::Error::from_raw_os_error(2);
@@ -419,22 +443,21 @@ mod tests {
     fn what_a_group_says_and_what_that_came_of_are_told_once() {
         let below = || std::io::Error::from_raw_os_error(5);
         let kind = GroupErrorKind::Io;
-        for (said, words) in [
-            (
-                format!("the label cannot be written: {}", below()),
-                "the label cannot be written",
-            ),
-            (format!("{} while it was written", below()), ""),
-            (below().to_string(), ""),
+        let words = "the label cannot be written";
+        let contained = format!("{} while it was written", below());
+        for (words, line) in [
+            (words, format!("{words}: {}", below())),
+            (&contained, contained.clone()),
+            (&below().to_string(), below().to_string()),
         ] {
-            let group = GroupError::new(kind, said.clone()).because(below());
+            let group = GroupError::new(kind, words).because(below());
+            assert_eq!(group.report(), line);
             let error = ControlError::from(group);
-            assert_eq!(error.message(), said);
+            assert_eq!(error.message(), line);
+            assert_eq!(error.to_string(), words);
             assert_eq!(error.class, spindle_base::ErrorClass::Environment);
-            if !words.is_empty() {
-                assert_eq!(error.to_string(), words);
-                assert_eq!(error.causes(), [below().to_string()]);
-            }
+            let is_told_apart = words != line;
+            assert_eq!(error.causes().len(), usize::from(is_told_apart));
             let mut source = error.source();
             let mut came_of = None;
             while let Some(cause) = source {
@@ -443,6 +466,33 @@ mod tests {
             }
             assert_eq!(came_of.unwrap().raw_os_error(), Some(5));
         }
+    }
+
+    #[test]
+    fn where_in_a_group_it_happened_is_told_in_fields_whatever_is_told_around_it() {
+        let group = GroupError::new(GroupErrorKind::Io, "no copy took a write")
+            .during(Operation::Write)
+            .of_file(FileId(17))
+            .in_extent(3)
+            .at_offset(4096)
+            .on_disk(DiskNumber(1));
+        let error = ControlError::from(group);
+        let sent = serde_json::to_value(&error).unwrap();
+        let fields = serde_json::json!({
+            "operation": "write", "subject": "extent 3 of file 17", "file": 17, "extent": 3,
+            "offset_bytes": 4096, "disk": 1,
+        });
+        assert_eq!(sent["context"], fields);
+        let received: ControlError = serde_json::from_value(sent).unwrap();
+        let context = received.about("data:/x").context.unwrap();
+        assert_eq!(context.subject, "data:/x");
+        assert_eq!((context.file, context.disk), (Some(17), Some(1)));
+        let earlier = r#"{"class":"environment","kind":"io","message":"m",
+            "context":{"operation":"open","subject":"/x"}}"#;
+        let earlier: ControlError = serde_json::from_str(earlier).unwrap();
+        assert_eq!(earlier.context.unwrap().file, None);
+        let plain = ControlError::from(GroupError::new(GroupErrorKind::Busy, "it is open"));
+        assert_eq!(plain.context, None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use spindle_base::{ErrorClass, FileId};
 use spindle_fs::FileSystem;
 use spindle_fuse::{Mount, MountError, MountOptions, check_directory, mounted_at};
 
-use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext};
 use crate::api::view::MountReport;
 use crate::machine::process;
 use crate::opened::files::KernelCache;
@@ -477,8 +477,13 @@ impl From<MountError> for ControlError {
             (_, ErrorClass::Bug) => ControlErrorKind::Bug,
         };
         let class = error.class();
+        let context = match &error {
+            MountError::Group { source, .. } => ErrorContext::of_group(&source.subject),
+            _ => None,
+        };
         let mut told = Self::new(kind, error.to_string()).because(error);
         told.class = class;
+        told.context = context;
         told
     }
 }

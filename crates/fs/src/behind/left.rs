@@ -74,7 +74,12 @@ impl Core {
             // It was removed, or its making was never answered.
             Err(FsError::NotFound) => memory.give_back(left.slot),
             Err(error) => {
-                tracing::error!(file = left.file.0, %error, "what waits of a file cannot be written yet");
+                let error = format!("{error:#}");
+                tracing::error!(
+                    file = left.file.0,
+                    error,
+                    "what waits of a file cannot be written yet"
+                );
                 let second = self.behind.parked.lock().park(left);
                 if let Some(second) = second {
                     lose_second(memory, second);

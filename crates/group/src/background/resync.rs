@@ -105,7 +105,7 @@ impl Group {
                                 EventKind::BlocksUnreadable,
                                 format!(
                                     "{} cannot be brought up to date in region {} of file {}: \
-                                     {error}",
+                                     {error:#}",
                                     self.disks.describe(stale.disk),
                                     stale.region,
                                     stale.file

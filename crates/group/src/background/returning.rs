@@ -93,7 +93,7 @@ impl Group {
             }
             Err(error) => {
                 self.check_fence()?;
-                self.tell_why_away(disk, error.message);
+                self.tell_why_away(disk, error.report());
                 if let Some(flaps) = self.returns.lock().of_disk.get_mut(&disk) {
                     flaps.times_s.pop();
                 }

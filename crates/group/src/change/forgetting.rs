@@ -153,7 +153,8 @@ impl Group {
                 "disk {disk} counts as empty, and maps name {blocks} blocks of it: it is not \
                  dropped; check the group"
             ),
-        ))
+        )
+        .on_disk(disk))
     }
 
     fn forget_disks(&self, empty: &[DiskNumber]) -> Result<(), GroupError> {

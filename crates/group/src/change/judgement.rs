@@ -13,7 +13,7 @@ use crate::background::Group;
 use crate::change::{DiskChanges, refusal};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::quorum::{DISK_AUS_MIN, Joining, NewDisk, disk_bytes_min};
 
 /// A change that can be made.
@@ -279,10 +279,10 @@ impl Group {
         let disks = self.membership.disks();
         let found_bytes = disks.measure(slot).map_err(|error| {
             let path = disks.path(slot);
-            refusal(
-                GroupErrorKind::Io,
-                format!("{path} does not tell its size: {error}"),
-            )
+            refusal(GroupErrorKind::Io, format!("{path} does not tell its size"))
+                .during(Operation::Measure)
+                .on_disk(number)
+                .because(error)
         })?;
         if size_bytes > found_bytes {
             return invalid(format!(

@@ -27,8 +27,9 @@ impl Group {
                 Err(error) => {
                     self.check_fence()?;
                     let mut clock = self.away_clock.lock();
-                    let told = clock.told.insert(disk, error.message.clone());
-                    if told.as_ref() == Some(&error.message) {
+                    let error = error.report();
+                    let told = clock.told.insert(disk, error.clone());
+                    if told.as_ref() == Some(&error) {
                         continue;
                     }
                     (

@@ -46,11 +46,12 @@ fn all(catalog: &Catalog) -> Result<BTreeMap<DiskNumber, DiskRecord>, GroupError
 impl Group {
     /// The disk's record.
     pub(crate) fn disk_record(&self, disk: DiskNumber) -> Result<DiskRecord, GroupError> {
-        let corrupt = |what: String| GroupError::new(GroupErrorKind::Corrupt, what);
+        let corrupt = |what: String| GroupError::new(GroupErrorKind::Corrupt, what).on_disk(disk);
         let bytes = (self.catalog.get(Table::Disk, &disk_key(disk))?)
             .ok_or_else(|| corrupt(format!("the catalog has no record of disk {disk}")))?;
-        DiskRecord::parse(&bytes)
-            .map_err(|error| corrupt(format!("the record of disk {disk}: {error}")).because(error))
+        DiskRecord::parse(&bytes).map_err(|error| {
+            corrupt(format!("the record of disk {disk} cannot be read")).because(error)
+        })
     }
 
     /// Adds to `edit` that the disk is to have that size.

@@ -27,7 +27,7 @@ use crate::core::disks::{Fate, Target};
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{self, GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::levels;
@@ -344,7 +344,10 @@ impl Core {
         // What the lost disk had not flushed is noted as stale by edits that this batch does not
         // have; the marks in it must not be durable before them.
         let lost_a_disk = self.dirty.outages_count() != outages_count;
-        let lost = || GroupError::new(GroupErrorKind::Io, "a disk went offline during a commit");
+        let lost = || {
+            GroupError::new(GroupErrorKind::Io, "a disk went offline during a commit")
+                .during(error::Operation::Commit)
+        };
         match flushed {
             Ok(()) if !lost_a_disk => Ok(Flushed(taken.batch)),
             answer => Err(Uncommitted {
@@ -386,7 +389,10 @@ impl Core {
         if self.membership.redundancy() == Redundancy::External {
             let error = failed[0].error.clone();
             self.outlive_failed_flushes(&failed);
-            return Err(GroupError::new(GroupErrorKind::Io, error.to_string()).because(error));
+            return Err(GroupError::new(GroupErrorKind::Io, error.to_string())
+                .during(error::Operation::Flush)
+                .on_disk(failed[0].life.disk)
+                .because(error));
         }
         let disks = failed.iter().map(|flush| flush.life.disk).collect();
         if !self.membership.can_do_without(&disks) {
@@ -537,7 +543,7 @@ impl Core {
             is_first
         };
         if is_first {
-            self.event(Event::new(EventKind::GroupFenced, error.message.clone()));
+            self.event(Event::new(EventKind::GroupFenced, error.report()));
         }
         self.is_fenced.store(true, Ordering::Release);
     }
@@ -584,7 +590,8 @@ impl Core {
             return Err(GroupError::new(
                 GroupErrorKind::NotFound,
                 format!("file {} was removed", file.id),
-            ));
+            )
+            .of_file(file.id));
         }
         Ok(())
     }

@@ -133,6 +133,8 @@ impl File {
                 self.id
             ),
         )
+        .of_file(self.id)
+        .in_extent(index)
     }
 
     /// Remembers that a sync of this file must cover that write.

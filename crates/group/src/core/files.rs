@@ -58,7 +58,8 @@ impl Core {
             return Err(GroupError::new(
                 GroupErrorKind::Invalid,
                 format!("there is a file {id} already"),
-            ));
+            )
+            .of_file(id));
         }
         let record = FileRecord {
             redundancy: layout.redundancy,
@@ -83,7 +84,8 @@ impl Core {
             return Err(GroupError::new(
                 GroupErrorKind::NotFound,
                 format!("file {} was removed before", file.id),
-            ));
+            )
+            .of_file(file.id));
         }
         change.note_used();
         file.moving.cancel_all();

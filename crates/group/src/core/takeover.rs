@@ -73,8 +73,8 @@ impl Kept {
     }
 }
 
-fn damaged(what: String) -> GroupError {
-    GroupError::new(GroupErrorKind::Corrupt, what)
+fn damaged(what: String, file: FileId) -> GroupError {
+    GroupError::new(GroupErrorKind::Corrupt, what).of_file(file)
 }
 
 fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {
@@ -82,8 +82,9 @@ fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {
     let Some(bytes) = catalog.get(Table::Inode, &file_key(touch.id))? else {
         return Ok(());
     };
-    let mut inode = Inode::parse(&bytes)
-        .map_err(|error| damaged(format!("inode {}: {error}", touch.id)).because(error))?;
+    let mut inode = Inode::parse(&bytes).map_err(|error| {
+        damaged(format!("inode {} cannot be read", touch.id), touch.id).because(error)
+    })?;
     inode.size_bytes = touch.size_bytes;
     inode.accessed = touch.accessed;
     inode.modified = touch.modified;
@@ -118,7 +119,7 @@ fn apply_extents(
             continue;
         };
         let record = FileRecord::parse(&bytes)
-            .map_err(|error| damaged(format!("file {file}: {error}")).because(error))?;
+            .map_err(|error| damaged(format!("file {file} cannot be read"), file).because(error))?;
         let schedule = Schedule::new(record.striping, au_size);
         let mut map = Map::new(schedule, record.redundancy.copies());
         let entries = || {
@@ -148,10 +149,12 @@ fn apply_extents(
         let mut key = file_key(file);
         key.extend_from_slice(&number.to_be_bytes());
         let stored = catalog.get(Table::Extent, &key)?;
-        let told = |what: String| damaged(format!("file {file}, row {number}: {what}"));
+        let row_title = format!("file {file}, row {number}");
+        let told = |what: String| damaged(format!("{row_title}: {what}"), file);
         if let Some(bytes) = &stored {
-            let row =
-                ExtentRow::parse(bytes).map_err(|error| told(error.to_string()).because(error))?;
+            let row = ExtentRow::parse(bytes).map_err(|error| {
+                damaged(format!("{row_title} cannot be read"), file).because(error)
+            })?;
             map.load_row(number, &row, |_, _| Ok(())).map_err(told)?;
         }
         for (index, extent) in changed {

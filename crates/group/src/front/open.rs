@@ -315,9 +315,13 @@ fn names(
     let number = member.state.number;
     let bytes = catalog
         .get(Table::Disk, &disk_key(number))?
-        .ok_or_else(|| corrupt(format!("the catalog has no record of disk {number}")))?;
-    let record = DiskRecord::parse(&bytes)
-        .map_err(|error| corrupt(format!("the record of disk {number}: {error}")).because(error))?;
+        .ok_or_else(|| corrupt(format!("the catalog has no record of disk {number}")))
+        .map_err(|error| error.on_disk(number))?;
+    let record = DiskRecord::parse(&bytes).map_err(|error| {
+        corrupt(format!("the record of disk {number} cannot be read"))
+            .on_disk(number)
+            .because(error)
+    })?;
     Ok((record.name, record.failure_group))
 }
 

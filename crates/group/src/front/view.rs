@@ -10,6 +10,7 @@ use spindle_format::DiskStatus;
 
 use crate::background::Group;
 use crate::core::file::{File, Layout};
+use crate::error::GroupError;
 
 /// One extent of a file as `spindle map` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -163,7 +164,7 @@ impl Group {
                 .sum(),
             resync_left_bytes: self.resync_progress().0,
             catalog_replicas_wanted: self.membership.replicas_wanted(),
-            fenced: self.fence.lock().as_ref().map(ToString::to_string),
+            fenced: self.fence.lock().as_ref().map(GroupError::report),
             disks,
         }
     }

@@ -10,7 +10,7 @@ use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::io::{blocks_of, bytes_of};
 
 /// A piece that failed: its first block in the file, its length, where it was read, and why.
@@ -211,7 +211,10 @@ impl Core {
                      back",
                     file.id
                 ),
-            ),
+            )
+            .during(Operation::Read)
+            .of_file(file.id)
+            .in_extent(index),
         }
     }
 }

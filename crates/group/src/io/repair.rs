@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
 use crate::core::unanswered::is_unanswered;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::incarnation::Life;
 use crate::io::bytes_of;
 use crate::io::read::FailedRead;
@@ -125,14 +125,7 @@ impl Core {
                 if self.read_again(&bad, inside_bytes, memory) {
                     return Ok(());
                 }
-                return Err(GroupError::new(
-                    GroupErrorKind::Io,
-                    format!(
-                        "extent {} of file {} cannot be read from any copy: {error}",
-                        segment.index, file.id
-                    ),
-                )
-                .because(error.clone()));
+                return Err(unreadable(file, segment, failure));
             };
             let at = copy.start_bytes() + inside_bytes;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
@@ -205,4 +198,20 @@ impl Core {
             });
         }
     }
+}
+
+/// No copy of these blocks could be read; the disk is the one that failed first.
+fn unreadable(file: &File, segment: &Segment, failure: &Failure<'_>) -> GroupError {
+    let message = format!(
+        "extent {} of file {} cannot be read from any copy",
+        segment.index, file.id
+    );
+    let mut error = GroupError::new(GroupErrorKind::Io, message)
+        .during(Operation::Read)
+        .of_file(file.id)
+        .in_extent(segment.index)
+        .at_offset(segment.at_block * BLOCK_SIZE_BYTES)
+        .because(failure.error.clone());
+    error.subject.disk = failure.bad_disk;
+    error
 }

@@ -9,7 +9,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
 use spindle_catalog::{Sequence, Wish, WriteUnderWay};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work, WriteSource};
 use spindle_extent::map::{Extent, Map};
-use spindle_extent::plan::{self, Serving, TooFar, WritePlan};
+use spindle_extent::plan::{self, Segment, Serving, TooFar, WritePlan};
 use spindle_extent::schedule::Schedule;
 use spindle_format::ExtentCopy;
 use spindle_sync::{Fault, is_put_back};
@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::core::dirty::{Ranges, Writer};
 use crate::core::disks::{Target, Written};
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::io::allocate::SpaceSearch;
@@ -520,8 +520,8 @@ impl Core {
         let (first, end) = ranges[ranges.len() - 1];
         let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
         let lost = self.without_copy(&file.map.read(), (first, end), &gone)?;
-        let reason = &failed[0].1;
-        if let Some(index) = lost {
+        if let Some(segment) = lost {
+            let Segment { index, .. } = segment;
             if file.is_mirrored() {
                 let _change = self.change_inside();
                 let apply = &mut |edit| self.catalog.apply(edit);
@@ -536,18 +536,22 @@ impl Core {
                 self.note_moving(file, first, end);
             }
             equal?;
-            let message = format!(
-                "no copy of extent {index} of file {} took a write: {reason}",
-                file.id
-            );
-            self.owe(file, &message);
-            let event = Event::new(EventKind::WriteFailed, message.clone()).file(file.id);
-            self.event(event.disk(failed[0].0));
-            let error = GroupError::new(GroupErrorKind::Io, message);
+            let (disk, reason) = failure_of(&segment, failed);
+            let message = format!("no copy of extent {index} of file {} took a write", file.id);
+            let error = GroupError::new(GroupErrorKind::Io, message)
+                .during(Operation::Write)
+                .of_file(file.id)
+                .in_extent(index)
+                .at_offset(segment.at_block * BLOCK_SIZE_BYTES)
+                .on_disk(*disk)
+                .because(reason.clone());
+            self.owe_error(file, &error);
+            let event = Event::new(EventKind::WriteFailed, error.report()).file(file.id);
+            self.event(event.disk(*disk));
             self.take_removed_offline(failed)?;
-            return Err(error.because(reason.clone()));
+            return Err(error);
         }
-        self.take_offline(&gone, &reason.to_string())?;
+        self.take_offline(&gone, &failed[0].1.to_string())?;
         let _change = self.change_inside();
         let apply = &mut |edit| self.catalog.apply(edit);
         self.dirty.missed_by(file, ranges, &gone, apply);
@@ -572,17 +576,19 @@ impl Core {
 
     /// Remembers that nothing was written, because the extent has no copy online.
     pub(super) fn write_failed_everywhere(&self, file: &File, index: u32) -> GroupError {
+        let message = format!("extent {index} of file {} has no copy online", file.id);
         self.write_failed(
             file,
-            &format!("extent {index} of file {} has no copy online", file.id),
+            GroupError::new(GroupErrorKind::Io, message).in_extent(index),
         )
     }
 
     /// Remembers the failure for the next sync.
-    pub(crate) fn write_failed(&self, file: &File, message: &str) -> GroupError {
-        self.owe(file, message);
-        self.event(Event::new(EventKind::WriteFailed, message).file(file.id));
-        GroupError::new(GroupErrorKind::Io, message)
+    fn write_failed(&self, file: &File, error: GroupError) -> GroupError {
+        let error = error.during(Operation::Write).of_file(file.id);
+        self.owe_error(file, &error);
+        self.event(Event::new(EventKind::WriteFailed, error.report()).file(file.id));
+        error
     }
 
     /// The marks move over what was written. Not where a disk has gone since with the only copy
@@ -624,7 +630,7 @@ impl Core {
                  before it was flushed",
                 file.id
             );
-            return Err(self.write_failed(file, &message));
+            return Err(self.write_failed(file, GroupError::new(GroupErrorKind::Io, message)));
         }
         Ok(())
     }
@@ -639,13 +645,13 @@ impl Core {
         !gone.is_empty() && !matches!(self.without_copy(map, range, &gone), Ok(None))
     }
 
-    /// The last extent of the range that has no copy on a disk that serves, these left aside.
+    /// The last blocks of the range that have no copy on a disk that serves, these left aside.
     fn without_copy(
         &self,
         map: &Map,
         (first, end): (u64, u64),
         gone: &[DiskNumber],
-    ) -> Result<Option<u32>, GroupError> {
+    ) -> Result<Option<Segment>, GroupError> {
         let has_copy = |extent: &Extent| {
             let mut copies = extent.present();
             copies.any(|copy| self.disks.slot_of(copy).is_some() && !gone.contains(&copy.disk()))
@@ -653,13 +659,27 @@ impl Core {
         let mut without = None;
         plan::segments::<TooFar>(map, first, end, |segment| {
             if !segment.extent.as_ref().is_some_and(has_copy) {
-                without = Some(segment.index);
+                without = Some(*segment);
             }
             Ok(())
         })
         .map_err(|TooFar| GroupError::too_far())?;
         Ok(without)
     }
+}
+
+/// Which disk failed the write of these blocks, and how: one that has a copy of them, because a
+/// write of many extents may have failed elsewhere first.
+fn failure_of<'a>(
+    segment: &Segment,
+    failed: &'a [(DiskNumber, DeviceError)],
+) -> &'a (DiskNumber, DeviceError) {
+    let has_copy = |disk: DiskNumber| {
+        let extent = segment.extent.as_ref();
+        extent.is_some_and(|extent| extent.present().any(|copy| copy.disk() == disk))
+    };
+    let own = failed.iter().find(|(disk, _)| has_copy(*disk));
+    own.unwrap_or(&failed[0])
 }
 
 /// The file blocks that an extent holds.

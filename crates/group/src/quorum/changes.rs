@@ -18,7 +18,7 @@ use spindle_format::{
     LabelStatus, Lost, STATE_PLACES, end_label_place,
 };
 
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::quorum::NewDisk;
 use crate::quorum::create::uuid_start;
 use crate::quorum::publish::{Quorum, set_offline};
@@ -139,7 +139,9 @@ impl Membership {
                         "{} cannot be written: {why}; nothing was changed",
                         self.disks.path(request.slot)
                     ),
-                ));
+                )
+                .during(Operation::Write)
+                .because(why));
             }
         }
         Ok(())
@@ -316,7 +318,7 @@ impl Membership {
         );
         if let Err(error) = former {
             // The state no longer knows it, which is what counts.
-            tracing::warn!("a dropped disk still has its label: {error}");
+            tracing::warn!("a dropped disk still has its label: {error:#}");
         }
         for number in numbers {
             self.let_go(&mut inner, *number);

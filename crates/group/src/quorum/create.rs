@@ -18,7 +18,7 @@ use spindle_format::{
 use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::EventQueue;
 use crate::quorum::ownership::{Ownership, Slots};
 use crate::quorum::publish::Quorum;
@@ -160,7 +160,9 @@ impl Membership {
                     "disk {} cannot be written; make the group without it",
                     self.disk_title(disk.number)
                 ),
-            )),
+            )
+            .during(Operation::Write)
+            .on_disk(disk.number)),
         }
     }
 
@@ -178,8 +180,10 @@ impl Membership {
             if let Some((number, why)) = self.write_durably(writes).into_iter().next() {
                 return Err(refused(
                     GroupErrorKind::Io,
-                    format!("disk {} cannot be written: {why}", self.disk_title(number)),
+                    format!("disk {} cannot be written", self.disk_title(number)),
                 )
+                .during(Operation::Write)
+                .on_disk(number)
                 .because(why));
             }
         }

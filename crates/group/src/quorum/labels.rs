@@ -12,7 +12,7 @@ use spindle_base::{DiskName, DiskNumber};
 use spindle_device::{AlignedBuffer, DeviceError, Disks};
 use spindle_format::{GroupState, LABEL_COPIES, LABEL_PLACES, Label, labelled_bytes};
 
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::EventKind;
 use crate::quorum::look::{DiskLook, LabelFound};
 use crate::quorum::{Inner, Membership, refused, whole_blocks};
@@ -106,10 +106,12 @@ impl Membership {
             Some((number, _, why)) => Err(refused(
                 GroupErrorKind::Io,
                 format!(
-                    "the label of disk {} cannot be written: {why}",
+                    "the label of disk {} cannot be written",
                     self.disk_title(*number)
                 ),
             )
+            .during(Operation::Write)
+            .on_disk(*number)
             .because(why.clone())),
         }
     }

@@ -106,7 +106,8 @@ impl Membership {
                         "disk {} went away while it was given a replica of the catalog",
                         replica.disk
                     ),
-                ));
+                )
+                .on_disk(replica.disk));
             }
             state.replicas.push(replica.clone());
             (state.replicas).retain(|replica| Some(replica.disk) != instead_of);

@@ -210,7 +210,7 @@ impl Membership {
                 ("label", Some(place)) => self.write_label_copies(inner, fault.disk, &[place]),
                 ("label", None) => self
                     .write_labels(inner, |number| number == fault.disk, |_| {})
-                    .map_err(|error| error.message)
+                    .map_err(|error| error.report())
                     .and_then(|()| none_is_late(inner, fault.disk)),
                 ("opener record", _) => first_failure(self.write_opener(inner)),
                 _ => self.write_held_state(inner, fault.disk),

@@ -58,7 +58,7 @@ impl ReplicatedRegion {
         runs: &[(DiskNumber, AuRun)],
     ) -> Result<(), CatalogError> {
         (self.membership.record_region(map.size_bytes, runs))
-            .map_err(|error| failed("written", error.message))?;
+            .map_err(|error| failed("written", error.report()))?;
         *self.map.write() = Arc::new(map);
         self.drop_offline();
         Ok(())

@@ -51,7 +51,7 @@ impl ReplicatedRegion {
             return Err(CatalogError::Full);
         }
         (self.membership.record_no_replicas(&BTreeSet::from([from])))
-            .map_err(|error| failed("written", error.message))?;
+            .map_err(|error| failed("written", error.report()))?;
         self.take_out(from);
         Ok(())
     }
@@ -121,7 +121,7 @@ impl ReplicatedRegion {
             (self
                 .membership
                 .record_replica(&replica, made_in, instead_of))
-            .map_err(|error| failed("written", error.message))
+            .map_err(|error| failed("written", error.report()))
         });
         match answer {
             Ok(()) => {

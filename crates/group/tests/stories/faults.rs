@@ -1,8 +1,10 @@
 //! Failing, vanishing and lying disks under a running group.
 
-use spindle_base::{FileId, Redundancy};
+use std::error::Error;
+
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DeviceError, DiskSlot};
-use spindle_group::{EventKind, GroupErrorKind};
+use spindle_group::{EventKind, GroupErrorKind, Operation, Subject};
 
 use crate::scene::{
     EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read,
@@ -132,6 +134,96 @@ fn a_disk_that_cannot_take_the_repair_goes_offline() {
         assert!(read(&group, &file, 0, 3 << 20) == data);
     }
     assert_eq!(group.view().disks[1].mode, "offline");
+}
+
+#[test]
+fn an_error_of_a_disk_tells_in_fields_which_file_extent_place_and_disk_it_was() {
+    let scene = Scene::new(7, Redundancy::External, &[(0, 32), (0, 32)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 3 << 20)).unwrap();
+    group.sync().unwrap();
+    let map = group.map(&file);
+    let extent = map.iter().find(|extent| extent.offset_bytes == MIB);
+    let extent = extent.unwrap();
+    let (disk, _) = extent.copies[0].unwrap();
+    let slot = DiskSlot(disk.0);
+    let subject = Subject {
+        operation: Some(Operation::Write),
+        file: Some(FileId(10)),
+        extent: Some(extent.index),
+        offset_bytes: Some(MIB),
+        disk: Some(disk),
+    };
+    scene.disks.fail_writes(slot, 5 * MIB..32 * MIB, u64::MAX);
+    // It begins in an extent that the other disk takes.
+    let at = MIB - 8192;
+    let failed = group.write(&file, at, &pattern(2, 16_384)).unwrap_err();
+    assert_eq!(failed.subject, subject, "{failed:#}");
+    let cause = failed.source().unwrap().downcast_ref::<DeviceError>();
+    let told = format!("{}: {}", failed.message, cause.unwrap());
+    assert_eq!(failed.report(), told);
+    scene.disks.clear_faults(slot);
+    let owed = group.sync_file(&file, false).unwrap_err();
+    assert_eq!(owed.subject, subject, "{owed:#}");
+    assert_eq!(owed.report(), failed.report());
+
+    scene.disks.fail_reads(slot, 5 * MIB..32 * MIB, u64::MAX);
+    let mut out = vec![0; 16_384];
+    let failed = group.read(&file, at, &mut out).unwrap_err();
+    let operation = Some(Operation::Read);
+    assert_eq!(
+        failed.subject,
+        Subject {
+            operation,
+            ..subject
+        }
+    );
+    scene.disks.clear_faults(slot);
+
+    group.write(&file, at, &pattern(3, 16_384)).unwrap();
+    scene.disks.fail_flushes(slot, 1);
+    let failed = group.sync_file(&file, false).unwrap_err();
+    let flushed = Subject {
+        operation: Some(Operation::Flush),
+        file: Some(FileId(10)),
+        disk: Some(disk),
+        ..Subject::default()
+    };
+    assert_eq!(failed.subject, flushed, "{failed:#}");
+}
+
+#[test]
+fn of_the_disks_that_fail_one_write_the_one_without_another_copy_is_told() {
+    let disks = [(0, 32), (0, 32), (1, 32), (1, 32)];
+    let scene = Scene::new(8, Redundancy::Normal, &disks);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 8 << 20)).unwrap();
+    group.sync().unwrap();
+    let map = group.map(&file);
+    let places_of = |extent: usize| -> Vec<(DiskNumber, u64)> {
+        map[extent].copies.iter().flatten().copied().collect()
+    };
+    let disks_of = |extent: usize| -> Vec<DiskNumber> {
+        places_of(extent).iter().map(|(disk, _)| *disk).collect()
+    };
+    let is_apart = |extent: &usize| {
+        let after = disks_of(extent + 1);
+        disks_of(*extent).iter().all(|disk| !after.contains(disk))
+    };
+    let first = (0..7).find(is_apart).unwrap();
+    let both = disks_of(first + 1);
+    // The extent before keeps one of its copies.
+    let failing = [&places_of(first)[..1], &places_of(first + 1)].concat();
+    for (disk, start_bytes) in failing {
+        let all = start_bytes..start_bytes + MIB;
+        scene.disks.fail_writes(DiskSlot(disk.0), all, u64::MAX);
+    }
+    let at = map[first + 1].offset_bytes - 8192;
+    let failed = group.write(&file, at, &pattern(2, 16_384)).unwrap_err();
+    assert_eq!(failed.subject.extent, u32::try_from(first + 1).ok());
+    assert!(both.contains(&failed.subject.disk.unwrap()), "{failed:#}");
 }
 
 #[test]
@@ -290,7 +382,7 @@ fn an_error_that_came_of_a_disk_has_that_of_the_disk_below_it() {
     let below = std::error::Error::source(&error).unwrap();
     let below = below.downcast_ref::<DeviceError>().unwrap();
     assert_eq!((below.operation, below.length_bytes), ("write", 4096));
-    assert!(error.message.ends_with(&format!(": {below}")), "{error}");
+    assert_eq!(error.report(), format!("{}: {below}", error.message));
     // The flush of a sync too.
     group.write(&file, 0, &pattern(2, 4096)).unwrap();
     scene.disks.fail_flushes(DiskSlot(0), 1);

@@ -114,7 +114,7 @@ fn work(daemon: &Daemon, clock: Instant, stopped: &watch::Receiver<bool>) -> boo
             worked.did_something
         }
         Err(error) => {
-            let message = format!("background work failed: {error}");
+            let message = format!("background work failed: {error:#}");
             daemon.tell(Event::new(EventKind::BackgroundFailed, message));
             std::thread::sleep(FAILED_INTERVAL);
             false

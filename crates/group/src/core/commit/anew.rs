@@ -202,7 +202,7 @@ impl Core {
                     is_lost
                 });
             if is_lost && !file.is_removed() {
-                self.owe(&file, &self.lost_with(gone, &file));
+                self.owe_error(&file, &self.lost_with(gone, &file));
             }
         }
     }

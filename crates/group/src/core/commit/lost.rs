@@ -32,7 +32,7 @@ use crate::core::commit::anew::Others;
 use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::{DiskState, FailedFlush, Fate, Target};
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 
@@ -109,7 +109,10 @@ impl Core {
                      sync may be lost",
                     file.id
                 ),
-            )),
+            )
+            .during(Operation::Flush)
+            .of_file(file.id)
+            .in_extent(index)),
         }
     }
 
@@ -144,9 +147,9 @@ impl Core {
         self.notice_offline();
         let mut answer = Ok(());
         for file in self.all_files() {
-            let untold = file.owed.lock().untold().map(str::to_owned);
-            if let Some(message) = untold {
-                answer = answer.and(Err(GroupError::new(GroupErrorKind::Io, message)));
+            let untold = file.owed.lock().untold();
+            if let Some(error) = untold {
+                answer = answer.and(Err(error));
                 continue;
             }
             let targets = file.written.lock().clone();
@@ -155,7 +158,7 @@ impl Core {
             }
             if let Err(error) = self.keep_what_disks_lost(&file, &targets) {
                 self.check_fence()?;
-                self.owe(&file, &error.message);
+                self.owe_error(&file, &error);
                 file.written
                     .lock()
                     .retain(|target| !targets.contains(target));
@@ -363,7 +366,7 @@ impl Core {
                 });
             }
             if is_owed {
-                self.owe(file, &self.lost_with(life, file));
+                self.owe_error(file, &self.lost_with(life, file));
             }
         }
         drop(map);
@@ -384,17 +387,21 @@ impl Core {
     }
 
     /// What a file owes that had something on the disk alone.
-    pub(super) fn lost_with(&self, gone: Life, file: &File) -> String {
+    pub(super) fn lost_with(&self, gone: Life, file: &File) -> GroupError {
         let what = match gone.incarnation.serves() {
             true => "failed a flush",
             false => "went away",
         };
-        format!(
+        let message = format!(
             "{} {what} before what was written to file {} was flushed, and no other copy is up to \
              date: what was written since the last sync may be lost",
             self.disks.describe(gone.disk),
             file.id
-        )
+        );
+        GroupError::new(GroupErrorKind::Io, message)
+            .during(Operation::Flush)
+            .of_file(file.id)
+            .on_disk(gone.disk)
     }
 }
 

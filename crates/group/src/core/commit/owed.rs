@@ -28,7 +28,7 @@ use spindle_sync::level::LeafGuard;
 
 use crate::core::Core;
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind, Telling};
+use crate::error::{GroupError, GroupErrorKind, Subject, Telling};
 
 const KEY_START: &str = "owed.";
 /// Behind every key of an owed error.
@@ -54,11 +54,17 @@ fn parse(key: &[u8], value: &[u8]) -> Option<(FileId, bool, String)> {
     Some((FileId(id.parse().ok()?), hides == "1", message.to_owned()))
 }
 
+fn owed_error(message: &str, subject: Subject) -> GroupError {
+    GroupError::new(GroupErrorKind::Io, message).about(subject)
+}
+
 /// What a file owes its next sync.
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
     /// The newest error.
     message: String,
+    /// What it speaks of; after a takeover the file alone.
+    subject: Subject,
     /// No sync has told it.
     is_untold: bool,
     /// How often a sync told one.
@@ -73,12 +79,17 @@ pub(crate) struct Owed {
 
 impl Owed {
     /// The error that no sync has told.
-    pub(crate) fn untold(&self) -> Option<&str> {
-        self.is_untold.then_some(&self.message)
+    pub(crate) fn untold(&self) -> Option<GroupError> {
+        self.is_untold.then(|| self.error())
     }
 
-    fn owe(&mut self, message: String) {
+    fn error(&self) -> GroupError {
+        owed_error(&self.message, self.subject)
+    }
+
+    fn owe(&mut self, message: String, subject: Subject) {
         self.message = message;
+        self.subject = subject;
         self.is_untold = true;
     }
 }
@@ -106,26 +117,31 @@ impl Core {
 
     /// The next sync of the file answers with this error.
     pub fn owe(&self, file: &File, message: &str) {
-        self.owe_for(file, message, false);
+        self.owe_error(file, &owed_error(message, Subject::of_file(file.id)));
     }
 
-    /// As [`Self::owe`]; where it `hides` a loss, reads beyond the marks are refused until then.
-    pub(super) fn owe_for(&self, file: &File, message: &str, hides: bool) {
-        self.owe_within(file, &mut file.owed.lock(), message, hides);
+    /// As [`Self::owe`], with more than the file that it speaks of.
+    pub(crate) fn owe_error(&self, file: &File, error: &GroupError) {
+        self.owe_for(file, error, false);
     }
 
-    fn owe_within(&self, file: &File, owed: &mut Owed, message: &str, hides: bool) {
+    /// As [`Self::owe_error`]; where it `hides` a loss, reads beyond the marks are refused until then.
+    pub(super) fn owe_for(&self, file: &File, error: &GroupError, hides: bool) {
+        self.owe_within(file, &mut file.owed.lock(), error, hides);
+    }
+
+    fn owe_within(&self, file: &File, owed: &mut Owed, error: &GroupError, hides: bool) {
         // Told and shown together: whoever tells it lets zeros be read.
         if hides {
             file.hides_a_loss.store(true, Ordering::Release);
         }
-        owed.owe(message.to_owned());
+        owed.owe(error.report(), error.subject.in_file(file.id));
         if self.kept.is_none() || file.is_removed() {
             return;
         }
         let mut edit = Edit::default();
         let hides = file.hides_a_loss.load(Ordering::Acquire);
-        edit.put(Table::Attribute, key(file.id), encode(hides, message));
+        edit.put(Table::Attribute, key(file.id), encode(hides, &owed.message));
         owed.has_row = true;
         // Under the lock, so that nobody takes it away for an error that was told before.
         self.catalog.apply(edit);
@@ -163,15 +179,15 @@ impl Core {
     pub(super) fn tell_found(&self, file: &File, found: GroupError) -> GroupError {
         let mut owed = file.owed.lock();
         if !owed.is_untold {
-            self.owe_within(file, &mut owed, &found.message, false);
+            self.owe_within(file, &mut owed, &found, false);
         }
         let telling = self.begin_telling(file, &mut owed);
-        found.saying(owed.message.clone()).telling(telling)
+        (found.saying(owed.message.clone()).about(owed.subject)).telling(telling)
     }
 
     fn tell_owed(&self, file: &File, owed: &mut Owed) -> GroupError {
         let telling = self.begin_telling(file, owed);
-        GroupError::new(GroupErrorKind::Io, owed.message.clone()).telling(telling)
+        owed.error().telling(telling)
     }
 
     /// What the error of a sync that tells what is owed has with it.
@@ -229,7 +245,7 @@ impl Core {
         self.looked_for_lost_at
             .store(NEVER_LOOKED, Ordering::Release);
         let mut owed = file.owed.lock();
-        owed.owe(message);
+        owed.owe(message, Subject::of_file(file.id));
         owed
     }
 }

@@ -43,7 +43,7 @@ use crate::core::dirty::REGION_BLOCKS;
 use crate::core::disks::{Away, FailedFlush};
 use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 
 /// Behind every key of a dirty region.
 const KEYS_END: &[u8] = &[0xff; 13];
@@ -125,8 +125,10 @@ pub(in crate::core) fn cannot_be_flushed(flush: &FailedFlush) -> GroupError {
     let FailedFlush { life, error, .. } = flush;
     GroupError::new(
         GroupErrorKind::Io,
-        format!("disk {} cannot be flushed: {error}", life.disk),
+        format!("disk {} cannot be flushed", life.disk),
     )
+    .during(Operation::Flush)
+    .on_disk(life.disk)
     .because(error.clone())
 }
 
