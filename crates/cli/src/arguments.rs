@@ -95,6 +95,8 @@ Examples:
         /// A mount point, or the name of a group
         #[arg(value_name = "DIR|GROUP")]
         target: OsString,
+        #[command(flatten)]
+        output: Output,
     },
     /// Make durable what programs have written to a group until now
     #[command(after_help = "\
@@ -106,6 +108,8 @@ later. This command ends when it is durable; fsync(2) does so for one file.")]
     Sync {
         /// The group
         group: String,
+        #[command(flatten)]
+        output: Output,
     },
     /// Hand a mounted group over to another version of this program, while databases run
     #[command(after_help = "\
@@ -372,6 +376,8 @@ that holds something unless --force is given.")]
     Dismount {
         /// The group
         group: String,
+        #[command(flatten)]
+        output: Output,
     },
     /// The same as `spindle check`
     Check(CheckArguments),

@@ -40,8 +40,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             binary,
             output,
         } => serve::upgrade(&settings, group, binary.as_deref(), *output),
-        Command::Sync { group } => serve::sync(&settings, group),
-        Command::Umount { target } => serve::umount(&settings, target),
+        Command::Sync { group, output } => serve::sync(&settings, group, *output),
+        Command::Umount { target, output } => serve::umount(&settings, target, *output),
         Command::Ls {
             paths,
             long,

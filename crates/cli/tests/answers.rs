@@ -32,6 +32,63 @@ fn mount_and_upgrade_answer_with_a_structure_where_one_is_asked_for() {
 }
 
 #[test]
+fn sync_umount_and_dismount_answer_with_a_structure_where_one_is_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.text("mount");
+    let of = |open: bool| serde_json::json!({"group": "data", "open": open});
+    assert_eq!(place.ask(["sync", "DATA"]), of(true));
+    let closed = |closed: bool| {
+        let directories = [&point];
+        serde_json::json!({"group": "data", "directories": directories, "closed": closed})
+    };
+    assert_eq!(place.ask(["umount", &point]), closed(true));
+    assert_eq!(place.ask(["sync", "DATA"]), of(false));
+    // One that stays open without a mount.
+    place.tell(["group", "mount", "data"]);
+    place.mount();
+    assert_eq!(place.ask(["umount", "DATA"]), closed(false));
+    place.mount();
+    assert_eq!(place.ask(["group", "dismount", "DATA"]), closed(true));
+    let refused = place.run(["umount", "DATA", "--json"]);
+    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(refused["kind"], "not_found", "{refused}");
+}
+
+#[test]
+fn a_name_in_another_case_is_the_same_group_and_makes_no_files_of_its_own() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let names = || {
+        let entries = std::fs::read_dir(place.path("run")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    place.mount();
+    let as_written = names();
+    place.umount();
+    let closed = names();
+    let point = place.text("mount");
+    place.tell(["mount", "DATA", &point]);
+    let open: Vec<_> = names()
+        .into_iter()
+        .filter(|name| name != "data.ended")
+        .collect();
+    assert_eq!(open, as_written);
+    let told = place.tell(["group", "dismount", "dATA"]);
+    assert_eq!(told, "data is closed\n");
+    assert_eq!(names(), closed);
+}
+
+#[test]
 fn a_mistyped_name_of_a_group_leaves_nothing_behind() {
     let place = Place::new();
     place.create_group();

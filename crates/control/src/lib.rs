@@ -25,6 +25,7 @@ pub use api::conversion::ConversionReport;
 pub use api::disk_request::{
     DiskChangesRequest, NewDiskRequest, ReplacementRequest, ResizeRequest,
 };
+pub use api::ending::{ClosedReport, SyncedReport};
 pub use api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext, ErrorReport};
 pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport};
 pub use api::event_filter::{EventFilter, EventKindReport, parse_kinds, parse_severity};

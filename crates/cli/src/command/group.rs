@@ -23,11 +23,7 @@ pub fn run(settings: &Settings, command: &GroupCommand) -> Result<u8> {
             serve,
             output,
         } => serve::group_mount(settings, group, serve, *output),
-        GroupCommand::Dismount { group } => {
-            spindle_control::dismount_group(settings, group)?;
-            say!("{group} is closed");
-            Ok(0)
-        }
+        GroupCommand::Dismount { group, output } => serve::dismount(settings, group, *output),
         GroupCommand::Check(arguments) => check(settings, arguments),
         GroupCommand::Set {
             group,

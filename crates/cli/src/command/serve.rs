@@ -1,4 +1,5 @@
-//! `spindle mount`, `spindle umount` and `spindle group mount`.
+//! `spindle mount`, `spindle umount`, `spindle sync`, `spindle upgrade` and their like of `spindle
+//! group`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -220,25 +221,44 @@ pub fn upgrade(
     Ok(0)
 }
 
-pub fn sync(settings: &Settings, group: &str) -> Result<u8> {
-    if spindle_control::sync_group(settings, group)? {
-        say!("what was written to {group} is durable");
+pub fn sync(settings: &Settings, group: &str, output: Output) -> Result<u8> {
+    let report = spindle_control::sync_group(settings, group)?;
+    if output.json {
+        print_json(&report)?;
+    } else if report.open {
+        say!("what was written to {} is durable", report.group);
     } else {
-        say!("{group} is not open: nothing is left to be written");
+        say!(
+            "{} is not open: nothing is left to be written",
+            report.group
+        );
     }
     Ok(0)
 }
 
-pub fn umount(settings: &Settings, target: &OsStr) -> Result<u8> {
+pub fn umount(settings: &Settings, target: &OsStr, output: Output) -> Result<u8> {
     if target.is_empty() {
         return Err(ControlError::invalid("the mount point is empty").into());
     }
-    let closed = spindle_control::unmount(settings, Path::new(target))?;
+    let report = spindle_control::unmount(settings, Path::new(target))?;
     let name = target.to_string_lossy();
-    if closed {
+    if output.json {
+        print_json(&report)?;
+    } else if report.closed {
         say!("{name} is unmounted and its group is closed");
     } else {
         say!("{name} is unmounted");
+    }
+    Ok(0)
+}
+
+/// Closes a group and all its mounts.
+pub fn dismount(settings: &Settings, group: &str, output: Output) -> Result<u8> {
+    let report = spindle_control::dismount_group(settings, group)?;
+    if output.json {
+        print_json(&report)?;
+    } else {
+        say!("{} is closed", report.group);
     }
     Ok(0)
 }

@@ -703,6 +703,9 @@ pub struct EndingReport {
     pub keeper_process_id: Option<u32>,
     /// Whether it ends now; then the group is closed when it has.
     pub ending: bool,
+    /// The directories that were unmounted.
+    #[serde(default)]
+    pub directories: Vec<String>,
 }
 
 /// A structure at its place on a disk.

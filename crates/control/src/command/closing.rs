@@ -54,11 +54,11 @@ pub(super) fn refuse_unless_closed(
 
 /// Refuses a group that nobody serves who could be asked, and that is not closed all the same: a
 /// keeper holds it, a process with another runtime directory or on another host has it, or the last
-/// one that had it was killed.
+/// one that had it was killed. Else the group's name, as it is written on its disks.
 ///
 /// # Errors
 /// Where that is so, and where there is no such group.
-pub(super) fn refuse_open(settings: &Settings, group: &str) -> ControlResult<()> {
+pub(super) fn refuse_open(settings: &Settings, group: &str) -> ControlResult<String> {
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(group)?;
     let busy = |message| Err(ControlError::new(ControlErrorKind::Busy, message));
@@ -81,7 +81,7 @@ pub(super) fn refuse_open(settings: &Settings, group: &str) -> ControlResult<()>
             owner.host,
             settings.runtime_directory.display()
         )),
-        (_, Ok(_)) => Ok(()),
+        (_, Ok(_)) => Ok(found.name.clone()),
         (_, Err(error)) => Err(error),
     }
 }

@@ -1,9 +1,10 @@
 //! Making durable, unmounting and closing groups that are served.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::api::calls::{DismountGroup, RemoveMount, ShowGroup, SyncGroup};
 use crate::api::client::Client;
+use crate::api::ending::{ClosedReport, SyncedReport};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::{EndingReport, GroupReport};
 use crate::command::closing::{refuse_open, refuse_unless_closed};
@@ -17,74 +18,105 @@ use crate::serving::keeper::{KeeperClient, KeeperPhase};
 use crate::serving::mount;
 use crate::serving::served;
 
-/// Makes durable whatever programs have written to a group until now. Whether it was open: one
-/// that is not has nothing left to be written.
+/// Makes durable whatever programs have written to a group until now.
 ///
 /// # Errors
 /// Where there is no such group, not all of it could be made durable, or a process that cannot be asked
 /// from here has it open or did not close it.
-pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<bool> {
+pub fn sync_group(settings: &Settings, group: &str) -> ControlResult<SyncedReport> {
     let Some(client) = served::find(settings, group)? else {
-        refuse_open(settings, group)?;
-        return Ok(false);
+        return Ok(SyncedReport {
+            group: refuse_open(settings, group)?,
+            open: false,
+        });
     };
-    client.ask(&SyncGroup {}).map(|_| true)
+    let synced = client.ask(&SyncGroup {})?;
+    Ok(SyncedReport {
+        group: synced.group,
+        open: true,
+    })
 }
 
 /// Unmounts everything of a group, closes it, and waits until that is done.
 ///
 /// # Errors
 /// Where the group is not open or a mount of it is in use.
-pub fn dismount_group(settings: &Settings, group: &str) -> ControlResult<()> {
+pub fn dismount_group(settings: &Settings, group: &str) -> ControlResult<ClosedReport> {
     let client = serving(settings, group)?;
     let ending = client.ask(&DismountGroup {})?;
-    wait_for_close(settings, &ending)
+    wait_for_close(settings, &ending)?;
+    Ok(ClosedReport {
+        group: ending.group,
+        directories: ending.directories,
+        closed: true,
+    })
 }
 
 /// Unmounts a directory, or everything of a group, and waits until what ends has ended.
-/// Whether the group is closed now.
 ///
 /// # Errors
 /// Where nothing is mounted there or it is in use.
-pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<bool> {
+pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<ClosedReport> {
     let directory = absolute(target)?;
     // A mount that is held while nobody serves it must not be looked at: that would wait.
-    if give_up_kept(settings, target, &directory)? {
-        return Ok(true);
+    if let Some(report) = give_up_kept(settings, target, &directory)? {
+        return Ok(report);
     }
+    let mounted = spindle_fuse::mounted_at(&directory);
     // Asked before the processes are: a dead mount has none, and looking at it must not wait.
     if mount::remove_dead(&directory)? {
-        return Ok(false);
+        let group = mounted.map_or_else(String::new, |mount| mount.source);
+        return Ok(left_dead(group, &[directory]));
     }
     let mut silent = Vec::new();
     if let Some(client) = server_of_mount(settings, &directory, &mut silent)? {
-        let ending = client.ask(&RemoveMount { directory })?;
-        if ending.ending {
-            wait_for_close(settings, &ending)?;
-        }
-        return Ok(ending.ending);
+        return remove_mounts(settings, &client, vec![directory]);
     }
     let name = target.to_str().unwrap_or_default();
     let Some(client) = served::find(settings, name)? else {
         // It may be a mount of one that was asked in vain.
-        return Err(match silent.pop() {
-            Some(error) => error,
-            // Its processes were killed, and the mount that they left is dead.
-            None if mount::remove_dead_of(name)? => return Ok(false),
-            None => nothing_mounted(settings, target, &directory),
-        });
+        if let Some(error) = silent.pop() {
+            return Err(error);
+        }
+        // Its processes were killed, and the mount that they left is dead.
+        let removed = mount::remove_dead_of(name)?;
+        return match removed[..] {
+            [] => Err(nothing_mounted(settings, target, &directory)),
+            _ => Ok(left_dead(name.to_owned(), &removed)),
+        };
     };
-    let report = client.ask(&ShowGroup {})?;
-    let mut ended = false;
-    for mount in report.mounts {
-        let directory = mount.directory.into();
+    let mounts = client.ask(&ShowGroup {})?.mounts;
+    let directories = (mounts.into_iter()).map(|mount| mount.directory.into());
+    remove_mounts(settings, &client, directories.collect())
+}
+
+/// What is told where only mounts were left that nobody serves.
+fn left_dead(group: String, directories: &[PathBuf]) -> ClosedReport {
+    ClosedReport {
+        group,
+        directories: (directories.iter())
+            .map(|directory| directory.display().to_string())
+            .collect(),
+        closed: false,
+    }
+}
+
+/// Has these mounts of one group taken away, and waits where its process ends with them.
+fn remove_mounts(
+    settings: &Settings,
+    client: &Client,
+    directories: Vec<PathBuf>,
+) -> ControlResult<ClosedReport> {
+    let mut report = left_dead(client.group_name().to_owned(), &directories);
+    for directory in directories {
         let ending = client.ask(&RemoveMount { directory })?;
         if ending.ending {
             wait_for_close(settings, &ending)?;
-            ended = true;
+            report.closed = true;
         }
+        report.group = ending.group;
     }
-    Ok(ended)
+    Ok(report)
 }
 
 /// Waits until a process has ended that closes its group, and its keeper, which knows how it ended.
@@ -131,14 +163,18 @@ fn server_of_mount(
 }
 
 /// Waits for the process that serves a kept mount, or has the keeper give up one that nobody can
-/// serve. Whether it did.
-fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> ControlResult<bool> {
+/// serve: what that came to, where it did.
+fn give_up_kept(
+    settings: &Settings,
+    target: &Path,
+    directory: &Path,
+) -> ControlResult<Option<ClosedReport>> {
     for keeper in KeeperClient::all(settings) {
         let Ok(status) = keeper.status() else {
             continue;
         };
         let is_meant = status.directory.as_deref() == Some(directory)
-            || target.to_str() == Some(status.group.as_str());
+            || (target.to_str()).is_some_and(|name| name.eq_ignore_ascii_case(&status.group));
         // Only the one that is meant is waited for while its daemon starts or ends.
         if !is_meant {
             continue;
@@ -150,10 +186,13 @@ fn give_up_kept(settings: &Settings, target: &Path, directory: &Path) -> Control
             keeper.give_up()?;
             process::wait_for_end(status.keeper_process_id, CLOSING_MOST)?;
             refuse_unless_closed(settings, &status.group, &[status.keeper_process_id])?;
-            return Ok(true);
+            return Ok(Some(ClosedReport {
+                closed: true,
+                ..left_dead(status.group, status.directory.as_slice())
+            }));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> ControlError {

@@ -47,7 +47,7 @@ pub fn start_daemon(
 ) -> ControlResult<ReadyReport> {
     let directory = &settings.runtime_directory;
     runtime_directory::make(directory)?;
-    let log_path = directory.join(format!("{group}.log"));
+    let log_path = runtime_directory::file_of(directory, group, "log");
     let log = runtime_directory::open_log(&log_path)?;
     let program = std::env::current_exe()
         .map_err(|error| ControlError::io("find", "this program", &error))?;
@@ -96,8 +96,7 @@ pub fn start_daemon(
 /// # Errors
 /// Where there is no such group on the search path.
 pub fn refuse_unknown(settings: &Settings, group: &GroupName) -> ControlResult<()> {
-    let lock = format!("{}.lock", group.as_str().to_ascii_lowercase());
-    if settings.runtime_directory.join(lock).exists() {
+    if runtime_directory::file_of(&settings.runtime_directory, group.as_str(), "lock").exists() {
         return Ok(());
     }
     Discovery::look(settings)?.group(group.as_str())?;

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -82,6 +82,13 @@ pub(crate) fn make(directory: &Path) -> ControlResult<()> {
             directory.display()
         ),
     ))
+}
+
+/// The file of a group with that ending. Names of groups are unique whatever their case, and a
+/// command may have written it otherwise than the group itself: all of them mean the same file.
+#[must_use]
+pub(crate) fn file_of(directory: &Path, group: &str, ending: &str) -> PathBuf {
+    directory.join(format!("{}.{ending}", group.to_ascii_lowercase()))
 }
 
 /// Opens the log of a group to be written on. A link in its place is not followed.

@@ -502,7 +502,7 @@ impl Daemon {
         if ending {
             self.stop_in_order();
         }
-        Ok(self.ending(ending))
+        Ok(self.ending(ending, vec![directory.display().to_string()]))
     }
 
     /// Makes durable whatever programs have written until now.
@@ -513,7 +513,7 @@ impl Daemon {
         let written = self.mounts.write_back();
         self.opened.file_system().sync()?;
         written?;
-        Ok(self.ending(false))
+        Ok(self.ending(false, Vec::new()))
     }
 
     /// Takes every mount away and ends the process.
@@ -521,22 +521,25 @@ impl Daemon {
     /// # Errors
     /// Where a mount is in use; the others are gone then.
     pub(super) fn dismount(&self) -> ControlResult<EndingReport> {
+        let mut directories = Vec::new();
         // Once more where somebody has mounted it meanwhile.
         while !self.mounts.close_if_empty() {
             for mount in self.mounts.reports() {
                 self.mounts.remove(Path::new(&mount.directory))?;
+                directories.push(mount.directory);
             }
         }
         self.stop_in_order();
-        Ok(self.ending(true))
+        Ok(self.ending(true, directories))
     }
 
-    fn ending(&self, ending: bool) -> EndingReport {
+    fn ending(&self, ending: bool, directories: Vec<String>) -> EndingReport {
         EndingReport {
             group: self.group_name().to_owned(),
             process_id: std::process::id(),
             keeper_process_id: self.keeper_process_id(),
             ending,
+            directories,
         }
     }
 

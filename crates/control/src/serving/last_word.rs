@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::runtime_directory::file_of;
 use crate::machine::settings::Settings;
 
 /// Whether a group was closed; why not, and what is lost, where it was not.
@@ -22,9 +23,8 @@ struct LastWord {
     not_closed: Option<String>,
 }
 
-/// Names of groups are unique whatever their case, and a command may have written it otherwise.
 fn path(runtime_directory: &Path, group: &str) -> PathBuf {
-    runtime_directory.join(format!("{}.ended", group.to_lowercase()))
+    file_of(runtime_directory, group, "ended")
 }
 
 fn read(runtime_directory: &Path, group: &str) -> Option<LastWord> {

@@ -526,16 +526,16 @@ fn with_users(error: MountError, directory: &Path) -> ControlError {
     ControlError::new(ControlErrorKind::Busy, message)
 }
 
-/// Detaches dead mounts of the group, wherever they are; whether there was one.
+/// Detaches dead mounts of the group, wherever they are; where they were.
 ///
 /// # Errors
 /// Where the kernel refuses.
-pub(crate) fn remove_dead_of(group: &str) -> ControlResult<bool> {
-    let mut removed = false;
+pub(crate) fn remove_dead_of(group: &str) -> ControlResult<Vec<PathBuf>> {
+    let mut removed = Vec::new();
     for mount in spindle_fuse::all_mounts() {
         let is_meant = mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group);
-        if is_meant && is_soon_seen_dead(&mount.directory) {
-            removed |= remove_dead(&mount.directory)?;
+        if is_meant && is_soon_seen_dead(&mount.directory) && remove_dead(&mount.directory)? {
+            removed.push(mount.directory);
         }
     }
     Ok(removed)

@@ -24,6 +24,8 @@ use crate::serving::route::{Handler, ROUTES, Route};
     view::UsageReport,
     view::MountReport,
     view::EndingReport,
+    crate::api::ending::ClosedReport,
+    crate::api::ending::SyncedReport,
     view::ActivitySample,
     view::IostatReport,
     view::EventReport,

@@ -8,6 +8,7 @@ use spindle_base::GroupName;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::process::CLOSING_MOST;
+use crate::machine::runtime_directory::file_of;
 use crate::machine::settings::Settings;
 use crate::machine::sockets;
 use crate::serving::served::is_served;
@@ -28,8 +29,7 @@ impl ServingLock {
     /// # Errors
     /// Where one serves it, or closes it for too long.
     pub(super) fn take(settings: &Settings, group: &GroupName) -> ControlResult<Self> {
-        let name = format!("{}.lock", group.as_str().to_ascii_lowercase());
-        let path = settings.runtime_directory.join(name);
+        let path = file_of(&settings.runtime_directory, group.as_str(), "lock");
         let fail = |error| ControlError::io("lock", path.display(), &error);
         let file = std::fs::File::options()
             .create(true)

@@ -16,6 +16,7 @@ use spindle_group::EventKind;
 
 use super::Daemon;
 use crate::api::view::EventReport;
+use crate::machine::runtime_directory::file_of;
 
 /// The newest events that are remembered.
 const EVENTS_MOST: usize = 512;
@@ -48,10 +49,12 @@ impl State {
 }
 
 impl Daemon {
-    /// Names of groups are unique whatever their case.
     fn unkept_path(&self) -> PathBuf {
-        let name = format!("{}.events", self.group_name().to_lowercase());
-        self.settings.runtime_directory.join(name)
+        file_of(
+            &self.settings.runtime_directory,
+            self.group_name(),
+            "events",
+        )
     }
 
     fn group_uuid(&self) -> String {

@@ -25,6 +25,7 @@ use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::trust::Trust;
 use crate::api::version;
 use crate::machine::held::KeeperPhase;
+use crate::machine::runtime_directory::file_of;
 use crate::machine::settings::Settings;
 use crate::machine::{held, sockets};
 use crate::serving::formats::Formats;
@@ -160,7 +161,7 @@ enum Request {
 
 /// Where the keeper of `group` listens.
 pub(super) fn socket_path(runtime_directory: &Path, group: &str) -> PathBuf {
-    runtime_directory.join(format!("{group}.keeper"))
+    file_of(runtime_directory, group, "keeper")
 }
 
 /// Binds the socket. One that a dead keeper left is replaced; a living one is not.
