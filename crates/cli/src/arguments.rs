@@ -387,7 +387,8 @@ Examples:
   spindle group set data
   spindle group set data scrub_interval=7d
   spindle group set data scrub_interval=off
-  spindle group set data disk_repair_time=3h failgroup_repair_time=1d")]
+  spindle group set data disk_repair_time=3h failgroup_repair_time=1d
+  spindle group set data watchdog=5m           kill a daemon that hangs after five minutes")]
     Set {
         /// The group
         group: String,

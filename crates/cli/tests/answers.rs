@@ -128,6 +128,16 @@ fn settings_are_shown_as_a_person_writes_them() {
     assert!(shown.contains("disk_repair_time  90s\n"), "{shown}");
     let shown = place.ask(["group", "set", "data"]);
     assert_eq!(shown["disk_repair_time_s"], 90, "{shown}");
+    assert_eq!(shown["watchdog_s"], 60, "{shown}");
+    for wrong in ["watchdog=14s", "watchdog=25h"] {
+        place.refuse(["group", "set", "data", wrong], 2, &["15s and 1d"]);
+    }
+    for wrong in ["watchdog=off", "watchdog=5x"] {
+        let refused = place.refuse(["group", "set", "data", wrong], 2, &["30m or 90s"]);
+        assert!(!refused.contains("or off"), "{refused}");
+    }
+    let shown = place.tell(["group", "set", "data", "watchdog=15s"]);
+    assert!(shown.contains("watchdog  15s\n"), "{shown}");
     place.tell(["group", "dismount", "data"]);
 }
 

@@ -406,6 +406,34 @@ fn a_process_that_hangs_is_replaced() {
 }
 
 #[test]
+fn how_long_a_process_may_hang_is_a_setting_of_the_group() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    place.tell(["group", "set", "data", "watchdog=15s"]);
+    // The one that was told, and the one that found it in the group.
+    for _ in 0..2 {
+        let hung = place.process_id();
+        signal(hung, Signal::STOP);
+        let begun = Instant::now();
+        let status = format!("/proc/{hung}/stat");
+        let is_there = || std::fs::read_to_string(&status).is_ok_and(|stat| !stat.contains(") Z "));
+        while is_there() {
+            let waited = begun.elapsed();
+            assert!(waited < Duration::from_secs(45), "it was not killed");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(begun.elapsed() > Duration::from_secs(10), "killed too soon");
+    }
+    let events = place.tell(["events", "data"]);
+    assert!(events.contains("no sign of life for 15 s"), "{events}");
+    place.umount();
+}
+
+#[test]
 fn without_its_keeper_a_process_goes_on_alone() {
     if !can_mount() {
         return;

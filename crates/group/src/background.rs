@@ -27,6 +27,7 @@ pub(crate) mod scrub;
 pub(crate) mod scrub_pass;
 pub(crate) mod slow;
 pub(crate) mod surplus;
+mod watchdog;
 
 use spindle_sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 

@@ -317,6 +317,7 @@ fn set(settings: &Settings, group: &str, changes: &[String], output: Output) -> 
         "failgroup_repair_time  {}",
         duration(report.failgroup_repair_time_s)
     );
+    say!("watchdog  {}", duration(report.watchdog_s));
     Ok(0)
 }
 

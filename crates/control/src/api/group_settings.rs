@@ -14,4 +14,13 @@ pub struct GroupSettings {
     pub disk_repair_time_s: u64,
     /// Seconds that a whole failure group may be away before its disks are given up.
     pub failgroup_repair_time_s: u64,
+    /// Seconds that the process which serves the group may show no sign of life before its keeper
+    /// kills it.
+    #[serde(default = "watchdog_of_earlier_versions")]
+    pub watchdog_s: u64,
+}
+
+/// One that cannot be asked for its setting has none.
+const fn watchdog_of_earlier_versions() -> u64 {
+    60
 }

@@ -7,10 +7,11 @@ use crate::api::group_settings::GroupSettings;
 use crate::api::nearness::suggestion;
 
 /// The names of all settings.
-const NAMES: [&str; 3] = [
+const NAMES: [&str; 4] = [
     "scrub_interval",
     "disk_repair_time",
     "failgroup_repair_time",
+    "watchdog",
 ];
 
 /// The settings of an open group.
@@ -22,6 +23,7 @@ pub(crate) fn settings_of(group_name: &str, group: &Group) -> GroupSettings {
         scrub_interval_s: (interval_s > 0).then_some(interval_s),
         disk_repair_time_s: group.repair_time(RepairTime::Disk),
         failgroup_repair_time_s: group.repair_time(RepairTime::FailureGroup),
+        watchdog_s: group.watchdog_s(),
     }
 }
 
@@ -43,6 +45,8 @@ pub(crate) fn change(
         "failgroup_repair_time" => {
             group.set_repair_time(RepairTime::FailureGroup, repair_seconds(name, value)?)?;
         }
+        // Which times are possible the group says.
+        "watchdog" => group.set_watchdog_s(seconds_as_written(name, value)?)?,
         _ => {
             let hint = suggestion(name, "setting", NAMES);
             return Err(ControlError::invalid(format!(
@@ -73,9 +77,22 @@ fn seconds(name: &str, text: &str) -> ControlResult<u64> {
     if text == "off" || text == "0" {
         return Ok(0);
     }
+    let seconds = seconds_as_written(name, text)?;
+    if (60..=10 * 366 * 86_400).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(ControlError::invalid(format!(
+            "{name} cannot be {text:?}: it is between a minute and ten years, or off"
+        )))
+    }
+}
+
+/// `7d`, `12h`, `30m` or `90s`, however long that is.
+fn seconds_as_written(name: &str, text: &str) -> ControlResult<u64> {
+    let or_off = if name == "watchdog" { "" } else { ", or off" };
     let wrong = || {
         ControlError::invalid(format!(
-            "{name} cannot be {text:?}: write a time such as 7d, 12h, 30m or 90s, or off"
+            "{name} cannot be {text:?}: write a time such as 7d, 12h, 30m or 90s{or_off}"
         ))
     };
     let unit = text.chars().last().ok_or_else(wrong)?;
@@ -88,14 +105,7 @@ fn seconds(name: &str, text: &str) -> ControlResult<u64> {
         _ => return Err(wrong()),
     };
     let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-    let seconds = number.checked_mul(factor).ok_or_else(wrong)?;
-    if (60..=10 * 366 * 86_400).contains(&seconds) {
-        Ok(seconds)
-    } else {
-        Err(ControlError::invalid(format!(
-            "{name} cannot be {text:?}: it is between a minute and ten years, or off"
-        )))
-    }
+    number.checked_mul(factor).ok_or_else(wrong)
 }
 
 #[cfg(test)]

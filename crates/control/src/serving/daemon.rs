@@ -179,7 +179,8 @@ pub fn serve(
     }
     let opened = Opened::open_kept(settings, &options.group, &access, kept)?;
     if let Some(link) = &options.keeper {
-        link.opened(opened.group().view().uuid.to_string());
+        let group = opened.group();
+        link.opened(group.view().uuid.to_string(), group.watchdog_s());
     }
     let group_name = opened.group_name().to_owned();
     let hook = start_hook(settings, &opened)?;
@@ -385,7 +386,12 @@ impl Daemon {
     /// # Errors
     /// Where there is no such setting or it cannot be that.
     pub(super) fn change_setting(&self, name: &str, value: &str) -> ControlResult<GroupSettings> {
-        setting::change(self.group_name(), self.opened.group(), name, value)
+        let group = self.opened.group();
+        let settings = setting::change(self.group_name(), group, name, value)?;
+        if let Some(link) = &self.keeper {
+            link.opened(group.view().uuid.to_string(), settings.watchdog_s);
+        }
+        Ok(settings)
     }
 
     /// The events of the group's log.

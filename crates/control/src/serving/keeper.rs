@@ -64,7 +64,8 @@ const PAUSES_MS: [u64; 5] = [0, 0, 250, 1000, 4000];
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// A daemon that has ended and that the kernel does not let go of is waited for so long.
 const LINGER_MOST: Duration = Duration::from_secs(1);
-/// A daemon whose background work shows no sign of life for so long is killed.
+/// A daemon whose background work shows no sign of life for so long is killed, where neither the
+/// group nor the environment says otherwise.
 const SILENCE_MOST: Duration = Duration::from_secs(60);
 /// Variable with that time in seconds, for tests and for slow machines.
 const SILENCE_VARIABLE: &str = "SPINDLE_WATCHDOG_S";
@@ -180,7 +181,10 @@ struct Keeper {
     /// What the last daemon reads and writes.
     formats: Option<Formats>,
     service: ServiceManager,
-    silence_most: Duration,
+    /// What the environment says of it goes before what the group says.
+    silence_from_environment: Option<Duration>,
+    /// What the group says.
+    silence_set: Option<Duration>,
     short_life: Duration,
     out_of_memory_score: Option<String>,
 }
@@ -197,7 +201,6 @@ impl Keeper {
         let (heard, commands) = command::queue();
         command::hear(listener, heard.clone());
         let number = |variable| std::env::var(variable).ok()?.parse().ok();
-        let silence_most = number(SILENCE_VARIABLE).map_or(SILENCE_MOST, Duration::from_secs);
         let short_life = number(SHORT_LIFE_VARIABLE).map_or(SHORT_LIFE, Duration::from_millis);
         let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         Ok(Self {
@@ -240,7 +243,8 @@ impl Keeper {
             lingering: Vec::new(),
             formats: None,
             service: ServiceManager::from_environment(),
-            silence_most,
+            silence_from_environment: number(SILENCE_VARIABLE).map(Duration::from_secs),
+            silence_set: None,
             out_of_memory_score: child::protect_from_out_of_memory(),
         })
     }
@@ -356,8 +360,9 @@ impl Keeper {
         loop {
             tokio::select! {
                 message = child.receive() => match message? {
-                    Some((FromDaemon::Opened { group_uuid }, _)) => {
+                    Some((FromDaemon::Opened { group_uuid, watchdog_s }, _)) => {
                         self.group_uuid = Some(group_uuid);
+                        self.silence_set = watchdog_s.map(Duration::from_secs);
                         self.become_known();
                     }
                     Some((FromDaemon::Serves(formats), _)) => self.formats = Some(formats),
@@ -410,12 +415,13 @@ impl Keeper {
                             return Ok(self.leave(child, handed_over, ending));
                         }
                     }
-                    let silent = alive_at.elapsed() > self.silence_most;
+                    let silence_most = self.silence_most();
+                    let silent = alive_at.elapsed() > silence_most;
                     if silent && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
                         let message = format!(
                             "process {} showed no sign of life for {} s and is killed",
                             child.id(),
-                            self.silence_most.as_secs()
+                            silence_most.as_secs()
                         );
                         tracing::error!("{message}");
                         self.notice(message, true);
@@ -450,6 +456,12 @@ impl Keeper {
         self.service.tell(&format!("STATUS={message}"));
         self.notice(message, false);
         ended
+    }
+
+    /// How long a daemon may show no sign of life.
+    fn silence_most(&self) -> Duration {
+        let set = self.silence_from_environment.or(self.silence_set);
+        set.unwrap_or(SILENCE_MOST)
     }
 
     fn forget_gone(&mut self) {

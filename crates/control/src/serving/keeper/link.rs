@@ -201,9 +201,13 @@ impl KeeperLink {
         self.send(&FromDaemon::Unmounted, &[]);
     }
 
-    /// The group of this identity is open.
-    pub fn opened(&self, group_uuid: String) {
-        self.send(&FromDaemon::Opened { group_uuid }, &[]);
+    /// The group of this identity is open, and its process may show no sign of life for so long.
+    pub fn opened(&self, group_uuid: String, watchdog_s: u64) {
+        let opened = FromDaemon::Opened {
+            group_uuid,
+            watchdog_s: Some(watchdog_s),
+        };
+        self.send(&opened, &[]);
     }
 
     /// The group is served.

@@ -101,8 +101,14 @@ pub(super) enum ToDaemon {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromDaemon {
-    /// It has the group of this identity open.
-    Opened { group_uuid: String },
+    /// It has the group of this identity open. Said again where the setting has changed.
+    Opened {
+        group_uuid: String,
+        /// How long it may show no sign of life; `None` where one of an earlier version says
+        /// nothing.
+        #[serde(default)]
+        watchdog_s: Option<u64>,
+    },
     /// What it reads and writes, before it is ready.
     Serves(Formats),
     /// The group is served.
