@@ -8,9 +8,11 @@ mod error;
 mod identity;
 mod name;
 mod size;
+mod size_text;
 
 pub use checksum::crc32c;
 pub use error::ErrorClass;
 pub use identity::{DiskNumber, FileId, Sequence, Uuid};
 pub use name::{DiskName, FailureGroupName, GroupName, NameError};
 pub use size::{AuSize, AuSizeError, BLOCK_SIZE_BYTES, Redundancy, Striping};
+pub use size_text::{signed_size_text, size_text};

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+pub use spindle_base::{signed_size_text as signed_size, size_text as size};
+
 /// On which side a column's values stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -91,41 +93,6 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// A number of bytes for a person: three figures and a unit.
-pub fn size(bytes: u64) -> String {
-    if bytes < 1024 {
-        return format!("{bytes}B");
-    }
-    #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
-    let mut value = bytes as f64;
-    let mut unit = "";
-    for next in ["K", "M", "G", "T", "P", "E"] {
-        if value < 999.5 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    let decimals = match value {
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{value:.decimals$}");
-    let text = if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    format!("{text}{unit}")
-}
-
-/// Likewise for one that may be negative.
-pub fn signed_size(bytes: i64) -> String {
-    let sign = if bytes < 0 { "-" } else { "" };
-    format!("{sign}{}", size(bytes.unsigned_abs()))
-}
-
 /// A rate of bytes for a person.
 pub fn rate(bytes_per_s: f64) -> String {
     #[expect(
@@ -197,23 +164,7 @@ pub fn permissions(kind: &str, bits: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, permissions, signed_size, size, time};
-
-    #[test]
-    fn sizes_have_three_figures_and_a_binary_unit() {
-        for (bytes, text) in [
-            (0, "0B"),
-            (1023, "1023B"),
-            (4096, "4K"),
-            (1 << 20, "1M"),
-            (1_610_612_736, "1.5G"),
-            (1023 << 20, "1G"),
-            (u64::MAX, "16E"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
-        assert_eq!(signed_size(-(5 << 30)), "-5G");
-    }
+    use super::{Table, permissions, time};
 
     #[test]
     fn times_are_those_of_the_calendar() {

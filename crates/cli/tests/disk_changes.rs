@@ -276,15 +276,15 @@ fn what_cannot_be_changed_is_refused_in_one_line_and_nothing_changes() {
     refuse(&["undrop", "data", "data_0000"], &["not being dropped"]);
     refuse(
         &["offline", "data", "data_0000", "data_0002"],
-        &["last good copy"],
+        &["extents of data:/file have their last good copy"],
     );
     refuse(
         &["resize", "data", "data_0000", "--size", "128M"],
-        &["enlarge"],
+        &["cannot have 128M", "has 64M; enlarge"],
     );
     refuse(
         &["resize", "data", "data_0000", "--size", "4M"],
-        &["at least"],
+        &["cannot have 4M", "has at least 8"],
     );
     refuse(
         &["rename", "data", "data_0000", "DATA_0001"],

@@ -74,7 +74,7 @@ fn listings_warn_before_usable_space_goes_below_zero() {
     for words in [vec!["group", "show", "data"], vec!["group", "list"]] {
         let listing = place.tell(words);
         assert!(listing.contains("data: warning: "), "{listing}");
-        assert!(listing.contains("are usable"), "{listing}");
+        assert!(listing.contains("M are usable"), "{listing}");
     }
     health(&place, 1, &["usable"]);
     std::fs::write(place.path("file"), bytes(3, 20 << 20)).unwrap();

@@ -153,7 +153,25 @@ fn what_waits_in_a_group_that_stopped_is_kept_by_the_way_that_health_names() {
     let health = place.run(["health", "data"]);
     assert_eq!(health.code, 2, "{health:?}");
     assert!(health.stdout.contains("`spindle upgrade`"), "{health:?}");
+    // Whoever would bring the disk back is told the same: to mount again would lose what waits.
+    for words in [["disk", "online"], ["disk", "offline"]] {
+        let words = words.into_iter().chain(["data", "data_0000"]);
+        let refused = place.run(words);
+        assert!(refused.code > 0, "{refused:?}");
+        assert!(
+            refused.stderr.contains("`spindle upgrade` hands"),
+            "{refused:?}"
+        );
+        assert!(!refused.stderr.contains("mount it again"), "{refused:?}");
+    }
     place.tell(["upgrade", "data"]);
+    // What the next process owes is told with the path of the file, and once.
+    let synced = place.run(["sync", "data"]);
+    assert!(!synced.stderr.contains("file "), "{synced:?}");
+    if synced.code > 0 {
+        place::refused(&synced, 3, &["written to data:/gone", "may be lost"]);
+        place.tell(["sync", "data"]);
+    }
     place.umount();
     place.mount();
     let found = std::fs::read(place.mount_point().join("gone")).unwrap();

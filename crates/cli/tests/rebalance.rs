@@ -54,7 +54,7 @@ fn a_disk_is_added_and_another_dropped_and_the_rebalance_is_waited_for() {
     let out = place.tell(["operations"]);
     assert!(out.contains("paused") && out.contains("time left"), "{out}");
     let out = place.tell(["rebalance", "data", "--power", "1024", "--wait"]);
-    assert!(out.contains("nothing is to do"), "{out}");
+    assert!(out.contains("nothing to do"), "{out}");
     assert_eq!(
         names(&place),
         ["data_0001", "data_0002", "data_0003", "data_0004"]

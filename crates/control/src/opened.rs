@@ -16,5 +16,6 @@ mod estimate;
 pub(crate) mod files;
 pub(crate) mod label;
 pub(crate) mod open;
+mod refusal;
 pub(crate) mod setting;
 mod template;

@@ -77,7 +77,7 @@ fn print(event: &EventReport) {
     let path = (event.path.as_deref()).filter(|path| !event.text.contains(*path));
     let path = path.map_or_else(String::new, |path| format!(" ({}:{path})", event.group));
     say!(
-        "{}  {:<8}  {}  {}{path}",
+        "{}Z  {:<8}  {}  {}{path}",
         time(seconds),
         event.severity,
         event.group,

@@ -79,7 +79,7 @@ fn print_long(entries: &[FileReport]) -> Result<()> {
             entry.striping.map_or_else(dash, |it| it.to_string()),
             size(entry.size_bytes),
             size(entry.allocated_bytes),
-            time(entry.modified.seconds),
+            format!("{}Z", time(entry.modified.seconds)),
             shown_name(entry),
         ]);
     }

@@ -117,7 +117,7 @@ pub fn clock(seconds: u64) -> String {
 fn print(reports: &[OperationsReport]) -> Result<()> {
     let lines: Vec<&OperationReport> = reports.iter().flat_map(|r| &r.operations).collect();
     if lines.is_empty() {
-        say!("nothing is to do");
+        say!("nothing to do");
         return Ok(());
     }
     let mut table = Table::new(&[

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use spindle_base::{AuSizeError, ErrorClass, NameError};
+use spindle_base::{AuSizeError, ErrorClass, FileId, NameError};
 use spindle_fs::FsError;
 use spindle_group::{GroupError, GroupErrorKind, Subject};
 use utoipa::ToSchema;
@@ -25,9 +25,32 @@ pub struct ControlError {
     pub kind: ControlErrorKind,
     /// What was being done to what, where that is known.
     pub context: Option<Box<ErrorContext>>,
+    /// How a file is called here and in what it came of; known in the process that has the group.
+    naming: Option<Box<Naming>>,
     /// This level in words.
     words: String,
     source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// A file's path for the number that a group has for it.
+#[derive(Debug, Clone)]
+struct Naming {
+    numbered: String,
+    name: String,
+}
+
+impl Naming {
+    /// The words with the path in place of the number, where they have that.
+    fn apply(&self, mut words: String) -> String {
+        let is_whole = |at: &usize| {
+            let behind = words[at + self.numbered.len()..].chars().next();
+            !behind.is_some_and(|letter| letter.is_ascii_digit())
+        };
+        if let Some(at) = words.find(&self.numbered).filter(is_whole) {
+            words.replace_range(at..at + self.numbered.len(), &self.name);
+        }
+        words
+    }
 }
 
 /// What was being done to what when it failed.
@@ -237,6 +260,7 @@ impl From<ErrorReport> for ControlError {
             class: report.class,
             kind: report.kind,
             context: report.context.map(Box::new),
+            naming: None,
             words: words.unwrap_or(&report.message).to_owned(),
             source: source.map(|cause| Arc::from(cause as Box<dyn Error + Send + Sync>)),
         }
@@ -268,6 +292,7 @@ impl ControlError {
             class,
             kind,
             context: None,
+            naming: None,
             words: words.into(),
             source: None,
         }
@@ -335,6 +360,7 @@ impl ControlError {
         Self {
             class: self.class,
             kind: self.kind,
+            naming: None,
             words: subject.clone(),
             context: Some(Box::new(ErrorContext { subject, ..inner })),
             source: Some(Arc::new(self)),
@@ -347,6 +373,31 @@ impl ControlError {
         format!("{self:#}")
     }
 
+    /// The file that it is about, which its words may name by its number.
+    #[must_use]
+    pub(crate) fn file(&self) -> Option<FileId> {
+        self.context.as_ref()?.file.map(FileId)
+    }
+
+    /// The same with `name` in place of the number of the file, here and in what it came of.
+    #[must_use]
+    pub(crate) fn naming_file(mut self, name: &str) -> Self {
+        let Some(file) = self.file() else {
+            return self;
+        };
+        let naming = Naming {
+            numbered: format!("file {file}"),
+            name: name.to_owned(),
+        };
+        self.words = naming.apply(self.words);
+        if let Some(context) = &mut self.context {
+            context.subject = naming.apply(std::mem::take(&mut context.subject));
+        }
+        // The source stays: what a sync tells is owed until that is gone.
+        self.naming = Some(Box::new(naming));
+        self
+    }
+
     /// What it came of, the nearest first, each level by itself. What a level says that the one
     /// above has said already is left out.
     #[must_use]
@@ -354,7 +405,10 @@ impl ControlError {
         let mut causes: Vec<String> = Vec::new();
         let mut next = self.source();
         while let Some(cause) = next {
-            let words = cause.to_string();
+            let words = match &self.naming {
+                Some(naming) => naming.apply(cause.to_string()),
+                None => cause.to_string(),
+            };
             if !causes.last().unwrap_or(&self.words).contains(&words) {
                 causes.push(words);
             }
@@ -493,6 +547,25 @@ mod tests {
         assert_eq!(earlier.context.unwrap().file, None);
         let plain = ControlError::from(GroupError::new(GroupErrorKind::Busy, "it is open"));
         assert_eq!(plain.context, None);
+    }
+
+    #[test]
+    fn a_refusal_that_numbers_its_file_can_be_told_with_a_path() {
+        let told = |words: &str| {
+            let group = GroupError::new(GroupErrorKind::Io, words).of_file(FileId(2));
+            ControlError::from(group)
+        };
+        let named = told("3 extents of file 2 are lost").naming_file("data:/x");
+        assert_eq!(named.message(), "3 extents of data:/x are lost");
+        let context = named.context.as_ref().unwrap();
+        assert_eq!(
+            (context.subject.as_str(), context.file),
+            ("data:/x", Some(2))
+        );
+        // Another file, and none.
+        for words in ["3 extents of file 28 are lost", "nothing is"] {
+            assert_eq!(told(words).naming_file("data:/x").message(), words);
+        }
     }
 
     #[test]

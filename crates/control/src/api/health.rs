@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use spindle_base::Redundancy;
+use spindle_base::{Redundancy, size_text};
 
 use crate::api::view::{
     DiskReport, EventReport, GroupReport, GroupState, HealthFindingReport, HealthReport,
@@ -73,7 +73,7 @@ const CONDITIONS: [(&str, &[&str], &str); 7] = [
             "disk_added",
             "disk_online",
         ],
-        "add disks or remove files: redundancy cannot be restored in the space that is free",
+        "it goes on by itself when there is room; until then these extents have a copy less",
     ),
     (
         "background_failed",
@@ -108,7 +108,7 @@ pub(crate) fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) ->
         findings.extend(of_resync(group));
         findings.extend(space_finding(group));
         of_catalog(group, &mut findings);
-        of_events(events, now_ms, &mut findings);
+        of_events(group, events, now_ms, &mut findings);
     }
     report(&group.name, findings)
 }
@@ -224,7 +224,10 @@ fn of_disks(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
                 "disk {} of failure group {} is {standing}: {lost}{left}",
                 disk.name, disk.failure_group
             ),
-            "bring it back with `spindle disk online`, or replace it with `spindle disk replace`",
+            &format!(
+                "bring it back with `spindle disk online {0} {1}`, or replace it with `spindle disk replace {0} {1} --with PATH`",
+                group.name, disk.name
+            ),
         );
         found.disk_name = Some(disk.name.clone());
         findings.push(found);
@@ -245,7 +248,10 @@ fn of_paths(group: &GroupReport, findings: &mut Vec<HealthFindingReport>) {
                 disk.name,
                 disk.path.as_deref().unwrap_or("its path")
             ),
-            "bring its path back, or drop the disk while it can still be read: `spindle disk drop`",
+            &format!(
+                "bring its path back, or drop the disk while it can still be read: `spindle disk drop {} {}`",
+                group.name, disk.name
+            ),
         );
         found.disk_name = Some(disk.name.clone());
         findings.push(found);
@@ -258,8 +264,8 @@ fn of_resync(group: &GroupReport) -> Option<HealthFindingReport> {
             HealthStatus::Warning,
             "resync",
             format!(
-                "disks that came back still miss {} bytes, and are read around there",
-                group.resync_left_bytes
+                "disks that came back still miss {}, and are read around there",
+                size_text(group.resync_left_bytes)
             ),
             "wait; `spindle operations` shows how far it is",
         )
@@ -279,8 +285,8 @@ pub fn space_finding(group: &GroupReport) -> Option<HealthFindingReport> {
             HealthStatus::Critical,
             "usable_negative",
             format!(
-                "usable space is below zero: {} bytes are lacking to restore redundancy after a failure",
-                usable.unsigned_abs()
+                "usable space is below zero: {} more would be needed to restore redundancy after a failure",
+                size_text(group.usable_bytes.unsigned_abs())
             ),
             advice,
         ));
@@ -291,7 +297,8 @@ pub fn space_finding(group: &GroupReport) -> Option<HealthFindingReport> {
             HealthStatus::Warning,
             "space_low",
             format!(
-                "{usable} bytes are usable, less than {LITTLE_PERCENT} % of the group; below zero redundancy could not be restored after a failure"
+                "{} are usable, less than {LITTLE_PERCENT} % of the group; below zero redundancy could not be restored after a failure",
+                size_text(group.usable_bytes.unsigned_abs())
             ),
             advice,
         ));
@@ -384,9 +391,18 @@ fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingRe
     Some(finding(HealthStatus::Critical, "damage", text, advice))
 }
 
-fn of_events(events: &[EventReport], now_ms: u64, findings: &mut Vec<HealthFindingReport>) {
+fn of_events(
+    group: &GroupReport,
+    events: &[EventReport],
+    now_ms: u64,
+    findings: &mut Vec<HealthFindingReport>,
+) {
     findings.extend(damage_finding(events, now_ms));
     for (begins, ends, advice) in CONDITIONS {
+        if begins == "background_failed" && group.fenced.is_some() {
+            // It fails because the group stopped, and that is told.
+            continue;
+        }
         let mut begun: Vec<&EventReport> = Vec::new();
         for event in events {
             if event.kind == begins {

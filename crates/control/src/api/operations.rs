@@ -34,7 +34,7 @@ pub struct OperationsReport {
     pub group: String,
     /// The group's own power: what a rebalance has that is given no other.
     pub default_power: u16,
-    /// The passes, in the order in which they run; empty where nothing is to do.
+    /// The passes, in the order in which they run; empty where there is nothing to do.
     pub operations: Vec<OperationReport>,
 }
 

@@ -87,7 +87,7 @@ pub(super) fn reach<C: Standalone>(
         return here(&Opened::open(settings, group, &access)?);
     }
     let opened = Opened::open(settings, group, &Access::Change)?;
-    let answer = here(&opened);
+    let answer = here(&opened).map_err(|error| opened.with_path(error));
     // Closed also where it was refused, so that it is not left open.
     let closed = opened.close();
     let answer = answer?;

@@ -7,7 +7,9 @@
 
 use std::path::PathBuf;
 
-use spindle_base::{DiskName, DiskNumber, FailureGroupName, GroupName};
+use spindle_base::{
+    DiskName, DiskNumber, FailureGroupName, GroupName, signed_size_text, size_text,
+};
 use spindle_device::DiskSlot;
 use spindle_group::{DiskChanges, GroupView, NewDisk};
 
@@ -66,11 +68,11 @@ fn fall_of_usable(before: &GroupView, after: &GroupView) -> Option<String> {
         return None;
     }
     Some(format!(
-        "usable space falls from {} to {} bytes although the group grows: {} bytes must stay free to make the copies again that the largest disk or failure group holds, and before it were {}; it rises when the other failure groups get as much",
-        before.usable_bytes,
-        after.usable_bytes,
-        after.required_mirror_free_bytes,
-        before.required_mirror_free_bytes
+        "usable space falls from {} to {} although the group grows: {} must stay free to make the copies again that the largest disk or failure group holds, {} before; it rises when the other failure groups get as much",
+        signed_size_text(before.usable_bytes),
+        signed_size_text(after.usable_bytes),
+        size_text(after.required_mirror_free_bytes),
+        size_text(before.required_mirror_free_bytes)
     ))
 }
 

@@ -511,6 +511,24 @@ impl Daemon {
         Ok(self.ending(ending, vec![directory.display().to_string()]))
     }
 
+    /// A refusal with the path of the file that it is about; one of a group that had to stop with how
+    /// that goes on.
+    pub(super) fn explained(&self, error: ControlError) -> ControlError {
+        let error = self.opened.with_path(error);
+        let stopped = self.opened.group().check_serves().err();
+        let is_it = |why: ControlError| why.message() == error.message();
+        if !stopped.map(ControlError::from).is_some_and(is_it) {
+            return error;
+        }
+        match health::stopped_finding(&self.report()) {
+            Some(finding) => {
+                let told = format!("{}; {}", finding.text, finding.advice);
+                ControlError::new(error.kind, told)
+            }
+            None => error,
+        }
+    }
+
     /// Makes durable whatever programs have written until now.
     ///
     /// # Errors

@@ -76,7 +76,8 @@ fn answers<C: Call>(
     let read = move |query: &Query, body: &[u8]| {
         let (call, deed) = (C::read(query, body)?, deed.clone());
         let deed: Deed = Box::new(move |daemon, by| {
-            serde_json::to_value(deed(daemon, call, by)?).map_err(|error| {
+            let answer = deed(daemon, call, by).map_err(|error| daemon.explained(error))?;
+            serde_json::to_value(answer).map_err(|error| {
                 ControlError::new(ControlErrorKind::Bug, "an answer cannot be written")
                     .because(error)
             })

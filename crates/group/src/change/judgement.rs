@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spindle_base::{BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy};
+use spindle_base::{
+    BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy, size_text,
+};
 use spindle_extent::capacity;
 use spindle_extent::space::Space;
 use spindle_format::{DiskStatus, resized_aus, usable_aus};
@@ -229,10 +231,11 @@ impl Group {
                 refusal(
                     GroupErrorKind::NotEnough,
                     format!(
-                        "{} has {size_bytes} bytes; a disk of a group with AUs of {au_size} has \
-                         at least {} and fewer than 2^32 AUs",
+                        "{} has {}; a disk of a group with AUs of {au_size} has at least {} and \
+                         fewer than 2^32 AUs",
                         disks.path(disk.slot),
-                        disk_bytes_min(au_size)
+                        size_text(size_bytes),
+                        size_text(disk_bytes_min(au_size))
                     ),
                 )
             })
@@ -286,9 +289,10 @@ impl Group {
         })?;
         if size_bytes > found_bytes {
             return invalid(format!(
-                "disk {name} cannot have {size_bytes} bytes: {} has {found_bytes}; enlarge it \
-                 first",
-                disks.path(slot)
+                "disk {name} cannot have {}: {} has {}; enlarge it first",
+                size_text(size_bytes),
+                disks.path(slot),
+                size_text(found_bytes)
             ));
         }
         let before = (self.membership.state().disk(number)).map_or(0, |disk| disk.size_aus);
@@ -298,9 +302,10 @@ impl Group {
             return Err(refusal(
                 GroupErrorKind::NotEnough,
                 format!(
-                    "disk {name} cannot have {size_bytes} bytes: a disk of a group with AUs of \
-                     {au_size} has at least {}",
-                    disk_bytes_min(au_size)
+                    "disk {name} cannot have {}: a disk of a group with AUs of {au_size} has at \
+                     least {}",
+                    size_text(size_bytes),
+                    size_text(disk_bytes_min(au_size))
                 ),
             ));
         }

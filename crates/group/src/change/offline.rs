@@ -101,7 +101,8 @@ impl Group {
                         names.join(", "),
                         file.id
                     ),
-                ));
+                )
+                .of_file(file.id));
             }
         }
         Ok(())

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
+use spindle_base::{
+    AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid, size_text,
+};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks};
 use spindle_format::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, FIRST_DATA_AU, Features, GroupState, LABEL_BYTES,
@@ -251,11 +253,12 @@ fn check_sizes(disks: &dyn Disks, new: &NewGroup) -> Result<(), GroupError> {
             return Err(refused(
                 GroupErrorKind::NotEnough,
                 format!(
-                    "{} has {size_bytes} bytes; a disk of a group with AUs of {} has at least \
-                     {} and fewer than 2^32 AUs",
+                    "{} has {}; a disk of a group with AUs of {} has at least {} and fewer than \
+                     2^32 AUs",
                     disks.path(disk.slot),
+                    size_text(size_bytes),
                     new.au_size,
-                    disk_bytes_min(new.au_size)
+                    size_text(disk_bytes_min(new.au_size))
                 ),
             ));
         }

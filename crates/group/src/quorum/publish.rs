@@ -164,7 +164,7 @@ impl Membership {
                 GroupErrorKind::Io,
                 format!(
                     "group {} stops: only {takers} of the {} disks that vote can still be \
-                     written; bring the others back and mount it again",
+                     written; bring the others back",
                     next.group_name,
                     voters.len()
                 ),
@@ -175,7 +175,7 @@ impl Membership {
                 GroupErrorKind::Io,
                 format!(
                     "group {} stops: no disk with a replica of its catalog is left; bring its \
-                     disks back and mount it again",
+                     disks back",
                     next.group_name
                 ),
             ));

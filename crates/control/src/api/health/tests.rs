@@ -330,3 +330,24 @@ fn damage_that_was_mended_is_over_and_a_place_counts_once_however_often_it_is_me
     assert!(damage.advice.contains("--severity critical"), "{damage:?}");
     assert!(!damage.advice.contains("--repair"), "{damage:?}");
 }
+
+#[test]
+fn background_work_that_fails_because_the_group_stopped_is_no_finding_of_its_own() {
+    let failed = [event("background_failed", "critical", None, 1000)];
+    let mut group = group(Redundancy::Normal);
+    let report = judge(&group, &failed, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["background_failed"]);
+    group.fenced = Some("no disk can be written".to_owned());
+    let report = judge(&group, &failed, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["group_fenced"]);
+}
+
+#[test]
+fn advice_about_a_disk_can_be_typed_as_it_stands() {
+    let mut group = group(Redundancy::Normal);
+    group.disks[1].mode = "offline".to_owned();
+    group.disks[1].voter = false;
+    let report = judge(&group, &[], NOW_MS);
+    let advice = &report.findings[0].advice;
+    assert!(advice.contains("`spindle disk online data D1`"), "{advice}");
+}
