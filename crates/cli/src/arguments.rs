@@ -3,8 +3,11 @@
 mod check;
 mod disk;
 mod file;
+#[cfg(test)]
+mod pages;
 mod rebalance;
 mod scrub;
+mod top;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -66,6 +69,7 @@ pub use check::CheckArguments;
 pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
 pub use scrub::ScrubArguments;
+pub use top::{TopArguments, TopOrder};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -218,6 +222,18 @@ Examples:
         #[command(flatten)]
         output: Output,
     },
+    /// One screen with a group's health, operations, disks, busy files and last events
+    #[command(after_help = "\
+Examples:
+  spindle top                                  of the only group that is open
+  spindle top data --sort latency
+  spindle top data --once                      one screen, also into a file
+  spindle top data --once --json
+
+On a terminal it is refreshed in place: q ends it, s sorts otherwise. Disks that are offline or
+slow come first. r/s and w/s are requests a second, rB/s and wB/s bytes a second, r_ms and w_ms
+their mean times in milliseconds. `spindle iostat` has the same figures alone.")]
+    Top(TopArguments),
     /// Show labels, group states and the catalog of disks; never writes
     #[command(after_help = "\
 Examples:

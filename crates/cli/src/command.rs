@@ -13,6 +13,7 @@ mod iostat;
 mod rebalance;
 mod scrub;
 mod serve;
+mod top;
 
 use std::io::Write;
 
@@ -66,6 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             files,
             output,
         } => iostat::run(&settings, group, *interval, *count, *files, *output),
+        Command::Top(arguments) => top::run(&settings, arguments),
         Command::Dump {
             group,
             disk,

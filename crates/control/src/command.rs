@@ -22,4 +22,5 @@ pub(crate) mod rebalance;
 pub(crate) mod scrub;
 pub(crate) mod setting;
 pub(crate) mod start;
+pub(crate) mod top;
 pub(crate) mod upgrade;

@@ -36,6 +36,7 @@ pub use api::location::Location;
 pub use api::nearness::{near_names, suggestion};
 pub use api::operations::{OperationReport, OperationsReport};
 pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
+pub use api::top::TopReport;
 pub use api::view;
 pub use api::view::ReadyReport;
 pub use command::convert::{
@@ -65,6 +66,7 @@ pub use command::rebalance::{list_operations, rebalance_group, set_default_power
 pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};
 pub use command::setting::{change_setting, show_settings};
 pub use command::start::{Starter, mount_served, refuse_unknown, start_daemon};
+pub use command::top::Top;
 pub use command::upgrade::{UpgradeReport, upgrade};
 pub use machine::descriptors::raise_descriptor_limit;
 pub use machine::discovery::scan;
@@ -72,6 +74,7 @@ pub use machine::hook_settings::HookSettings;
 pub use machine::path::absolute;
 pub use machine::read_only_disks::ReadOnlyDisks;
 pub use machine::settings::Settings;
+pub use machine::termination::on_termination;
 pub use machine::udev::udev_properties;
 pub use machine::unknown_data::{Contents, look_for_data};
 pub use machine::user::{own_group, own_umask, own_user};

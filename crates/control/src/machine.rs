@@ -17,6 +17,7 @@ pub(crate) mod read_only_disks;
 pub(crate) mod runtime_directory;
 pub(crate) mod settings;
 pub(crate) mod sockets;
+pub(crate) mod termination;
 pub(crate) mod udev;
 pub(crate) mod unknown_data;
 pub(crate) mod user;

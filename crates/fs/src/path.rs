@@ -76,7 +76,8 @@ impl FileSystem {
     pub fn path_of(&self, id: FileId) -> FsResult<Option<OsString>> {
         let _names = self.core.names.read();
         let named = || -> FsResult<Option<Vec<Vec<u8>>>> {
-            let parent = self.core.node(id)?.parent();
+            let node = self.core.node(id)?;
+            let parent = node.parent();
             let mut name = None;
             each_name(&self.core.group, parent, &mut |candidate, record| {
                 if record.id == id {
@@ -87,6 +88,8 @@ impl FileSystem {
                 return Ok(None);
             };
             let directory = self.core.node(parent)?;
+            // Whoever asks again need not look for it again.
+            node.note_place(parent, &name);
             self.core.path_at(&directory, &name).map(Some)
         };
         match named() {

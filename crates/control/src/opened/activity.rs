@@ -8,6 +8,9 @@ use crate::opened::open::Opened;
 /// Files told of at most, those with the most requests first.
 const FILES_MOST: usize = 4096;
 
+/// Files whose names are looked for in their directories at a time: that reads these directories.
+const LOOKED_FOR_MOST: usize = 16;
+
 /// A clock that begins with the process and never goes back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DiskClock(Instant);
@@ -49,10 +52,20 @@ fn files(opened: &Opened) -> Vec<ActivityReport> {
     let mut busy = file_system.activity();
     busy.sort_by_key(|file| std::cmp::Reverse(file.reads_count + file.writes_count));
     busy.truncate(FILES_MOST);
+    let mut looked_for_count = 0;
+    let mut path_of = |id| {
+        let recent = file_system.recent_path(id);
+        if recent.is_some() || looked_for_count >= LOOKED_FOR_MOST {
+            return recent;
+        }
+        // Open since before this process took over: nobody has asked for it by its name.
+        looked_for_count += 1;
+        file_system.path_of(id).ok().flatten()
+    };
     busy.into_iter()
         .map(|file| ActivityReport {
             id: file.id.0,
-            name: file_system.recent_path(file.id).map_or_else(
+            name: path_of(file.id).map_or_else(
                 || format!("file {}", file.id),
                 |path| path.to_string_lossy().into_owned(),
             ),
