@@ -54,6 +54,10 @@ fn sync_umount_and_dismount_answer_with_a_structure_where_one_is_asked_for() {
     assert_eq!(place.ask(["umount", "DATA"]), closed(false));
     place.mount();
     assert_eq!(place.ask(["group", "dismount", "DATA"]), closed(true));
+    place.mount();
+    let wanted = ["did you mean data?", "mounted are"];
+    place.refuse(["umount", "dtaa"], 2, &wanted);
+    place.umount();
     let refused = place.run(["umount", "DATA", "--json"]);
     let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(refused["kind"], "not_found", "{refused}");

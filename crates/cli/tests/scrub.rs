@@ -534,6 +534,11 @@ fn what_cannot_be_scrubbed_is_refused_in_one_line() {
     place.tell(["scrub", "data", "--power", "0"]);
     assert_eq!(place.ask(["scrub", "data", "--stop"])["state"], "stopped");
     assert_eq!(scrub(&place, "data", &[], 0)["state"], "done");
+    // The next process knows of it by the log.
+    place.tell(["group", "dismount", "data"]);
+    place.tell(["group", "mount", "data"]);
+    let before = ["no scrub has run", "s ago: the scrub of data ended: "];
+    place.refuse(["scrub", "data", "--status"], 2, &before);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
-use spindle_base::{BLOCK_SIZE_BYTES, ErrorClass};
+use spindle_base::{BLOCK_SIZE_BYTES, ErrorClass, size_text};
 
 use crate::table::DISK_SLOTS_MAX;
 
@@ -170,7 +170,9 @@ impl OpenError {
                 "in use by another process or by the kernel: release it first".to_owned()
             }
             OpenErrorKind::TooSmall { size_bytes } => format!(
-                "too small: it has {size_bytes} bytes, a disk needs {DISK_SIZE_MIN_BYTES} or more"
+                "too small: it has {}, a disk needs {} or more",
+                size_text(*size_bytes),
+                size_text(DISK_SIZE_MIN_BYTES)
             ),
             OpenErrorKind::NoDisk { found } => {
                 format!("is {found}: a disk is a block device or a plain file")

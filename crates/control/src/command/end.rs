@@ -6,6 +6,7 @@ use crate::api::calls::{DismountGroup, RemoveMount, ShowGroup, SyncGroup};
 use crate::api::client::Client;
 use crate::api::ending::{ClosedReport, SyncedReport};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::nearness::near_names;
 use crate::api::view::{EndingReport, GroupReport};
 use crate::command::closing::{refuse_open, refuse_unless_closed};
 use crate::command::reach::serving;
@@ -211,18 +212,25 @@ fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> Cont
         None => {
             let clients = sockets::living(settings);
             let asked = |client: &Client| client.ask_soon(&ShowGroup {});
-            let mounts: Vec<String> = (sockets::ask_each(&clients, asked).into_iter())
+            let groups: Vec<GroupReport> = (sockets::ask_each(&clients, asked).into_iter())
                 .filter_map(Result::ok)
-                .flat_map(|report| report.mounts)
-                .map(|mount| mount.directory)
                 .collect();
+            let mounts = groups.iter().flat_map(|group| &group.mounts);
+            let mounts: Vec<&str> = mounts.map(|mount| mount.directory.as_str()).collect();
             let mounted = if mounts.is_empty() {
                 "nothing is mounted".to_owned()
             } else {
                 format!("mounted are {}", mounts.join(", "))
             };
+            let typed = target.to_str().unwrap_or_default();
+            let names = groups.iter().map(|group| group.name.as_str());
+            let near = near_names(typed, names.chain(mounts.iter().copied()));
+            let hint = match near[..] {
+                [] => String::new(),
+                _ => format!("did you mean {}? ", near.join(" or ")),
+            };
             format!(
-                "{} is neither a mount of a group nor an open group; {mounted}",
+                "{} is neither a mount of a group nor an open group; {hint}{mounted}",
                 target.display()
             )
         }

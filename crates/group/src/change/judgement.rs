@@ -389,8 +389,8 @@ impl Group {
                 GroupErrorKind::NotEnough,
                 format!(
                     "group {} keeps {copies} copies of some files in different failure groups, \
-                     and without {named} only {} would be left online; add disks in {} more \
-                     first, or in the same command",
+                     and without {named} only {} would be left online; add disks in {} other \
+                     failure groups first, or in the same command",
                     self.membership.name(),
                     able.len(),
                     copies - able.len()

@@ -27,7 +27,7 @@ impl Stage {
         let outcome = self
             .spindle
             .tell(["rebalance", GROUP, "--power", "1024", "--wait"])?;
-        ensure!(outcome.contains("nothing is to do"), "rebalance: {outcome}");
+        ensure!(outcome.contains("nothing to do"), "rebalance: {outcome}");
         let report = self
             .spindle
             .ask_findings(["scrub", GROUP, "--power", "1024", "--wait"])?;

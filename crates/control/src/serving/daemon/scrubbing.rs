@@ -4,13 +4,15 @@
 use std::path::Path;
 
 use spindle_base::{DiskNumber, FileId};
-use spindle_group::{Distrust, GroupErrorKind, ScrubScope, ScrubView, ScrubWish};
+use spindle_group::{Distrust, EventKind, GroupErrorKind, ScrubScope, ScrubView, ScrubWish};
 
 use super::Daemon;
 use crate::api::calls::StartScrub;
 use crate::api::error::{ControlError, ControlResult};
+use crate::api::event_filter::EventFilter;
 use crate::api::nearness::suggestion;
 use crate::api::scrub::{POWER_USUAL, ScrubReport};
+use crate::machine::clock::now;
 
 impl Daemon {
     /// Begins a scrub of what is asked for, by the user of that name.
@@ -138,11 +140,26 @@ impl Daemon {
     pub(crate) fn scrub_report(&self) -> ControlResult<ScrubReport> {
         let view = self.opened.group().scrub_view().ok_or_else(|| {
             ControlError::not_found(format!(
-                "no scrub has run since {0} was opened: `spindle scrub {0}` begins one",
-                self.group_name()
+                "no scrub has run since {0} was opened{1}: `spindle scrub {0}` begins one",
+                self.group_name(),
+                self.scrub_before()
             ))
         })?;
         Ok(self.scrub_report_of(view))
+    }
+
+    /// What the event log knows of the last scrub that an earlier process ran.
+    fn scrub_before(&self) -> String {
+        let filter = EventFilter {
+            kinds: vec![EventKind::ScrubEnded.name().to_owned()],
+            ..EventFilter::default()
+        };
+        let last = self.opened.events(&filter).unwrap_or_default().pop();
+        last.map_or_else(String::new, |event| {
+            let now_s = u64::try_from(now().seconds).unwrap_or(0);
+            let ago = ago(now_s.saturating_sub(event.time_s));
+            format!(" (before that, {ago} ago: {})", event.text)
+        })
     }
 
     /// Begins the scheduled scrub where its time has come.
@@ -151,6 +168,32 @@ impl Daemon {
             // Somebody began one in the same moment.
             Err(error) if error.kind == GroupErrorKind::Busy => Ok(()),
             answer => Ok(answer?),
+        }
+    }
+}
+
+/// So long, in the largest unit of which there is one.
+fn ago(seconds: u64) -> String {
+    let units = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
+    let (unit, length_s) =
+        (units.into_iter().find(|(_, length_s)| seconds >= *length_s)).unwrap_or(("s", 1));
+    format!("{} {unit}", seconds / length_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ago;
+
+    #[test]
+    fn how_long_ago_is_told_in_the_largest_unit() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (7_199, "1 h"),
+            (172_800, "2 d"),
+        ] {
+            assert_eq!(ago(seconds), text);
         }
     }
 }
