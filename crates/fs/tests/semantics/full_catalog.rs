@@ -1,6 +1,11 @@
 //! A catalog that names and attributes have filled: what is answered can be kept, what makes room
 //! again goes on, and it comes back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
 use spindle_base::{FileId, Redundancy};
 use spindle_fs::{AttributeChange, FileSystem};
 
@@ -191,4 +196,45 @@ fn data_that_needs_new_extents_is_refused_in_a_full_catalog_before_it_is_answere
     assert_eq!(class(&refused), "no space");
     fixture.fs().sync_file(&file, false).unwrap();
     assert_eq!(fixture.contents(&file), b"thewasis a block");
+}
+
+#[test]
+fn a_file_is_made_where_what_others_removed_while_it_looked_for_room_gives_it() {
+    const REMOVED: usize = 10;
+    let mut fixture = Fixture::sized("plain", Redundancy::Normal, 64 << 20);
+    let (asks, asked) = channel::<Sender<()>>();
+    let is_armed = Arc::new(AtomicBool::new(false));
+    fixture.reopen_asked({
+        let is_armed = Arc::clone(&is_armed);
+        move |_| {
+            if is_armed.swap(false, Ordering::AcqRel) {
+                let (done, is_done) = channel();
+                asks.send(done).unwrap();
+                is_done.recv().unwrap();
+            }
+        }
+    });
+    fill_with_attributes(&fixture);
+    fill(&fixture, ROOT, |_| ());
+    let file = fixture.find("/attributes0").id;
+    // Something that makes no room has changed since the last refusal: the next one looks.
+    let change = AttributeChange {
+        permissions: Some(0o600),
+        ..AttributeChange::default()
+    };
+    (fixture.fs())
+        .set_attributes(file, &change, fixture.now())
+        .unwrap();
+    let (fs, now) = (fixture.fs(), fixture.now());
+    is_armed.store(true, Ordering::Release);
+    thread::scope(|scope| {
+        let made = scope.spawn(|| fs.create_file(ROOT, name("made"), 0o644, OWNER, now));
+        let done = asked.recv().unwrap();
+        for number in 0..REMOVED {
+            let attribute = format!("user.{number}");
+            (fs.remove_extended_attribute(file, name(&attribute), now)).unwrap();
+        }
+        done.send(()).unwrap();
+        assert_eq!(class(&made.join().unwrap()), "ok");
+    });
 }

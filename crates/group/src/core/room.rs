@@ -15,6 +15,9 @@ const LEAST_STEP_BYTES: u64 = 256 << 10;
 /// As long as the catalog has little of the disks it is made so large that this much is left:
 /// some hundred operations between two commits.
 const GOOD_STEP_BYTES: u64 = 2 << 20;
+/// How often one that is to be refused looks, where rows come while it does: until they are in the
+/// region they fill it, also those that take others away.
+const LOOKS_MOST: usize = 3;
 /// The part of a disk that may be set aside for the catalog before it is needed.
 const AHEAD_PART: u64 = 32;
 
@@ -50,22 +53,29 @@ impl Core {
         if wish == Wish::More && is_refused {
             return Err(Self::catalog_full());
         }
-        match (self.find_room(wish, bytes), wish) {
-            (Err(error), Wish::Less) if error.kind == GroupErrorKind::NoSpace => return Ok(()),
-            (found, _) => found?,
-        }
         if wish == Wish::Less {
-            return Ok(());
+            return match self.find_room(wish, bytes) {
+                Err(error) if error.kind == GroupErrorKind::NoSpace => Ok(()),
+                found => found,
+            };
         }
-        // With less than that each of the last operations would cost a commit of its own.
-        let is_full = self.catalog_room_bytes(wish) < LEAST_STEP_BYTES.max(bytes);
-        let applied = self.catalog.applied().0;
-        self.refused_at.store(applied, Ordering::Release);
-        self.is_catalog_full.store(is_full, Ordering::Release);
-        if is_full {
-            return Err(Self::catalog_full());
+        for _ in 0..LOOKS_MOST {
+            let applied = self.catalog.applied().0;
+            self.find_room(wish, bytes)?;
+            // With less than that each of the last operations would cost a commit of its own.
+            let is_full = self.catalog_room_bytes(wish) < LEAST_STEP_BYTES.max(bytes);
+            // What came while it looked was not seen, and may be what takes rows away: only who
+            // finds nothing newer than this look began with is refused without another.
+            self.refused_at.store(applied, Ordering::Release);
+            self.is_catalog_full.store(is_full, Ordering::Release);
+            if !is_full {
+                return Ok(());
+            }
+            if self.catalog.applied().0 == applied {
+                break;
+            }
         }
-        Ok(())
+        Err(Self::catalog_full())
     }
 
     /// Finds room, by what costs least: more is set aside for the catalog; what is applied goes
