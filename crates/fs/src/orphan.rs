@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
+use spindle_group::Wish;
 
 use crate::error::{FsError, FsResult};
 use crate::node::{Node, State};
@@ -52,6 +53,9 @@ impl Core {
     }
 
     fn try_remove_lost(&self, node: &Arc<Node>) -> FsResult<()> {
+        // Its rows are copied before they give pages back: of a thousand orphans in one batch that
+        // may be more than a full catalog has. Where no room can be made the commit says so.
+        let _ = self.group.make_room(Wish::Less);
         // Nobody who is about to set an attribute may add a row after the rows were read.
         let _content = node.content.write();
         {

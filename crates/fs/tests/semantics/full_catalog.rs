@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use spindle_base::{FileId, Redundancy};
-use spindle_fs::{AttributeChange, FileSystem};
+use spindle_fs::{AttributeChange, FileSystem, FsError};
 
 use crate::fixture::{Fixture, OWNER, ROOT, class, name};
 
@@ -237,4 +237,54 @@ fn a_file_is_made_where_what_others_removed_while_it_looked_for_room_gives_it() 
         done.send(()).unwrap();
         assert_eq!(class(&made.join().unwrap()), "ok");
     });
+}
+
+/// A full catalog whose every other file lost its name while a mount that is older than the process
+/// may have it open: what stays lies beside what goes, all over the catalog.
+fn full_of_orphans() -> Fixture {
+    let mut fixture = Fixture::sized("plain", Redundancy::Normal, 20 << 20);
+    fixture.keep();
+    leave_room_for_names(&fixture, 160);
+    let make = |number: usize| -> Result<(), FsError> {
+        let text = format!("file{number}");
+        let (made, _) =
+            (fixture.fs()).create_file(ROOT, name(&text), 0o644, OWNER, fixture.now())?;
+        let attribute = name("user.much");
+        let (value, now) = ([1; 1300], fixture.now());
+        (fixture.fs()).set_extended_attribute(made.id, attribute, &value, false, false, now)
+    };
+    let full = (0..).find(|number| make(*number).is_err()).unwrap();
+    fixture.kill();
+    for number in (0..full).step_by(2) {
+        let text = format!("file{number}");
+        (fixture.fs())
+            .unlink(ROOT, name(&text), fixture.now())
+            .unwrap();
+    }
+    fixture.fs().sync().unwrap();
+    assert!(fixture.fs().doubtful_orphans().len() >= full / 2);
+    fixture
+}
+
+/// All that is durable can be opened again, and nothing contradicts it.
+fn assert_opens(mut fixture: Fixture) {
+    fixture.fs().sync().unwrap();
+    fixture.crash();
+    fixture.check();
+}
+
+#[test]
+fn orphans_that_the_kernel_lets_go_of_leave_a_full_catalog_in_steps_that_it_can_take() {
+    let fixture = full_of_orphans();
+    for id in fixture.fs().doubtful_orphans() {
+        fixture.fs().disinherit(id);
+    }
+    assert_opens(fixture);
+}
+
+#[test]
+fn orphans_that_an_opening_finds_leave_a_full_catalog_in_steps_that_it_can_take() {
+    let mut fixture = full_of_orphans();
+    fixture.crash();
+    assert_opens(fixture);
 }
