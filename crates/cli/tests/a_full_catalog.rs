@@ -5,6 +5,7 @@ mod place;
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use place::{Place, bytes, can_mount};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
@@ -15,7 +16,7 @@ const ATTRIBUTE_BYTES: usize = 60_000;
 const FILES_MOST: u64 = 20_000;
 
 #[test]
-fn files_are_removed_where_the_catalog_is_full_and_its_daemons_die() {
+fn files_are_removed_and_made_again_where_the_catalog_is_full_and_its_daemons_die() {
     if !can_mount() {
         return;
     }
@@ -54,6 +55,28 @@ fn files_are_removed_where_the_catalog_is_full_and_its_daemons_die() {
     place.tell(["sync", "data"]);
     place.kill_daemon();
     assert!((full / 2..full).all(is_whole));
+    // What was removed is given back with the commits behind it, and once the kernel has said that it
+    // lets go of files that an earlier daemon told it of: it is asked each second.
+    let is_made = |number: u64, patience: Duration| {
+        let begun = Instant::now();
+        while let Err(error) = make(number) {
+            assert_eq!(error, Errno::NOSPC);
+            if begun.elapsed() >= patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        true
+    };
+    assert!(is_made(full + 2, Duration::from_secs(30)));
+    let full_again = (full + 3..FILES_MOST)
+        .find(|number| !is_made(*number, Duration::from_secs(10)))
+        .expect("a catalog has an end");
+    let again = full_again - (full + 3);
+    assert!(
+        again > full * 2 / 5,
+        "{again} of {full}, half of them removed"
+    );
     let checked = place.ask(["group", "check", "data"]);
     assert_eq!(checked["contradictions"], serde_json::json!([]));
     place.umount();
