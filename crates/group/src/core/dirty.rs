@@ -14,7 +14,8 @@
 //!   there: nothing is staler than those.
 //! - Blocks are taken off a disk's list only by a write or a copy that reached the disk in the
 //!   incarnation that it has now, and relied on no disk that has gone since, else what the disk
-//!   lost again would be forgotten. The row follows later: until then a crash leaves only more to
+//!   lost again would be forgotten; or where they came onto it for the sake of a write alone that
+//!   never went out. The row follows later: until then a crash leaves only more to
 //!   be copied.
 //! - An open row ceases to name a disk that has everything again, so that after a crash its copy
 //!   counts as any other, however busy the region is.
@@ -28,6 +29,7 @@
 mod block_set;
 mod copied;
 mod region;
+mod writers;
 
 use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
@@ -83,6 +85,8 @@ fn parts(first: u64, end: u64) -> impl Iterator<Item = (u32, u32, u32)> {
 pub struct Writer {
     /// The regions, and the generation of each that it joined.
     joined: SmallVec<[(u32, u8); 2]>,
+    /// Its own; none of who copies.
+    number: u64,
 }
 
 /// A region that recovery must look at.
@@ -138,6 +142,8 @@ struct State {
     noted: BTreeMap<DiskNumber, Incarnation>,
     /// How many outages were noted.
     outages_count: u64,
+    /// How many writes were announced.
+    writers_count: u64,
     /// Disks that are on their way back; they may be online at any moment.
     returns_count: u32,
 }
@@ -154,7 +160,7 @@ impl State {
         for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
             let region = self.regions.entry((file.id, number)).or_default();
             for disk in disks {
-                region.miss(*disk, |blocks| blocks.insert(first, end));
+                region.miss(*disk, first, end);
             }
             region.open((file.id, number), apply);
         }
@@ -326,42 +332,6 @@ impl DirtyRegions {
         }
     }
 
-    /// Announces a write to `ranges` of a file, of which the offline `missed` disks hold copies
-    /// that it will not reach. `overwrites` says whether it overwrites initialised blocks.
-    /// Returns the sequence that must be durable before the data goes to any disk.
-    ///
-    /// Rows that are not open yet, or do not name all that is stale, are given to `apply`.
-    /// Each call is ended by [`DirtyRegions::end_write`].
-    pub fn begin_write(
-        &self,
-        file: &File,
-        ranges: &[(u64, u64)],
-        overwrites: bool,
-        missed: &[DiskNumber],
-        apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) -> (Writer, Sequence) {
-        let mut needed = Sequence(0);
-        let mut writer = Writer::default();
-        let mut state = self.state.lock();
-        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
-            let region = state.regions.entry((file.id, number)).or_default();
-            if writer.joined.iter().all(|(joined, _)| *joined != number) {
-                writer.joined.push((number, region.begin_write()));
-            }
-            region.note_written(first, end);
-            for disk in missed {
-                region.miss(*disk, |blocks| blocks.insert(first, end));
-            }
-            if overwrites || !missed.is_empty() {
-                needed = needed.max(region.open((file.id, number), apply));
-            }
-        }
-        if !missed.is_empty() {
-            file.may_be_stale.store(true, Ordering::Release);
-        }
-        (writer, needed)
-    }
-
     /// A disk failed during an announced write: the rows name it before the marks move and
     /// before the write is answered. Nothing has to be durable yet that the marks are not.
     pub fn missed_by(
@@ -427,23 +397,24 @@ impl DirtyRegions {
             }
         }
         for (key, region) in &mut state.regions {
-            let mut missed = if region.doubtful {
-                BlockSet::Everything
-            } else {
-                let mut missed = region.copied_lately(gone.disk, has_flushed);
+            let copied = match region.doubtful {
+                true => BlockSet::Everything,
+                false => region.copied_lately(gone.disk, has_flushed),
+            };
+            let mut missed = copied.clone();
+            if !region.doubtful {
                 let written = region.written_lately();
                 for (first, end) in asked.get(key).into_iter().flatten() {
                     missed.insert_all(&written.within(*first, *end));
                 }
-                missed
-            };
+            }
             for (first, end) in kept.get(key).into_iter().flatten() {
                 missed.remove(*first, *end);
             }
             if missed.is_empty() {
                 continue;
             }
-            region.miss(gone.disk, |blocks| blocks.insert_all(&missed));
+            region.miss_lately(gone.disk, &missed, &copied);
             region.open(*key, apply);
             // Others may have the only copies from here on, which a crash must not find stale.
             region.name_only_stale(*key, apply);
@@ -503,17 +474,6 @@ impl DirtyRegions {
             let region = state.regions.entry((file, number)).or_default();
             region.open((file, number), apply);
             region.doubtful = true;
-        }
-    }
-
-    /// The write that [`DirtyRegions::begin_write`] announced has been answered by every disk.
-    pub fn end_write(&self, file: FileId, writer: &Writer) {
-        let mut state = self.state.lock();
-        for (number, generation) in &writer.joined {
-            // A file may have been removed while its writer still waited for it.
-            if let Some(region) = state.regions.get_mut(&(file, *number)) {
-                region.end_write(*generation);
-            }
         }
     }
 

@@ -174,7 +174,7 @@ impl Core {
             self.refuse_without_copy(file, &zeroed)?;
             let (_marking, needed_of_marks) = self.announce(file, &marked, &intent);
             intent.missed = missed;
-            let (_zeroing, needed_of_zeros) = self.announce(file, &zeroed, &intent);
+            let (zeroing, needed_of_zeros) = self.announce(file, &zeroed, &intent);
             drop(change);
             self.commit_through(needed_of_marks.max(needed_of_zeros))?;
             let _held = file.range_lock.exclusive(0, u64::MAX);
@@ -195,7 +195,8 @@ impl Core {
             }
             self.refuse_without_copy(file, &plan.zeroed)?;
             for (from, to) in &plan.zeroed {
-                let attempt = self.write_blocks(file, *from, *to, Payload::Zeros, &intent)?;
+                let blocks = (*from, *to);
+                let attempt = self.write_blocks(file, blocks, Payload::Zeros, &intent, &zeroing)?;
                 if attempt == Attempt::Outdated {
                     continue 'prepared;
                 }

@@ -2,6 +2,7 @@
 //! what failed takes its disk offline, and then the marks move.
 
 use spindle_sync::atomic::Ordering;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
@@ -92,6 +93,30 @@ pub(crate) struct Announced<'a> {
     under_way: Option<WriteUnderWay<'a>>,
     /// It is a copy to this disk.
     copied_to: Option<Life>,
+    ranges: Ranges,
+    /// What of them a disk was given, perhaps.
+    went_out: RefCell<Ranges>,
+}
+
+impl Announced<'_> {
+    /// These blocks go out now, with what is zeroed before them.
+    fn goes_out(&self, blocks: (u64, u64), gaps: &[(u64, u64)]) {
+        let mut went_out = self.went_out.borrow_mut();
+        went_out.extend_from_slice(gaps);
+        went_out.push(blocks);
+    }
+
+    /// Nobody has missed what did not go out.
+    #[cold]
+    fn take_back(&self, went_out: &[(u64, u64)]) {
+        let group = self.group;
+        let _change = group.change_inside();
+        let apply = &mut |edit| group.catalog.apply(edit);
+        if (group.dirty).take_back(self.file.id, &self.writer, went_out, apply) {
+            // Until that is durable a stop finds the disks named.
+            group.commit_soon();
+        }
+    }
 }
 
 impl Drop for Announced<'_> {
@@ -99,7 +124,10 @@ impl Drop for Announced<'_> {
         drop(self.under_way.take());
         let dirty = &self.group.dirty;
         match self.copied_to {
-            None => dirty.end_write(self.file.id, &self.writer),
+            None if lie_within(&self.ranges, self.went_out.get_mut()) => {
+                dirty.end_write(self.file.id, &self.writer);
+            }
+            None => self.take_back(&self.went_out.borrow()),
             Some(life) => {
                 let newest = self.group.disks.flushes.newest(life);
                 dirty.end_copy(self.file.id, &self.writer, newest);
@@ -135,13 +163,15 @@ impl Core {
             return Ok(());
         }
         if whole {
-            return self.write_range(file, first, end, |group, intent| {
-                group.write_blocks(file, first, end, Payload::Data(data), intent)
+            return self.write_range(file, first, end, |group, intent, announced| {
+                let blocks = (first, end);
+                group.write_blocks(file, blocks, Payload::Data(data), intent, announced)
             });
         }
-        self.write_range(file, first, end, |group, intent| {
+        self.write_range(file, first, end, |group, intent, announced| {
             let buffer = group.with_edges(file, first, end, offset_bytes, data.bytes())?;
-            group.write_blocks(file, first, end, Payload::Data((&buffer).into()), intent)
+            let payload = Payload::Data((&buffer).into());
+            group.write_blocks(file, (first, end), payload, intent, announced)
         })
     }
 
@@ -177,7 +207,7 @@ impl Core {
         file: &File,
         first: u64,
         end: u64,
-        mut write: impl FnMut(&Self, &Intent) -> Result<Attempt, GroupError>,
+        mut write: impl FnMut(&Self, &Intent, &Announced<'_>) -> Result<Attempt, GroupError>,
     ) -> Result<(), GroupError> {
         let mut search = SpaceSearch::default();
         loop {
@@ -201,7 +231,7 @@ impl Core {
             if !intent.covers(&now) {
                 continue;
             }
-            let answer = write(self, &now);
+            let answer = write(self, &now, &announced);
             drop(held);
             drop(announced);
             match answer {
@@ -229,6 +259,8 @@ impl Core {
             writer: Writer::default(),
             under_way: None,
             copied_to: None,
+            ranges: Ranges::new(),
+            went_out: RefCell::default(),
         };
         if !intent.mirrored || self.dirty.is_left_out() {
             return (announced, Sequence::default());
@@ -241,6 +273,7 @@ impl Core {
             &mut |edit| self.catalog.apply(edit),
         );
         announced.writer = writer;
+        announced.ranges.extend_from_slice(ranges);
         if let Some(journal) = self.journal()
             && intent.overwrites
             && let Some(first) = ranges.iter().map(|(first, _)| *first).min()
@@ -272,6 +305,8 @@ impl Core {
             writer,
             under_way: None,
             copied_to: Some(to),
+            ranges: Ranges::new(),
+            went_out: RefCell::default(),
         }
     }
 
@@ -333,10 +368,10 @@ impl Core {
     pub(crate) fn write_blocks(
         &self,
         file: &File,
-        first: u64,
-        end: u64,
+        (first, end): (u64, u64),
         payload: Payload<'_>,
         intent: &Intent,
+        announced: &Announced<'_>,
     ) -> Result<Attempt, GroupError> {
         let set_back_count = {
             let map = file.map.read();
@@ -359,6 +394,7 @@ impl Core {
         if let Some(index) = plan.without_copy {
             return Err(self.write_failed_everywhere(file, index));
         }
+        announced.goes_out((first, end), &intent.gaps);
         let (written, failed) = self.run_writes(file, &plan, payload);
         let unannounced: SmallVec<[DiskNumber; 2]> = (plan.missed.iter().copied())
             .filter(|disk| !intent.missed.contains(disk))
@@ -706,3 +742,6 @@ pub(super) fn push_file_ranges(
         inside += blocks;
     }
 }
+
+#[cfg(test)]
+mod tests;

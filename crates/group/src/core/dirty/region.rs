@@ -1,5 +1,7 @@
 //! One region: its row, who writes to it, what was written lately, and what disks missed of it.
 
+mod announced;
+
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence, Table};
@@ -8,6 +10,7 @@ use spindle_format::{DirtyRecord, StaleDisk};
 use crate::core::dirty::block_set::BlockSet;
 use crate::core::dirty::copied::{CopiedBlocks, HasFlushed};
 use crate::core::disks::Target;
+use announced::Announcements;
 
 /// A file and the number of a region of it.
 pub type RegionKey = (FileId, u32);
@@ -109,6 +112,7 @@ pub(crate) struct Region {
     pub(crate) wanted: u64,
     /// A closed row lists more than is stale.
     shrunk: bool,
+    announced: Announcements,
 }
 
 impl Region {
@@ -251,7 +255,22 @@ impl Region {
     }
 
     /// The disk missed these blocks.
-    pub(crate) fn miss(&mut self, disk: DiskNumber, blocks: impl FnOnce(&mut BlockSet)) {
+    pub(crate) fn miss(&mut self, disk: DiskNumber, first: u32, end: u32) {
+        self.announced.take_out_of(disk, first, end);
+        self.add_stale(disk, |blocks| blocks.insert(first, end));
+    }
+
+    /// As [`Self::miss`].
+    pub(crate) fn miss_all(&mut self, disk: DiskNumber, missed: &BlockSet) {
+        let mut from = 0;
+        while let Some((first, end)) = missed.run_from(from) {
+            self.announced.take_out_of(disk, first, end);
+            from = end;
+        }
+        self.add_stale(disk, |blocks| blocks.insert_all(missed));
+    }
+
+    fn add_stale(&mut self, disk: DiskNumber, blocks: impl FnOnce(&mut BlockSet)) {
         let place = match (self.stale).binary_search_by_key(&disk, |stale| stale.disk) {
             Ok(place) => place,
             Err(place) => {
@@ -284,6 +303,7 @@ impl Region {
         let Ok(place) = place else {
             return;
         };
+        self.announced.take_out_of(disk, first, end);
         let blocks = &mut self.stale[place].blocks;
         if blocks.touches(first, end) {
             blocks.remove(first, end);
@@ -320,6 +340,7 @@ impl Region {
     }
 
     pub(crate) fn note_written(&mut self, first: u32, end: u32) {
+        self.announced.take_out(first, end);
         let young = usize::from(self.young);
         self.generations[young].written.insert(first, end);
     }

@@ -87,14 +87,14 @@ fn a_write_beside_a_conversion_is_known_as_written_lately() {
         let file = create(&group, 10, EXTERNAL);
         let data = pattern(7, 1 << 20);
         group
-            .write_range(&file, 512, 768, |core, intent| {
+            .write_range(&file, 512, 768, |core, intent, announced| {
                 // The writer has looked, and holds its range. The file becomes mirrored.
                 std::thread::scope(|scope| {
                     let convert = || group.convert_files(&[(file.id, Redundancy::Normal)]);
                     scope.spawn(convert).join().unwrap().unwrap();
                 });
                 let payload = Payload::Data((&data[..]).into());
-                core.write_blocks(&file, 512, 768, payload, intent)
+                core.write_blocks(&file, (512, 768), payload, intent, announced)
             })
             .unwrap();
         let copies = group.map(&file)[0].copies.iter().flatten().count();

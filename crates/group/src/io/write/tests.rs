@@ -1,0 +1,124 @@
+//! Writes that are announced and refused: nobody has missed them.
+
+use std::sync::Arc;
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::DiskSlot;
+
+use crate::Group;
+use crate::core::file::File;
+use crate::scene::{NORMAL, Scene, assert_sound, create, pattern, read, resync};
+
+const LENGTH: usize = 4 << 20;
+
+/// Groups of which the loss of two disks at once leaves a majority of voters.
+const FIVE: &[(u8, u64)] = &[(0, 64), (1, 64), (2, 64), (3, 64), (4, 64)];
+
+/// A file of which nothing was written lately, where one of its extents begins, and the disks that
+/// have that one: both with a replica of the catalog, so that a commit finds out that they are gone.
+fn quiet_file(group: &Group) -> (Arc<File>, Vec<u8>, u64, [DiskSlot; 2]) {
+    let file = create(group, 10, NORMAL);
+    let data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(group);
+    let replicas = group.membership.catalog_runs();
+    let has_replica = |slot: &DiskSlot| replicas.iter().any(|run| run.disk.0 == slot.0);
+    let (at, disks) = (group.map(&file).into_iter())
+        .filter(|extent| extent.initialised_bytes >= 16 << 10)
+        .map(|extent| {
+            let on = |copy: usize| DiskSlot(extent.copies[copy].unwrap().0.0);
+            (extent.offset_bytes, [on(0), on(1)])
+        })
+        .find(|(_, disks)| disks.iter().all(has_replica))
+        .expect("many extents");
+    (file, data, at, disks)
+}
+
+fn take_offline(group: &Group, slot: DiskSlot) {
+    (group.take_offline(&[DiskNumber(slot.0)], "a test says so")).unwrap();
+}
+
+fn assert_has_it(group: &Group, file: &File, data: &[u8], at: u64, when: &str) {
+    let begin = usize::try_from(at).unwrap();
+    let mut found = vec![0; 16 << 10];
+    let answer = group.read(file, at, &mut found);
+    answer.unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(found == data[begin..begin + (16 << 10)], "{when}");
+}
+
+/// The disk that was away has all that it had, although a write had named it; and so it has after a
+/// power cut, with the other disk away.
+#[test]
+fn a_disk_that_is_away_has_not_missed_a_write_that_is_refused() {
+    for punches in [false, true] {
+        let scene = Scene::new(1, Redundancy::Normal, FIVE);
+        let group = scene.open();
+        let (file, data, at, [first, second]) = quiet_file(&group);
+        scene.disks.vanish(second);
+        take_offline(&group, second);
+        // The record of the write finds out that this one is gone, too.
+        scene.disks.vanish(first);
+        let refused = match punches {
+            true => group.punch(&file, at, 4096),
+            false => group.write(&file, at, &pattern(2, 4096)),
+        };
+        refused.unwrap_err();
+        assert!(!group.membership.is_online(DiskNumber(first.0)));
+        scene.disks.bring_back(second);
+        assert_eq!(group.return_disks(&[second]).unwrap().len(), 1);
+        assert_has_it(&group, &file, &data, at, "it is back");
+        resync(&group);
+        assert_sound(&group);
+        drop((group, file));
+        scene.crash();
+        let group = scene.open();
+        let file = group.file(spindle_base::FileId(10)).unwrap();
+        assert_has_it(&group, &file, &data, at, "after the power cut");
+        scene.disks.bring_back(first);
+        group.return_disks(&[first]).unwrap();
+        resync(&group);
+        assert!(read(&group, &file, 0, LENGTH) == data);
+    }
+}
+
+#[test]
+fn of_two_disks_that_go_before_a_write_goes_out_each_has_what_it_had() {
+    for back in [0, 1] {
+        let scene = Scene::new(2, Redundancy::Normal, FIVE);
+        let group = scene.open();
+        let (file, data, at, disks) = quiet_file(&group);
+        disks.iter().for_each(|disk| scene.disks.vanish(*disk));
+        (group.write(&file, at, &pattern(2, 4096))).unwrap_err();
+        let slot = disks[back];
+        scene.disks.bring_back(slot);
+        assert_eq!(group.return_disks(&[slot]).unwrap().len(), 1);
+        assert_has_it(&group, &file, &data, at, "one is back");
+    }
+}
+
+/// The write before had gone out, and the disk that was away has missed it.
+#[test]
+fn what_a_disk_missed_before_a_write_that_is_refused_stays_missed() {
+    let scene = Scene::new(3, Redundancy::Normal, FIVE);
+    let group = scene.open();
+    let (file, _, at, [first, second]) = quiet_file(&group);
+    scene.disks.vanish(second);
+    take_offline(&group, second);
+    let new = pattern(3, 8192);
+    group.write(&file, at, &new).unwrap();
+    group.sync().unwrap();
+    // The row is closed, so that the next write waits for one.
+    resync(&group);
+    scene.disks.vanish(first);
+    (group.write(&file, at + 4096, &pattern(2, 8192))).unwrap_err();
+    scene.disks.bring_back(second);
+    group.return_disks(&[second]).unwrap();
+    let mut found = vec![0; 4096];
+    (group.read(&file, at, &mut found)).expect_err("it has the bytes of before");
+    (group.read(&file, at + 4096, &mut found)).expect_err("it has the bytes of before");
+    group.read(&file, at + 8192, &mut found).unwrap();
+    scene.disks.bring_back(first);
+    group.return_disks(&[first]).unwrap();
+    assert!(read(&group, &file, at, new.len()) == new);
+}
