@@ -5,7 +5,8 @@
 //! a list. A disk may take the write and give back other bytes, and until that is known nobody may
 //! read the place. So it is written with its extent held alone, when the finder has let go of his
 //! range ([`Core::move_bad_places`]); it is done before a read is answered. A crash before the commit
-//! finds the copy at its old place, which is then found bad again.
+//! finds the copy at its old place, which can perhaps be read by then, and gives anything. So a row of
+//! the dirty regions that names the disk is durable before the place is written.
 
 use spindle_sync::atomic::Ordering;
 
@@ -19,10 +20,11 @@ use spindle_sync::level::assert_none_from;
 
 use crate::core::Core;
 use crate::core::bad_places::{BadBlocks, BadPlace};
-use crate::core::dirty::Ranges;
+use crate::core::dirty::{Ranges, Writer};
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
+use crate::incarnation::Life;
 use crate::io::bytes_of;
 use crate::io::write::push_file_ranges;
 use crate::levels;
@@ -50,6 +52,28 @@ pub enum Mended {
     /// The file, the extent or its disks have changed meanwhile, or its good copy cannot be read:
     /// where it is still bad it is found again.
     Gone,
+}
+
+/// A place that is written again, as it was announced; its end is told when it is dropped.
+struct Mending<'a> {
+    group: &'a Core,
+    file: &'a File,
+    life: Life,
+    writer: Writer,
+}
+
+impl Drop for Mending<'_> {
+    fn drop(&mut self) {
+        let group = self.group;
+        {
+            let _change = group.change_inside();
+            let newest = group.disks.flushes.newest(self.life);
+            let apply = &mut |edit| group.catalog.apply(edit);
+            (group.dirty).end_mend(self.file.id, &self.writer, newest, apply);
+        }
+        // Until that is durable a stop finds the disk named.
+        group.commit_soon();
+    }
 }
 
 /// What became of the bad blocks of a place that were written again.
@@ -164,11 +188,53 @@ impl Core {
     }
 
     /// Writes the bad blocks again, or moves the copy within its disk; where no other place takes it
-    /// the disk goes offline. No event tells of what was mended in place.
+    /// the disk goes offline. No event tells of what was mended in place. The caller holds no range.
     pub(crate) fn mend_place(&self, place: &BadPlace) -> Result<Mended, GroupError> {
+        let Some(_mending) = self.announce_mending(place)? else {
+            return Ok(Mended::Gone);
+        };
+        let (low, high) = place.file.map.read().schedule().envelope(place.index);
+        let _held = place.file.range_lock.exclusive(low, high);
+        self.mend_announced(place)
+    }
+
+    /// A crash from here on does not take for good what the disk gives at the bad blocks. Nothing where
+    /// the disks of the extent have come or gone since the place was found, or no row can be made
+    /// durable.
+    fn announce_mending<'a>(
+        &'a self,
+        place: &'a BadPlace,
+    ) -> Result<Option<Mending<'a>>, GroupError> {
+        let disk = place.copy.disk();
+        let own = place.lives.iter().find(|life| life.disk == disk);
+        let Some(life) = own.copied().filter(|_| self.is_as_found(place)) else {
+            return Ok(None);
+        };
+        let (mending, needed) = {
+            let _change = self.change_inside();
+            let apply = &mut |edit| self.catalog.apply(edit);
+            let has_flushed = |target| self.has_flushed(target);
+            let ranges = Self::bad_ranges(place);
+            let (writer, needed) =
+                (self.dirty).begin_mend(&place.file, &ranges, disk, &has_flushed, apply);
+            let mending = Mending {
+                group: self,
+                file: &place.file,
+                life,
+                writer,
+            };
+            (mending, needed)
+        };
+        if self.commit_through(needed).is_err() {
+            self.check_fence()?;
+            return Ok(None);
+        }
+        Ok(Some(mending))
+    }
+
+    /// As [`Self::mend_place`]; the caller has announced it, and holds the extent's range alone.
+    fn mend_announced(&self, place: &BadPlace) -> Result<Mended, GroupError> {
         let file = &place.file;
-        let (low, high) = file.map.read().schedule().envelope(place.index);
-        let _held = file.range_lock.exclusive(low, high);
         let disk = place.copy.disk();
         let extent = file.map.read().extent(place.index);
         let number = extent.and_then(|extent| {
@@ -273,13 +339,18 @@ impl Core {
         ranges
     }
 
+    /// The file blocks that all of its bad blocks hold.
+    fn bad_ranges(place: &BadPlace) -> Ranges {
+        let bad = place.bad.iter();
+        bad.flat_map(|bad| Self::ranges_of(place, bad)).collect()
+    }
+
     /// The place was written again, gives back something else, and the copy could not be moved,
     /// because a disk has come or gone in between: nobody reads its bad blocks before a resync has
     /// copied them again.
     fn leave_unread(&self, place: &BadPlace) {
         let file = &place.file;
-        let bad = place.bad.iter();
-        let ranges: Ranges = bad.flat_map(|bad| Self::ranges_of(place, bad)).collect();
+        let ranges = Self::bad_ranges(place);
         let disk = place.copy.disk();
         let _returning = self.dirty.begin_resync();
         self.membership.begin_catching_up(std::iter::once(disk));

@@ -113,6 +113,9 @@ pub(crate) struct Region {
     /// A closed row lists more than is stale.
     shrunk: bool,
     announced: Announcements,
+    /// Disks on which a bad place is written again, by the number of who does it: what they give there
+    /// nobody knows before he has ended, and a row names them.
+    suspects: SmallVec<[(u64, DiskNumber); 1]>,
 }
 
 impl Region {
@@ -152,13 +155,17 @@ impl Region {
         key: RegionKey,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) -> Sequence {
+        let suspects = self.suspects.iter().map(|(_, disk)| *disk);
+        let mut disks: SmallVec<[DiskNumber; 2]> =
+            (self.stale.iter().map(|stale| stale.disk).chain(suspects)).collect();
+        disks.sort_unstable();
+        disks.dedup();
         if let Some(row) = &self.row
             && row.open
-            && (self.stale.iter()).all(|stale| row.disks.contains(&stale.disk))
+            && disks.iter().all(|disk| row.disks.contains(disk))
         {
             return row.sequence;
         }
-        let disks: SmallVec<[DiskNumber; 2]> = self.stale.iter().map(|stale| stale.disk).collect();
         let mut edit = Edit::default();
         edit.put(
             Table::DirtyRegion,
@@ -234,8 +241,11 @@ impl Region {
             return;
         };
         let named = row.disks.len();
-        let stale = &self.stale;
-        (row.disks).retain(|disk| stale.iter().any(|stale| stale.disk == *disk));
+        let (stale, suspects) = (&self.stale, &self.suspects);
+        (row.disks).retain(|disk| {
+            stale.iter().any(|stale| stale.disk == *disk)
+                || suspects.iter().any(|(_, suspect)| suspect == disk)
+        });
         if row.disks.len() < named {
             // Its sequence stays: whichever of the two is durable, it is open.
             let record = open_record(&row.disks);
@@ -252,6 +262,20 @@ impl Region {
     pub(super) fn names(&self, disk: DiskNumber) -> bool {
         self.stale_of(disk).is_some()
             || (self.row.as_ref()).is_some_and(|row| row.disks.contains(&disk))
+    }
+
+    /// A bad place on the disk is written again, from copies on disks that have all of the region. Where
+    /// another one is named as well none does: then a row that names both would leave no copy.
+    pub(crate) fn suspect(&mut self, mender: u64, disk: DiskNumber) {
+        let row = self.row.iter().flat_map(|row| row.disks.iter().copied());
+        let mut named = row.chain(self.stale.iter().map(|stale| stale.disk));
+        if named.all(|other| other == disk) {
+            self.suspects.push((mender, disk));
+        }
+    }
+
+    pub(crate) fn end_suspicion(&mut self, mender: u64) {
+        self.suspects.retain(|(other, _)| *other != mender);
     }
 
     /// The disk missed these blocks.

@@ -5,7 +5,8 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence};
 use spindle_sync::atomic::Ordering;
 
-use crate::core::dirty::{DirtyRegions, Writer, parts};
+use crate::core::dirty::{DirtyRegions, HasFlushed, Writer, parts};
+use crate::core::disks::Target;
 use crate::core::file::File;
 
 impl DirtyRegions {
@@ -89,5 +90,53 @@ impl DirtyRegions {
             region.end_write(*generation);
         }
         is_less
+    }
+
+    /// Announces that blocks which a disk has wrong are written again there from another copy. Until it
+    /// is ended a row names the disk: it may give back anything there, which a crash must not take for
+    /// good. Returns the sequence that must be durable before a block is written. Ended by
+    /// [`DirtyRegions::end_mend`].
+    pub fn begin_mend(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        disk: DiskNumber,
+        has_flushed: HasFlushed<'_>,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) -> (Writer, Sequence) {
+        let mut needed = Sequence(0);
+        let mut state = self.state.lock();
+        state.writers_count += 1;
+        let mut writer = Writer {
+            joined: SmallVec::new(),
+            number: state.writers_count,
+        };
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file.id, number)).or_default();
+            let generation = region.begin_copy(disk, (first, end), has_flushed);
+            writer.joined.push((number, generation));
+            region.suspect(writer.number, disk);
+            needed = needed.max(region.open((file.id, number), apply));
+        }
+        (writer, needed)
+    }
+
+    /// What [`DirtyRegions::begin_mend`] announced has come to its end, and what the disk still has
+    /// wrong is told by [`DirtyRegions::missed_by`]; a flush that covers `newest` covers all of it.
+    pub fn end_mend(
+        &self,
+        file: FileId,
+        writer: &Writer,
+        newest: Target,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        for (number, generation) in &writer.joined {
+            if let Some(region) = state.regions.get_mut(&(file, *number)) {
+                region.end_copy(*generation, newest);
+                region.end_suspicion(writer.number);
+                region.name_only_stale((file, *number), apply);
+            }
+        }
     }
 }

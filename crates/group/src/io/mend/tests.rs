@@ -278,6 +278,7 @@ impl Disks for GivesOtherBytes {
 /// and the file's bytes.
 fn with_a_place_that_gives_other_bytes(
     scene: &Scene,
+    is_it: impl Fn(&ExtentView) -> bool,
 ) -> (
     Arc<GivesOtherBytes>,
     Arc<Group>,
@@ -301,7 +302,7 @@ fn with_a_place_that_gives_other_bytes(
     group.sync().unwrap();
     // Until nothing was written lately.
     resync(&group);
-    let extent = group.map(&file).pop().unwrap();
+    let extent = group.map(&file).into_iter().rfind(is_it).unwrap();
     let place = place_on(&extent, DISK);
     scene.disks.fail_reads(DISK, place..place + 4096, u64::MAX);
     *disks.place.lock().unwrap() = Some(place);
@@ -312,7 +313,8 @@ fn with_a_place_that_gives_other_bytes(
 fn nobody_reads_a_place_that_was_written_again_and_gives_back_other_bytes() {
     for by_scrub in [false, true] {
         let scene = Scene::mirrored(6);
-        let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene);
+        let (disks, group, file, extent, data) =
+            with_a_place_that_gives_other_bytes(&scene, |_| true);
         let place = place_on(&extent, DISK);
         let offset_bytes = extent.offset_bytes;
         let begin = usize::try_from(offset_bytes).unwrap();
@@ -343,7 +345,7 @@ fn nobody_reads_a_place_that_was_written_again_and_gives_back_other_bytes() {
 #[test]
 fn a_place_that_gives_back_other_bytes_is_not_read_where_the_good_copy_goes_before_it_is_moved() {
     let scene = Scene::mirrored(7);
-    let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene);
+    let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene, |_| true);
     let offset_bytes = extent.offset_bytes;
     let begin = usize::try_from(offset_bytes).unwrap();
     let right = data[begin..begin + 4096].to_vec();
@@ -404,4 +406,41 @@ fn a_bad_place_is_not_mended_from_a_copy_of_which_nobody_knows_any_more_what_it_
     resync(&group);
     assert!(read(&group, &file, 0, data.len()) == data);
     assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// The power is cut when the place was written again and the copy has not left it: the durable map
+/// names a place that can be read by then, and gives other bytes.
+#[test]
+fn a_power_cut_while_a_place_that_gives_other_bytes_is_mended_leaves_equal_copies_that_are_right() {
+    // Whichever copy a comparison would take.
+    for (seed, is_first) in [(9, false), (10, true)] {
+        let scene = Scene::mirrored(seed);
+        let is_it = |extent: &ExtentView| {
+            let (disk, _) = extent.copies[0].unwrap();
+            (disk.0 == DISK.0) == is_first
+        };
+        let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene, is_it);
+        let place = place_on(&extent, DISK);
+        let at_the_cut = Arc::new(OnceLock::new());
+        let (cut, theirs) = (Arc::clone(&at_the_cut), scene.copy(seed));
+        let (inner, name) = (Arc::clone(&scene.disks), theirs.name);
+        *disks.meanwhile.lock().unwrap() = Some(Box::new(move || {
+            let disks = Arc::new(inner.fork(seed));
+            assert!(cut.set(Scene { disks, name }).is_ok());
+        }));
+        while disks.under_way.lock().unwrap().is_none() {
+            read(&group, &file, extent.offset_bytes, 4096);
+        }
+        let under_way = disks.under_way.lock().unwrap().take();
+        under_way.unwrap().join().unwrap();
+        let scene = at_the_cut.get().unwrap();
+        scene.crash();
+        scene.disks.overwrite(DISK, place, &pattern(seed, 4096));
+        let group = scene.open();
+        let file = group.file(file.id).unwrap();
+        resync(&group);
+        assert_copies_equal(scene, &group, &file, "after the power cut");
+        assert!(read(&group, &file, 0, data.len()) == data);
+        assert_sound(&group);
+    }
 }
