@@ -17,10 +17,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
 use spindle_catalog::Edit;
-use spindle_device::{AlignedBuffer, Request, Work};
-use spindle_extent::plan::{self, TooFar};
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work};
+use spindle_extent::plan::{self, Serving, TooFar};
+use spindle_format::ExtentCopy;
 
 use crate::background::Group;
+use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::dirty::{REGION_BLOCKS, StaleRegion};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
@@ -43,6 +45,26 @@ pub struct Resync {
     /// Disks that were online and stale when last looked.
     under_way: BTreeSet<DiskNumber>,
     copied_bytes: u64,
+}
+
+/// A part of an extent that is copied to a disk.
+struct Part {
+    at_block: u64,
+    blocks: u64,
+    index: u32,
+    inside_blocks: u64,
+    /// The disk's copy.
+    copy: ExtentCopy,
+}
+
+impl Part {
+    fn to_bytes(&self) -> u64 {
+        self.copy.start_bytes() + self.inside_blocks * BLOCK_SIZE_BYTES
+    }
+
+    const fn range(&self) -> (u64, u64) {
+        (self.at_block, self.at_block + self.blocks)
+    }
 }
 
 type Claim = (spindle_base::FileId, u32, DiskNumber);
@@ -218,6 +240,7 @@ impl Group {
             return Ok((0, false));
         };
         let mut copied_blocks = 0;
+        let mut failed = None;
         let mut from = u64::from(stale.region) * REGION_BLOCKS;
         while let Some((first, end)) = self.dirty.stale_run(stale, from) {
             if copied_blocks >= blocks_most.max(1) {
@@ -227,10 +250,15 @@ impl Group {
                 break;
             }
             let end = end.min(first + (blocks_most - copied_blocks).max(1));
-            copied_blocks += self.resync_run(&file, stale.disk, first, end)?;
+            match self.resync_run(&file, stale.disk, first, end) {
+                Ok(blocks) => copied_blocks += blocks,
+                // The other runs of the region are no worse for it.
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            self.check_fence()?;
             from = end;
         }
-        Ok((copied_blocks, false))
+        failed.map_or(Ok((copied_blocks, false)), Err)
     }
 
     /// Copies one run to the disk where it holds a copy; the blocks that were copied.
@@ -247,7 +275,7 @@ impl Group {
         // What was copied and not flushed is lost again when the disk goes.
         let _announced = self.announce_copy(file, &[(first, end)], own);
         let _held = file.range_lock.shared(first, end);
-        let mut targets: Vec<(u64, u64, u64)> = Vec::new();
+        let mut targets: Vec<Part> = Vec::new();
         let mut lives: SmallVec<[Life; 4]> = SmallVec::from_slice(&[own]);
         plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
             let blocks = segment.initialised_blocks();
@@ -262,8 +290,13 @@ impl Group {
                 .find(|copy| copy.disk() == disk)
                 && blocks > 0
             {
-                let at = copy.start_bytes() + segment.inside_blocks * BLOCK_SIZE_BYTES;
-                targets.push((segment.at_block, blocks, at));
+                targets.push(Part {
+                    at_block: segment.at_block,
+                    blocks,
+                    index: segment.index,
+                    inside_blocks: segment.inside_blocks,
+                    copy: *copy,
+                });
             }
             Ok(())
         })
@@ -272,7 +305,8 @@ impl Group {
         // on after a failed flush does so before that is noted.
         self.notice_offline();
         let mut copied_blocks = 0;
-        for (at_block, blocks, to_bytes) in targets {
+        for part in targets {
+            let (at_block, blocks) = (part.at_block, part.blocks);
             let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a part of a region");
             let mut buffer = AlignedBuffer::zeroed(length);
             match self.read_blocks(file, at_block, at_block + blocks, &mut buffer) {
@@ -283,11 +317,14 @@ impl Group {
             let Some(slot) = self.disks.get(disk).and_then(|disk| disk.online_slot()) else {
                 return Ok(copied_blocks);
             };
-            let mut batch = [Request::new(slot, to_bytes, Work::Write(&buffer))];
+            let mut batch = [Request::new(slot, part.to_bytes(), Work::Write(&buffer))];
             self.disks.write(&mut batch).of_next_commit();
             // The read and the write.
             self.background.count_own(2);
             let [Request { result, .. }] = batch;
+            if self.bad_places.is_left(file.id, disk, part.range()) {
+                self.read_back_left(file, &part, &result, &buffer, &lives)?;
+            }
             if let Err(error) = result {
                 self.take_offline(&[disk], &error.to_string())?;
                 return Ok(copied_blocks);
@@ -301,5 +338,57 @@ impl Group {
             (self.dirty).caught_up_from(file, (first, end), &[newest], &lives);
         }
         Ok(copied_blocks)
+    }
+
+    /// The copy lies on a bad place that it could not leave. Where the disk does not give back what
+    /// was written just now nobody reads it there, and it tries to leave it again.
+    fn read_back_left(
+        &self,
+        file: &Arc<File>,
+        part: &Part,
+        written: &Result<(), DeviceError>,
+        good: &[u8],
+        lives: &[Life],
+    ) -> Result<(), GroupError> {
+        let disk = part.copy.disk();
+        let answer = match written {
+            Ok(()) => {
+                let inside_bytes = part.inside_blocks * BLOCK_SIZE_BYTES;
+                self.read_back(part.copy, inside_bytes, good)
+            }
+            Err(error) if error.kind == DeviceErrorKind::Medium => Err(error.to_string()),
+            // It is gone, and said to be.
+            Err(_) => return Ok(()),
+        };
+        let Err(reason) = answer else {
+            self.bad_places.is_good(file.id, disk, part.range());
+            return Ok(());
+        };
+        let (first, end) = part.range();
+        let extent = file.map.read().extent(part.index);
+        let counts = |copy: &ExtentCopy| {
+            copy.disk() != disk
+                && self.disks.slot_of(*copy).is_some()
+                && !self.dirty.is_stale(file, copy.disk(), first, end)
+        };
+        let mut others = extent.iter().flat_map(|extent| extent.present());
+        if let Some(source) = others.find(counts) {
+            self.note_bad_place(BadPlace {
+                file: Arc::clone(file),
+                index: part.index,
+                copy: part.copy,
+                bad: vec![BadBlocks {
+                    inside_blocks: part.inside_blocks,
+                    blocks: part.blocks,
+                    source,
+                }],
+                lives: lives.into(),
+                reason: reason.clone(),
+            });
+        }
+        Err(GroupError::new(
+            GroupErrorKind::Io,
+            format!("its copy lies on a bad place: {reason}"),
+        ))
     }
 }

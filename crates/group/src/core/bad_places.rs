@@ -5,6 +5,7 @@ use spindle_sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use spindle_base::{DiskNumber, FileId};
 use spindle_format::ExtentCopy;
 use spindle_sync::level::LeafMutex;
 
@@ -46,6 +47,43 @@ pub struct BadPlaces {
     pub(crate) waiting: LeafMutex<Vec<BadPlace>>,
     /// Looked at by every read: most groups never see a bad place.
     pub(crate) any: AtomicBool,
+    /// Blocks of which a disk still has a copy on a bad place, and nobody reads it.
+    left: LeafMutex<Vec<Left>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Left {
+    file: FileId,
+    disk: DiskNumber,
+    /// Blocks `[first, end)` of the file.
+    blocks: (u64, u64),
+}
+
+impl BadPlaces {
+    /// The disk's copy of these blocks stays on a bad place: who writes it again reads it back.
+    pub(crate) fn leave(&self, file: FileId, disk: DiskNumber, ranges: &[(u64, u64)]) {
+        let mut left = self.left.lock();
+        for blocks in ranges.iter().copied() {
+            let one = Left { file, disk, blocks };
+            if !left.contains(&one) {
+                left.push(one);
+            }
+        }
+    }
+
+    /// Whether any of these blocks was left so.
+    pub(crate) fn is_left(&self, file: FileId, disk: DiskNumber, (first, end): (u64, u64)) -> bool {
+        self.left.lock().iter().any(|left| {
+            (left.file, left.disk) == (file, disk) && left.blocks.0 < end && first < left.blocks.1
+        })
+    }
+
+    /// The disk gives these blocks back as they were written.
+    pub(crate) fn is_good(&self, file: FileId, disk: DiskNumber, (first, end): (u64, u64)) {
+        self.left.lock().retain(|left| {
+            (left.file, left.disk) != (file, disk) || left.blocks.0 < first || end < left.blocks.1
+        });
+    }
 }
 
 impl BadPlace {

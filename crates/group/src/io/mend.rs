@@ -49,8 +49,8 @@ pub enum Mended {
     Moved,
     /// The disk took it nowhere, and is offline.
     Offline,
-    /// The file, the extent or its disks have changed meanwhile, or its good copy cannot be read:
-    /// where it is still bad it is found again.
+    /// The file, the extent or its disks have changed meanwhile, or what is to be copied can be read
+    /// nowhere: where it is still bad it is found again.
     Gone,
 }
 
@@ -86,6 +86,14 @@ enum WrittenAgain {
     Bad(String),
 }
 
+/// Why a copy did not get to another place of its disk.
+enum NotCopied {
+    /// Some of its blocks can be read from no copy: the disk is not to blame.
+    NoSource(String),
+    /// The disk has no room, or did not take it.
+    NoPlace(String),
+}
+
 impl Core {
     /// Writes good bytes over a copy and reads them back; what is wrong where they did not come
     /// back. The caller holds the range alone.
@@ -110,13 +118,20 @@ impl Core {
             file.moving.note_everywhere(from, from + blocks);
         }
         request.result.map_err(|error| error.to_string())?;
-        self.verify(copy, at, good)
+        self.read_back(copy, inside_bytes, good)
     }
 
-    fn verify(&self, copy: ExtentCopy, at: u64, good: &[u8]) -> Result<(), String> {
+    /// What is wrong where the copy does not give back what was written.
+    pub(crate) fn read_back(
+        &self,
+        copy: ExtentCopy,
+        inside_bytes: u64,
+        good: &[u8],
+    ) -> Result<(), String> {
         let Some(slot) = self.disks.slot_of(copy) else {
             return Ok(());
         };
+        let at = copy.start_bytes() + inside_bytes;
         let mut again = AlignedBuffer::zeroed(good.len());
         let mut batch = [Request::new(slot, at, Work::Read(&mut again))];
         self.disks.read(&mut batch);
@@ -262,7 +277,10 @@ impl Core {
             return Ok(Mended::Gone);
         }
         let reason = match self.write_again(place) {
-            WrittenAgain::Good if self.is_as_found(place) => return Ok(Mended::InPlace),
+            WrittenAgain::Good if self.is_as_found(place) => {
+                self.has_right_again(place);
+                return Ok(Mended::InPlace);
+            }
             WrittenAgain::Good | WrittenAgain::NoSource => return Ok(Mended::Gone),
             WrittenAgain::Bad(reason) => reason,
         };
@@ -279,6 +297,7 @@ impl Core {
                     return flushed.map(|_| Mended::Gone);
                 }
                 self.settle_move(place, number, moved, &reason);
+                self.has_right_again(place);
                 Ok(Mended::Moved)
             }
             Err(_) if !self.is_as_found(place) => {
@@ -286,7 +305,12 @@ impl Core {
                 self.leave_unread(place);
                 Ok(Mended::Gone)
             }
-            Err(nowhere) => {
+            Err(NotCopied::NoSource(nothing)) => {
+                self.leave_unread(place);
+                self.tell_left(place, &reason, &nothing);
+                Ok(Mended::Gone)
+            }
+            Err(NotCopied::NoPlace(nowhere)) => {
                 let reason = format!(
                     "a bad place was found ({reason}), and no other place on the disk took the copy: \
                      {nowhere}"
@@ -352,6 +376,7 @@ impl Core {
         let file = &place.file;
         let ranges = Self::bad_ranges(place);
         let disk = place.copy.disk();
+        self.bad_places.leave(file.id, disk, &ranges);
         let _returning = self.dirty.begin_resync();
         self.membership.begin_catching_up(std::iter::once(disk));
         let _change = self.change_inside();
@@ -364,19 +389,31 @@ impl Core {
         place.lives.iter().all(|life| self.disks.is_same(*life))
     }
 
+    fn tell_left(&self, place: &BadPlace, reason: &str, nothing: &str) {
+        let disk = place.copy.disk();
+        let message = format!(
+            "{}: the place of extent {} of file {} at {} is bad ({reason}), and the copy cannot leave \
+             it, because some of its blocks can be read from no copy: {nothing}",
+            self.disks.describe(disk),
+            place.index,
+            place.file.id,
+            place.copy.start_bytes(),
+        );
+        let event = Event::new(EventKind::BlocksUnreadable, message);
+        self.event(event.disk(disk).file(place.file.id));
+    }
+
     /// The copy at another place of its disk, every block read back.
-    fn copy_elsewhere(&self, place: &BadPlace, extent: &Extent) -> Result<ExtentCopy, String> {
+    fn copy_elsewhere(&self, place: &BadPlace, extent: &Extent) -> Result<ExtentCopy, NotCopied> {
         let (disk, class) = (place.copy.disk(), place.copy.class());
-        let start_block = self
-            .space
-            .allocate(disk, class, 0)
-            .ok_or("no room is left on it")?;
+        let no_room = || NotCopied::NoPlace("no room is left on it".to_owned());
+        let start_block = (self.space.allocate(disk, class, 0)).ok_or_else(no_room)?;
         let moved = ExtentCopy::new(disk, start_block, class);
         let mut done = 0;
         while done < u64::from(extent.mark_blocks) {
             let blocks = Self::whole_piece(place, done, u64::from(extent.mark_blocks));
             if let Err(reason) = self.copy_piece(place, extent, moved, done, blocks) {
-                // No map ever named it; the disk is given up now in any case.
+                // No map ever named it.
                 self.space.give_back(run_of(moved));
                 return Err(reason);
             }
@@ -398,7 +435,8 @@ impl Core {
     }
 
     /// Copies blocks from the copy itself, or the bad ones from the good copy; what the copy
-    /// itself does not give is taken from any other.
+    /// itself does not give is taken from any other. What no copy gives in one piece is asked for in
+    /// halves: each may have something else.
     fn copy_piece(
         &self,
         place: &BadPlace,
@@ -406,7 +444,7 @@ impl Core {
         moved: ExtentCopy,
         inside_blocks: u64,
         blocks: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotCopied> {
         let inside_bytes = inside_blocks * BLOCK_SIZE_BYTES;
         let bad = place.bad_at(inside_blocks);
         let first = bad.map_or(place.copy, |bad| bad.source);
@@ -422,10 +460,27 @@ impl Core {
             let answer = self.read_copy(copy, inside_bytes, &mut buffer);
             answer.map_err(|error| reason = error).is_ok()
         });
-        if !was_read {
-            return Err(reason);
+        if was_read {
+            let written = self.write_and_read_back(&place.file, moved, inside_bytes, &buffer);
+            return written.map_err(NotCopied::NoPlace);
         }
-        self.write_and_read_back(&place.file, moved, inside_bytes, &buffer)
+        let half = blocks / 2;
+        if half == 0 {
+            return Err(NotCopied::NoSource(reason));
+        }
+        self.copy_piece(place, extent, moved, inside_blocks, half)?;
+        self.copy_piece(place, extent, moved, inside_blocks + half, blocks - half)
+    }
+
+    /// The disk has the bad blocks as their sources have them, which are as they were found.
+    fn has_right_again(&self, place: &BadPlace) {
+        let (file, disk) = (&place.file, place.copy.disk());
+        let own = place.lives.iter().find(|life| life.disk == disk);
+        let newest = own.map(|own| self.disks.flushes.newest(*own));
+        for range in Self::bad_ranges(place) {
+            (self.dirty).caught_up_from(file, range, newest.as_slice(), &place.lives);
+            self.bad_places.is_good(file.id, disk, range);
+        }
     }
 
     /// The map names the new place, and the old one is never used again.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use spindle_base::DiskNumber;
+use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
 
 use crate::core::bad_places::{BadBlocks, BadPlace};
@@ -366,6 +366,81 @@ fn a_place_that_gives_back_other_bytes_is_not_read_where_the_good_copy_goes_befo
     for _ in 0..20 {
         assert!(read(&group, &file, offset_bytes, 4096) == right);
     }
+    // Written again by the resync, it gives back other bytes again.
+    resync(&group);
+    for _ in 0..20 {
+        assert!(read(&group, &file, offset_bytes, 4096) == right);
+    }
+    let now = place_on(&group.map(&file).pop().unwrap(), DISK);
+    assert_ne!(now, place_on(&extent, DISK), "the copy has left the place");
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// The copy cannot leave its bad place while some of its blocks can be read nowhere: its disk is not
+/// to blame, and the blocks can be read later.
+#[test]
+fn a_disk_with_a_bad_place_stays_where_other_blocks_of_the_copy_can_be_read_nowhere() {
+    let scene = Scene::new(11, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 8 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let extent = (group.map(&file).into_iter())
+        .rfind(|extent| {
+            let mut copies = extent.copies.iter().flatten();
+            extent.initialised_bytes >= 1 << 20 && copies.any(|(disk, _)| disk.0 == DISK.0)
+        })
+        .unwrap();
+    let copies: Vec<(DiskSlot, u64)> = (extent.copies.iter().flatten())
+        .map(|(disk, place)| (DiskSlot(disk.0), *place))
+        .collect();
+    let third = (0..3)
+        .map(DiskSlot)
+        .find(|slot| copies.iter().all(|(on, _)| on != slot));
+    let third = third.unwrap();
+    let place = place_on(&extent, DISK);
+    // What each of them cannot read the other one can, but for one block.
+    for (number, (slot, start)) in (0..).zip(&copies) {
+        let own = start + (20 + number) * 4096;
+        let both = start + 30 * 4096;
+        scene.disks.fail_reads(*slot, own..own + 4096, u64::MAX);
+        scene.disks.fail_reads(*slot, both..both + 4096, u64::MAX);
+    }
+    scene.disks.fail_reads(DISK, place..place + 4096, u64::MAX);
+    scene.disks.fail_writes(DISK, place..place + 4096, u64::MAX);
+    let at = extent.offset_bytes;
+    let begin = usize::try_from(at).unwrap();
+    let is_online = || group.membership.is_online(DiskNumber(DISK.0));
+    for _ in 0..40 {
+        assert!(read(&group, &file, at, 4096) == data[begin..begin + 4096]);
+    }
+    resync(&group);
+    assert!(is_online(), "another copy's blocks cannot be read");
+    assert_eq!(
+        place_on(&group.map(&file)[extent.index as usize], DISK),
+        place
+    );
+    let mut found = vec![0; 4096];
+    group.read(&file, at + 30 * 4096, &mut found).unwrap_err();
+    let (other, _) = copies.iter().find(|(slot, _)| *slot != DISK).unwrap();
+    scene.disks.clear_faults(*other);
+    // Whatever was tried in vain is tried again where a disk has come.
+    group
+        .take_offline(&[DiskNumber(third.0)], "a test says so")
+        .unwrap();
+    group.return_disks(&[third]).unwrap();
+    resync(&group);
+    assert!(is_online());
+    assert_ne!(
+        place_on(&group.map(&file)[extent.index as usize], DISK),
+        place
+    );
+    scene.disks.clear_faults(DISK);
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+    assert_sound(&group);
 }
 
 #[test]
