@@ -262,11 +262,12 @@ impl Mover {
 
     /// The run is over, and what it moved durable before anybody is told so.
     fn end(&self, group: &Group, run: &Run) -> Result<Ended, GroupError> {
+        // First of all: what was moved away takes its place until then.
+        group.commit_everything()?;
         let left_count = match self.goal {
             Goal::Restore => group.lost_copies_count(),
             Goal::Rebalance => group.leaving_copies_count(),
         };
-        group.commit_everything()?;
         Ok(Ended {
             goal: self.goal,
             left_count,
@@ -285,7 +286,9 @@ impl Mover {
         if left > 0 {
             let what = match self.goal {
                 Goal::Restore => "copies are still missing",
-                Goal::Rebalance => "copies still lie on disks that are being dropped",
+                Goal::Rebalance => {
+                    "copies still lie on disks that are being dropped, or behind the new end of one"
+                }
             };
             let message = format!(
                 "{left} {what}: no disk of another failure group has room for them, or they \
@@ -519,16 +522,23 @@ impl Group {
         self.count_copies(is_lost)
     }
 
-    /// Copies on disks that are being dropped.
+    /// Copies on disks that are being dropped, or behind the end that a disk is to have.
     fn leaving_copies_count(&self) -> u64 {
         let disks = self.plan_disks();
         if disks.iter().all(|disk| disk.role != Role::Leaves) {
             return 0;
         }
         self.count_copies(|copy| {
+            let end_block = (copy.start_bytes() + copy.length_bytes()) / BLOCK_SIZE_BYTES;
             copy.is_present()
-                && (disks.iter())
-                    .any(|disk| disk.number == copy.disk() && disk.role == Role::Leaves)
+                && (disks.iter()).any(|disk| {
+                    disk.number == copy.disk()
+                        && disk.role == Role::Leaves
+                        && disk.begin_block < end_block
+                })
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

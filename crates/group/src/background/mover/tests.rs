@@ -1,0 +1,43 @@
+//! What a rebalance tells at its end.
+
+use spindle_base::{DiskNumber, Redundancy};
+
+use crate::scene::{MIB, NORMAL, Scene, create, pattern, resync};
+use crate::{EventKind, Group};
+
+/// The third label, behind the last AU.
+const LABEL_BYTES: u64 = 4096;
+
+fn told(group: &Group) -> Vec<String> {
+    let events = group.take_events();
+    let stops = events
+        .iter()
+        .filter(|event| event.kind == EventKind::RebalanceStopped);
+    stops.map(|event| event.message.clone()).collect()
+}
+
+#[test]
+fn a_disk_that_got_smaller_and_has_nothing_behind_its_end_is_no_copy_without_room() {
+    let disks = [(0, 64), (0, 64), (1, 64), (1, 64)];
+    let scene = Scene::new(30, Redundancy::Normal, &disks);
+    let group = scene.open();
+    // Small files, of which many share an AU.
+    for id in 1..200_u64 {
+        let file = create(&group, id, NORMAL);
+        let blocks = usize::try_from(id * 7919 % 60 + 1).unwrap();
+        group.write(&file, 0, &pattern(id, blocks * 4096)).unwrap();
+    }
+    group.sync().unwrap();
+    resync(&group);
+    told(&group);
+    for mib in (8..24).rev() {
+        (group.resize_disk(DiskNumber(1), mib * MIB + LABEL_BYTES)).unwrap();
+        // No commit comes between but those of the rebalance.
+        let mut now_ms = 0;
+        while group.work(now_ms).unwrap().did_something {
+            now_ms += 1;
+        }
+        assert_eq!(told(&group), Vec::<String>::new(), "{mib} MiB");
+        assert_eq!(group.view().disks[1].total_bytes, mib * MIB);
+    }
+}
