@@ -225,7 +225,10 @@ impl Group {
             }
             let _change = self.change_inside();
             let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.missed_by(&file, &ranges, &[disk], apply);
+            match file.is_mirrored() {
+                true => self.dirty.missed_by(&file, &ranges, &[disk], apply),
+                false => self.dirty.lost_by(&file, &ranges, disk, apply),
+            }
         }
     }
 
@@ -296,3 +299,6 @@ fn blocks_where(map: &Map, mut wanted: impl FnMut(&Extent, u64, u64) -> (bool, u
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests;

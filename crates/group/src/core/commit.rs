@@ -473,7 +473,8 @@ impl Core {
             Books::Sealed(sealed) if metadata => applied.max(sealed),
             Books::Sealed(sealed) => sealed,
         };
-        self.commit_through(through)?;
+        let listed = Sequence(file.listed_through.load(Ordering::Acquire));
+        self.commit_through(through.max(listed))?;
         if self.membership.turns_count() != turns_count {
             // A mark that the commit waited for may have been set back before it was durable.
             self.notice_offline();

@@ -344,6 +344,51 @@ impl DirtyRegions {
         self.state.lock().miss(file, ranges, disks, apply);
     }
 
+    /// As [`Self::missed_by`], for the disk with the only copy of these blocks: they are lost. Where
+    /// nothing else is noted of their region its row lists them.
+    pub fn lost_by(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        disk: DiskNumber,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut edit = Edit::default();
+        let mut state = self.state.lock();
+        for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            let region = state.regions.entry((file.id, number)).or_default();
+            region.miss(disk, first, end);
+            region.list((file.id, number), &mut edit);
+        }
+        file.may_be_stale.store(true, Ordering::Release);
+        if !edit.is_empty() {
+            apply(edit);
+        }
+    }
+
+    /// These blocks of a file of one copy were written: the rows cease to list them. The edit that a
+    /// sync of the file has to wait for, because after a crash a block that a row lists is lost.
+    pub fn list_lost(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) -> Sequence {
+        let mut edit = Edit::default();
+        let mut state = self.state.lock();
+        for (number, ..) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
+            if let Some(region) = state.regions.get_mut(&(file.id, number))
+                && region.is_outdated()
+            {
+                region.list((file.id, number), &mut edit);
+            }
+        }
+        match edit.is_empty() {
+            true => Sequence(0),
+            false => apply(edit),
+        }
+    }
+
     /// From block `first` of the file up to the end that is given back, `end` at most, the same
     /// copies of `extent` are stale. `lacking` is asked, with them as bits, which disks lack these
     /// blocks too, and that is noted as by [`Self::missed_by`]. All of it under one lock: who asks

@@ -7,7 +7,7 @@ use spindle_base::{AuSize, FileId, Redundancy, Striping};
 use spindle_catalog::{CatalogError, KeptJournal, file_key};
 use spindle_extent::map::{ExtentJournal, Map};
 use spindle_extent::schedule::Schedule;
-use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use spindle_sync::level::{Holds, LeafMutex};
 
 use crate::core::commit::owed::Owed;
@@ -53,6 +53,9 @@ pub struct File {
     /// What it owes its next sync. Its row is applied under it: above the catalog's own locks.
     pub(crate) owed: LeafMutex<Owed>,
     pub(crate) removed: AtomicBool,
+    /// The edit by which rows ceased to list blocks of its only copy that were lost and are written: a
+    /// sync waits for it.
+    pub(crate) listed_through: AtomicU64,
     /// Some disk may lack a part of the file that the other copies have; see `dirty.rs`.
     pub(crate) may_be_stale: AtomicBool,
 }
@@ -83,6 +86,7 @@ impl File {
             hides_a_loss: AtomicBool::new(false),
             owed: LeafMutex::default(),
             removed: AtomicBool::new(false),
+            listed_through: AtomicU64::new(0),
             may_be_stale: AtomicBool::new(false),
         }
     }

@@ -425,6 +425,9 @@ impl Core {
                 }
             }
             self.dirty.caught_up(file, (first, end), &targets);
+            if !intent.mirrored {
+                self.list_lost(file, (first, end), &intent.gaps);
+            }
         }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.
@@ -466,6 +469,18 @@ impl Core {
             None => Ok(()),
             Some(index) => Err(file.lost_and_untold(index, "it can be written behind that")),
         }
+    }
+
+    /// What a row lists of a file of one copy is lost after a crash: it ceases to list what was written
+    /// just now.
+    #[cold]
+    fn list_lost(&self, file: &File, blocks: (u64, u64), gaps: &[(u64, u64)]) {
+        let mut ranges = Ranges::from_slice(gaps);
+        ranges.push(blocks);
+        let _change = self.change_inside();
+        let apply = &mut |edit| self.catalog.apply(edit);
+        let listed = self.dirty.list_lost(file, &ranges, apply);
+        (file.listed_through).fetch_max(listed.0, Ordering::AcqRel);
     }
 
     /// These disks went away since the write was announced, or have the space that it was given

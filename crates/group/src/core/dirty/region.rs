@@ -110,8 +110,8 @@ pub(crate) struct Region {
     pub(crate) doubtful: bool,
     /// Reads that could not take a copy because it is stale.
     pub(crate) wanted: u64,
-    /// A closed row lists more than is stale.
-    shrunk: bool,
+    /// A closed row lists other blocks than are stale.
+    is_outdated: bool,
     announced: Announcements,
     /// Disks on which a bad place is written again, by the number of who does it: what they give there
     /// nobody knows before he has ended, and a row names them.
@@ -145,7 +145,7 @@ impl Region {
     pub(crate) fn keep_stale(&mut self, is_member: &dyn Fn(DiskNumber) -> bool) {
         let named = self.stale.len();
         self.stale.retain(|stale| is_member(stale.disk));
-        self.shrunk |= self.stale.len() < named;
+        self.is_outdated |= self.stale.len() < named;
     }
 
     /// Gives the open row to `apply` unless it is there and names every stale disk; the edit
@@ -190,7 +190,7 @@ impl Region {
             }
             return true;
         }
-        let is_exact = self.row.as_ref().is_some_and(|row| !row.open) && !self.shrunk;
+        let is_exact = self.row.as_ref().is_some_and(|row| !row.open) && !self.is_outdated;
         if !is_exact {
             let record = DirtyRecord {
                 open: false,
@@ -208,9 +208,24 @@ impl Region {
                 open: false,
                 disks: record.stale.iter().map(|stale| stale.disk).collect(),
             });
-            self.shrunk = false;
+            self.is_outdated = false;
         }
         false
+    }
+
+    /// Whether a closed row lists other blocks than are stale.
+    pub(crate) const fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
+
+    /// As [`Self::close`], whoever copies, for a file of one copy: there is none that could be made equal
+    /// to it, and a row that lists blocks tells which of them are lost. An open row stays.
+    pub(crate) fn list(&mut self, key: RegionKey, edit: &mut Edit) {
+        let is_open = self.row.as_ref().is_some_and(|row| row.open);
+        if !is_open && !self.doubtful {
+            self.is_outdated = true;
+            self.close(key, edit);
+        }
     }
 
     /// The row ceases to name what is not stale any more. A closed one lists blocks: it is put as an
@@ -224,7 +239,7 @@ impl Region {
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let is_closed = self.row.as_ref().is_some_and(|row| !row.open);
-        if is_closed && self.shrunk {
+        if is_closed && self.is_outdated {
             self.open(key, apply);
             return;
         }
@@ -331,7 +346,7 @@ impl Region {
         let blocks = &mut self.stale[place].blocks;
         if blocks.touches(first, end) {
             blocks.remove(first, end);
-            self.shrunk = true;
+            self.is_outdated = true;
         }
         if self.stale[place].blocks.is_empty() {
             self.stale.remove(place);
