@@ -6,6 +6,10 @@
 //! given back lies where disks are fullest, so that the rest stays even; the rebalance that the
 //! change of redundancy asks for does what is left of that.
 //!
+//! A file whose surplus is gone in memory keeps the width of its map until a commit has made that
+//! durable. A file of one copy announces no overwrite: before the commit a crash would come back to
+//! both copies, of which only one has what was written, and nothing would name the region.
+//!
 //! A copy that alone has some of an extent's blocks is not given back, be it on a disk that is away:
 //! it has what the others lack. Nor does one on a disk that was given up stand for another. Such an
 //! extent keeps all its copies until those that stay have everything; its file is looked at again
@@ -39,6 +43,9 @@ use crate::levels;
 /// Extents that give their surplus back in one unit.
 const EXTENTS_MOST: u32 = 64;
 
+/// Files that wait for one commit together, before their maps become narrower.
+const NARROWED_MOST: usize = 64;
+
 /// How long a file is left alone of which every copy is needed.
 const LOOK_AGAIN_MS: u64 = 10_000;
 
@@ -57,21 +64,40 @@ struct Files {
     due: BTreeSet<FileId>,
     /// Of these some extents need all their copies.
     waiting: BTreeSet<FileId>,
+    /// These have no surplus copies in memory any more; on the disks perhaps still.
+    given_back: BTreeSet<FileId>,
     /// When those are due again.
     look_again_ms: u64,
 }
 
+/// What is done next.
+enum Next {
+    /// This file gives copies back.
+    File(FileId),
+    /// What was given back becomes durable, and maps narrower.
+    Commit,
+}
+
 impl Files {
-    fn all(&self) -> Vec<FileId> {
-        self.due.union(&self.waiting).copied().collect()
+    fn all(&self) -> BTreeSet<FileId> {
+        let sets = [&self.due, &self.waiting, &self.given_back];
+        sets.into_iter().flatten().copied().collect()
     }
 
-    /// The file whose turn it is.
-    fn next(&mut self, now_ms: u64) -> Option<FileId> {
+    fn next(&mut self, now_ms: u64) -> Option<Next> {
         if now_ms >= self.look_again_ms {
             self.due.append(&mut self.waiting);
         }
-        self.due.first().copied()
+        match self.due.first() {
+            Some(file) if self.given_back.len() < NARROWED_MOST => Some(Next::File(*file)),
+            None if self.given_back.is_empty() => None,
+            _ => Some(Next::Commit),
+        }
+    }
+
+    fn set_given_back(&mut self, file: FileId) {
+        self.due.remove(&file);
+        self.given_back.insert(file);
     }
 
     fn leave_alone(&mut self, file: FileId, now_ms: u64) {
@@ -109,38 +135,26 @@ impl SurplusPass {
         self.files.lock().due.extend(files);
     }
 
-    fn end(&self, file: FileId) {
-        let mut files = self.files.lock();
-        files.due.remove(&file);
-        if files.due.is_empty() && files.waiting.is_empty() {
-            self.done_bytes.store(0, Ordering::Relaxed);
-        }
-    }
-}
-
-impl BackgroundPass for SurplusPass {
-    fn work(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError> {
-        if self.files.lock().next(now_ms).is_none() {
-            return Ok(PassStep::Nothing);
-        }
-        let Some(mut turn) = self.turn.try_lock() else {
-            return Ok(PassStep::Wait);
-        };
-        let Some(id) = self.files.lock().next(now_ms) else {
-            return Ok(PassStep::Nothing);
-        };
+    /// Some extents of the file give copies back; its turn ends when all were looked at.
+    fn give_back(
+        &self,
+        group: &Group,
+        turn: &mut Turn,
+        id: FileId,
+        now_ms: u64,
+    ) -> Result<PassStep, GroupError> {
         let Some(file) = group.file(id) else {
             *turn = Turn::default();
-            self.end(id);
+            self.files.lock().set_given_back(id);
             return Ok(PassStep::Did(0));
         };
         for _ in 0..EXTENTS_MOST {
             let found = next_surplus(&file, turn.next_index);
             let Some(index) = found else {
                 // What lies before may have become surplus meanwhile: then it begins anew.
-                let has_passed_over = std::mem::take(&mut *turn).has_passed_over;
-                if group.forget_surplus(&file) {
-                    self.end(id);
+                let has_passed_over = std::mem::take(turn).has_passed_over;
+                if next_surplus(&file, 0).is_none() {
+                    self.files.lock().set_given_back(id);
                 } else if has_passed_over {
                     self.files.lock().leave_alone(id, now_ms);
                 }
@@ -157,6 +171,41 @@ impl BackgroundPass for SurplusPass {
             }
         }
         Ok(PassStep::Did(0))
+    }
+
+    /// What these files gave back is durable, then their maps become narrower.
+    fn commit(&self, group: &Group) -> Result<PassStep, GroupError> {
+        let given_back = self.files.lock().given_back.clone();
+        group.commit_everything()?;
+        for id in given_back {
+            let is_over = (group.file(id)).is_none_or(|file| group.forget_surplus(&file));
+            let mut files = self.files.lock();
+            files.given_back.remove(&id);
+            if !is_over {
+                files.due.insert(id);
+            }
+        }
+        if self.files.lock().all().is_empty() {
+            self.done_bytes.store(0, Ordering::Relaxed);
+        }
+        Ok(PassStep::Did(0))
+    }
+}
+
+impl BackgroundPass for SurplusPass {
+    fn work(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError> {
+        if self.files.lock().next(now_ms).is_none() {
+            return Ok(PassStep::Nothing);
+        }
+        let Some(mut turn) = self.turn.try_lock() else {
+            return Ok(PassStep::Wait);
+        };
+        let next = self.files.lock().next(now_ms);
+        match next {
+            None => Ok(PassStep::Nothing),
+            Some(Next::File(id)) => self.give_back(group, &mut turn, id, now_ms),
+            Some(Next::Commit) => self.commit(group),
+        }
     }
 
     fn view(&self, group: &Group, is_first: bool) -> Option<OperationView> {
@@ -232,7 +281,8 @@ impl Group {
         blocks
     }
 
-    /// False where the file still has surplus copies.
+    /// The map becomes narrower; that no extent has surplus copies must be durable. False where the
+    /// file has some again.
     fn forget_surplus(&self, file: &File) -> bool {
         let change = self.change_inside();
         let mut map = file.map.write(&change);

@@ -7,7 +7,7 @@ use spindle_device::DiskSlot;
 
 use crate::background::operations::{OperationView, Pass};
 use crate::core::file::File;
-use crate::scene::{NORMAL, Scene, create, pattern, read, resync};
+use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 use crate::{Group, Layout};
 
 /// Background work until there is none.
@@ -268,4 +268,34 @@ fn a_stale_copy_whose_partner_is_away_is_not_read_as_good_after_a_conversion_and
     let group = scene.open();
     let file = group.file(id).unwrap();
     assert!(unreadable_count(&group, &file) > 0);
+}
+
+#[test]
+fn after_a_power_cut_copies_are_equal_that_were_given_back_in_memory_alone() {
+    let scene = Scene::mirrored(19);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(19, 8 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    assert_eq!(group.dirty.count(), 0, "no region is doubtful");
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    for tick in 0..10_000 {
+        if !file.is_mirrored() {
+            break;
+        }
+        group.work(tick).unwrap();
+    }
+    assert!(!file.is_mirrored(), "all second copies are given back");
+    group.write(&file, 0, &pattern(99, 8 << 20)).unwrap();
+    // On the disks, and no commit has made a map durable since.
+    group.flush_written().unwrap();
+    let id = file.id;
+    drop((group, file));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    assert_copies_equal(&scene, &group, &file, "after the power cut");
 }
