@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
-use spindle_device::{AlignedBuffer, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceErrorKind, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_extent::space::Run;
@@ -26,12 +26,14 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::background::Group;
 use crate::background::planner::Move;
+use crate::core::dirty::Ranges;
 use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::core::moving::Ticket;
 use crate::error::GroupError;
 use crate::incarnation::Life;
-use crate::io::write::file_ranges;
+use crate::io::bytes_of;
+use crate::io::write::{file_ranges, push_file_ranges};
 
 /// Blocks written meanwhile that are few enough to be copied while writers wait.
 const FEW_BLOCKS: u64 = 32;
@@ -71,6 +73,15 @@ pub enum Step {
     Finished,
     /// The file changed, or a disk failed: nothing was moved, and the target's run is free.
     Abandoned,
+}
+
+/// What came of a read.
+enum ReadCopy {
+    Good,
+    /// A copy has a bad place there, and no other could be read.
+    Bad,
+    /// No copy is there, or answers.
+    None,
 }
 
 /// Why a relocation did not begin.
@@ -367,12 +378,17 @@ impl Group {
     ) -> Result<bool, GroupError> {
         let mut from = from;
         while from < to {
-            let length = usize::try_from((to - from) * BLOCK_SIZE_BYTES)
-                .map_or(buffer.len(), |length| length.min(buffer.len()));
-            let memory = &mut buffer[..length];
-            if !self.read_good_copy(relocation, extent, from, memory) {
-                return Ok(false);
+            let mut blocks = (to - from).min(buffer.len() as u64 / BLOCK_SIZE_BYTES);
+            loop {
+                let memory = &mut buffer[..bytes_of(blocks)];
+                match self.read_good_copy(relocation, extent, from, memory) {
+                    ReadCopy::Good => break,
+                    // What is bad on one may be good on another, beside what is bad there.
+                    ReadCopy::Bad if blocks > 1 => blocks /= 2,
+                    ReadCopy::Bad | ReadCopy::None => return Ok(false),
+                }
             }
+            let memory = &buffer[..bytes_of(blocks)];
             let run = relocation.run;
             let Some(slot) = self.disks.get(run.disk).and_then(|disk| disk.online_slot()) else {
                 return Ok(false);
@@ -387,39 +403,47 @@ impl Group {
                     .target_failed(run.disk, &error.to_string())
                     .map(|()| false);
             }
-            from += length as u64 / BLOCK_SIZE_BYTES;
+            from += blocks;
         }
         Ok(true)
     }
 
-    /// Reads from the copies in turn until one can be read; one that is stale is no source.
+    /// Reads from the copies in turn until one can be read; one that is stale there is no source.
     fn read_good_copy(
         &self,
         relocation: &Relocation,
         extent: &Extent,
         from: u64,
         memory: &mut [u8],
-    ) -> bool {
+    ) -> ReadCopy {
         let file = &relocation.file;
         let mut avoid = 0_u8;
-        let (first, end) = file.map.read().schedule().envelope(relocation.moved.index);
+        let mut ranges = Ranges::new();
+        let inside = (from, from + memory.len() as u64 / BLOCK_SIZE_BYTES);
+        let schedule = file.map.read().schedule();
+        push_file_ranges(&mut ranges, schedule, relocation.moved.index, inside);
         for (number, copy) in extent.copies().iter().enumerate() {
-            if copy.is_present() && self.dirty.is_stale(file, copy.disk(), first, end) {
+            let is_stale =
+                |(first, end): &(u64, u64)| self.dirty.is_stale(file, copy.disk(), *first, *end);
+            if copy.is_present() && ranges.iter().any(is_stale) {
                 avoid |= 1 << number;
             }
         }
+        let mut answer = ReadCopy::None;
         while let Some((number, copy, slot)) = self.disks.choose(extent, avoid) {
             let at = copy.start_bytes() + from * BLOCK_SIZE_BYTES;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
             self.disks.read(&mut batch);
             self.background.count_own(1);
             let [request] = batch;
-            if request.result.is_ok() {
-                return true;
+            match request.result {
+                Ok(()) => return ReadCopy::Good,
+                Err(error) if error.kind == DeviceErrorKind::Medium => answer = ReadCopy::Bad,
+                Err(_) => {}
             }
             avoid |= 1 << number;
         }
-        false
+        answer
     }
 
     /// False where the target is not there, or failed: whoever else had written to it owes that.

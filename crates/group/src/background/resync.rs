@@ -7,6 +7,9 @@
 //!
 //! What was read lately in vain comes first, then files of fine striping (logs), then the rest.
 //!
+//! A block that cannot be read is passed over: the run is halved until it stands alone, and what
+//! stands beside it is copied. It is tried again after a while (`resync/blocked.rs`).
+//!
 //! A crash leaves more to be copied: rows follow the lists when a region has become quiet, and
 //! the commit that makes them durable flushes the disks first.
 
@@ -29,6 +32,9 @@ use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
+use blocked::Blocked;
+
+mod blocked;
 
 /// Regions that are lined up at a time; then those wanted most are looked for anew.
 const LINED_UP_MOST: usize = 64;
@@ -39,9 +45,7 @@ pub struct Resync {
     queue: VecDeque<StaleRegion>,
     /// Regions that somebody works on, one disk at a time.
     claimed: BTreeSet<Claim>,
-    /// Regions of which no good copy could be read, until the set of disks changes.
-    blocked: BTreeSet<Claim>,
-    blocked_at: u64,
+    blocked: Blocked,
     /// Disks that were online and stale when last looked.
     under_way: BTreeSet<DiskNumber>,
     copied_bytes: u64,
@@ -79,6 +83,34 @@ struct Claimed<'a> {
     stale: StaleRegion,
 }
 
+/// What came of a part of a region.
+#[derive(Debug, Default)]
+struct Copied {
+    blocks: u64,
+    /// Blocks that need not be tried again soon: copied, or found bad.
+    tried_blocks: u64,
+    /// Why some of it was not copied.
+    failed: Option<GroupError>,
+    /// A disk did not answer, or takes nothing: so it is with the rest of the region.
+    is_over: bool,
+}
+
+impl Copied {
+    fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.tried_blocks += other.tried_blocks;
+        self.failed = self.failed.take().or(other.failed);
+        self.is_over |= other.is_over;
+    }
+}
+
+/// What is still stale and cannot be copied now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    pub regions_count: usize,
+    pub bytes: u64,
+}
+
 impl Drop for Claimed<'_> {
     fn drop(&mut self) {
         let mut resync = self.group.resync.lock();
@@ -104,42 +136,53 @@ impl Group {
                 return Ok(None);
             };
             let stale = claimed.stale;
-            let answer = self.resync_region(&stale, bytes_most / BLOCK_SIZE_BYTES);
+            let (copied, more) = self.resync_region(&stale, bytes_most / BLOCK_SIZE_BYTES)?;
             let mut resync = self.resync.lock();
-            match answer {
-                Ok((blocks, more)) => {
-                    if more {
-                        resync.queue.push_front(stale);
-                    }
-                    if blocks > 0 {
-                        let bytes = blocks * BLOCK_SIZE_BYTES;
-                        resync.copied_bytes += bytes;
-                        return Ok(Some(bytes));
-                    }
+            let bytes = copied.blocks * BLOCK_SIZE_BYTES;
+            resync.copied_bytes += bytes;
+            if more {
+                resync.queue.push_front(stale);
+            } else if let Some(error) = copied.failed {
+                let is_new = resync.blocked.add(&stale);
+                drop(resync);
+                if is_new {
+                    self.tell_blocked(&stale, &error);
                 }
-                Err(error) => {
-                    let is_new = resync.blocked.insert(claim_of(&stale));
-                    drop(resync);
-                    self.check_fence()?;
-                    if is_new {
-                        self.event(
-                            Event::new(
-                                EventKind::BlocksUnreadable,
-                                format!(
-                                    "{} cannot be brought up to date in region {} of file {}: \
-                                     {error:#}",
-                                    self.disks.describe(stale.disk),
-                                    stale.region,
-                                    stale.file
-                                ),
-                            )
-                            .disk(stale.disk)
-                            .file(stale.file),
-                        );
-                    }
-                }
+                return Ok(Some(bytes));
+            }
+            if more || bytes > 0 {
+                return Ok(Some(bytes));
             }
         }
+    }
+
+    fn tell_blocked(&self, stale: &StaleRegion, error: &GroupError) {
+        let message = format!(
+            "{} cannot be brought up to date in region {} of file {}: {error}",
+            self.disks.describe(stale.disk),
+            stale.region,
+            stale.file
+        );
+        let event = Event::new(EventKind::BlocksUnreadable, message);
+        self.event(event.disk(stale.disk).file(stale.file));
+    }
+
+    /// What could not be copied is tried again when its time has come.
+    pub(crate) fn retry_resync(&self, now_ms: u64) {
+        self.resync.lock().blocked.retry(now_ms);
+    }
+
+    /// What of that which disks that are online miss cannot be copied now, if anything.
+    pub(crate) fn resync_stuck(&self) -> Option<Stuck> {
+        let stale = self.dirty.stale_regions(&|disk| self.is_online(disk));
+        let resync = self.resync.lock();
+        let is_stuck = |stale: &&StaleRegion| resync.blocked.has(&claim_of(stale));
+        let stuck: Vec<&StaleRegion> = stale.iter().filter(is_stuck).collect();
+        let blocks: u64 = stuck.iter().map(|stale| u64::from(stale.blocks)).sum();
+        (!stuck.is_empty()).then_some(Stuck {
+            regions_count: stuck.len(),
+            bytes: blocks * BLOCK_SIZE_BYTES,
+        })
     }
 
     /// Bytes that disks which are online miss, and bytes copied so far.
@@ -159,11 +202,7 @@ impl Group {
 
     fn next_stale(&self) -> Option<Claimed<'_>> {
         let mut resync = self.resync.lock();
-        let now = self.membership.turns_count();
-        if resync.blocked_at != now {
-            resync.blocked_at = now;
-            resync.blocked.clear();
-        }
+        (resync.blocked).follow(self.membership.turns_count());
         loop {
             let Some(stale) = resync.queue.pop_front() else {
                 if self.line_up(&mut resync) {
@@ -172,7 +211,7 @@ impl Group {
                 return None;
             };
             let claim = claim_of(&stale);
-            if !resync.blocked.contains(&claim) && resync.claimed.insert(claim) {
+            if !resync.blocked.has(&claim) && resync.claimed.insert(claim) {
                 return Some(Claimed { group: self, stale });
             }
         }
@@ -186,7 +225,7 @@ impl Group {
         }
         stale.retain(|stale| {
             let claim = claim_of(stale);
-            !resync.claimed.contains(&claim) && !resync.blocked.contains(&claim)
+            !resync.claimed.contains(&claim) && !resync.blocked.has(&claim)
         });
         let is_log = |stale: &StaleRegion| {
             let file = self.file(stale.file);
@@ -213,6 +252,7 @@ impl Group {
         }
         let (disks, copied_bytes) = {
             let mut resync = self.resync.lock();
+            resync.blocked = Blocked::default();
             let copied_bytes = std::mem::take(&mut resync.copied_bytes);
             (std::mem::take(&mut resync.under_way), copied_bytes)
         };
@@ -225,40 +265,76 @@ impl Group {
         }
     }
 
-    /// Copies runs of one region, about so many blocks; how many, and whether more are left.
+    /// Copies runs of one region, about so many blocks; what came of it, and whether more are left.
     fn resync_region(
         &self,
         stale: &StaleRegion,
         blocks_most: u64,
-    ) -> Result<(u64, bool), GroupError> {
+    ) -> Result<(Copied, bool), GroupError> {
         let Some(file) = self.file(stale.file) else {
             // It was removed while a writer of it waited.
             let mut edit = Edit::default();
             self.dirty.forget_file(stale.file, &mut edit);
             let _change = self.change_inside();
             self.catalog.apply(edit);
-            return Ok((0, false));
+            return Ok((Copied::default(), false));
         };
-        let mut copied_blocks = 0;
-        let mut failed = None;
+        let mut copied = Copied::default();
         let mut from = u64::from(stale.region) * REGION_BLOCKS;
-        while let Some((first, end)) = self.dirty.stale_run(stale, from) {
-            if copied_blocks >= blocks_most.max(1) {
-                return Ok((copied_blocks, true));
+        while let Some(run) = self.dirty.stale_run(stale, from) {
+            let (first, end) = self.resync.lock().blocked.without_bad(stale, run);
+            if first == end {
+                from = end;
+                continue;
             }
-            if !self.is_online(stale.disk) || file.is_removed() {
+            if copied.tried_blocks >= blocks_most.max(1) {
+                return Ok((copied, true));
+            }
+            if copied.is_over || !self.is_online(stale.disk) || file.is_removed() {
                 break;
             }
-            let end = end.min(first + (blocks_most - copied_blocks).max(1));
-            match self.resync_run(&file, stale.disk, first, end) {
-                Ok(blocks) => copied_blocks += blocks,
-                // The other runs of the region are no worse for it.
-                Err(error) => failed = failed.or(Some(error)),
-            }
-            self.check_fence()?;
+            let end = end.min(first + (blocks_most - copied.tried_blocks).max(1));
+            copied.add(self.resync_what_goes(&file, stale, (first, end))?);
             from = end;
         }
-        failed.map_or(Ok((copied_blocks, false)), Err)
+        let why = self.resync.lock().blocked.why(stale);
+        copied.failed = why.or(copied.failed);
+        Ok((copied, false))
+    }
+
+    /// Copies a run; where a disk does not give a block of it, the others.
+    fn resync_what_goes(
+        &self,
+        file: &Arc<File>,
+        stale: &StaleRegion,
+        (first, end): (u64, u64),
+    ) -> Result<Copied, GroupError> {
+        let mut copied = Copied::default();
+        let error = match self.resync_run(file, stale.disk, first, end) {
+            Ok(blocks) => {
+                copied.blocks = blocks;
+                copied.tried_blocks = end - first;
+                return Ok(copied);
+            }
+            Err(error) => error,
+        };
+        self.check_fence()?;
+        let bad = device_error(&error).map(|cause| cause.kind == DeviceErrorKind::Medium);
+        if bad == Some(true) && end - first > 1 {
+            let middle = first + (end - first) / 2;
+            copied.add(self.resync_what_goes(file, stale, (first, middle))?);
+            copied.add(self.resync_what_goes(file, stale, (middle, end))?);
+            return Ok(copied);
+        }
+        // Where no copy is online, a disk that comes back is waited for, and nothing else.
+        if let Some(is_bad) = bad {
+            let block = is_bad.then_some(first);
+            (self.resync.lock().blocked).pass_over(stale, block, &error);
+            copied.tried_blocks = u64::from(is_bad);
+            copied.is_over = !is_bad;
+        }
+        copied.failed = Some(error);
+        Ok(copied)
     }
 
     /// Copies one run to the disk where it holds a copy; the blocks that were copied.
@@ -392,3 +468,11 @@ impl Group {
         ))
     }
 }
+
+/// The error of a disk that it came of.
+fn device_error(error: &GroupError) -> Option<&DeviceError> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ pub struct ResyncPass {
 
 impl BackgroundPass for ResyncPass {
     fn work(&self, group: &Group, now_ms: u64) -> Result<PassStep, GroupError> {
+        group.retry_resync(now_ms);
         let piece_bytes = group.power().piece_blocks() * BLOCK_SIZE_BYTES;
         let copied = group.resync_unit(piece_bytes)?;
         let mut meter = self.meter.lock();
@@ -33,12 +34,15 @@ impl BackgroundPass for ResyncPass {
         if left_bytes == 0 {
             return None;
         }
+        let stuck = group.resync_stuck();
         let power = group.power();
         let rate_bytes_per_s = self.meter.lock().rate_bytes_per_s();
         Some(OperationView {
             pass: Pass::Resync,
             state: match power {
                 Power::PAUSED => OperationState::Paused,
+                // Nothing else is left, and what comes after it goes on.
+                _ if stuck.is_some_and(|stuck| stuck.bytes >= left_bytes) => OperationState::Errors,
                 _ if is_first => OperationState::Run,
                 _ => OperationState::Wait,
             },
@@ -47,7 +51,13 @@ impl BackgroundPass for ResyncPass {
             left_bytes,
             rate_bytes_per_s,
             left_s: (rate_bytes_per_s > 0).then(|| left_bytes.div_ceil(rate_bytes_per_s)),
-            error: None,
+            error: stuck.map(|stuck| {
+                format!(
+                    "{} bytes in {} regions cannot be copied now: no copy of them can be read, or \
+                     their disk does not take them; they are tried again from time to time",
+                    stuck.bytes, stuck.regions_count
+                )
+            }),
         })
     }
 }

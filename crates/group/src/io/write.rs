@@ -742,7 +742,7 @@ pub(crate) fn file_ranges(schedule: Schedule, index: u32) -> Ranges {
 }
 
 /// Adds the file blocks that the part `[from, to)` of an extent holds, in its own blocks.
-pub(super) fn push_file_ranges(
+pub(crate) fn push_file_ranges(
     ranges: &mut Ranges,
     schedule: Schedule,
     index: u32,

@@ -10,6 +10,7 @@ use spindle_format::ExtentCopy;
 use spindle_sync::level::Unshown;
 
 use super::Step;
+use crate::Group;
 use crate::background::planner::Move;
 use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
@@ -508,4 +509,46 @@ fn what_a_failed_write_left_and_was_made_equal_is_copied_again_by_a_move() {
         assert!(extent.present().any(|copy| copy.disk() == moved.to));
         assert_copies_equal(&scene, &group, &file, &format!("swapped {swapped}"));
     }
+}
+
+/// The byte at which block `inside` of the copy begins, and nothing more.
+fn block_of(copy: ExtentCopy, inside: u64) -> std::ops::Range<u64> {
+    let at = copy.start_bytes() + inside * BLOCK_SIZE_BYTES;
+    at..at + 1
+}
+
+fn last_step(group: &Group, moved: &Move) -> Step {
+    let mut relocation = group.begin_relocation(moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    loop {
+        let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+        match step.unwrap() {
+            Step::Copied(_) => {}
+            step => return step,
+        }
+    }
+}
+
+#[test]
+fn what_is_bad_on_one_copy_and_good_on_the_other_does_not_keep_an_extent_from_moving() {
+    let scene = Scene::new(8, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(8, 4 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (_, extent, moved) = move_of(&file, 1);
+    for (inside, copy) in (20..).zip(extent.present()) {
+        let bad = block_of(copy, inside);
+        scene
+            .disks
+            .fail_reads(DiskSlot(copy.disk().0), bad, u64::MAX);
+    }
+    assert_eq!(last_step(&group, &moved), Step::Finished);
+    for slot in (0..3).map(DiskSlot) {
+        scene.disks.clear_faults(slot);
+    }
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_copies_equal(&scene, &group, &file, "after the move");
 }

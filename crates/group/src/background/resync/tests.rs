@@ -1,0 +1,102 @@
+//! Resyncs beside blocks that cannot be read or written.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use spindle_base::DiskNumber;
+use spindle_device::DiskSlot;
+
+use crate::Group;
+use crate::background::operations::{OperationState, OperationView, Pass};
+use crate::core::file::File;
+use crate::event::EventKind;
+use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+
+const LENGTH: usize = 8 << 20;
+const BLOCK: u64 = 4096;
+
+/// A mirrored file, all of which was written anew while disk 1 was away; that disk is back.
+fn back_and_stale(scene: &Scene) -> (Group, Arc<File>, Vec<u8>) {
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    let new = pattern(2, LENGTH);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    (group, file, new)
+}
+
+/// Where on the disk the file's block `at` lies.
+fn place_of(group: &Group, file: &File, disk: DiskNumber, at: u64) -> Range<u64> {
+    let extent = (group.map(file).into_iter())
+        .find(|extent| {
+            let end = extent.offset_bytes + extent.initialised_bytes;
+            (extent.offset_bytes..end).contains(&(at * BLOCK))
+        })
+        .unwrap();
+    let (_, start) = (extent.copies.iter().flatten())
+        .find(|(on, _)| *on == disk)
+        .unwrap();
+    let from = start + at * BLOCK - extent.offset_bytes;
+    from..from + 1
+}
+
+fn stale_blocks(group: &Group) -> u32 {
+    let stale = group.dirty.stale_regions(&|_| true);
+    stale.iter().map(|stale| stale.blocks).sum()
+}
+
+fn resync_line(group: &Group) -> Option<OperationView> {
+    let is_resync = |view: &OperationView| view.pass == Pass::Resync;
+    group.operations().into_iter().find(is_resync)
+}
+
+#[test]
+fn a_block_that_cannot_be_read_for_a_while_is_copied_later() {
+    let scene = Scene::mirrored(41);
+    let (group, file, new) = back_and_stale(&scene);
+    let bad = place_of(&group, &file, DiskNumber(0), 100);
+    scene.disks.fail_reads(DiskSlot(0), bad, 40);
+    resync(&group);
+    scene.disks.clear_faults(DiskSlot(0));
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 0);
+    assert!(read(&group, &file, 0, LENGTH) == new);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+#[test]
+fn of_a_region_only_the_block_that_cannot_be_read_is_not_copied() {
+    let scene = Scene::mirrored(42);
+    let (group, file, _) = back_and_stale(&scene);
+    for at in [100, 101, 700] {
+        let bad = place_of(&group, &file, DiskNumber(0), at);
+        scene.disks.fail_reads(DiskSlot(0), bad, u64::MAX);
+    }
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 3);
+    let line = resync_line(&group).unwrap();
+    assert_eq!(line.state, OperationState::Errors);
+    assert_eq!(line.left_bytes, 3 * BLOCK);
+    let error = line.error.unwrap();
+    assert!(error.contains("12288 bytes"), "{error}");
+    let told = (group.take_events().iter())
+        .filter(|event| event.kind == EventKind::BlocksUnreadable)
+        .count();
+    assert_eq!(told, 1, "of one region once");
+    for at in 0..(LENGTH as u64 / BLOCK) {
+        let mut found = vec![0; 4096];
+        let answer = group.read(&file, at * BLOCK, &mut found);
+        assert_eq!(answer.is_err(), [100, 101, 700].contains(&at), "block {at}");
+    }
+    // The blocks are written anew: nothing is left to be copied.
+    let newer = pattern(3, LENGTH);
+    group.write(&file, 0, &newer).unwrap();
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 0);
+    assert_eq!(resync_line(&group), None);
+}
