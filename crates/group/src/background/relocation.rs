@@ -13,11 +13,12 @@
 //!
 //! Left to others: which copy goes where (`planner.rs`), when and how fast (`mover.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
-use spindle_device::{AlignedBuffer, DeviceErrorKind, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
 use spindle_extent::space::Run;
@@ -31,12 +32,16 @@ use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::core::moving::Ticket;
 use crate::error::GroupError;
+use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::io::bytes_of;
 use crate::io::write::{file_ranges, push_file_ranges};
 
 /// Blocks written meanwhile that are few enough to be copied while writers wait.
 const FEW_BLOCKS: u64 = 32;
+/// Bad places of a disk that are noted as such when a copy does not go there. A disk that has so many
+/// takes nothing anywhere, and its room is not to be used up by that.
+const BAD_RUNS_MOST: usize = 64;
 /// Times that what was written meanwhile is copied without making writers wait.
 const ROUNDS_MOST: u8 = 3;
 
@@ -181,6 +186,9 @@ impl Group {
 
     fn give_run_back(&self, run: Run) {
         let _change = self.change_inside();
+        if self.bad_runs.has(&run) {
+            return;
+        }
         self.forget_underway(run);
         self.space.give_back(run);
     }
@@ -399,9 +407,7 @@ impl Group {
             self.background.count_own(1);
             let [request] = batch;
             if let Err(error) = request.result {
-                return self
-                    .target_failed(run.disk, &error.to_string())
-                    .map(|()| false);
+                return self.target_failed(run, &error).map(|()| false);
             }
             from += blocks;
         }
@@ -454,13 +460,45 @@ impl Group {
         }
     }
 
-    /// A target that cannot be written is treated like any disk that fails a write; without
-    /// redundancy that would cost what it holds, so there it is only left alone.
-    fn target_failed(&self, disk: DiskNumber, reason: &str) -> Result<(), GroupError> {
-        if self.membership.redundancy().copies() == 1 {
-            return Ok(());
+    /// A target that cannot be written is treated like any disk that fails a write; where the group
+    /// cannot do without it, it is only left alone. Nobody waits for this write.
+    fn target_failed(&self, run: Run, error: &DeviceError) -> Result<(), GroupError> {
+        let is_external = self.membership.redundancy().copies() == 1;
+        if !is_external && !self.bears_failed_copy(run.disk, error) {
+            return self.take_offline(&[run.disk], &error.to_string());
         }
-        self.take_offline(&[disk], reason)
+        let is_of_disk = |bad: &Run| bad.disk == run.disk;
+        let bad_count = self.bad_runs.all().into_iter().filter(is_of_disk).count();
+        if error.kind == DeviceErrorKind::Medium && bad_count < BAD_RUNS_MOST {
+            self.note_bad_target(run, error);
+        }
+        Ok(())
+    }
+
+    /// The run takes no copy: it is never given out again, and the next plan finds another one.
+    fn note_bad_target(&self, run: Run, error: &DeviceError) {
+        {
+            let _change = self.change_inside();
+            self.forget_underway(run);
+            self.bad_runs.note(run, |edit| {
+                self.catalog.apply(edit);
+            });
+        }
+        let message = format!(
+            "{}: a place that was to get a copy is bad and is not used any more: {error}",
+            self.disks.describe(run.disk)
+        );
+        self.event(Event::new(EventKind::BlockMoved, message).disk(run.disk));
+    }
+
+    /// Whether a disk that did not take a copy serves on: its other blocks are well, and what they
+    /// hold the group may have nowhere else.
+    pub(crate) fn bears_failed_copy(&self, disk: DiskNumber, error: &DeviceError) -> bool {
+        let is_of_place = matches!(
+            error.kind,
+            DeviceErrorKind::Medium | DeviceErrorKind::NoSpace
+        );
+        is_of_place && !(self.membership).can_do_without(&BTreeSet::from([disk]))
     }
 }
 

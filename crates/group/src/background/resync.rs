@@ -8,7 +8,8 @@
 //! What was read lately in vain comes first, then files of fine striping (logs), then the rest.
 //!
 //! A block that cannot be read is passed over: the run is halved until it stands alone, and what
-//! stands beside it is copied. It is tried again after a while (`resync/blocked.rs`).
+//! stands beside it is copied. So is one that the disk does not take, where the group cannot do
+//! without the disk. It is tried again after a while (`resync/blocked.rs`).
 //!
 //! A crash leaves more to be copied: rows follow the lists when a region has become quiet, and
 //! the commit that makes them durable flushes the disks first.
@@ -302,7 +303,7 @@ impl Group {
         Ok((copied, false))
     }
 
-    /// Copies a run; where a disk does not give a block of it, the others.
+    /// Copies a run; where a disk does not give or take a block of it, the others.
     fn resync_what_goes(
         &self,
         file: &Arc<File>,
@@ -402,6 +403,10 @@ impl Group {
                 self.read_back_left(file, &part, &result, &buffer, &lives)?;
             }
             if let Err(error) = result {
+                if self.bears_failed_copy(disk, &error) {
+                    // Nobody waits for it: the blocks stay stale there.
+                    return Err(self.not_taken(disk, error));
+                }
                 self.take_offline(&[disk], &error.to_string())?;
                 return Ok(copied_blocks);
             }
@@ -466,6 +471,12 @@ impl Group {
             GroupErrorKind::Io,
             format!("its copy lies on a bad place: {reason}"),
         ))
+    }
+
+    fn not_taken(&self, disk: DiskNumber, error: DeviceError) -> GroupError {
+        let title = self.disks.describe(disk);
+        let message = format!("{title} does not take what it missed: {error}");
+        GroupError::new(GroupErrorKind::Io, message).because(error)
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! When a copy is moved within its disk because its place is bad, the run it leaves is not freed
 //! but noted here, in one row of the catalog that reaches the same commit as the map's change.
-//! So a crash finds either the copy at its old place, or the place noted. Noted runs count as
-//! used; those of a disk that left the group are passed over at the next opening.
+//! So a crash finds either the copy at its old place, or the place noted. A run that did not take a
+//! copy which was to move there is noted too: no map ever named it. Noted runs count as used; those
+//! of a disk that left the group are passed over at the next opening.
 
 use std::collections::BTreeSet;
 
@@ -64,6 +65,11 @@ impl BadRuns {
             apply(edit_of(&runs));
         }
         gone
+    }
+
+    /// Whether that run is noted.
+    pub fn has(&self, run: &Run) -> bool {
+        self.runs.lock().contains(run)
     }
 
     /// Every bad run.

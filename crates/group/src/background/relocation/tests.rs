@@ -552,3 +552,38 @@ fn what_is_bad_on_one_copy_and_good_on_the_other_does_not_keep_an_extent_from_mo
     assert!(read(&group, &file, 0, data.len()) == data);
     assert_copies_equal(&scene, &group, &file, "after the move");
 }
+
+#[test]
+fn a_place_that_takes_no_copy_costs_no_disk_that_the_group_cannot_do_without() {
+    let scene = Scene::new(9, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(9, 8 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (_, _, moved) = move_of(&file, 1);
+    let target = DiskSlot(moved.to.0);
+    // What this disk has, the target has, and nobody else.
+    let away = moved.from.disk();
+    group.take_offline(&[away], "it failed").unwrap();
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let run = relocation.run;
+    let place = ExtentCopy::new(run.disk, run.start_block, run.class);
+    scene
+        .disks
+        .fail_writes(target, block_of(place, 33), u64::MAX);
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+    assert_eq!(step.unwrap(), Step::Abandoned);
+    assert!(group.membership.is_online(moved.to), "another one is away");
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_eq!(
+        last_step(&group, &moved),
+        Step::Finished,
+        "at another place"
+    );
+    assert_sound(&group);
+    group.sync().unwrap();
+    assert!(read(&group, &file, 0, data.len()) == data);
+}

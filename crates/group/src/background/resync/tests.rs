@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spindle_base::DiskNumber;
+use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 
 use crate::Group;
@@ -45,8 +45,9 @@ fn place_of(group: &Group, file: &File, disk: DiskNumber, at: u64) -> Range<u64>
     from..from + 1
 }
 
+/// Blocks that disk 1 lacks.
 fn stale_blocks(group: &Group) -> u32 {
-    let stale = group.dirty.stale_regions(&|_| true);
+    let stale = group.dirty.stale_regions(&|disk| disk == DiskNumber(1));
     stale.iter().map(|stale| stale.blocks).sum()
 }
 
@@ -99,4 +100,46 @@ fn of_a_region_only_the_block_that_cannot_be_read_is_not_copied() {
     resync(&group);
     assert_eq!(stale_blocks(&group), 0);
     assert_eq!(resync_line(&group), None);
+}
+
+#[test]
+fn a_block_that_a_resync_cannot_write_costs_no_disk_that_the_group_cannot_do_without() {
+    let scene = Scene::new(43, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let mut data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    // Of an extent that disk 2 does not have.
+    let extent = (group.map(&file).into_iter())
+        .find(|extent| {
+            let has = |disk| extent.copies.iter().flatten().any(|(on, _)| on.0 == disk);
+            has(1) && !has(2) && extent.initialised_bytes >= 1 << 20
+        })
+        .unwrap();
+    let new = pattern(2, 1 << 20);
+    group.write(&file, extent.offset_bytes, &new).unwrap();
+    let at = usize::try_from(extent.offset_bytes).unwrap();
+    data[at..at + new.len()].copy_from_slice(&new);
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    group.take_offline(&[DiskNumber(2)], "it failed").unwrap();
+    let bad = place_of(
+        &group,
+        &file,
+        DiskNumber(1),
+        extent.offset_bytes / BLOCK + 77,
+    );
+    scene.disks.fail_writes(DiskSlot(1), bad, u64::MAX);
+    resync(&group);
+    assert!(group.is_online(DiskNumber(1)), "disk 2 is away already");
+    assert_eq!(stale_blocks(&group), 1);
+    assert!(read(&group, &file, 0, LENGTH) == data);
+    scene.disks.clear_faults(DiskSlot(1));
+    group.return_disks(&[DiskSlot(2)]).unwrap();
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 0);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
 }
