@@ -389,7 +389,7 @@ impl Group {
                 GroupErrorKind::NotEnough,
                 format!(
                     "group {} keeps {copies} copies of some files in different failure groups, \
-                     and without {named} only {} would be left online; add disks in {} other \
+                     and without {named} only {} would be left online; add disks in {} more \
                      failure groups first, or in the same command",
                     self.membership.name(),
                     able.len(),

@@ -273,7 +273,7 @@ impl Group {
         if able.len() < most.copies() {
             return Err(refusal(format!(
                 "{most} redundancy keeps {} copies in different failure groups, and group {group} \
-                 has disks that are online in {} only; add disks in {} other failure groups first",
+                 has disks that are online in {} only; add disks in {} more failure groups first",
                 most.copies(),
                 able.len(),
                 most.copies() - able.len()
