@@ -57,6 +57,13 @@ pub struct DiskChanges {
     pub resize: Vec<(DiskNumber, u64)>,
 }
 
+impl DiskChanges {
+    /// Whether they may concern disks that are away, and mean that these are.
+    fn concern_disks_away(&self) -> bool {
+        self.force || !self.replace.is_empty() || !self.undrop.is_empty()
+    }
+}
+
 impl Group {
     /// Makes the changes, durably; the numbers of the disks that joined: those of `add`, then
     /// those of `replace`.
@@ -68,7 +75,12 @@ impl Group {
     /// redundancy, with what is missing; [`GroupErrorKind::Io`] where a disk that joins cannot be
     /// written. Nothing has changed then.
     pub fn change_disks(&self, changes: &DiskChanges) -> Result<Vec<DiskNumber>, GroupError> {
-        let _one = self.disk_changes.lock(Unshown);
+        let one = self.disk_changes.lock(Unshown);
+        // What is judged as away stays so: a disk that came back in between would be given up with
+        // what was written to it since.
+        let _no_return = changes
+            .concern_disks_away()
+            .then(|| self.returning.lock(&one));
         self.check_fence()?;
         let judged = self.judge_changes(changes)?;
         self.end_shrinking(&judged)?;
@@ -326,3 +338,6 @@ fn entry(joining: &Joining, total_bytes: u64) -> NewDiskState {
 fn refusal(kind: GroupErrorKind, message: impl Into<String>) -> GroupError {
     GroupError::new(kind, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -173,6 +173,7 @@ impl Membership {
     pub(crate) fn change_standings(&self, change: &Standings) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
         let before = inner.state.clone();
+        self.refuse_to_give_up_served(&before, change)?;
         let next = changed(&before, change);
         self.check_change(&inner, &next)?;
         for joining in &change.joining {
@@ -202,6 +203,30 @@ impl Membership {
             GroupErrorKind::Io,
             format!("{path} failed while it was added; nothing was changed"),
         ))
+    }
+
+    /// Refuses to give up a disk that serves: what it has, nobody has looked for elsewhere.
+    fn refuse_to_give_up_served(
+        &self,
+        before: &GroupState,
+        change: &Standings,
+    ) -> Result<(), GroupError> {
+        let is_served = |number: &DiskNumber| {
+            (before.disk(*number)).is_some_and(|disk| disk.status.is_served())
+        };
+        let given_up = (change.statuses.iter())
+            .filter(|(_, status)| *status == DiskStatus::Absent)
+            .map(|(number, _)| *number);
+        match given_up.into_iter().find(is_served) {
+            None => Ok(()),
+            Some(number) => Err(refused(
+                GroupErrorKind::Invalid,
+                format!(
+                    "disk {} has come back and is not given up; nothing was changed",
+                    self.disk_title(number)
+                ),
+            )),
+        }
     }
 
     /// Refuses a change that [`Self::change_standings`] would refuse; writes nothing.

@@ -12,6 +12,7 @@
 //! | our label, and no state was ever written to it: it went while it joined | it is online again | `a_disk_that_goes_at_any_request_of_its_joining_comes_back` |
 //! | no label, or that of another group or disk | refused | `a_stranger_does_not_come_back` |
 //! | the group has forgotten it, or given it up | refused: add it anew | `a_disk_that_was_given_up_does_not_come_back` |
+//! | the group gives it up when it was looked at already | it stays away | `a_disk_that_is_given_up_between_its_look_and_its_return_stays_away` |
 //! | a state from after it went, of voters that we do not have | refused: it went on without us | `the_half_that_went_on_by_itself_does_not_come_back` |
 //! | a state from after it went, that a crash kept us from relying on | it is online again | `a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back` |
 //! | anything that a newer program wrote | refused | `a_disk_that_a_newer_program_wrote_does_not_come_back` |
@@ -222,8 +223,12 @@ impl Membership {
             let Some(label) = disk.look.member() else {
                 continue;
             };
-            let lost = (inner.state.disk(disk.number)).map(|entry| entry.lost);
-            if lost != Some(disk.lost) {
+            let entry = inner.state.disk(disk.number);
+            if entry.is_none_or(|entry| entry.status != DiskStatus::Offline) {
+                // It was given up or forgotten since it was judged.
+                continue;
+            }
+            if entry.is_none_or(|entry| entry.lost != disk.lost) {
                 // It was seen cut off since it was judged.
                 continue;
             }

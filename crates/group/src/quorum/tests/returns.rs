@@ -8,7 +8,7 @@ use spindle_format::{DiskStatus, STATE_PLACES};
 
 use super::{create, forced, make, new_group, online, open, open_of, voters};
 use crate::error::{GroupError, GroupErrorKind};
-use crate::quorum::Membership;
+use crate::quorum::{Membership, Standings};
 
 const AWAY: DiskNumber = DiskNumber(3);
 const SLOT: DiskSlot = DiskSlot(3);
@@ -220,4 +220,32 @@ fn a_return_that_a_power_cut_left_on_a_disk_without_a_vote_alone_is_put_aside() 
         membership.close().unwrap();
         assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2, 3]);
     }
+}
+
+#[test]
+fn a_disk_that_is_given_up_between_its_look_and_its_return_stays_away() {
+    let (_disks, membership) = away();
+    let returning = membership.judge_return(&[SLOT], &|_| None).unwrap();
+    let give_up = Standings {
+        statuses: vec![(AWAY, DiskStatus::Absent)],
+        ..Standings::default()
+    };
+    membership.change_standings(&give_up).unwrap();
+    assert_eq!(membership.return_disks(&returning).unwrap(), []);
+    assert_eq!(membership.status(AWAY), Some(DiskStatus::Absent));
+    assert_eq!(online(&membership), [0, 1, 2]);
+}
+
+#[test]
+fn a_disk_that_has_come_back_is_not_given_up() {
+    let (_disks, membership) = away();
+    assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY]);
+    let before = membership.state();
+    let give_up = Standings {
+        statuses: vec![(AWAY, DiskStatus::Absent)],
+        ..Standings::default()
+    };
+    let error = membership.change_standings(&give_up).unwrap_err();
+    assert_eq!(error.kind, GroupErrorKind::Invalid, "{error}");
+    assert_eq!(membership.state(), before);
 }

@@ -1,0 +1,73 @@
+//! Changes of the disks beside disks that come back.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_device::{DiskSlot, Request, Work};
+
+use crate::Group;
+use crate::scene::{EXTERNAL, Scene, copies_on, create, pattern, read, spare};
+use crate::waiting_disks::OneBatchWaits;
+
+/// One that holds no replica of the catalog.
+const AWAY: DiskNumber = DiskNumber(4);
+
+/// A durable write to the disk that joins.
+fn labels_the_new_disk(batch: &[Request<'_>]) -> bool {
+    let is_it = |request: &Request<'_>| {
+        request.slot == DiskSlot(5) && matches!(request.work, Work::WriteDurable(_))
+    };
+    batch.iter().any(is_it)
+}
+
+/// Takes the disk back, and writes a file of one copy there, durably; its id.
+fn return_and_write(group: &Group) -> Option<u64> {
+    let back = group.return_disks(&[DiskSlot(AWAY.0)]).ok()?;
+    assert_eq!(back, [AWAY]);
+    (10..30).find(|id| {
+        let file = create(group, *id, EXTERNAL);
+        group.write(&file, 0, &pattern(*id, 1 << 20)).unwrap();
+        group.sync_file(&file, true).unwrap();
+        copies_on(group, *id, AWAY.0) > 0
+    })
+}
+
+#[test]
+fn a_disk_that_comes_back_while_it_is_given_up_keeps_what_it_alone_has() {
+    let scene = Scene::new(
+        51,
+        Redundancy::Normal,
+        &[0, 1, 2, 3, 4].map(|group| (group, 64)),
+    );
+    let disks = OneBatchWaits::of(&scene);
+    let group = disks.open(&scene, 5);
+    let new = spare(&scene.disks, 4, 64);
+    group.take_offline(&[AWAY], "it failed").unwrap();
+    let (has_come, go_on) = disks.wait(true, labels_the_new_disk);
+    let written = thread::scope(|scope| {
+        let change = scope.spawn(|| group.replace_disk(AWAY, &new));
+        has_come.recv().unwrap();
+        let (tell, told) = channel();
+        let group = &group;
+        let returned = scope.spawn(move || {
+            let written = return_and_write(group);
+            // Nobody hears it where it comes later.
+            let _ = tell.send(());
+            written
+        });
+        // It waits for the change, or is in its midst.
+        let _ = told.recv_timeout(Duration::from_secs(3));
+        go_on.send(()).unwrap();
+        let _ = change.join().unwrap();
+        returned.join().unwrap()
+    });
+    if let Some(id) = written {
+        let file = group.file(FileId(id)).unwrap();
+        assert!(read(&group, &file, 0, 1 << 20) == pattern(id, 1 << 20));
+    }
+    let is_given_up =
+        (group.view().disks.iter()).any(|disk| disk.number == AWAY && disk.state == "absent");
+    assert!(is_given_up != written.is_some(), "one of the two");
+}
