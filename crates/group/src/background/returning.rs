@@ -126,7 +126,11 @@ impl Group {
         let now_s = self.now_s.load(Ordering::Relaxed);
         let mut returns = self.returns.lock();
         let flaps = returns.of_disk.entry(disk).or_default();
-        (flaps.times_s).retain(|time_s| now_s.saturating_sub(*time_s) < RETURNS_WINDOW_S);
+        for time_s in &mut flaps.times_s {
+            // One that lies ahead is of a clock that was wrong.
+            *time_s = now_s.min(*time_s);
+        }
+        (flaps.times_s).retain(|time_s| now_s - time_s < RETURNS_WINDOW_S);
         let may = flaps.times_s.len() < RETURNS_MOST;
         drop(returns);
         if !may {

@@ -454,8 +454,9 @@ impl Group {
             if state.interval_s == 0 || state.current.is_some() || state.interrupted.is_some() {
                 return Ok(());
             }
-            if state.last_started_s == 0 {
-                // The first one comes an interval after the schedule was made.
+            if state.last_started_s == 0 || state.last_started_s > now_s {
+                // The first one comes an interval after the schedule was made. A time that lies ahead
+                // is of a clock that was wrong: it counts as now.
                 state.last_started_s = now_s;
             } else if now_s.saturating_sub(state.last_started_s) < state.interval_s {
                 return Ok(());

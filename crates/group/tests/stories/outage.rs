@@ -337,6 +337,32 @@ fn a_disk_that_answers_again_comes_back_by_itself_but_not_for_ever() {
 }
 
 #[test]
+fn a_disk_that_came_back_often_while_the_clock_was_ahead_comes_back_again_an_hour_later() {
+    const YEAR_S: u64 = 365 * 24 * 3600;
+    let scene = Scene::new(5, Redundancy::Normal, FOUR);
+    let group = scene.open();
+    let mut story = Story::new(&group, 10, 4 << 20);
+    let mut blink = |now_s: u64| {
+        group.heartbeat(now_s).unwrap();
+        scene.disks.vanish(DiskSlot(0));
+        story.write(&group, 0, 1 << 20);
+        scene.disks.bring_back(DiskSlot(0));
+        let back = group.return_answering().unwrap();
+        resync(&group);
+        !back.is_empty()
+    };
+    for round in 0..3 {
+        assert!(blink(YEAR_S + round), "round {round}");
+    }
+    // The clock is right again.
+    assert!(!blink(100), "it counts as now");
+    group.heartbeat(100 + 3600).unwrap();
+    assert_eq!(group.return_answering().unwrap().len(), 1);
+    resync(&group);
+    story.assert_reads(&group, "at the end");
+}
+
+#[test]
 fn a_disk_that_is_away_longer_than_its_repair_time_is_given_up() {
     let scene = Scene::new(5, Redundancy::Normal, FOUR);
     let group = scene.open();

@@ -559,6 +559,26 @@ fn a_schedule_begins_a_scrub_when_its_time_has_come_and_outlives_a_crash() {
     assert_eq!(group.scrub_workers_count(), 0);
 }
 
+#[test]
+fn a_clock_that_was_a_year_ahead_for_a_while_does_not_end_the_schedule() {
+    const YEAR_S: u64 = 365 * 24 * 3600;
+    let stage = stage(18, 10, 10);
+    let group = &stage.group;
+    group.set_scrub_interval_s(3600);
+    group.scrub_on_schedule(1_000_000 + YEAR_S).unwrap();
+    // The clock is right again.
+    group.scrub_on_schedule(1_000_000).unwrap();
+    group.scrub_on_schedule(1_003_599).unwrap();
+    assert_eq!(group.scrub_workers_count(), 0);
+    group.sync().unwrap();
+    let scene = stage.scene;
+    drop(stage.group);
+    scene.crash();
+    let group = scene.open();
+    group.scrub_on_schedule(1_003_600).unwrap();
+    assert_eq!(finish(&group).state, ScrubState::Done);
+}
+
 /// Writers and scrubbing threads at once: whatever a scrub sees between two writes is whole.
 #[test]
 fn under_writers_a_scrub_neither_finds_nor_breaks_anything() {
