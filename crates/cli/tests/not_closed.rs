@@ -180,6 +180,22 @@ fn what_waits_in_a_group_that_stopped_is_kept_by_the_way_that_health_names() {
 }
 
 #[test]
+fn a_cut_that_a_stopped_group_refuses_takes_nothing_of_what_was_answered() {
+    if !can_mount() {
+        return;
+    }
+    let (place, contents) = stopped(&["a"], "external");
+    let gone = place.mount_point().join("gone");
+    std::fs::File::create(&gone).unwrap_err();
+    place.tell(["upgrade", "data"]);
+    place.umount();
+    place.mount();
+    let found = std::fs::read(&gone).unwrap();
+    assert!(found == contents, "{} bytes are there", found.len());
+    place.umount();
+}
+
+#[test]
 fn what_was_told_while_no_disk_took_anything_is_in_the_log_after_the_next_mount() {
     if !can_mount() {
         return;

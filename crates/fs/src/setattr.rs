@@ -87,7 +87,8 @@ impl Core {
 
     /// Moves the end of the file. Down: the smaller size is in an edit before the bytes go, so
     /// a crash between both leaves bytes beyond the end, never a file that lost its bytes and
-    /// kept its size.
+    /// kept its size. Whatever refuses comes before that edit: what waits of the bytes is nowhere
+    /// else.
     fn set_size(
         &self,
         node: &Arc<Node>,
@@ -104,6 +105,8 @@ impl Core {
         };
         if size_bytes > old_bytes {
             self.clean_beyond_end(node, file)?;
+        } else {
+            self.group.check_serves()?;
         }
         self.begin()
             .try_update(node, true, |state| -> FsResult<()> {
@@ -117,15 +120,24 @@ impl Core {
                 Ok(())
             })?;
         if size_bytes <= old_bytes {
-            let end = size_bytes.div_ceil(BLOCK_SIZE_BYTES);
-            self.discard(node, end, u64::MAX);
-            // The rest of the last block becomes zeros on the disks.
-            self.write_out(node, size_bytes / BLOCK_SIZE_BYTES, end)?;
-            // Also at the same size: space that was reserved beyond the end goes, as elsewhere.
-            self.group.truncate(file, size_bytes)?;
-            node.state.lock().clean_beyond_end = true;
+            self.discard(node, size_bytes.div_ceil(BLOCK_SIZE_BYTES), u64::MAX);
+            self.cut(node, file, size_bytes);
         }
         Ok(())
+    }
+
+    /// Gives the blocks beyond the end back, also those that were reserved there. The rest of the
+    /// last block stays until the end moves over it. The cut has been made: where a disk is away it
+    /// holds all the same, and the space goes when the end moves the next time.
+    fn cut(&self, node: &Node, file: &File, size_bytes: u64) {
+        let end_bytes = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
+        match self.group.truncate(file, end_bytes) {
+            Ok(()) if end_bytes == size_bytes => node.state.lock().clean_beyond_end = true,
+            Ok(()) => {}
+            Err(error) => {
+                tracing::warn!(id = node.id.0, %error, "a file was cut, and its space is not free yet");
+            }
+        }
     }
 }
 

@@ -12,6 +12,8 @@ mod behind;
 mod checking;
 #[path = "semantics/contents.rs"]
 mod contents;
+#[path = "semantics/cutting.rs"]
+mod cutting;
 #[path = "semantics/extended.rs"]
 mod extended;
 #[path = "semantics/fixture.rs"]

@@ -1,0 +1,84 @@
+//! Files that are cut while disks fail.
+
+use spindle_base::Redundancy;
+use spindle_device::DiskSlot;
+use spindle_fs::{AttributeChange, FsResult, Handle};
+
+use crate::fixture::{Fixture, ROOT};
+
+const BLOCK: usize = 4096;
+
+fn kept(redundancy: Redundancy) -> Fixture {
+    let mut fixture = Fixture::new("plain", redundancy);
+    fixture.keep();
+    fixture
+}
+
+fn behind(fixture: &Fixture, handle: &Handle, data: &[u8]) {
+    let written = (fixture.fs()).write_behind(handle, 0, data.into(), fixture.now());
+    written.unwrap();
+}
+
+fn set_size(fixture: &Fixture, handle: &Handle, size_bytes: u64) -> FsResult<()> {
+    let change = AttributeChange {
+        size_bytes: Some(size_bytes),
+        ..AttributeChange::default()
+    };
+    let set = (fixture.fs()).set_attributes(handle.id(), &change, fixture.now());
+    set.map(drop)
+}
+
+fn reopened(fixture: &Fixture, text: &str) -> Vec<u8> {
+    let handle = fixture.fs().open_file(fixture.find(text).id).unwrap();
+    fixture.contents(&handle)
+}
+
+const ALL_DISKS: [DiskSlot; 4] = [DiskSlot(0), DiskSlot(1), DiskSlot(2), DiskSlot(3)];
+
+#[test]
+fn a_cut_that_a_stopped_group_refuses_takes_nothing_of_what_waits() {
+    let mut fixture = kept(Redundancy::External);
+    let file = fixture.make(ROOT, "file");
+    fixture.fs().sync().unwrap();
+    behind(&fixture, &file, &[7; 3 * BLOCK]);
+    for slot in ALL_DISKS {
+        fixture.disks.vanish(slot);
+    }
+    fixture.fs().group().heartbeat(2).unwrap_err();
+    fixture.fs().group().check_serves().unwrap_err();
+    set_size(&fixture, &file, 0).unwrap_err();
+    std::mem::forget(file);
+    fixture.die();
+    for slot in ALL_DISKS {
+        fixture.disks.bring_back(slot);
+    }
+    fixture.open(true);
+    assert!(reopened(&fixture, "/file") == vec![7; 3 * BLOCK]);
+}
+
+#[test]
+fn a_cut_within_a_block_that_no_disk_takes_leaves_what_is_before_the_end() {
+    let mut fixture = kept(Redundancy::External);
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[1; 3 * BLOCK]);
+    fixture.fs().sync().unwrap();
+    behind(&fixture, &file, &[2; 3 * BLOCK]);
+    let data = 1 << 20..u64::MAX;
+    for slot in ALL_DISKS {
+        fixture.disks.fail_writes(slot, data.clone(), u64::MAX);
+    }
+    set_size(&fixture, &file, 5000).unwrap();
+    assert!(fixture.contents(&file) == vec![2; 5000]);
+    std::mem::forget(file);
+    fixture.die();
+    for slot in ALL_DISKS {
+        fixture.disks.clear_faults(slot);
+    }
+    fixture.open(true);
+    assert!(reopened(&fixture, "/file") == vec![2; 5000]);
+    let file = fixture.fs().open_file(fixture.find("/file").id).unwrap();
+    set_size(&fixture, &file, 3 * BLOCK as u64).unwrap();
+    let expected = [vec![2; 5000], vec![0; 3 * BLOCK - 5000]].concat();
+    assert!(fixture.contents(&file) == expected);
+    fixture.check();
+}
