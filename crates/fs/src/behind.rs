@@ -358,7 +358,8 @@ impl Core {
         (node.unwritten.lock()).has_begun_since(count, first, end)
     }
 
-    /// Forgets the blocks of a range. The caller has the content alone.
+    /// Forgets the blocks of a range. The caller has the content alone, and a kill loses nothing of
+    /// what makes the blocks needless: see `Group::keep_what_fell_out`.
     pub(crate) fn discard(&self, node: &Node, first: u64, end: u64) {
         let Some(memory) = self.unwritten_memory() else {
             return;
@@ -394,6 +395,7 @@ impl Core {
             self.write_out_range(node, offset_bytes, end_bytes)?;
         }
         (self.group).punch(file, offset_bytes, end_bytes - offset_bytes)?;
+        self.group.keep_what_fell_out()?;
         self.discard(node, first, end.max(first));
         Ok(())
     }

@@ -78,6 +78,7 @@ impl Core {
             },
         )?;
         self.begin().remove(node, edit)?;
+        self.group.keep_what_fell_out()?;
         self.discard(node, 0, u64::MAX);
         self.nodes.remove(node.id);
         Ok(())

@@ -120,6 +120,7 @@ impl Core {
                 Ok(())
             })?;
         if size_bytes <= old_bytes {
+            self.group.keep_what_fell_out()?;
             self.discard(node, size_bytes.div_ceil(BLOCK_SIZE_BYTES), u64::MAX);
             self.cut(node, file, size_bytes);
         }

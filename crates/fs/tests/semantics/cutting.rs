@@ -1,10 +1,10 @@
-//! Files that are cut while disks fail.
+//! Files that are cut while disks fail and while the log is full.
 
 use spindle_base::Redundancy;
 use spindle_device::DiskSlot;
 use spindle_fs::{AttributeChange, FsResult, Handle};
 
-use crate::fixture::{Fixture, ROOT};
+use crate::fixture::{Fixture, ROOT, name};
 
 const BLOCK: usize = 4096;
 
@@ -81,4 +81,65 @@ fn a_cut_within_a_block_that_no_disk_takes_leaves_what_is_before_the_end() {
     let expected = [vec![2; 5000], vec![0; 3 * BLOCK - 5000]].concat();
     assert!(fixture.contents(&file) == expected);
     fixture.check();
+}
+
+#[test]
+fn a_removal_that_fell_out_of_a_full_log_keeps_what_waits_until_it_is_committed() {
+    let mut fixture = with_a_full_log("goes");
+    (fixture.fs())
+        .unlink(ROOT, name("goes"), fixture.now())
+        .unwrap();
+    fixture.kill();
+    if fixture.exists("/goes") {
+        assert!(reopened(&fixture, "/goes") == vec![7; 3 * BLOCK]);
+    }
+    fixture.check();
+}
+
+#[test]
+fn a_cut_that_fell_out_of_a_full_log_keeps_what_waits_until_it_is_committed() {
+    let mut fixture = with_a_full_log("cut");
+    let file = fixture.fs().open_file(fixture.find("/cut").id).unwrap();
+    set_size(&fixture, &file, 0).unwrap();
+    std::mem::forget(file);
+    fixture.kill();
+    let left = reopened(&fixture, "/cut");
+    assert!(left.is_empty() || left == vec![7; 3 * BLOCK]);
+    fixture.check();
+}
+
+#[test]
+fn a_hole_that_fell_out_of_a_full_log_keeps_what_waits_until_it_is_committed() {
+    const PUNCH: u32 = 2;
+    const KEEP_SIZE: u32 = 1;
+    let mut fixture = Fixture::plain();
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[1; 8 * BLOCK]);
+    drop(file);
+    fixture.make(ROOT, "fills");
+    fixture.keep_with_log_of(1 << 10);
+    let file = fixture.fs().open_file(fixture.find("file").id).unwrap();
+    behind(&fixture, &file, &[7; 8 * BLOCK]);
+    fixture.fill_log("/fills");
+    let (fs, now) = (fixture.fs(), fixture.now());
+    fs.allocate(&file, 0, 1 << 20, PUNCH | KEEP_SIZE, now)
+        .unwrap();
+    std::mem::forget(file);
+    fixture.kill();
+    let left = reopened(&fixture, "/file");
+    assert!(left == vec![0; 8 * BLOCK] || left == vec![7; 8 * BLOCK]);
+    fixture.check();
+}
+
+/// A file with blocks that wait, and a log in which nothing more finds room.
+fn with_a_full_log(text: &str) -> Fixture {
+    let mut fixture = Fixture::plain();
+    fixture.make(ROOT, text);
+    fixture.make(ROOT, "fills");
+    fixture.keep_with_log_of(1 << 10);
+    let file = fixture.fs().open_file(fixture.find(text).id).unwrap();
+    behind(&fixture, &file, &[7; 3 * BLOCK]);
+    drop(file);
+    fixture.fill_log("/fills");
+    fixture
 }
