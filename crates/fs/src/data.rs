@@ -335,6 +335,9 @@ impl Core {
             let mut tail = vec![0; length_of(block_end - size_bytes)];
             self.group.read(file, size_bytes, &mut tail)?;
             if tail.iter().any(|byte| *byte != 0) {
+                // Where the file was cut here and that is not durable, a power cut would bring its
+                // former end back, with zeros below it.
+                self.group.make_durable()?;
                 self.group.punch(file, size_bytes, block_end - size_bytes)?;
             }
         }

@@ -1,8 +1,8 @@
-//! Files that are cut while disks fail and while the log is full.
+//! Files that are cut while disks fail, while the log is full, and before a power cut.
 
 use spindle_base::Redundancy;
 use spindle_device::DiskSlot;
-use spindle_fs::{AttributeChange, FsResult, Handle};
+use spindle_fs::{AttributeChange, FileSystem, FsResult, Handle};
 
 use crate::fixture::{Fixture, ROOT, name};
 
@@ -81,6 +81,31 @@ fn a_cut_within_a_block_that_no_disk_takes_leaves_what_is_before_the_end() {
     let expected = [vec![2; 5000], vec![0; 3 * BLOCK - 5000]].concat();
     assert!(fixture.contents(&file) == expected);
     fixture.check();
+}
+
+/// What a power cut leaves of a file of synced bytes is what it was before the cut or after it.
+#[test]
+fn a_power_cut_leaves_no_zeros_below_an_end_that_was_moved_back_and_not_synced() {
+    for sizes in [&[100][..], &[100, 9000], &[100, 0, 5000]] {
+        let fixture = Fixture::new("plain", Redundancy::External);
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[7; 2 * BLOCK]);
+        fixture.fs().sync().unwrap();
+        for size_bytes in sizes {
+            set_size(&fixture, &file, *size_bytes).unwrap();
+        }
+        for seed in 0..16 {
+            let after = FileSystem::open(fixture.after_power_cut(seed)).unwrap();
+            let found = after.open_file(file.id()).unwrap();
+            let mut bytes = vec![0; 3 * BLOCK];
+            let length = after.read(&found, 0, &mut bytes).unwrap();
+            let sevens = bytes.iter().take_while(|byte| **byte == 7).count();
+            assert!(
+                length != 2 * BLOCK || sevens == length,
+                "{sizes:?} seed {seed}: {sevens} of {length}"
+            );
+        }
+    }
 }
 
 #[test]
