@@ -63,6 +63,15 @@ pub(crate) struct State {
     /// How far a row reached with what the disks had. No later one says less unless the file was cut:
     /// a sync may have been answered for it.
     reached_bytes: u64,
+    /// How often the end was moved back.
+    cuts_count: u64,
+}
+
+/// How long a file was when somebody began to write out what waits of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Length {
+    size_bytes: u64,
+    cuts_count: u64,
 }
 
 impl State {
@@ -71,6 +80,29 @@ impl State {
         self.version += 1;
         if essential {
             self.essential_version = self.version;
+        }
+    }
+
+    /// The end moves back.
+    pub(crate) fn note_cut(&mut self) {
+        self.clean_beyond_end = false;
+        self.cuts_count += 1;
+    }
+
+    /// How long the file is, for [`State::note_written_out`].
+    pub(crate) const fn length(&self) -> Length {
+        Length {
+            size_bytes: self.inode.size_bytes,
+            cuts_count: self.cuts_count,
+        }
+    }
+
+    /// The disks have had all bytes that had made the file so long: no block that a late write brings
+    /// takes that back, not even one which began when the file was shorter. A file that was cut since
+    /// has bytes of its own there.
+    pub(crate) fn note_written_out(&mut self, length: Length) {
+        if length.cuts_count == self.cuts_count {
+            self.reached_bytes = self.reached_bytes.max(length.size_bytes);
         }
     }
 
@@ -219,6 +251,7 @@ impl Node {
             content: DeepRwLock::new(()),
             state: DeepMutex::new(State {
                 reached_bytes: inode.size_bytes,
+                cuts_count: 0,
                 inode,
                 kernel_count: 0,
                 handles_count: 0,

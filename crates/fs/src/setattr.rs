@@ -115,7 +115,7 @@ impl Core {
                 state.inode.modified = stamps.now;
                 apply_fields(state, change, stamps);
                 if size_bytes < old_bytes {
-                    state.clean_beyond_end = false;
+                    state.note_cut();
                 }
                 Ok(())
             })?;

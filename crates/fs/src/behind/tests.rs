@@ -115,6 +115,46 @@ fn a_write_that_began_when_the_file_was_shorter_takes_nothing_of_what_a_sync_ans
 }
 
 #[test]
+fn a_write_that_began_when_the_file_was_shorter_takes_nothing_of_what_a_sync_is_about_to_commit() {
+    let (disks, fs, handle) = kept();
+    fs.sync_file(&handle, false).unwrap();
+    behind(&fs, &handle, 0, &[1; 2 * BLOCK]);
+    // A sync that has written what waits, and has not come to the row.
+    fs.core.write_out_all(&handle.node).unwrap();
+    put_and_stop(&fs, &handle, 0, &[2; BLOCK]);
+    fs.make_durable().unwrap();
+    let left = disks.fork(1);
+    left.crash();
+    left.restart();
+    let after = FileSystem::open(open(Arc::new(left), None)).unwrap();
+    let found = after.attributes(handle.id()).unwrap();
+    assert_eq!(found.size_bytes, 2 * BLOCK as u64);
+}
+
+#[test]
+fn what_was_written_out_before_a_file_was_cut_says_nothing_of_what_made_it_longer_after_that() {
+    let (disks, fs, handle) = kept();
+    behind(&fs, &handle, 0, &[1; 2 * BLOCK]);
+    let before = handle.node.state.lock().length();
+    for size_bytes in [0, 100] {
+        let change = crate::attribute::AttributeChange {
+            size_bytes: Some(size_bytes),
+            ..crate::attribute::AttributeChange::default()
+        };
+        fs.set_attributes(handle.id(), &change, NOW).unwrap();
+        behind(&fs, &handle, size_bytes, &[2; 2 * BLOCK]);
+    }
+    // The sync that had begun before all that comes to its end.
+    handle.node.state.lock().note_written_out(before);
+    fs.make_durable().unwrap();
+    disks.crash();
+    disks.restart();
+    let after = FileSystem::open(open(disks, None)).unwrap();
+    let found = after.attributes(handle.id()).unwrap();
+    assert_eq!(found.size_bytes, 0);
+}
+
+#[test]
 fn copies_do_not_go_with_what_the_disks_got_after_them() {
     let (_, fs, handle) = kept();
     behind(&fs, &handle, 0, &[1; 8 * BLOCK]);

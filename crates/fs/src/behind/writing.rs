@@ -67,6 +67,7 @@ impl Core {
     /// As [`Core::write_out`], of the whole file, for whoever holds nothing. Between two runs the
     /// content is let go of. What can be written is, whatever fails.
     pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
+        let length = node.state.lock().length();
         // What comes behind that is not asked for, and may come as fast as it is written.
         let end = node.unwritten.end();
         let mut at = 0;
@@ -78,6 +79,9 @@ impl Core {
             };
             at = next;
             answer = answer.and(written);
+        }
+        if answer.is_ok() {
+            node.state.lock().note_written_out(length);
         }
         answer
     }
