@@ -263,16 +263,23 @@ pub(crate) fn new_inode(
 impl Core {
     /// The node, from memory or from its rows.
     pub(crate) fn node(&self, id: FileId) -> FsResult<Arc<Node>> {
-        let mut came = false;
-        let node = self.nodes.get_or_load(id, || {
-            let node = Node::load(&self.group, id, self.inherits)?;
-            came = self.take_parked(&node);
-            Ok(node)
-        })?;
-        if came {
-            self.behind.note_waiting(&node);
+        let (node, was_parked) = self.get_or_load(id)?;
+        if was_parked {
+            self.note_unparked(&node);
         }
         Ok(node)
+    }
+
+    /// The node, and whether blocks waited for it to be loaded: then it is to be given to
+    /// [`Core::note_unparked`].
+    pub(crate) fn get_or_load(&self, id: FileId) -> FsResult<(Arc<Node>, bool)> {
+        let mut was_parked = false;
+        let node = self.nodes.get_or_load(id, || {
+            let node = Node::load(&self.group, id, self.inherits)?;
+            was_parked = self.take_parked(&node);
+            Ok(node)
+        })?;
+        Ok((node, was_parked))
     }
 
     /// The node that an entry leads to; that it is missing is then a contradiction.

@@ -7,6 +7,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_group::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
@@ -19,7 +20,7 @@ const HAD_BY_OTHERS: &str = "what was written and not synced is lost: somebody e
 const LOST_BEFORE: &str = "what was written and not synced is lost: somebody else had the group, or two versions of a block \
      were left";
 
-/// Blocks of files that cannot be loaded.
+/// Blocks of files that could not be loaded; of one that is just being loaded none are left.
 #[derive(Debug, Default)]
 pub(super) struct Parked(BTreeMap<FileId, BTreeMap<u64, BlockSlot>>);
 
@@ -112,18 +113,28 @@ impl Core {
     }
 
     /// Takes the blocks that waited for the node to be loaded, before anybody else has it; whether
-    /// some did.
+    /// some did. Its file stays among those until [`Core::note_unparked`]: whoever syncs all meanwhile
+    /// finds it there.
     pub(crate) fn take_parked(&self, node: &Node) -> bool {
         let Some(memory) = self.unwritten_memory() else {
             return false;
         };
-        let blocks = self.behind.parked.lock().0.remove(&node.id);
-        let mut came = false;
-        for (block, slot) in blocks.into_iter().flatten() {
+        let blocks = (self.behind.parked.lock().0.get_mut(&node.id)).map(std::mem::take);
+        let Some(blocks) = blocks else {
+            return false;
+        };
+        for (block, slot) in blocks {
             let file = node.id;
-            came |= self.insert_left(memory, node, LeftBlock { file, block, slot });
+            self.insert_left(memory, node, LeftBlock { file, block, slot });
         }
-        came
+        true
+    }
+
+    /// A node whose blocks were parked has been loaded: it is among those that wait from now on.
+    pub(crate) fn note_unparked(&self, node: &Arc<Node>) {
+        self.behind.note_waiting(node);
+        self.behind.forget_where_empty(node);
+        self.behind.parked.lock().0.remove(&node.id);
     }
 
     /// Loads the files whose blocks wait for that.
@@ -132,7 +143,8 @@ impl Core {
         let mut answer = Ok(());
         for file in files {
             match self.node(file) {
-                Ok(_) => {}
+                // Another thread may have loaded it, and have come no further.
+                Ok(node) => self.note_unparked(&node),
                 Err(FsError::NotFound) => self.forget_parked(file),
                 Err(error) => answer = Err(error),
             }
@@ -150,7 +162,7 @@ impl Core {
 
 impl Parked {
     /// Keeps the block until its file can be loaded; handed back where it is here already.
-    fn park(&mut self, left: LeftBlock) -> Option<LeftBlock> {
+    pub(super) fn park(&mut self, left: LeftBlock) -> Option<LeftBlock> {
         let LeftBlock { file, block, slot } = left;
         match self.0.entry(file).or_default().entry(block) {
             Entry::Vacant(place) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, SharedMemory, SimulatedDisks};
-use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
+use spindle_group::{Group, KeptJournal, LeftBlock, NewDisk, NewGroup, Opener};
 
 use super::*;
 use crate::attribute::Owner;
@@ -152,6 +152,29 @@ fn what_was_written_out_before_a_file_was_cut_says_nothing_of_what_made_it_longe
     let after = FileSystem::open(open(disks, None)).unwrap();
     let found = after.attributes(handle.id()).unwrap();
     assert_eq!(found.size_bytes, 0);
+}
+
+#[test]
+fn a_sync_of_all_finds_parked_blocks_of_a_file_that_another_thread_has_just_loaded() {
+    let (_, fs, handle) = kept();
+    behind(&fs, &handle, 0, &[1; BLOCK]);
+    let id = handle.id();
+    drop(handle);
+    fs.sync().unwrap();
+    fs.core.nodes.remove(id);
+    let memory = fs.core.unwritten_memory().unwrap();
+    let slot = memory.take().unwrap();
+    memory.put(&slot, id, 0, &[2; BLOCK]);
+    let left = LeftBlock {
+        file: id,
+        block: 0,
+        slot,
+    };
+    assert!(fs.core.behind.parked.lock().park(left).is_none());
+    let (_node, was_parked) = fs.core.get_or_load(id).unwrap();
+    assert!(was_parked);
+    fs.sync().unwrap();
+    assert_eq!(fs.unwritten_bytes(), 0);
 }
 
 #[test]
