@@ -142,6 +142,13 @@ goes on then.")]
     /// Print what this program reads and writes, by number
     #[command(hide = true)]
     Formats,
+    /// Send the notices of a mount that another process serves, which starts this one
+    #[command(hide = true)]
+    Notices {
+        /// Standard input leads to that process
+        #[arg(long, required = true)]
+        of_mount: bool,
+    },
     /// List a directory of a group, mounted or not
     #[command(after_help = "\
 Examples:

@@ -86,6 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Openapi
         | Command::Udev { .. }
         | Command::Formats
+        | Command::Notices { .. }
         | Command::Completions { .. }
         | Command::Man { .. } => Ok(0),
     }
@@ -95,6 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
 fn tell_of_itself(command: &Command) -> Result<bool> {
     match command {
         Command::Openapi => print_json(&spindle_control::document())?,
+        Command::Notices { .. } => spindle_control::send_notices()?,
         Command::Formats => print_json(&spindle_control::Formats::own())?,
         Command::Udev { device } => {
             for (name, value) in spindle_control::udev_properties(device)? {

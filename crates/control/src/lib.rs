@@ -85,6 +85,7 @@ pub use serving::daemon::{MetricsListen, ServeOptions, serve};
 pub use serving::formats::Formats;
 pub use serving::keeper::{KeeperClient, KeeperLink, KeeperPhase, KeeperStatus, keep};
 pub use serving::mount::MountRequest;
+pub use serving::notices::send_notices;
 pub use serving::openapi::document;
 pub use serving::served::refuse_if_served;
 pub use spindle_device::FileDisk;

@@ -10,6 +10,7 @@ pub(crate) mod keeper;
 pub(crate) mod last_word;
 mod metrics;
 pub(crate) mod mount;
+pub(crate) mod notices;
 pub(crate) mod openapi;
 pub(crate) mod route;
 pub(crate) mod served;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spindle_base::FileId;
 
 use crate::error::{FsError, FsResult};
+use crate::kept::KeptBytes;
 use crate::node::Node;
 use crate::system::{Core, FileSystem};
 
@@ -25,6 +26,12 @@ impl Handle {
     #[must_use]
     pub fn id(&self) -> FileId {
         self.node.id
+    }
+
+    /// Whether a front door keeps bytes of the file.
+    #[must_use]
+    pub fn kept(&self) -> &Arc<KeptBytes> {
+        &self.node.kept
     }
 
     /// Opens `node`, unless it is gone.

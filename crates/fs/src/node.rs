@@ -19,6 +19,7 @@ use crate::attribute::Attributes;
 use crate::behind::Unwritten;
 use crate::directory::Listing;
 use crate::error::{FsError, FsResult, corrupt_inode};
+use crate::kept::KeptBytes;
 use crate::levels;
 use crate::verify::PageWatch;
 
@@ -199,6 +200,8 @@ pub(crate) struct Node {
     pub(crate) pages: PageWatch,
     /// Its blocks that are in memory and are to be written.
     pub(crate) unwritten: Unwritten,
+    /// Whether a front door keeps bytes of it.
+    pub(crate) kept: Arc<KeptBytes>,
     used: AtomicBool,
 }
 
@@ -271,6 +274,7 @@ impl Node {
             activity: Activity::default(),
             pages: PageWatch::default(),
             unwritten: Unwritten::default(),
+            kept: Arc::new(KeptBytes::new()),
             used: AtomicBool::new(true),
         }
     }

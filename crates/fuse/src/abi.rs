@@ -129,6 +129,11 @@ pub const UNIQUE_RESENT: u64 = 1 << 63;
 pub const OPEN_KILL_PRIVILEGES: u32 = 1 << 0;
 /// In a `WRITE`: pages of the kernel's cache, the handle is a guess.
 pub const WRITE_FROM_CACHE: u32 = 1 << 0;
+/// In a `WRITE`: a program's own bytes, which pass the kernel's cache. The flag says that an owner of
+/// locks is named, which the kernel does in these alone; and so it is in a `READ`.
+pub const WRITE_PAST_CACHE: u32 = 1 << 1;
+/// In a `READ`: the bytes are for the program, and not for the kernel's cache.
+pub const READ_PAST_CACHE: u32 = 1 << 1;
 /// In a `WRITE`: clear set-user-id and set-group-id.
 pub const WRITE_KILL_PRIVILEGES: u32 = 1 << 2;
 /// In an `FSYNC`: the caller asked for `fdatasync`.

@@ -28,6 +28,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
 use crate::errno::errno_of;
+use crate::notices::Dropped;
 use crate::session::{MountOptions, Service};
 use crate::transport::Transport;
 use handles::Handles;
@@ -40,13 +41,11 @@ pub(crate) struct Bridge {
     connection: Option<Connection>,
     handles: Handles,
     direct: bool,
+    /// The kernel kept bytes before this process served the mount.
+    taken_over: bool,
 }
 
-/// What a request is answered with.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for one request; a box would allocate"
-)]
+/// What a request is answered with. It lives on the stack for one request; a box would allocate.
 pub(crate) enum Answer {
     /// The protocol wants none.
     Nothing,
@@ -54,6 +53,8 @@ pub(crate) enum Answer {
     Done,
     /// One of the protocol's structures.
     Structure(Structure),
+    /// The same, when the kernel has dropped what it keeps of a file.
+    After(Dropped, Structure),
     /// Bytes of any length.
     Bytes(Vec<u8>),
     /// So many bytes of the transport's payload.
@@ -68,17 +69,21 @@ pub(crate) struct Structure {
 
 impl Structure {
     const MAX_BYTES: usize = 288;
+
+    fn of<S: IntoBytes + Immutable>(value: &S) -> Self {
+        let source = value.as_bytes();
+        let mut bytes = [0; Self::MAX_BYTES];
+        bytes[..source.len()].copy_from_slice(source);
+        Self {
+            bytes,
+            length_bytes: source.len(),
+        }
+    }
 }
 
 impl Answer {
     fn structure<S: IntoBytes + Immutable>(value: &S) -> Self {
-        let source = value.as_bytes();
-        let mut bytes = [0; Structure::MAX_BYTES];
-        bytes[..source.len()].copy_from_slice(source);
-        Self::Structure(Structure {
-            bytes,
-            length_bytes: source.len(),
-        })
+        Self::Structure(Structure::of(value))
     }
 }
 
@@ -126,6 +131,15 @@ impl Bridge {
             connection,
             handles: Handles::new(options.generation),
             direct: options.direct,
+            taken_over: false,
+        }
+    }
+
+    /// For a mount that another process has served before.
+    pub(crate) fn after_another(self) -> Self {
+        Self {
+            taken_over: true,
+            ..self
         }
     }
 
@@ -245,6 +259,9 @@ impl Service for Bridge {
             Ok(Answer::Nothing) => Ok(()),
             Ok(Answer::Structure(structure)) => {
                 transport.answer(0, &structure.bytes[..structure.length_bytes])
+            }
+            Ok(Answer::After(dropped, structure)) => {
+                transport.answer_after(dropped, &structure.bytes[..structure.length_bytes])
             }
             Ok(Answer::Bytes(bytes)) => transport.answer(0, &bytes),
             Err(refusal) => transport.answer(-refusal.errno.raw_os_error(), &[]),

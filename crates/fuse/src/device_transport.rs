@@ -19,6 +19,7 @@ use spindle_device::{AlignedBuffer, ReadTarget, WriteSource};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader, WriteIn};
+use crate::notices::{Answer, Dropped, Notices};
 use crate::transport::Transport;
 
 /// Where the data of a `WRITE` begins in the buffer, and the data of an answer.
@@ -59,10 +60,11 @@ impl AnswerBuffers {
 
 /// A worker's descriptor of the mount and its buffer.
 #[derive(Debug)]
-pub struct DeviceTransport {
+pub(crate) struct DeviceTransport {
     descriptor: Arc<OwnedFd>,
     buffer: AlignedBuffer,
     answer_buffers: Arc<AnswerBuffers>,
+    notices: Notices,
     borrowed: Option<AlignedBuffer>,
     request_length_bytes: usize,
     unique: u64,
@@ -71,7 +73,11 @@ pub struct DeviceTransport {
 impl DeviceTransport {
     /// A transport over `descriptor` for as much data per request as an answer buffer holds.
     #[must_use]
-    pub fn new(descriptor: Arc<OwnedFd>, answer_buffers: Arc<AnswerBuffers>) -> Self {
+    pub(crate) fn new(
+        descriptor: Arc<OwnedFd>,
+        answer_buffers: Arc<AnswerBuffers>,
+        notices: Notices,
+    ) -> Self {
         let mut buffer = AlignedBuffer::zeroed(PAYLOAD_START + answer_buffers.length_bytes);
         // Memory must be there before the kernel copies a request to it: where a process is
         // killed while the kernel would have to make a page first, the kernel answers the request
@@ -83,6 +89,7 @@ impl DeviceTransport {
             descriptor,
             buffer,
             answer_buffers,
+            notices,
             borrowed: None,
             request_length_bytes: 0,
             unique: 0,
@@ -166,6 +173,19 @@ impl Transport for DeviceTransport {
 
     fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno> {
         send(&self.descriptor, self.unique, error, &[data])
+    }
+
+    fn answer_after(&mut self, dropped: Dropped, data: &[u8]) -> Result<(), Errno> {
+        let answer = Answer {
+            descriptor: Arc::clone(&self.descriptor),
+            unique: self.unique,
+            data: data.to_vec(),
+        };
+        self.notices.answer_after(dropped, answer)
+    }
+
+    fn drop_pages(&mut self, dropped: Dropped) {
+        self.notices.drop_pages(dropped);
     }
 
     fn answer_payload(&mut self, length_bytes: usize) -> Result<(), Errno> {

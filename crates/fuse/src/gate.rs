@@ -124,6 +124,16 @@ impl Gate {
         self.mean_ns.load(Ordering::Relaxed) > WAITING_NS
     }
 
+    /// The answer of a request that is being served waits: one more [`Gate::finish`] follows.
+    pub(crate) fn serve_on(&self) {
+        self.serving_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether nobody takes a request any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// A request has been served and answered.
     pub(crate) fn finish(&self) {
         self.serving_count.fetch_sub(1, Ordering::Release);

@@ -1,7 +1,7 @@
 //! A mount that is served: its workers from the first request to the last.
 //!
-//! **Invariants.** A request is answered by the worker that took it, also where serving it
-//! panicked (`EIO`, counted and logged). The mount lives until it is unmounted; workers end by
+//! **Invariants.** A request is answered by the worker that took it (but for those whose answers
+//! wait in `notices`), also where serving it panicked (`EIO`, counted and logged). The mount lives until it is unmounted; workers end by
 //! themselves then. A crash of the daemon leaves the mount in the tree; every use of it fails
 //! until somebody removes it, unless the descriptors are kept and [`Mount::take_over`] serves
 //! them again.
@@ -31,6 +31,7 @@ use crate::gate::Gate;
 use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MOUNT_KIND, MountError, MountPoint};
 use crate::mount_table::{Standing, holders, mounted_at, requests_under_way, standing, ways_to};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
+use crate::notices::{Notices, NoticesProgram, NoticesThread};
 use crate::sys;
 use crate::transport::Transport;
 
@@ -69,6 +70,9 @@ pub struct MountOptions {
     /// Which of the processes that serve this mount one after the other this one is, counted by
     /// whoever starts them. It must differ from that of every one before.
     pub generation: u64,
+    /// What sends notices to the kernel. Without, readers through the page cache may keep what
+    /// asynchronous writes past it have replaced.
+    pub notices: Option<NoticesProgram>,
 }
 
 impl MountOptions {
@@ -84,6 +88,7 @@ impl MountOptions {
             read_ahead_kib: 8192,
             dirty_bytes_max: 128 << 20,
             generation: 0,
+            notices: None,
         }
     }
 }
@@ -122,6 +127,7 @@ pub struct Mount {
     counters: Counters,
     alive: Arc<Alive>,
     gate: Arc<Gate>,
+    notices: NoticesThread,
     /// Somebody else keeps the mount: it outlives this process.
     kept: AtomicBool,
     /// What the kernel was told last; 0 where that is not known.
@@ -165,9 +171,9 @@ impl Mount {
         options: &MountOptions,
     ) -> Result<Self, MountError> {
         let connection = file_system.group().connection();
-        let bridge = Bridge::new(file_system, connection, options);
+        let bridge = Bridge::new(file_system, connection, options).after_another();
         let descriptors = descriptors.into_iter().map(Arc::new).collect();
-        Self::resume(bridge, directory, descriptors, negotiated)
+        Self::resume(bridge, directory, descriptors, negotiated, options)
     }
 
     fn resume<S: Service>(
@@ -175,6 +181,7 @@ impl Mount {
         directory: &Path,
         descriptors: Vec<Arc<OwnedFd>>,
         negotiated: Negotiated,
+        options: &MountOptions,
     ) -> Result<Self, MountError> {
         // Before anybody listens: a request that a worker of this process had taken would be sent
         // again as well, and be done twice.
@@ -190,6 +197,7 @@ impl Mount {
             directory.to_path_buf(),
             descriptors,
             negotiated,
+            options,
             true,
         )
     }
@@ -206,6 +214,7 @@ impl Mount {
                 point.directory.clone(),
                 descriptors,
                 negotiated,
+                options,
                 false,
             )
         });
@@ -232,6 +241,7 @@ impl Mount {
         directory: PathBuf,
         descriptors: Vec<Arc<OwnedFd>>,
         negotiated: Negotiated,
+        options: &MountOptions,
         kept: bool,
     ) -> Result<Self, MountError> {
         let workers_count = descriptors.len().saturating_sub(1);
@@ -241,6 +251,10 @@ impl Mount {
         let device = mounted_at(&directory)
             .filter(|found| found.kind == MOUNT_KIND)
             .map_or_else(String::new, |found| found.device);
+        let gate = Arc::new(Gate::new(workers_count));
+        let program = options.notices.clone();
+        let notices = Notices::of(&gate, &descriptors[0], &device, &directory, program);
+        let thread = (notices.start()).map_err(|source| no_thread(&directory, source))?;
         let mount = Self {
             directory,
             device,
@@ -248,20 +262,24 @@ impl Mount {
             negotiated,
             counters: Counters::new(workers_count),
             alive: Arc::default(),
-            gate: Arc::new(Gate::new(workers_count)),
+            gate: Arc::clone(&gate),
+            notices: thread,
             kept: AtomicBool::new(kept),
             dirty_bytes_max: AtomicU64::new(0),
         };
         let service = Arc::new(service);
-        let gate = Arc::clone(&mount.gate);
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
             let service = Arc::clone(&service);
             let counters = mount.counters.clone();
             let alive = Arc::clone(&mount.alive);
             let workers_gate = Arc::clone(&gate);
-            let transport =
-                DeviceTransport::new(Arc::clone(descriptor), Arc::clone(&answer_buffers));
+            let transport = DeviceTransport::new(
+                Arc::clone(descriptor),
+                Arc::clone(&answer_buffers),
+                notices.clone(),
+            );
+            let told_at_end = notices.clone();
             *alive.count.lock() += 1;
             let spawned = thread::Builder::new()
                 .name(format!("fuse-{index}"))
@@ -274,13 +292,19 @@ impl Mount {
                         index,
                     );
                     workers_gate.close();
-                    *alive.count.lock() -= 1;
+                    let mut count = alive.count.lock();
+                    *count -= 1;
+                    if *count == 0 {
+                        told_at_end.close();
+                    }
+                    drop(count);
                     alive.changed.notify_all();
                 });
             if let Err(source) = spawned {
                 *mount.alive.count.lock() -= 1;
                 gate.close();
-                return Err(mount.no_thread(source));
+                notices.close();
+                return Err(no_thread(&mount.directory, source));
             }
         }
         let watch = thread::Builder::new().name("fuse-watch".to_owned()).spawn({
@@ -291,16 +315,9 @@ impl Mount {
             Ok(_) => Ok(mount),
             Err(source) => {
                 gate.close();
-                Err(mount.no_thread(source))
+                notices.close();
+                Err(no_thread(&mount.directory, source))
             }
-        }
-    }
-
-    fn no_thread(&self, source: std::io::Error) -> MountError {
-        MountError::System {
-            what: "cannot start a worker for",
-            path: self.directory.clone(),
-            source,
         }
     }
 
@@ -360,6 +377,7 @@ impl Mount {
     pub fn suspend(&self) {
         self.keep();
         self.gate.suspend();
+        self.notices.finish();
     }
 
     /// Whether the kernel has this file in its memory. It never waits, so a worker may ask.
@@ -602,6 +620,14 @@ pub fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
     seen.is_ok() && wait[0].revents().contains(PollFlags::ERR)
 }
 
+fn no_thread(directory: &Path, source: std::io::Error) -> MountError {
+    MountError::System {
+        what: "cannot start a worker for",
+        path: directory.to_owned(),
+        source,
+    }
+}
+
 /// Answers the kernel's first request; then there are descriptors for notices and workers.
 fn agree(
     point: &MountPoint,
@@ -613,6 +639,7 @@ fn agree(
     let mut transport = DeviceTransport::new(
         Arc::clone(&first),
         Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
+        Notices::none(&first),
     );
     let negotiated = match negotiate(&mut transport) {
         Ok(negotiated) => negotiated,

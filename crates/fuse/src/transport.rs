@@ -3,7 +3,8 @@
 //! Classic `/dev/fuse` stands behind this trait ([`crate::device_transport`]), so that another
 //! carrier can take its place. Each worker has a transport of its own.
 //!
-//! **Invariants.** A transport holds at most one request; the thread that received it answers it.
+//! **Invariants.** A transport holds at most one request; the thread that received it answers it, or
+//! says by [`Transport::answer_after`] that it may be answered elsewhere.
 //! The memory of [`Transport::payload`] begins at a multiple of 4,096 bytes: what a `WRITE`
 //! carries goes to disks from there, and what a `READ` answers is read from disks to there,
 //! with no copy on the way.
@@ -12,9 +13,10 @@ use rustix::io::Errno;
 use spindle_device::{ReadTarget, WriteSource};
 
 use crate::abi::InHeader;
+use crate::notices::Dropped;
 
 /// One worker's connection to the kernel.
-pub trait Transport {
+pub(crate) trait Transport {
     /// Waits for the next request. `None`: the mount has ended.
     ///
     /// # Errors
@@ -48,6 +50,16 @@ pub trait Transport {
     /// # Errors
     /// What the kernel said of the answer.
     fn answer(&mut self, error: i32, data: &[u8]) -> Result<(), Errno>;
+
+    /// Answers with `data` when the kernel has dropped what `dropped` says of a file, or nearly so (see
+    /// `notices`): later, by another thread.
+    ///
+    /// # Errors
+    /// What the kernel said of the answer, where it was given at once.
+    fn answer_after(&mut self, dropped: Dropped, data: &[u8]) -> Result<(), Errno>;
+
+    /// Has the kernel drop what `dropped` says of a file, soon.
+    fn drop_pages(&mut self, dropped: Dropped);
 
     /// Answers with the first `length_bytes` of the payload.
     ///

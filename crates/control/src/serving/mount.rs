@@ -18,7 +18,7 @@ use crate::api::view::MountReport;
 use crate::machine::process;
 use crate::opened::files::KernelCache;
 use crate::serving::keeper::{KeeperLink, KeptMount};
-use crate::serving::write_limit;
+use crate::serving::{notices, write_limit};
 
 /// Where to mount, and how.
 #[derive(Debug, Clone)]
@@ -201,6 +201,7 @@ impl Mounts {
         let mut options = MountOptions::new(group_name);
         options.direct = request.direct;
         options.generation = self.generation();
+        options.notices = Some(notices::program());
         options.dirty_bytes_max = write_limit::lowest(file_system.group().view().disks.len());
         if let Some(count) = request.workers_count {
             options.workers_count = count;
@@ -241,6 +242,7 @@ impl Mounts {
         let mut options = MountOptions::new(group_name);
         options.direct = kept.direct;
         options.generation = link.generation();
+        options.notices = Some(notices::program());
         let (descriptors, negotiated) = link.take_descriptors();
         let mount = Mount::take_over(
             file_system.clone(),

@@ -6,13 +6,20 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use spindle_base::FileId;
-use spindle_fs::{Asked, AttributeChange, Attributes, Caching, FsError, FsResult, Handle};
-
-use super::{Answer, Bridge, Refusal, Served, arguments, name, node, now, owner, permissions};
-use crate::abi::{
-    self, AllocateIn, CopyRange64Out, CopyRangeIn, CreateIn, CreateOut, FsyncIn, InHeader, OpenIn,
-    OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut, open_answer, open_flags,
+use spindle_device::WriteSource;
+use spindle_fs::{
+    Asked, AttributeChange, Attributes, Caching, Forgotten, FsError, FsResult, Handle, Time,
 };
+
+use super::{
+    Answer, Bridge, Refusal, Served, Structure, arguments, name, node, now, owner, permissions,
+};
+use crate::abi::{
+    self, AllocateIn, CopyRange64Out, CopyRangeIn, CreateIn, CreateOut, FsyncIn, InHeader,
+    NotifyInodeOut, OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WriteIn, WriteOut,
+    open_answer, open_flags,
+};
+use crate::notices::Dropped;
 use crate::transport::Transport;
 
 /// The most that one request copies, so that none holds a worker for long. Callers go on with
@@ -31,6 +38,9 @@ impl Bridge {
         let handle = self.handle(request.handle, node(header))?;
         let length_bytes = usize::try_from(request.size_bytes).map_err(|_| Errno::INVAL)?;
         let out = transport.payload_target(length_bytes).ok_or(Errno::INVAL)?;
+        if request.read_flags & abi::READ_PAST_CACHE == 0 {
+            handle.kept().note_kept();
+        }
         let started = Instant::now();
         let read_bytes = (self.file_system).read_into(&handle, request.offset_bytes, out)?;
         handle.note_read(read_bytes, started.elapsed());
@@ -38,7 +48,7 @@ impl Bridge {
     }
 
     /// The offset is the kernel's, also for `O_APPEND`: it holds the file's size.
-    pub(super) fn write<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
+    pub(super) fn write<T: Transport>(&self, header: &InHeader, transport: &mut T) -> Served {
         let request: WriteIn = arguments(transport)?;
         let handle = self.handle(request.handle, node(header))?;
         let now = now();
@@ -50,24 +60,68 @@ impl Bridge {
         let data = transport
             .data(size_of::<WriteIn>(), length_bytes)
             .ok_or(Errno::PROTO)?;
-        let started = Instant::now();
+        if request.write_flags & abi::WRITE_PAST_CACHE == 0 {
+            // The kernel keeps these bytes as it does those that it reads.
+            handle.kept().note_kept();
+            let written = self.write_data(&handle, &request, data, now)?;
+            return Ok(Answer::Structure(written));
+        }
+        let written = self.write_data(&handle, &request, data, now);
+        let Some(dropped) = self.dropped_after(&handle, &request) else {
+            return Ok(Answer::Structure(written?));
+        };
+        match written {
+            Ok(structure) => Ok(Answer::After(dropped, structure)),
+            Err(refusal) => {
+                // It may have left a part.
+                transport.drop_pages(dropped);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// What the kernel is to drop of its cache after a write past it, where it may keep anything.
+    fn dropped_after(&self, handle: &Handle, request: &WriteIn) -> Option<Dropped> {
+        let forgotten = handle.kept().after_write(self.taken_over);
+        let and_all = match forgotten {
+            Forgotten::Nothing => return None,
+            Forgotten::Written => None,
+            Forgotten::WrittenAndAll => Some(Arc::clone(handle.kept())),
+        };
+        let notice = NotifyInodeOut {
+            node: handle.id().0,
+            // Beyond that there is no page.
+            offset_bytes: i64::try_from(request.offset_bytes).ok()?,
+            length_bytes: i64::from(request.size_bytes),
+        };
+        Some(Dropped { notice, and_all })
+    }
+
+    fn write_data(
+        &self,
+        handle: &Handle,
+        request: &WriteIn,
+        data: WriteSource<'_>,
+        now: Time,
+    ) -> Result<Structure, Refusal> {
+        let (started, length_bytes) = (Instant::now(), data.len());
         // The kernel's own pages come from a mapping: it has no word of whoever changed them.
         let is_from_cache = request.write_flags & abi::WRITE_FROM_CACHE != 0;
         let is_synchronous = !is_from_cache && request.flags & open_flags::DATA_SYNC != 0;
         let is_direct = request.flags & open_flags::DIRECT != 0;
         let offset_bytes = request.offset_bytes;
         if is_from_cache || is_direct || is_synchronous {
-            (self.file_system).write_from(&handle, offset_bytes, data, false, now)?;
+            (self.file_system).write_from(handle, offset_bytes, data, false, now)?;
         } else {
-            (self.file_system).write_behind(&handle, offset_bytes, data, now)?;
+            (self.file_system).write_behind(handle, offset_bytes, data, now)?;
         }
         handle.note_write(length_bytes, started.elapsed());
         // For a cached write the kernel asks for a sync of its own, which finds nothing to do.
         if is_synchronous {
             let data_only = request.flags & open_flags::FULL_SYNC == 0;
-            self.file_system.sync_file(&handle, data_only)?;
+            self.file_system.sync_file(handle, data_only)?;
         }
-        Ok(Answer::structure(&WriteOut {
+        Ok(Structure::of(&WriteOut {
             size_bytes: request.size_bytes,
             padding: 0,
         }))

@@ -366,6 +366,7 @@ fn a_request_that_a_dead_daemon_left_behind_is_answered_by_the_next_one() {
     let mut transport = DeviceTransport::new(
         Arc::clone(&descriptors[1]),
         Arc::new(AnswerBuffers::new(MAX_DATA_BYTES)),
+        Notices::none(&descriptors[1]),
     );
     let dying = filled();
     loop {
@@ -377,7 +378,7 @@ fn a_request_that_a_dead_daemon_left_behind_is_answered_by_the_next_one() {
     }
     drop(transport);
     assert!(!reader.is_finished());
-    let mount = Mount::resume(filled(), &place.0, descriptors, negotiated).unwrap();
+    let mount = Mount::resume(filled(), &place.0, descriptors, negotiated, &options()).unwrap();
     assert_eq!(reader.join().unwrap().unwrap(), "from the next daemon");
     mount.stop(false).unwrap();
 }

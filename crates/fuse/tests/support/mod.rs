@@ -41,6 +41,19 @@ impl Mounted {
         disk_bytes: u64,
         journal: Option<Arc<KeptJournal>>,
     ) -> Option<Self> {
+        let options = MountOptions {
+            direct,
+            ..MountOptions::new("posix")
+        };
+        Self::with_options(&options, disk_bytes, journal)
+    }
+
+    /// Mounted so.
+    pub fn with_options(
+        options: &MountOptions,
+        disk_bytes: u64,
+        journal: Option<Arc<KeptJournal>>,
+    ) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: mounting needs root and /dev/fuse");
             return None;
@@ -51,13 +64,9 @@ impl Mounted {
             std::env::temp_dir().join(format!("spindle-fuse-posix-{}-{number}", process::id()));
         let root = top.join("mount");
         std::fs::create_dir_all(&root).unwrap();
-        let options = MountOptions {
-            direct,
-            ..MountOptions::new("posix")
-        };
         let group = GroupOnFiles::new(&top, Redundancy::Normal, disk_bytes, journal);
         let file_system = Arc::clone(&group.file_system);
-        let mount = Mount::start(Arc::clone(&file_system), &root, &options).unwrap();
+        let mount = Mount::start(Arc::clone(&file_system), &root, options).unwrap();
         Some(Self {
             mount: Some(mount),
             root,
