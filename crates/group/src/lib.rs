@@ -47,6 +47,7 @@ pub use front::{Attended, DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, CLAIM_PAUSE_MS, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment,
     NewDisk, NewGroup, Opener, Overwritten, Pulse, SlotFound, Waited, Watch, groups, look,
+    newest_mark,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{

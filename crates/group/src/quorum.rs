@@ -46,7 +46,9 @@ pub use create::{NewDisk, NewGroup};
 pub(crate) use failed_flushes::{FailedFlushes, Failures};
 use hanging::Hanging;
 use labels::LateCopies;
-pub use look::{DiskLook, GroupFound, LabelFound, Overwritten, SlotFound, groups, look};
+pub use look::{
+    DiskLook, GroupFound, LabelFound, Overwritten, SlotFound, groups, look, newest_mark,
+};
 pub(crate) use open::Attendance;
 pub use ownership::{Apart, Clock, Moment, Opener, Watch};
 use ownership::{Ownership, Slots};
@@ -441,6 +443,10 @@ impl Membership {
 
     /// Writes the opener to all voters; those that fail go offline, until all have taken it.
     fn claim_new_voters(&self, inner: &mut Inner) -> Result<(), GroupError> {
+        self.claim_voters(inner, Quorum::Half)
+    }
+
+    fn claim_voters(&self, inner: &mut Inner, quorum: Quorum) -> Result<(), GroupError> {
         loop {
             let failed = self.write_opener(inner);
             if failed.is_empty() {
@@ -448,7 +454,7 @@ impl Membership {
             }
             let mut next = inner.state.clone();
             self.leave_out(&mut next, failed, "opener record");
-            self.publish(inner, next, Quorum::Half)?;
+            self.publish(inner, next, quorum)?;
         }
     }
 
@@ -467,6 +473,7 @@ impl Membership {
         announce: &dyn Fn(&OpenerRecord, &OpenerRecord),
     ) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
+        self.refuse_taken(&inner)?;
         let mut next = inner.state.clone();
         next.clean = true;
         self.publish(&mut inner, next, Quorum::Half)?;

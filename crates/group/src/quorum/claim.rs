@@ -36,7 +36,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
 use spindle_format::{
-    CLAIM_PLACE, GroupState, INTENT_PLACE, Label, OPENER_PLACE, OpenerRecord, STATE_PLACES,
+    CLAIM_PLACE, GroupState, INTENT_PLACE, Label, OPENER_BYTES, OPENER_PLACE, OpenerRecord,
+    STATE_PLACES,
 };
 
 use crate::error::{GroupError, GroupErrorKind};
@@ -44,6 +45,7 @@ use crate::event::EventKind;
 use crate::quorum::cut_off::CutOff;
 use crate::quorum::look::{DiskLook, SlotFound, look};
 use crate::quorum::open::oldest_shown;
+use crate::quorum::ownership::taken_by;
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::{Inner, Membership, refused, set_back, whole_blocks};
 
@@ -156,11 +158,19 @@ impl Membership {
         // From here on whoever slept reads whose the group is before it writes.
         self.own_record(&inner);
         unable.extend(self.hand_on_state(&mut inner, &lacking, &unflushed));
+        // What another host's taking it has done is no fault of the disks.
+        self.disks.check()?;
         self.tell_of_unable(&mut missing, unable);
+        if quorum == Quorum::Opening {
+            let next = self.without(&inner.state, &missing, set_back, cut_off);
+            (self.check_bearable(&inner.state, &next))
+                .inspect_err(|_| self.take_mark_back(&inner, &free, first))?;
+        }
         if first == First::Intent {
             let next = self.without(&inner.state, &missing, set_back, cut_off);
             self.publish(&mut inner, next, quorum)?;
             let unable = self.write_record(&inner, OPENER_PLACE, |_| true);
+            self.disks.check()?;
             self.tell_of_unable(&mut missing, unable);
         }
         self.own_record(&inner);
@@ -171,7 +181,7 @@ impl Membership {
         // As a rule they are the voters that have been told.
         let has_new_voters = inner.state.voters().any(|voter| !told.contains(&voter));
         if has_new_voters {
-            return self.claim_new_voters(&mut inner);
+            return self.claim_voters(&mut inner, quorum);
         }
         self.own_record(&inner);
         Ok(())
@@ -192,6 +202,26 @@ impl Membership {
         Ok(unable)
     }
 
+    /// Puts back what stood in the place of the first mark, of an opening that is refused before it
+    /// wrote a state: whoever comes next, on whatever host, finds the group as it was. The claim
+    /// stays, for which another host waits once. What could not be read before stays too.
+    fn take_mark_back(&self, inner: &Inner, free: &Free, first: First) {
+        let pages: Vec<(DiskNumber, AlignedBuffer)> = (inner.state.voters())
+            .filter_map(|number| {
+                let (before, was_unread) = first.found(free.get(&number)?);
+                let mut page = AlignedBuffer::zeroed(OPENER_BYTES);
+                if let Some(before) = before {
+                    page.copy_from_slice(&before.encode(first.place()));
+                }
+                (!was_unread).then_some((number, page))
+            })
+            .collect();
+        let writes = (pages.iter()).map(|(number, page)| (*number, first.place(), &page[..]));
+        for (disk, why) in self.write_durably(writes) {
+            tracing::debug!(disk = disk.0, %why, "the mark of an opening that was refused stays");
+        }
+    }
+
     /// Refuses where a voter shows that somebody else takes the group, or where fewer than half of
     /// those that took the mark say that it is ours.
     fn check_alone(
@@ -206,7 +236,7 @@ impl Membership {
         loop {
             looks_count += 1;
             let (mut ours_count, mut able_count) = (0, 0);
-            for (number, now) in self.looks_at_voters(inner) {
+            for (number, now) in self.looks_at(inner, |_| true) {
                 let Some(before) = free.get(&number) else {
                     continue;
                 };
@@ -222,7 +252,7 @@ impl Membership {
                     Voice::Other(who) => return Err(contended(&inner.state, &who)),
                 }
             }
-            if quorum != Quorum::Half || (ours_count > 0 && ours_count * 2 >= able_count) {
+            if quorum == Quorum::Forced || (ours_count > 0 && ours_count * 2 >= able_count) {
                 return Ok(());
             }
             // A path that blinks gives the same bytes a moment later.
@@ -240,8 +270,28 @@ impl Membership {
         }
     }
 
-    fn looks_at_voters(&self, inner: &Inner) -> Free {
+    /// Refuses a closing where another host has taken the group by force and has its intent in place
+    /// of the record yet, which is all that others look at: see [`First`]. One that let go of the group
+    /// before this process had it has made no claim as new as this process's.
+    pub(super) fn refuse_taken(&self, inner: &Inner) -> Result<(), GroupError> {
+        let ours = &inner.opener;
+        let looks = self.looks_at(inner, |number| !self.is_silent(number));
+        let claims = (looks.values()).filter_map(|look| look.claim.as_ref());
+        let mut others = claims.filter(|claim| {
+            let is_new = claim.sequence >= ours.sequence && !is_same_opening(claim, ours);
+            let mut intents = looks.values().filter_map(|look| look.intent.as_ref());
+            is_new && intents.any(|intent| is_same_opening(intent, claim))
+        });
+        if let Some(other) = others.next() {
+            self.disks.lose(&taken_by(other));
+        }
+        self.disks.lost().map_or(Ok(()), Err)
+    }
+
+    /// How the voters look that `wanted` picks.
+    fn looks_at(&self, inner: &Inner, wanted: impl Fn(DiskNumber) -> bool) -> Free {
         let (numbers, slots): (Vec<DiskNumber>, Vec<DiskSlot>) = (inner.state.voters())
+            .filter(|number| wanted(*number))
             .filter_map(|number| Some((number, self.slot(number)?)))
             .unzip();
         numbers
@@ -350,7 +400,7 @@ fn voice(
     let is_new = |slot: &SlotFound| match slot {
         SlotFound::State(_) => {
             let mut shown = free.values().flat_map(|look| &look.states);
-            !before.unread.state && shown.all(|other| other != slot)
+            !before.unread.has_state() && shown.all(|other| other != slot)
         }
         SlotFound::Newer(_) => true,
         SlotFound::Blank | SlotFound::Damaged(_) => false,

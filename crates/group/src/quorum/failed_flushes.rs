@@ -162,8 +162,12 @@ impl FailedFlushes {
 
     /// What the disk answered last of those that it failed; it failed one.
     pub(crate) fn newest(&self, disk: DiskNumber) -> DeviceError {
-        let newest = self.newest.lock();
-        newest.get(&disk).cloned().expect("it failed a flush")
+        self.answered(disk).expect("it failed a flush")
+    }
+
+    /// As [`Self::newest`], of any disk: what it answered last where it failed one.
+    pub(crate) fn answered(&self, disk: DiskNumber) -> Option<DeviceError> {
+        self.newest.lock().get(&disk).cloned()
     }
 
     /// The first `count` of the disk's failures nobody needs any more.

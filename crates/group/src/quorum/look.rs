@@ -80,7 +80,15 @@ pub(crate) struct Unread {
     pub(crate) opener: bool,
     pub(crate) claim: bool,
     pub(crate) intent: bool,
-    pub(crate) state: bool,
+    /// Of each slot of the group state.
+    pub(crate) states: [bool; 2],
+}
+
+impl Unread {
+    /// Whether a slot of the group state was not read.
+    pub(crate) const fn has_state(self) -> bool {
+        self.states[0] || self.states[1]
+    }
 }
 
 impl DiskLook {
@@ -287,8 +295,10 @@ impl Pieces<'_> {
             opener: is_unread(OPENER_PIECE),
             claim: is_unread(CLAIM_PIECE),
             intent: is_unread(INTENT_PIECE),
-            state: STATE_PIECES.into_iter().any(is_unread)
-                || self.whole_states.iter().flatten().any(Result::is_err),
+            states: [0, 1].map(|slot| {
+                let whole = self.whole_states[slot].as_ref();
+                is_unread(STATE_PIECES[slot]) || whole.is_some_and(Result::is_err)
+            }),
         }
     }
 
@@ -433,6 +443,20 @@ pub struct GroupFound<'a> {
     pub name: GroupName,
     /// Its members, in the order of the numbers.
     pub members: Vec<(DiskNumber, &'a DiskLook)>,
+}
+
+/// Who opened the disks' group last, or is about to. Voters that kept silent have an older heartbeat
+/// than the others, and the same count. An intent stands for the record that its opening had not
+/// written yet.
+pub fn newest_mark<'a>(looks: impl Iterator<Item = &'a DiskLook>) -> Option<&'a OpenerRecord> {
+    looks
+        .flat_map(|look| [(look.intent.as_ref(), false), (look.opener.as_ref(), true)])
+        .filter_map(|(record, is_record)| Some((record?, is_record)))
+        .max_by_key(|(record, is_record)| {
+            let beat = (record.heartbeats_count, record.heartbeat_s);
+            (record.sequence, *is_record, beat)
+        })
+        .map(|(record, _)| record)
 }
 
 /// Sorts what was looked at into groups, in the order of their names.

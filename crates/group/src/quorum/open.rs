@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks};
-use spindle_format::{GroupState, Label, OpenerRecord};
+use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
@@ -24,9 +24,9 @@ use crate::quorum::contest::{self, Waited};
 use crate::quorum::create::{is_same_disk, uuid_start};
 use crate::quorum::cut_off::{self, CutOff};
 use crate::quorum::election::{Holder, NotElected, elect};
-use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look};
+use crate::quorum::look::{DiskLook, GroupFound, LabelFound, SlotFound, groups, look, newest_mark};
 use crate::quorum::ownership::{Ownership, Slots, Watch};
-use crate::quorum::publish::Quorum;
+use crate::quorum::publish::{Quorum, bears};
 use crate::quorum::set_back::{NEVER_AGAIN, Past};
 use crate::quorum::{FailedFlushes, Inner, LateCopies, Member, Membership, StandingTable, refused};
 
@@ -66,11 +66,9 @@ impl Membership {
         let found = choose(&groups, name, &looks)?;
         check_versions(found, &looks)?;
         check_members(found)?;
-        let holders = holders_of(found);
+        let mut holders = holders_of(found);
         let past = Past::of(&holders);
-        let (set_back, holders): (Vec<Holder<'_>>, Vec<Holder<'_>>) =
-            (holders.into_iter()).partition(|holder| past.is_set_back(holder));
-        let set_back: BTreeSet<DiskNumber> = set_back.iter().map(|holder| holder.number).collect();
+        let set_back = past.take_set_back(&mut holders);
         let left_out = overwritten(&looks, |label| label.group_uuid == found.uuid);
         let with_left_out = |mut error: GroupError| {
             error.message.push_str(&left_out);
@@ -365,7 +363,7 @@ fn check_members(found: &GroupFound<'_>) -> Result<(), GroupError> {
 
 /// What a disk did not give of its group states it may give a moment later, and an election needs it.
 fn look_again_at_states(disks: &dyn Disks, looks: &mut [DiskLook]) {
-    let unread = |look: &&mut DiskLook| look.unread.state && !look.unread.disk;
+    let unread = |look: &&mut DiskLook| look.unread.has_state() && !look.unread.disk;
     for found in looks.iter_mut().filter(unread) {
         if let Some(again) = look(disks, &[found.slot]).pop() {
             *found = again;
@@ -386,9 +384,10 @@ fn may_hide_a_state(look: &DiskLook, found: &GroupFound<'_>) -> bool {
             (look.opener.as_ref()).is_some_and(|record| record.sequence >= intent.sequence)
         });
     let mut others = (found.members.iter()).map(|(_, other)| other);
-    let is_closed_with_another = closing(look)
-        .is_some_and(|own| others.any(|other| !other.unread.state && closing(other) == Some(own)));
-    look.unread.state && !(has_no_later_intent && is_closed_with_another)
+    let is_closed_with_another = closing(look).is_some_and(|own| {
+        others.any(|other| !other.unread.has_state() && closing(other) == Some(own))
+    });
+    look.unread.has_state() && !(has_no_later_intent && is_closed_with_another)
 }
 
 fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
@@ -425,26 +424,28 @@ fn elect_of<'a>(
                 voters,
                 unseen,
             } => {
-                let unseen: Vec<String> = unseen.iter().map(ToString::to_string).collect();
+                let are = |count| if count == 1 { "is" } else { "are" };
+                let (disks, them) = listed(unseen.iter().copied());
                 format!(
                     "group {name} has no majority: of the {voters} disks that vote in its newest \
-                     state seen (epoch {epoch}) only {seen} are here, disks {} are not; bring \
-                     them back, or use --force, which loses what was acknowledged while these \
-                     disks were away from them",
-                    unseen.join(", ")
+                     state seen (epoch {epoch}) only {seen} {} here, {disks} {} not; bring {them} \
+                     back, or use --force, which loses what was acknowledged while the disks that \
+                     are here were away from {them}",
+                    are(seen),
+                    are(unseen.len()),
                 )
             }
             NotElected::Unread { epoch, unread } => {
-                let paths: Vec<&str> = (found.members.iter())
+                let places: Vec<String> = (found.members.iter())
                     .filter(|(number, _)| unread.contains(number))
-                    .map(|(_, look)| look.path.as_str())
+                    .map(|(_, look)| unread_slots(look))
                     .collect();
                 format!(
-                    "a part of what says how group {name} stands cannot be read on {}, and may be \
-                     newer than what can be (epoch {epoch}): try again in a moment; where those \
-                     places stay unreadable, --force goes on from what can be read, which may \
-                     lose what was acknowledged since",
-                    paths.join(", ")
+                    "the state of group {name} cannot be read {}: a newer one than can be read \
+                     (epoch {epoch}) may stand there. Try again in a moment; where a sector is bad \
+                     for good, only --force opens the group, from epoch {epoch}, which may lose \
+                     what was acknowledged since",
+                    places.join(" and ")
                 )
             }
             NotElected::Diverged { epoch } => format!(
@@ -463,6 +464,24 @@ fn elect_of<'a>(
         }
         refused(GroupErrorKind::NoMajority, message)
     })
+}
+
+/// Which slots of the group state a disk did not give.
+fn unread_slots(look: &DiskLook) -> String {
+    let places: Vec<String> = (STATE_PLACES.iter().zip(look.unread.states))
+        .filter(|(_, is_unread)| *is_unread)
+        .map(|(place, _)| format!("at byte {place}"))
+        .collect();
+    format!("{} of {}", places.join(" and "), look.path)
+}
+
+/// The disks by number, and what a sentence calls them after that.
+fn listed(disks: impl Iterator<Item = DiskNumber>) -> (String, &'static str) {
+    let numbers: Vec<String> = disks.map(|disk| disk.to_string()).collect();
+    match &numbers[..] {
+        [one] => (format!("disk {one}"), "it"),
+        _ => (format!("disks {}", numbers.join(", ")), "them"),
+    }
 }
 
 fn damaged_labels(looks: &[DiskLook], group: Uuid) -> Vec<Event> {
@@ -567,17 +586,18 @@ fn first_record(
     }
 }
 
-/// Voters that kept silent have an older heartbeat than the others, and the same count. An intent
-/// stands for the record that its opening had not written yet.
 fn newest_opener<'a>(found: &GroupFound<'a>) -> Option<&'a OpenerRecord> {
+    newest_mark(found.members.iter().map(|(_, look)| *look))
+}
+
+/// The record of a process that beats although an intent is newer: a program that knows no intents
+/// numbers its record from the records alone.
+fn beating_behind<'a>(found: &GroupFound<'a>, newest: &OpenerRecord) -> Option<&'a OpenerRecord> {
     (found.members.iter())
-        .flat_map(|(_, look)| [(look.intent.as_ref(), false), (look.opener.as_ref(), true)])
-        .filter_map(|(record, is_record)| Some((record?, is_record)))
-        .max_by_key(|(record, is_record)| {
-            let beat = (record.heartbeats_count, record.heartbeat_s);
-            (record.sequence, *is_record, beat)
-        })
-        .map(|(record, _)| record)
+        .filter_map(|(_, look)| look.opener.as_ref())
+        .max_by_key(|record| (record.sequence, record.heartbeats_count, record.heartbeat_s))
+        .filter(|record| record.sequence < newest.sequence && record.open)
+        .filter(|record| record.heartbeat_s > newest.heartbeat_s)
 }
 
 /// Refuses a group that somebody else has, or seems to have.
@@ -586,9 +606,25 @@ fn check_owner(
     opener: &Opener,
     is_alive: &dyn Fn(u32) -> bool,
 ) -> Result<(), GroupError> {
-    let Some(record) = newest_opener(found).filter(|record| record.open) else {
+    let Some(newest) = newest_opener(found).filter(|record| record.open) else {
         return Ok(());
     };
+    for record in [Some(newest), beating_behind(found, newest)] {
+        let Some(record) = record else {
+            continue;
+        };
+        check_is_free(found, record, opener, is_alive)?;
+    }
+    Ok(())
+}
+
+/// Refuses where the process of that record has the group, or seems to have it.
+fn check_is_free(
+    found: &GroupFound<'_>,
+    record: &OpenerRecord,
+    opener: &Opener,
+    is_alive: &dyn Fn(u32) -> bool,
+) -> Result<(), GroupError> {
     let age_s = opener.now_s.saturating_sub(record.heartbeat_s);
     let message = match whereabouts(record, opener) {
         Whereabouts::Here if is_alive(record.process_id) => format!(
@@ -660,25 +696,17 @@ fn check_missing(
     missing: &BTreeSet<DiskNumber>,
     cut_off: &[CutOff],
 ) -> Result<(), GroupError> {
-    if missing.is_empty() {
+    if missing.is_empty() || bears(state, missing) {
         return Ok(());
     }
-    let away: BTreeSet<u16> = (state.disks.iter())
-        .filter(|disk| !disk.quorum_only)
-        .filter(|disk| missing.contains(&disk.number) || !disk.status.is_served())
-        .map(|disk| disk.failure_group)
-        .collect();
-    if away.len() < state.redundancy.copies() {
-        return Ok(());
-    }
-    let numbers: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let (disks, them) = listed(missing.iter().copied());
     Err(refused(
         GroupErrorKind::NotEnough,
         format!(
-            "disks {} of group {} are missing, more than {} redundancy bears{}; bring them back, \
+            "{disks} of group {} {} missing, more than {} redundancy bears{}; bring {them} back, \
              or use --force to reach the files that lie on the others",
-            numbers.join(", "),
             found.name,
+            if missing.len() == 1 { "is" } else { "are" },
             state.redundancy,
             cut_off::described(cut_off)
         ),

@@ -237,6 +237,11 @@ impl Ownership {
         self.tenure.lost.get().cloned()
     }
 
+    /// The group is not this process's any more, for that reason.
+    pub(super) fn lose(&self, why: &str) {
+        self.tenure.lose(why);
+    }
+
     /// As for a request to a disk, for what is answered without one.
     pub(super) fn check(&self) -> Result<(), GroupError> {
         let Err(_) = self.permits() else {
@@ -482,12 +487,7 @@ fn other_owner(page: &[u8], ours: &OpenerRecord) -> Option<String> {
             let is_other = found.group_uuid == ours.group_uuid
                 && found.sequence >= ours.sequence
                 && (found.boot, found.process_id) != (ours.boot, ours.process_id);
-            is_other.then(|| {
-                format!(
-                    "process {} on host {} has taken it by force",
-                    found.process_id, found.host
-                )
-            })
+            is_other.then(|| taken_by(&found))
         }
         Err(why) if why.kind.is_newer() => {
             let group = identities(page).map(|(group, _)| group);
@@ -495,6 +495,13 @@ fn other_owner(page: &[u8], ours: &OpenerRecord) -> Option<String> {
         }
         Err(_) => None,
     }
+}
+
+pub(super) fn taken_by(other: &OpenerRecord) -> String {
+    format!(
+        "process {} on host {} has taken it by force",
+        other.process_id, other.host
+    )
 }
 
 fn fenced_off(error: &DeviceError) -> String {

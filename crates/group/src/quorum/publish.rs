@@ -26,6 +26,9 @@ use crate::quorum::{Inner, Membership, Opener, refused, voters};
 pub(super) enum Quorum {
     /// At least half of the voters must take it.
     Half,
+    /// Likewise, of who opens the group: and no disk may go for it that the redundancy does not bear
+    /// to lose.
+    Opening,
     /// A person forced it: any disk that takes it is enough.
     Forced,
 }
@@ -35,7 +38,7 @@ impl Quorum {
         if opener.force {
             Self::Forced
         } else {
-            Self::Half
+            Self::Opening
         }
     }
 }
@@ -147,8 +150,8 @@ impl Membership {
         listed.is_some_and(|disk| disk.status.is_served()) && self.slot(number).is_some()
     }
 
-    /// Refuses a state that must not be tried: too few voters of the last one would hold it, or
-    /// the catalog would have no replica.
+    /// Refuses a state that must not be tried: too few voters of the last one would hold it, the
+    /// catalog would have no replica, or an opening would give up more than the redundancy bears.
     fn check_support(
         &self,
         inner: &Inner,
@@ -159,7 +162,7 @@ impl Membership {
         let takers = (voters.iter())
             .filter(|voter| self.serves(next, **voter))
             .count();
-        if quorum == Quorum::Half && takers * 2 < voters.len() {
+        if quorum != Quorum::Forced && takers * 2 < voters.len() {
             return Err(refused(
                 GroupErrorKind::Io,
                 format!(
@@ -180,7 +183,48 @@ impl Membership {
                 ),
             ));
         }
-        Ok(())
+        match quorum {
+            Quorum::Opening => self.check_bearable(&inner.state, next),
+            Quorum::Half | Quorum::Forced => Ok(()),
+        }
+    }
+
+    /// Refuses an opening that would take disks offline which fail as it writes to them, where the
+    /// redundancy does not bear that: as where they are missing from the beginning, files would be
+    /// unreadable, and nobody was asked.
+    pub(super) fn check_bearable(
+        &self,
+        state: &GroupState,
+        next: &GroupState,
+    ) -> Result<(), GroupError> {
+        let failed: Vec<DiskNumber> = (state.disks.iter())
+            .filter(|disk| !disk.quorum_only)
+            .map(|disk| disk.number)
+            .filter(|number| self.serves(state, *number) && !self.serves(next, *number))
+            .collect();
+        if failed.is_empty() || bears(next, &BTreeSet::new()) {
+            return Ok(());
+        }
+        let failures = self.failed_flushes();
+        let told = failed.iter().map(|number| {
+            let why = failures.answered(*number);
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            format!("{}{why}", self.disk_title(*number))
+        });
+        let told: Vec<String> = told.collect();
+        Err(refused(
+            GroupErrorKind::NotEnough,
+            format!(
+                "group {} is not opened: it cannot write to {} {}; without {} it would lack more than \
+                 {} redundancy bears. See to {3} and mount it again, or use --force to go on without \
+                 {3} and reach the files that lie on the others",
+                next.group_name,
+                if failed.len() == 1 { "disk" } else { "disks" },
+                told.join(", "),
+                if failed.len() == 1 { "it" } else { "them" },
+                next.redundancy,
+            ),
+        ))
     }
 
     /// Writes the state to every disk that serves; gives those that did not take it.
@@ -319,6 +363,17 @@ pub(super) fn set_offline(state: &mut GroupState, numbers: &BTreeSet<DiskNumber>
         }
     }
     (state.replicas).retain(|replica| !numbers.contains(&replica.disk));
+}
+
+/// Whether the group's files can be read without the missing: fewer failure groups are away than each
+/// extent has copies.
+pub(super) fn bears(state: &GroupState, missing: &BTreeSet<DiskNumber>) -> bool {
+    let away: BTreeSet<u16> = (state.disks.iter())
+        .filter(|disk| !disk.quorum_only)
+        .filter(|disk| missing.contains(&disk.number) || !disk.status.is_served())
+        .map(|disk| disk.failure_group)
+        .collect();
+    away.len() < state.redundancy.copies()
 }
 
 /// The bytes in aligned memory, whole blocks of it.

@@ -34,7 +34,7 @@
 //! of N's voters; then nothing can have gone on without them. Half of the voters is no majority here
 //! either: two halves that were put back or left behind are refused as before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
 use spindle_format::{GroupState, Lost, OpenerRecord};
@@ -117,6 +117,14 @@ impl<'a> Past<'a> {
                 && holder
                     .opener
                     .is_some_and(|opener| !knows_of_opening(opener)))
+    }
+
+    /// Takes those out that were put back to an older image; gives their numbers.
+    pub(super) fn take_set_back(&self, holders: &mut Vec<Holder<'a>>) -> BTreeSet<DiskNumber> {
+        let set_back = holders.iter().filter(|holder| self.is_set_back(holder));
+        let numbers = set_back.map(|holder| holder.number).collect();
+        holders.retain(|holder| !self.is_set_back(holder));
+        numbers
     }
 
     /// The epoch of a state that a disk which is not seen surely held.

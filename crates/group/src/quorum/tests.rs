@@ -12,6 +12,7 @@ mod ownership;
 mod returns;
 mod set_back;
 mod starts;
+mod unable;
 mod verify;
 mod vigil;
 

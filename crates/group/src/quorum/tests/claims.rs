@@ -8,10 +8,13 @@ use spindle_catalog::KeptJournal;
 use spindle_device::{
     DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SeededRandom, SimulatedDisks, Work,
 };
-use spindle_format::{CLAIM_PLACE, INTENT_PLACE, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
+use spindle_format::{
+    CLAIM_PLACE, INTENT_PLACE, OPENER_BYTES, OPENER_PLACE, OpenerRecord, STATE_PLACES,
+};
 
+use super::contests::{Delayed, record};
 use super::ownership::taken;
-use super::{make, name, open, opener, present};
+use super::{forced, make, name, online, open, opener, present};
 use crate::core::keeper_journal::claim_of;
 use crate::quorum::Membership;
 use crate::{Group, GroupError, GroupErrorKind, Opener};
@@ -392,7 +395,7 @@ fn of_three_hosts_of_which_some_use_force_at_most_one_serves_whatever_was_left_o
 
 /// A group of which a disk was put back to an older image: from before it was opened and closed, which
 /// its states tell, or from an opening that did not end, which its heartbeats do.
-fn with_a_disk_put_back(letters: &str, is_closed: bool) -> Arc<SimulatedDisks> {
+pub(super) fn with_a_disk_put_back(letters: &str, is_closed: bool) -> Arc<SimulatedDisks> {
     let disks = make(letters, Redundancy::Normal);
     let slot = DiskSlot(1);
     let before = disks.bytes(slot, 0, 1 << 20);
@@ -488,6 +491,73 @@ fn an_opening_that_ends_before_its_record_has_the_group_by_its_intent() {
         }
     }
     assert!(intents_count > 3, "{intents_count}");
+}
+
+#[test]
+fn a_program_without_intents_that_beats_behind_one_has_the_group() {
+    for (heartbeat_s, has_it) in [(2_050, true), (1_990, false)] {
+        let disks = make("abc", Redundancy::Normal);
+        open(&disks).unwrap().close().unwrap();
+        for slot in present(&disks) {
+            let closed = record(&disks, slot);
+            let intent = OpenerRecord {
+                sequence: closed.sequence + 2,
+                open: true,
+                heartbeat_s: 2_000,
+                opened_s: 2_000,
+                heartbeats_count: 0,
+                ..closed.clone()
+            };
+            disks.overwrite(slot, INTENT_PLACE, &intent.encode(INTENT_PLACE));
+            let beating = OpenerRecord {
+                sequence: closed.sequence + 1,
+                open: true,
+                host: "beta".to_owned(),
+                boot: Uuid([0xb2; 16]),
+                heartbeats_count: 5,
+                heartbeat_s,
+                ..closed
+            };
+            disks.overwrite(slot, OPENER_PLACE, &beating.encode(OPENER_PLACE));
+        }
+        match open(&disks) {
+            Err(error) if has_it => {
+                assert_eq!(error.kind, GroupErrorKind::Busy, "{error}");
+                assert!(error.message.contains("host beta"), "{error}");
+            }
+            answer => assert!(!has_it && answer.is_ok(), "{answer:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_closing_in_whose_midst_another_host_takes_the_group_behind_its_intent_leaves_it_to_that_one() {
+    for place in STATE_PLACES {
+        let disks = make("abcd", Redundancy::Normal);
+        let older = disks.bytes(DiskSlot(3), 0, 1 << 20);
+        open(&disks).unwrap().close().unwrap();
+        let owner = open(&disks).unwrap();
+        owner.heartbeat(2_001).unwrap();
+        owner.heartbeat(2_002).unwrap();
+        // Put back: who opens the group now leaves it out before it writes its record.
+        disks.overwrite(DiskSlot(3), 0, &older);
+        let answer = Arc::new(Mutex::new(None));
+        let closing = Arc::clone(&answer);
+        let way = Delayed::new(&disks, place, move || {
+            *closing.lock().unwrap() = Some(owner.close());
+        });
+        let taker = Opener {
+            host: "beta".to_owned(),
+            boot: Uuid([0xb2; 16]),
+            ..forced()
+        };
+        let slots = present(&disks);
+        let taken = Membership::open(way, &slots, &name("data"), &taker, &|_| false).unwrap();
+        let error = answer.lock().unwrap().take().unwrap().unwrap_err();
+        assert_eq!(error.kind, GroupErrorKind::Busy, "{error}");
+        assert!(error.message.contains("host beta"), "{error}");
+        assert_eq!(online(&taken), [0, 1, 2]);
+    }
 }
 
 #[test]

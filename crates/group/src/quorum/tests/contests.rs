@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use spindle_base::{Redundancy, Uuid};
 use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
-use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord};
+use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord, STATE_PLACES};
 
 use super::ownership::take;
-use super::{make, name, open, opener, present};
+use super::{make, name, online, open, opener, present};
 use crate::core::keeper_journal::claim_of;
 use crate::quorum::{Attendance, Membership, Waited};
 use crate::{GroupError, GroupErrorKind, Opener};
@@ -281,6 +281,32 @@ fn a_daemon_that_dies_at_any_request_of_its_opening_leaves_the_journal_to_the_ne
         dead_count += 1;
     }
     assert!(dead_count > 5, "{dead_count}");
+}
+
+#[test]
+fn a_takeover_that_is_refused_for_its_disks_leaves_the_journal_to_the_next_one() {
+    for place in [OPENER_PLACE, STATE_PLACES[0]] {
+        let disks = make("ab", Redundancy::External);
+        let journal = KeptJournal::create().unwrap();
+        let killed = open_noting(Arc::clone(&disks) as _, &process(100), &journal, None).unwrap();
+        journal.begin(claim_of(&killed.opener()), false);
+        drop(killed);
+        let last = STATE_PLACES[1] + 4096;
+        disks.fail_writes(DiskSlot(1), place..last, 2);
+        let refused = open_noting(Arc::clone(&disks) as _, &process(101), &journal, None);
+        assert_eq!(refused.unwrap_err().kind, GroupErrorKind::NotEnough);
+        disks.clear_faults(DiskSlot(1));
+        let waited = Waited::default();
+        let heir = open_noting(
+            Arc::clone(&disks) as _,
+            &process(102),
+            &journal,
+            Some(&waited),
+        );
+        let heir = heir.unwrap();
+        assert!(journal.is_heir(claim_of(&heir.opener())), "{place}");
+        assert_eq!(online(&heir), [0, 1]);
+    }
 }
 
 #[test]

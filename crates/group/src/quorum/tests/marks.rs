@@ -109,7 +109,12 @@ fn a_state_that_no_disk_gives_is_not_passed_over_for_an_older_one() {
         fail(&disks, u64::MAX);
         let refusal = open(&disks).unwrap_err();
         assert_eq!(refusal.kind, GroupErrorKind::NoMajority, "{refusal}");
-        for word in ["simulated-0, simulated-1", "try again", "--force"] {
+        for word in [
+            "of simulated-0 and",
+            "of simulated-1",
+            "Try again",
+            "--force",
+        ] {
             assert!(refusal.message.contains(word), "{word}: {refusal}");
         }
         // What an older state says of a clean end is not believed by force either.

@@ -141,6 +141,33 @@ fn who_sleeps_behind_its_intent_writes_no_record_over_that_of_a_host_that_took_t
 }
 
 #[test]
+fn what_another_host_s_taking_the_group_fails_for_an_opening_is_no_fault_of_the_disks() {
+    for place in STATE_PLACES {
+        let disks = make("abcde", Redundancy::Normal);
+        open(&disks).unwrap().close().unwrap();
+        // They are given their state again, by a group that is claimed.
+        for slot in [DiskSlot(0), DiskSlot(3)] {
+            disks.fail_flushes(slot, 1);
+        }
+        let clocks = Arc::new(Clocks::default());
+        let (asleep, shared) = (Arc::clone(&clocks), Arc::clone(&disks));
+        let way = Delayed::new(&disks, place, move || {
+            asleep.pass(10_000);
+            drop(take(&shared));
+        });
+        let attendance = Attendance {
+            watch: Some(clocks.watch()),
+            ..Attendance::of(&|_| false)
+        };
+        let slots = present(&disks);
+        let answer = Membership::open_attended(way, &slots, &name("data"), &opener(), attendance);
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind, GroupErrorKind::Busy, "{place}: {error}");
+        assert!(error.message.contains("host beta"), "{place}: {error}");
+    }
+}
+
+#[test]
 fn an_owner_that_was_stopped_writes_nothing_when_another_host_has_taken_the_group() {
     let disks = make("ab", Redundancy::Normal);
     let membership = open(&disks).unwrap();
