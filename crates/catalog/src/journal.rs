@@ -168,6 +168,8 @@ pub(crate) fn replay(region: &dyn Region, generation: u64) -> Result<Replayed, C
         return Err(CatalogError::Damaged(format!(
             "record {next} of the journal is good on no disk, and record {number} follows it"
         )));
+    } else if said.contains(&AtEnd::Broken) && !said.contains(&AtEnd::Nothing) {
+        region.journal_ends_broken(end);
     }
     Ok(Replayed {
         layer,

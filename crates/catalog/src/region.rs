@@ -63,6 +63,10 @@ pub trait Region: Send + Sync + std::fmt::Debug {
     /// An opening that a person forced ended the journal at this block, where a record may be that no
     /// replica gives whole: to be told, because commits may be lost.
     fn journal_was_cut(&self, block: usize);
+    /// A record begins at this block of the journal and is whole on no replica, though each was read:
+    /// it counts as one that was being written at a crash. To be told where a replica is away that may
+    /// have it whole, because it was acknowledged and has rotted on the others then.
+    fn journal_ends_broken(&self, block: usize);
     /// Writes whole blocks at `offset_bytes` of every replica's journal, in aligned memory, and
     /// makes them durable. After a crash any part of them may be there.
     ///

@@ -71,6 +71,8 @@ pub struct Membership {
     redundancy: LeafRwLock<Redundancy>,
     was_clean: bool,
     was_forced: bool,
+    /// Disks that had a replica of the catalog, and have none since this opening.
+    lost_replicas: Vec<DiskNumber>,
     /// Where each member that was found is open.
     slots: Arc<LeafRwLock<Slots>>,
     /// Changed only by a published state.
@@ -199,6 +201,12 @@ impl Membership {
     /// Whether a person forced the opening: what cannot be read is given up.
     pub(crate) const fn was_forced(&self) -> bool {
         self.was_forced
+    }
+
+    /// The disks that the group went on without when it was opened, and that had a replica of its
+    /// catalog until then.
+    pub(crate) fn lost_replicas(&self) -> &[DiskNumber] {
+        &self.lost_replicas
     }
 
     /// What this process has written of itself to the voters.

@@ -620,6 +620,10 @@ impl Region for ReplicatedRegion {
         self.tell_cut(block);
     }
 
+    fn journal_ends_broken(&self, block: usize) {
+        self.tell_lost(&format!("the record at block {block} of its journal is"));
+    }
+
     fn write_journal(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), CatalogError> {
         self.write_journals(offset_bytes, bytes)
     }

@@ -101,6 +101,7 @@ impl Membership {
             redundancy: LeafRwLock::new(new.redundancy),
             was_clean: true,
             was_forced: false,
+            lost_replicas: Vec::new(),
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),

@@ -92,7 +92,7 @@ impl Membership {
             .map(|(number, (look, _))| (*number, look.slot))
             .collect();
         let slots = Arc::new(LeafRwLock::new(slots));
-        let membership = Self {
+        let mut membership = Self {
             uuid: found.uuid,
             au_size: state.au_size,
             redundancy: LeafRwLock::new(state.redundancy),
@@ -100,6 +100,7 @@ impl Membership {
             // the state of that could not be read, or its writing was cut off.
             was_clean: state.clean && opener_before.is_none_or(|record| !record.open),
             was_forced: opener.force,
+            lost_replicas: Vec::new(),
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),
             hanging: Arc::default(),
@@ -136,6 +137,7 @@ impl Membership {
         };
         let claimed = membership.claim(findings, Quorum::of(opener));
         claimed.inspect_err(|error| left_alone(&membership, error, attendance.waited))?;
+        membership.lost_replicas = lost_replicas(state, &membership.state());
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
@@ -223,6 +225,13 @@ fn epoch_tried(found: &GroupFound<'_>, elected: &GroupState) -> u64 {
     let newest = (found.members.iter()).filter_map(|(_, look)| look.newest_state());
     let epochs = newest.map(|state| state.epoch);
     epochs.max().unwrap_or(elected.epoch)
+}
+
+/// The disks with a replica in the elected state and none in the one that this opening wrote.
+fn lost_replicas(elected: &GroupState, now: &GroupState) -> Vec<DiskNumber> {
+    let is_left = |disk| now.replicas.iter().any(|replica| replica.disk == disk);
+    let had = elected.replicas.iter().map(|replica| replica.disk);
+    had.filter(|disk| !is_left(*disk)).collect()
 }
 
 /// The epochs that disks held which are not there, or not to be trusted.

@@ -65,6 +65,26 @@ impl ReplicatedRegion {
         (self.membership).event(Event::new(EventKind::DamageFound, message));
     }
 
+    /// Tells that this opening takes for torn by a crash what a replica may have whole that it does not
+    /// see: where it was acknowledged, and has rotted on those that are seen, it is lost.
+    pub(super) fn tell_lost(&self, what_is: &str) {
+        let lost = self.membership.lost_replicas();
+        let titles: Vec<String> = (lost.iter())
+            .map(|disk| self.membership.disk_title(*disk))
+            .collect();
+        let (disks, have) = match &titles[..] {
+            [] => return,
+            [one] => (format!("disk {one}"), "has"),
+            _ => (format!("disks {}", titles.join(", ")), "have"),
+        };
+        let message = format!(
+            "catalog: {what_is} whole on no disk that is here, and was dropped as what a crash had cut \
+             short. {disks}, which this opening went on without, {have} a copy of the catalog too: if \
+             it is whole there, what was synced last before the crash is lost here; look for it"
+        );
+        (self.membership).event(Event::new(EventKind::DamageFound, message));
+    }
+
     pub(super) fn journal_of(&self, slot: DiskSlot) -> JournalCopy {
         let mut bytes = AlignedBuffer::zeroed(JOURNAL_BYTES);
         let read = self.read_blocks(slot, JOURNAL_PLACE, &mut bytes);

@@ -84,6 +84,9 @@ impl ReplicatedRegion {
         let found: Vec<FoundSums> = (0..map.replicas.len())
             .map(|replica| region.read_sums(&mut map, replica))
             .collect();
+        if !clean {
+            region.tell_torn_sums(&found);
+        }
         let mut repaired_count = 0;
         for group in 0..map.groups.len() {
             repaired_count += region.settle(&mut map, &found, group, clean)?;
@@ -96,6 +99,23 @@ impl ReplicatedRegion {
         *region.map.write() = Arc::new(map);
         region.drop_offline();
         Ok(region)
+    }
+
+    /// Tells of checksum blocks that were read and are whole on no replica, where one is not seen.
+    fn tell_torn_sums(&self, found: &[FoundSums]) {
+        let groups_count = found.first().map_or(0, Vec::len);
+        let is_torn = |group: usize| {
+            (found.iter()).all(|sums| sums[group].both_read && !sums[group].both_whole)
+        };
+        let torn: Vec<String> = (0..groups_count)
+            .filter(|group| is_torn(*group))
+            .map(|group| group.to_string())
+            .collect();
+        match &torn[..] {
+            [] => {}
+            [one] => self.tell_lost(&format!("its checksum block {one} is")),
+            _ => self.tell_lost(&format!("its checksum blocks {} are", torn.join(", "))),
+        }
     }
 
     /// Reads every checksum block of a replica and remembers which slot is the newest.

@@ -13,6 +13,7 @@ use super::{RegionSpace, ReplicatedRegion};
 use crate::quorum::Membership;
 use crate::{NewDisk, NewGroup, Opener};
 
+mod lost;
 mod unread;
 
 const DISK_BYTES: u64 = 64 << 20;

@@ -26,12 +26,12 @@ fn put(catalog: &Catalog, number: u64) {
     catalog.commit(catalog.apply(edit)).unwrap();
 }
 
-fn held(catalog: &Catalog, number: u64) -> Result<bool, CatalogError> {
+pub(super) fn held(catalog: &Catalog, number: u64) -> Result<bool, CatalogError> {
     Ok(catalog.get(Table::Extent, &number.to_be_bytes())?.is_some())
 }
 
 /// As the front does it.
-fn open_catalog(disks: &Arc<SimulatedDisks>) -> Result<(Open, Catalog), String> {
+pub(super) fn open_catalog(disks: &Arc<SimulatedDisks>) -> Result<(Open, Catalog), String> {
     let open = open_recovering(disks).ok_or("the region")?;
     let region: Arc<dyn Region> = open.region.clone();
     let catalog = Catalog::open(region, 1 << 20).map_err(|error| error.to_string())?;
@@ -41,7 +41,7 @@ fn open_catalog(disks: &Arc<SimulatedDisks>) -> Result<(Open, Catalog), String> 
 }
 
 /// A group of one disk with ten commits in the journal, which a crash left.
-fn crashed(count: u16, redundancy: Redundancy) -> Arc<SimulatedDisks> {
+pub(super) fn crashed(count: u16, redundancy: Redundancy) -> Arc<SimulatedDisks> {
     let disks = make_of(count, redundancy);
     let made = open(&disks);
     let catalog = Catalog::create(made.region.clone(), 1 << 20).unwrap();
