@@ -6,7 +6,7 @@ mod place;
 use std::os::unix::fs::FileExt;
 
 use place::{Place, outcome, refused, signal};
-use spindle_format::{OPENER_BYTES, OPENER_PLACE, OpenerRecord};
+use spindle_format::{INTENT_PLACE, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
 
 #[test]
 fn a_group_served_from_another_runtime_directory_is_refused() {
@@ -89,8 +89,9 @@ fn a_group_that_is_open_is_refused_to_processes_in_other_namespaces_and_of_anoth
     place.tell(["group", "dismount", "data"]);
 }
 
-/// Rewrites the opener record of every disk as a living process of another host would.
-fn open_on_another_host(place: &Place, heartbeat_s: u64) {
+/// Rewrites the opener record of every disk as a living process of another host would, or writes that
+/// to the place of intents.
+fn open_on_another_host(place: &Place, heartbeat_s: u64, is_written_to: u64) {
     for (path, contents) in place.contents() {
         let start = usize::try_from(OPENER_PLACE).unwrap();
         let mut opener =
@@ -102,20 +103,36 @@ fn open_on_another_host(place: &Place, heartbeat_s: u64) {
         opener.process_id = 4711;
         opener.heartbeat_s = heartbeat_s;
         let file = std::fs::File::options().write(true).open(path).unwrap();
-        file.write_all_at(&opener.encode(OPENER_PLACE), OPENER_PLACE)
+        file.write_all_at(&opener.encode(is_written_to), is_written_to)
             .unwrap();
     }
+}
+
+fn now_s() -> u64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since_1970.unwrap().as_secs()
+}
+
+#[test]
+fn a_group_that_another_host_is_about_to_open_is_not_destroyed() {
+    let place = Place::new();
+    place.create_group();
+    let destroy = ["group", "destroy", "data", "--yes"];
+    open_on_another_host(&place, now_s(), INTENT_PLACE);
+    let before = place.contents();
+    place.refuse(destroy, 2, &["elsewhere", "4711"]);
+    assert!(before == place.contents());
+    // It has ended before it wrote its record.
+    open_on_another_host(&place, now_s() - 60, INTENT_PLACE);
+    place.tell(destroy);
 }
 
 #[test]
 fn a_group_open_on_another_host_is_refused_unless_forced() {
     let place = Place::new();
     place.create_group();
-    let now_s = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
-    open_on_another_host(&place, now_s);
+    let now_s = now_s();
+    open_on_another_host(&place, now_s, OPENER_PLACE);
     let before = place.contents();
     place.refuse(
         ["group", "mount", "data"],
@@ -155,7 +172,7 @@ fn an_owner_that_was_stopped_while_another_host_took_the_group_writes_and_answer
     }
     // Longer than an owner record is relied on without being read again.
     std::thread::sleep(std::time::Duration::from_secs(3));
-    open_on_another_host(&place, 1);
+    open_on_another_host(&place, 1, OPENER_PLACE);
     let before = place.contents();
     for process in [daemon, keeper] {
         signal(process, rustix::process::Signal::CONT);
@@ -174,11 +191,11 @@ fn an_owner_that_was_stopped_while_another_host_took_the_group_writes_and_answer
 fn a_forced_start_is_forced_once_and_not_again_by_the_keeper() {
     let place = Place::new();
     place.create_group();
-    open_on_another_host(&place, 1);
+    open_on_another_host(&place, 1, OPENER_PLACE);
     let point = place.text("mount");
     place.tell(["mount", "data", &point, "--force"]);
     let daemon = place.process_id();
-    open_on_another_host(&place, 2);
+    open_on_another_host(&place, 2, OPENER_PLACE);
     let before = place.contents();
     signal(daemon, rustix::process::Signal::KILL);
     // The next daemons are refused, until the keeper gives up.

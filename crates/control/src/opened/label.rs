@@ -2,6 +2,7 @@
 
 use spindle_device::{DiskSlot, Request, Work};
 use spindle_format::{LABEL_COPIES, LabelStatus};
+use spindle_group::newest_mark;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::discovery::FoundGroup;
@@ -19,10 +20,11 @@ const HEARTBEAT_LIFE_S: u64 = 30;
 pub(crate) fn refuse_if_open_elsewhere(found: &FoundGroup<'_>) -> ControlResult<()> {
     let (_, own_boot) = opener_identity();
     let now_s = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0);
-    let other = found
-        .disks
-        .iter()
+    // One that takes the group may have an intent yet, which is newer than every record.
+    let looks = (found.disks.iter()).filter_map(|probe| probe.structures());
+    let other = (found.disks.iter())
         .filter_map(|probe| probe.opener())
+        .chain(newest_mark(looks))
         .filter(|opener| opener.group_uuid == found.uuid && opener.open)
         .find(|opener| {
             opener.boot != own_boot && now_s.saturating_sub(opener.heartbeat_s) < HEARTBEAT_LIFE_S

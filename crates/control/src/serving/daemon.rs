@@ -247,6 +247,9 @@ impl Daemon {
             disks.len()
         );
         self.tell(Event::new(EventKind::GroupOpened, opened));
+        // In the batch before the mount begins, which commits it: else a kill soon after would take it
+        // along, and of a group that is held then nobody could tell.
+        self.note_events();
         let socket = socket_path(&settings.runtime_directory, self.group_name());
         let rounds = patience::Rounds::default();
         let (all_written, is_written) = watch::channel(false);
