@@ -307,12 +307,8 @@ impl Mount {
                 return Err(no_thread(&mount.directory, source));
             }
         }
-        let watch = thread::Builder::new().name("fuse-watch".to_owned()).spawn({
-            let gate = Arc::clone(&gate);
-            move || gate.watch()
-        });
-        match watch {
-            Ok(_) => Ok(mount),
+        match start_watch(&gate) {
+            Ok(()) => Ok(mount),
             Err(source) => {
                 gate.close();
                 notices.close();
@@ -618,6 +614,13 @@ pub fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
     let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::empty())];
     let seen = poll(&mut wait, Some(&Timespec::default()));
     seen.is_ok() && wait[0].revents().contains(PollFlags::ERR)
+}
+
+/// Starts whoever calls workers where nobody listens.
+fn start_watch(gate: &Arc<Gate>) -> std::io::Result<()> {
+    let gate = Arc::clone(gate);
+    let watch = thread::Builder::new().name("fuse-watch".to_owned());
+    watch.spawn(move || gate.watch()).map(|_| ())
 }
 
 fn no_thread(directory: &Path, source: std::io::Error) -> MountError {
