@@ -27,6 +27,8 @@ const ANSWER_MOST: Duration = Duration::from_secs(5);
 /// How long the next daemon of a keeper is waited for, or the end of the last one.
 const NEXT_MOST: Duration = Duration::from_secs(60);
 const NEXT_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a keeper that hangs up on whoever asks may take to end.
+const ENDING_MOST: Duration = Duration::from_secs(2);
 
 /// What a keeper is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +71,19 @@ impl Holder {
     /// # Errors
     /// Where there is one and it does not say what it does: the disk is not free then.
     pub(crate) fn find(group: Uuid, disk: &Path) -> ControlResult<Option<Self>> {
+        let begun = Instant::now();
+        loop {
+            match Self::look(group, disk) {
+                // It let go of the question: it may be ending, and then it is no keeper any more.
+                Err(error) if has_hung_up(&error) && begun.elapsed() < ENDING_MOST => {
+                    std::thread::sleep(NEXT_INTERVAL);
+                }
+                found => return found,
+            }
+        }
+    }
+
+    fn look(group: Uuid, disk: &Path) -> ControlResult<Option<Self>> {
         let name = name_of(&group.to_string());
         let connected = SocketAddrUnix::new_abstract_name(name.as_bytes())
             .map_err(std::io::Error::from)
@@ -139,6 +154,19 @@ impl Holder {
             "the group {group} is held by the keeper {keeper}, and what was written to it waits there: `spindle mount {group} {place}`{there} starts the next process, `spindle umount {place}` gives the mount up and closes the group"
         )
     }
+}
+
+/// Whether the other end closed the connection instead of answering.
+fn has_hung_up(error: &ControlError) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn ask(mut stream: UnixStream) -> std::io::Result<Holder> {
@@ -218,6 +246,21 @@ mod tests {
         while sockets::connect(&address).is_ok() {}
         let error = Holder::find(group, disk).unwrap_err();
         assert_eq!(error.kind, ControlErrorKind::Busy, "{error}");
+    }
+
+    #[test]
+    fn a_keeper_that_ends_while_it_is_asked_is_none() {
+        let [low, high, ..] = std::process::id().to_le_bytes();
+        let group = Uuid([0xf2, low, high, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let address = SocketAddr::from_abstract_name(name_of(&group.to_string())).unwrap();
+        let ending = UnixListener::bind_addr(&address).unwrap();
+        let answering = std::thread::spawn(move || drop(ending.accept()));
+        assert!(
+            Holder::find(group, Path::new("/dev/null"))
+                .unwrap()
+                .is_none()
+        );
+        answering.join().unwrap();
     }
 
     #[test]
