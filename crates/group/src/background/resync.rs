@@ -30,7 +30,7 @@ use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::dirty::{REGION_BLOCKS, StaleRegion};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use blocked::Blocked;
@@ -159,7 +159,7 @@ impl Group {
 
     fn tell_blocked(&self, stale: &StaleRegion, error: &GroupError) {
         let message = format!(
-            "{} cannot be brought up to date in region {} of file {}: {error}",
+            "{} cannot be brought up to date in region {} of file {}: {error:#}",
             self.disks.describe(stale.disk),
             stale.region,
             stale.file
@@ -475,8 +475,9 @@ impl Group {
 
     fn not_taken(&self, disk: DiskNumber, error: DeviceError) -> GroupError {
         let title = self.disks.describe(disk);
-        let message = format!("{title} does not take what it missed: {error}");
-        GroupError::new(GroupErrorKind::Io, message).because(error)
+        let message = format!("{title} does not take what it missed");
+        let not_taken = GroupError::new(GroupErrorKind::Io, message).because(error);
+        not_taken.during(Operation::Write).on_disk(disk)
     }
 }
 
