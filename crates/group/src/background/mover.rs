@@ -529,13 +529,15 @@ impl Group {
             return 0;
         }
         self.count_copies(|copy| {
+            if !copy.is_present() {
+                return false;
+            }
             let end_block = (copy.start_bytes() + copy.length_bytes()) / BLOCK_SIZE_BYTES;
-            copy.is_present()
-                && (disks.iter()).any(|disk| {
-                    disk.number == copy.disk()
-                        && disk.role == Role::Leaves
-                        && disk.begin_block < end_block
-                })
+            (disks.iter()).any(|disk| {
+                disk.number == copy.disk()
+                    && disk.role == Role::Leaves
+                    && disk.begin_block < end_block
+            })
         })
     }
 }
