@@ -11,6 +11,10 @@
 //! a sync commits a map that changed; or their region has a durable row, and the copies are made
 //! equal. The record is memory only: a crash forgets the move, and the run on the target is free.
 //!
+//! A block that cannot be read keeps the rest from being copied only where it would be lost with the
+//! old copy. A copy that was missing, or lacks the block too, is made without it: the target is stale
+//! there, durably with the map, and the resync tries it again.
+//!
 //! Left to others: which copy goes where (`planner.rs`), when and how fast (`mover.rs`).
 
 use std::collections::BTreeSet;
@@ -21,6 +25,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
+use spindle_extent::schedule::Schedule;
 use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
 use spindle_sync::{Fault, is_put_back};
@@ -42,6 +47,8 @@ const FEW_BLOCKS: u64 = 32;
 /// Bad places of a disk that are noted as such when a copy does not go there. A disk that has so many
 /// takes nothing anywhere, and its room is not to be used up by that.
 const BAD_RUNS_MOST: usize = 64;
+/// Blocks that a new copy may lack: where more cannot be read it is not made.
+const LACKING_MOST: usize = 64;
 /// Times that what was written meanwhile is copied without making writers wait.
 const ROUNDS_MOST: u8 = 3;
 
@@ -60,6 +67,8 @@ pub struct Relocation {
     /// Blocks from the extent's start that were copied.
     done_blocks: u64,
     rounds: u8,
+    /// Blocks of the extent that no copy gave, and that the new one lacks.
+    lacking: BTreeSet<u64>,
 }
 
 impl Relocation {
@@ -136,6 +145,7 @@ impl Group {
             lives,
             done_blocks: 0,
             rounds: 0,
+            lacking: BTreeSet::new(),
         })
     }
 
@@ -265,10 +275,11 @@ impl Group {
     /// The short end: with the extent's range locked, what is left is copied and the map changes.
     fn finish(
         &self,
-        relocation: &Relocation,
+        relocation: &mut Relocation,
         buffer: &mut AlignedBuffer,
     ) -> Result<Option<Step>, GroupError> {
-        let (file, moved) = (&relocation.file, &relocation.moved);
+        let (file, moved) = (Arc::clone(&relocation.file), relocation.moved);
+        let (file, moved) = (&file, &moved);
         let (first, end) = file.map.read().schedule().envelope(moved.index);
         // Where no other copy counts the old run is the only one until the new one is durable.
         let is_good = |copy: ExtentCopy| {
@@ -336,6 +347,13 @@ impl Group {
                 let ranges = file_ranges(file.map.read().schedule(), moved.index);
                 self.announce_copy(file, &ranges, own)
             });
+        let (lacking, others) = Self::lacking_ranges(relocation, file.map.read().schedule());
+        // Until it is stale there a resync that looks finds nothing to do, and must not end the looking
+        // of readers.
+        let _returning = (!lacking.is_empty()).then(|| {
+            self.membership.begin_catching_up(std::iter::once(moved.to));
+            self.dirty.begin_resync()
+        });
         {
             let change = self.change_inside();
             let copy = ExtentCopy::new(run.disk, run.start_block, run.class);
@@ -352,13 +370,17 @@ impl Group {
             if held != Some(moved.from) || (!moved.from.is_present() && number >= map.wanted()) {
                 return false;
             }
+            if !lacking.is_empty() {
+                // Before anybody can read it there.
+                let apply = &mut |edit| self.catalog.apply(edit);
+                self.dirty.missed_by(file, &lacking, &[moved.to], apply);
+            }
             map.set_copy(moved.index, number, copy);
             self.note_dirty_map(file, &map);
-            let ranges = file_ranges(map.schedule(), moved.index);
             drop(map);
             // What the disk missed there before it had a copy, the new one has.
             let newest = own.map(|own| self.disks.flushes.newest(own));
-            for range in ranges {
+            for range in others {
                 (self.dirty).caught_up_from(file, range, newest.as_slice(), &relocation.lives);
             }
             self.name_only_stale(file);
@@ -379,7 +401,7 @@ impl Group {
     /// no copy can be read or the target cannot be written.
     fn copy_blocks(
         &self,
-        relocation: &Relocation,
+        relocation: &mut Relocation,
         extent: &Extent,
         (from, to): (u64, u64),
         buffer: &mut AlignedBuffer,
@@ -387,14 +409,20 @@ impl Group {
         let mut from = from;
         while from < to {
             let mut blocks = (to - from).min(buffer.len() as u64 / BLOCK_SIZE_BYTES);
-            loop {
+            let is_read = loop {
                 let memory = &mut buffer[..bytes_of(blocks)];
                 match self.read_good_copy(relocation, extent, from, memory) {
-                    ReadCopy::Good => break,
+                    ReadCopy::Good => break true,
                     // What is bad on one may be good on another, beside what is bad there.
                     ReadCopy::Bad if blocks > 1 => blocks /= 2,
+                    ReadCopy::Bad if self.may_lack(relocation, from) => break false,
                     ReadCopy::Bad | ReadCopy::None => return Ok(false),
                 }
+            };
+            if !is_read {
+                relocation.lacking.insert(from);
+                from += 1;
+                continue;
             }
             let memory = &buffer[..bytes_of(blocks)];
             let run = relocation.run;
@@ -409,9 +437,39 @@ impl Group {
             if let Err(error) = request.result {
                 return self.target_failed(run, &error).map(|()| false);
             }
+            let copied = from..from + blocks;
+            relocation.lacking.retain(|block| !copied.contains(block));
             from += blocks;
         }
         Ok(true)
+    }
+
+    /// Whether nothing is lost where the new copy lacks this block, because the old one has it no more.
+    fn may_lack(&self, relocation: &Relocation, block: u64) -> bool {
+        let (file, moved) = (&relocation.file, &relocation.moved);
+        let from = moved.from;
+        let is_stale = || {
+            let schedule = file.map.read().schedule();
+            let at = schedule.file_block(moved.index, block);
+            self.dirty.is_stale(file, from.disk(), at, at + 1)
+        };
+        relocation.lacking.len() < LACKING_MOST
+            && (!from.is_present() || self.is_given_up(from.disk()) || is_stale())
+    }
+
+    /// The file blocks of the extent that the new copy lacks, and the others.
+    fn lacking_ranges(relocation: &Relocation, schedule: Schedule) -> (Ranges, Ranges) {
+        let index = relocation.moved.index;
+        let (mut lacking, mut others) = (Ranges::new(), Ranges::new());
+        let mut from = 0;
+        for block in relocation.lacking.iter().copied() {
+            push_file_ranges(&mut others, schedule, index, (from, block));
+            push_file_ranges(&mut lacking, schedule, index, (block, block + 1));
+            from = block + 1;
+        }
+        let end = schedule.length_blocks(index);
+        push_file_ranges(&mut others, schedule, index, (from, end));
+        (lacking, others)
     }
 
     /// Reads from the copies in turn until one can be read; one that is stale there is no source.

@@ -406,7 +406,7 @@ impl Group {
         walk.is_ok()
     }
 
-    fn is_given_up(&self, disk: DiskNumber) -> bool {
+    pub(crate) fn is_given_up(&self, disk: DiskNumber) -> bool {
         matches!(
             self.membership.status(disk),
             None | Some(DiskStatus::Absent)

@@ -587,3 +587,82 @@ fn a_place_that_takes_no_copy_costs_no_disk_that_the_group_cannot_do_without() {
     group.sync().unwrap();
     assert!(read(&group, &file, 0, data.len()) == data);
 }
+
+#[test]
+fn a_copy_that_is_missing_is_made_but_for_a_block_that_cannot_be_read() {
+    let scene = Scene::new(10, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(10, 8 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (index, extent, moved) = move_of(&file, 1);
+    let source = extent.copies()[0];
+    let slot = DiskSlot(source.disk().0);
+    scene.disks.fail_reads(slot, block_of(source, 33), u64::MAX);
+    group
+        .take_offline(&[moved.from.disk()], "it failed")
+        .unwrap();
+    group.drop_disks(&[moved.from.disk()], true).unwrap();
+    resync(&group);
+    let given_up = group.membership.status(moved.from.disk());
+    assert_eq!(given_up, None, "all that it had others have");
+    let at = file.map.read().schedule().file_block(index, 33);
+    let readable = |group: &Group, file: &File, block: u64| {
+        let mut found = vec![0; 4096];
+        let answer = group.read(file, block * BLOCK_SIZE_BYTES, &mut found);
+        let from = usize::try_from(block * BLOCK_SIZE_BYTES).unwrap();
+        answer
+            .is_ok()
+            .then(|| assert!(found == data[from..from + 4096], "block {block}"))
+    };
+    for block in 0..(data.len() as u64 / BLOCK_SIZE_BYTES) {
+        let is_bad = readable(&group, &file, block).is_none();
+        assert_eq!(is_bad, block == at, "block {block}");
+    }
+    assert_sound(&group);
+    group.sync().unwrap();
+    // A power cut forgets nothing of it.
+    let id = file.id;
+    drop((group, file));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    assert_eq!(readable(&group, &file, at), None);
+    scene.disks.clear_faults(slot);
+    resync(&group);
+    assert!(read(&group, &file, 0, data.len()) == data);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+    assert_sound(&group);
+}
+
+#[test]
+fn a_disk_that_is_dropped_is_emptied_of_a_copy_that_lacks_what_cannot_be_read() {
+    let scene = Scene::new(11, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(11, 8 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (index, extent, moved) = move_of(&file, 1);
+    let (source, leaving) = (extent.copies()[0], moved.from.disk());
+    let slot = DiskSlot(source.disk().0);
+    group.take_offline(&[leaving], "it failed").unwrap();
+    let new = pattern(12, 8 << 20);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    scene.disks.fail_reads(slot, block_of(source, 33), u64::MAX);
+    group.return_disks(&[DiskSlot(leaving.0)]).unwrap();
+    resync(&group);
+    group.drop_disks(&[leaving], false).unwrap();
+    resync(&group);
+    assert_eq!(group.membership.status(leaving), None, "it was emptied");
+    let at = file.map.read().schedule().file_block(index, 33) * BLOCK_SIZE_BYTES;
+    group.read(&file, at, &mut [0; 4096]).unwrap_err();
+    scene.disks.clear_faults(slot);
+    resync(&group);
+    assert!(read(&group, &file, 0, new.len()) == new);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+    assert_sound(&group);
+}
