@@ -4,6 +4,7 @@
 
 mod place;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use place::{Place, bytes, can_mount, is_mounted, signal, wait_for_end};
@@ -17,6 +18,17 @@ const LOST: [&str; 2] = [
 
 /// A mounted group whose disks went while a file was written, and came back.
 fn stopped(disks: &[&str], redundancy: &str) -> (Place, Vec<u8>) {
+    let (place, contents, ()) = stopped_around(disks, redundancy, |_| (), |_, ()| ());
+    (place, contents)
+}
+
+/// The same, with something that is done before the disks go, and something before they come back.
+fn stopped_around<T>(
+    disks: &[&str],
+    redundancy: &str,
+    before: impl FnOnce(&Place) -> T,
+    meanwhile: impl FnOnce(&Place, &T),
+) -> (Place, Vec<u8>, T) {
     let place = Place::new();
     let paths: Vec<String> = (disks.iter())
         .map(|disk| format!("{}:64M", place.disk(disk)))
@@ -27,6 +39,7 @@ fn stopped(disks: &[&str], redundancy: &str) -> (Place, Vec<u8>) {
     }
     place.tell(words);
     place.mount();
+    let made = before(&place);
     let names: Vec<String> = (0..disks.len())
         .map(|number| format!("data_{number:04}"))
         .collect();
@@ -38,10 +51,11 @@ fn stopped(disks: &[&str], redundancy: &str) -> (Place, Vec<u8>) {
     while !place.run(["health", "data"]).stdout.contains("had to stop") {
         std::thread::sleep(Duration::from_millis(50));
     }
+    meanwhile(&place, &made);
     for name in &names {
         place.tell(["fault", "plug", "data", name]);
     }
-    (place, contents)
+    (place, contents, made)
 }
 
 #[test]
@@ -192,6 +206,43 @@ fn a_cut_that_a_stopped_group_refuses_takes_nothing_of_what_was_answered() {
     place.mount();
     let found = std::fs::read(&gone).unwrap();
     assert!(found == contents, "{} bytes are there", found.len());
+    place.umount();
+}
+
+#[test]
+fn a_name_that_a_stopped_group_refuses_to_move_leads_where_it_led_before() {
+    if !can_mount() {
+        return;
+    }
+    let name = |place: &Place, name: &str| place.mount_point().join(name);
+    let make = |place: &Place| {
+        for (text, contents) in [("conf", "old"), ("conf.new", "new")] {
+            std::fs::write(name(place, text), contents).unwrap();
+        }
+        rustix::fs::syncfs(std::fs::File::open(place.mount_point()).unwrap()).unwrap();
+        std::fs::File::open(name(place, "conf"))
+            .and_then(|file| file.sync_all())
+            .unwrap();
+    };
+    let refused = |place: &Place, (): &()| {
+        // Longer than a reading of the owner record is relied on.
+        std::thread::sleep(Duration::from_secs(3));
+        std::fs::rename(name(place, "conf.new"), name(place, "conf")).unwrap_err();
+        std::fs::remove_file(name(place, "conf.new")).unwrap_err();
+    };
+    let (place, _, ()) = stopped_around(&["a"], "external", make, refused);
+    place.tell(["upgrade", "data"]);
+    {
+        let mut conf = std::fs::File::create(name(&place, "conf")).unwrap();
+        conf.write_all(b"newest").unwrap();
+        // What the disk may have lost as it went is told once.
+        let _ = conf.sync_all();
+        conf.sync_all().unwrap();
+    }
+    place.umount();
+    place.mount();
+    assert_eq!(std::fs::read(name(&place, "conf")).unwrap(), b"newest");
+    assert_eq!(std::fs::read(name(&place, "conf.new")).unwrap(), b"new");
     place.umount();
 }
 

@@ -32,6 +32,7 @@ use crate::notices::Dropped;
 use crate::session::{MountOptions, Service};
 use crate::transport::Transport;
 use handles::Handles;
+use names::changed_by;
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -153,6 +154,18 @@ impl Bridge {
         }
     }
 
+    /// What changes the names or attributes is not begun where its answer would be an error all the
+    /// same: it is in the journal as soon as it is made, and the kernel, which is told that it failed,
+    /// goes on with what was there before.
+    fn check_may_change(&self, header: &InHeader) -> Result<(), Refusal> {
+        if !Opcode::from_number(header.opcode).is_some_and(changes_what_the_kernel_keeps) {
+            return Ok(());
+        }
+        let group = self.file_system.group();
+        (group.check_serves().and_then(|()| group.check_owner()))
+            .map_err(|error| FsError::from(error).into())
+    }
+
     /// What was read from memory or put there met no disk, which would have been asked whose the
     /// group is. An owner that slept answers nothing of it.
     fn check_owner(&self, header: &InHeader) -> Result<(), Refusal> {
@@ -244,14 +257,19 @@ impl Service for Bridge {
         let served = if is_resent && group.is_done(unique) {
             self.answer_again(header, transport, worker)
         } else {
-            self.make_room(header)
+            self.check_may_change(header)
+                .and_then(|()| self.make_room(header))
                 .and_then(|()| self.dispatch(header, transport, worker))
         };
         let served = served.and_then(|answer| {
             group.keep_what_fell_out().map_err(FsError::from)?;
             Ok(answer)
         });
+        let is_made = served.is_ok();
         let served = served.and_then(|answer| self.check_owner(header).map(|()| answer));
+        if is_made && served.is_err() {
+            transport.forget_soon(changed_by(header, transport));
+        }
         self.die_at_half();
         match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
@@ -297,6 +315,27 @@ const fn tells_of_contents(opcode: Opcode) -> bool {
             | Opcode::Allocate
             | Opcode::CopyRange
             | Opcode::CopyRange64
+            | Opcode::SetExtendedAttribute
+            | Opcode::RemoveExtendedAttribute
+    )
+}
+
+/// Whether it changes a name, or attributes of a file other than by writing it.
+const fn changes_what_the_kernel_keeps(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::SetAttributes
+            | Opcode::Symlink
+            | Opcode::MakeNode
+            | Opcode::MakeDirectory
+            | Opcode::Unlink
+            | Opcode::RemoveDirectory
+            | Opcode::Rename
+            | Opcode::Rename2
+            | Opcode::Link
+            | Opcode::Create
+            | Opcode::TemporaryFile
+            | Opcode::Allocate
             | Opcode::SetExtendedAttribute
             | Opcode::RemoveExtendedAttribute
     )

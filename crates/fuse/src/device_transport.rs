@@ -20,6 +20,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader, WriteIn};
 use crate::notices::{Answer, Dropped, Notices};
+use crate::stale::{self, Stale};
 use crate::transport::Transport;
 
 /// Where the data of a `WRITE` begins in the buffer, and the data of an answer.
@@ -196,6 +197,10 @@ impl Transport for DeviceTransport {
         let sent = send(&self.descriptor, self.unique, 0, &[data]);
         self.give_back();
         sent
+    }
+
+    fn forget_soon(&self, stale: Vec<Stale>) {
+        stale::forget_soon(&self.descriptor, stale);
     }
 
     fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {

@@ -18,6 +18,7 @@ mod mount_table;
 mod negotiation;
 mod notices;
 mod session;
+mod stale;
 mod sys;
 mod transport;
 

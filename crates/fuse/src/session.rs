@@ -23,7 +23,7 @@ use spindle_base::FileId;
 use spindle_fs::FileSystem;
 use zerocopy::IntoBytes;
 
-use crate::abi::{InHeader, NotifyEntryOut, NotifyInodeOut, notify};
+use crate::abi::{InHeader, NotifyInodeOut, notify};
 use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
@@ -32,6 +32,7 @@ use crate::mount_point::{BackingDevice, MAX_DATA_BYTES, MOUNT_KIND, MountError, 
 use crate::mount_table::{Standing, holders, mounted_at, requests_under_way, standing, ways_to};
 use crate::negotiation::{Negotiated, NegotiationError, negotiate};
 use crate::notices::{Notices, NoticesProgram, NoticesThread};
+use crate::stale::Stale;
 use crate::sys;
 use crate::transport::Transport;
 
@@ -565,12 +566,7 @@ impl Mount {
     /// # Errors
     /// What the kernel answered; a file that it does not know is no error.
     pub fn invalidate_file(&self, id: FileId) -> Result<(), Errno> {
-        let notice = NotifyInodeOut {
-            node: id.0,
-            offset_bytes: 0,
-            length_bytes: 0,
-        };
-        self.notify(notify::INVALIDATE_INODE, &[notice.as_bytes()])
+        Stale::File(id).forget(&self.descriptors[0])
     }
 
     /// Makes the kernel forget what it knows of `name` in `parent`, that there is none included,
@@ -580,21 +576,8 @@ impl Mount {
     /// # Errors
     /// What the kernel answered; a name that it does not know is no error.
     pub fn invalidate_entry(&self, parent: FileId, name: &[u8]) -> Result<(), Errno> {
-        let notice = NotifyEntryOut {
-            parent: parent.0,
-            name_length_bytes: u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?,
-            flags: 0,
-        };
-        let mut text = name.to_vec();
-        text.push(0);
-        self.notify(notify::INVALIDATE_ENTRY, &[notice.as_bytes(), &text])
-    }
-
-    fn notify(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
-        match send(&self.descriptors[0], 0, code, parts) {
-            Err(Errno::NOENT) => Ok(()),
-            other => other,
-        }
+        let name = name.to_vec();
+        Stale::Entry { parent, name }.forget(&self.descriptors[0])
     }
 }
 

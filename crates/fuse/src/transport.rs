@@ -14,6 +14,7 @@ use spindle_device::{ReadTarget, WriteSource};
 
 use crate::abi::InHeader;
 use crate::notices::Dropped;
+use crate::stale::Stale;
 
 /// One worker's connection to the kernel.
 pub(crate) trait Transport {
@@ -66,6 +67,9 @@ pub(crate) trait Transport {
     /// # Errors
     /// What the kernel said of the answer.
     fn answer_payload(&mut self, length_bytes: usize) -> Result<(), Errno>;
+
+    /// Makes the kernel forget all of these, soon after the answer.
+    fn forget_soon(&self, stale: Vec<Stale>);
 
     /// Tells the kernel something that it did not ask for.
     ///

@@ -52,7 +52,7 @@ fn mounted(direct: bool) -> Option<Mounted> {
         notices: Some(notices()),
         ..MountOptions::new("posix")
     };
-    Mounted::with_options(&options, 512 << 20, None)
+    Mounted::with_options(&options, 512 << 20, None, None)
 }
 
 fn in_both_modes(story: impl Fn(&Mounted)) {

@@ -8,16 +8,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
-use spindle_device::{DEADLINE_DEFAULT, DiskSlot, Engine, OpenDisk, open_engine};
+use spindle_device::{DEADLINE_DEFAULT, DiskSlot, Engine, FaultableDisks, OpenDisk, open_engine};
 use spindle_fs::{FileSystem, Owner, Time};
-use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener, UnwrittenBlocks};
+use spindle_group::{
+    Attended, Group, KeptJournal, NewDisk, NewGroup, Opener, UnwrittenBlocks, Watch,
+};
 
 const DISKS_COUNT: usize = 4;
 
 /// A group of four sparse files and the thread that does its lazy work.
 pub struct GroupOnFiles {
     pub file_system: Arc<FileSystem>,
-    engine: Arc<Engine>,
+    disks: Arc<FaultableDisks<Engine>>,
     slots: Vec<DiskSlot>,
     ended: Arc<AtomicBool>,
     lazy_work: Option<JoinHandle<()>>,
@@ -31,12 +33,14 @@ fn uuid() -> Uuid {
 }
 
 impl GroupOnFiles {
-    /// Makes it in `directory`; `journal` is what a keeper would hold.
+    /// Makes it in `directory`; `journal` is what a keeper would hold, and `watch` what an owner is
+    /// watched with that may sleep.
     pub fn new(
         directory: &Path,
         redundancy: Redundancy,
         disk_bytes: u64,
         journal: Option<Arc<KeptJournal>>,
+        watch: Option<Watch>,
     ) -> Self {
         // As a keeper's daemon has it: writes are answered from memory.
         let journal = journal.unwrap_or_else(|| {
@@ -44,13 +48,13 @@ impl GroupOnFiles {
             Arc::new(KeptJournal::create().unwrap().with_blocks(blocks))
         });
         let (engine, _) = open_engine(DEADLINE_DEFAULT);
-        let engine = Arc::new(engine);
+        let files = Arc::new(FaultableDisks::new(engine));
         let disks: Vec<NewDisk> = (0..DISKS_COUNT)
             .map(|number| {
                 let path = directory.join(format!("disk{number}"));
                 File::create(&path).unwrap().set_len(disk_bytes).unwrap();
                 NewDisk {
-                    slot: engine.attach(OpenDisk::open(&path).unwrap()),
+                    slot: files.inner().attach(OpenDisk::open(&path).unwrap()),
                     name: DiskName::new(format!("disk{number}")).unwrap(),
                     failure_group: FailureGroupName::new(format!("side{}", number % 2)).unwrap(),
                     uuid: uuid(),
@@ -78,10 +82,15 @@ impl GroupOnFiles {
             force: false,
             preferred_failure_group: None,
         };
-        Group::create(engine.clone(), &new).unwrap();
-        let disks = engine.clone();
+        Group::create(files.clone(), &new).unwrap();
+        let attended = Attended {
+            journal: Some(journal),
+            watch,
+            ..Attended::default()
+        };
+        let disks = files.clone();
         let group =
-            Group::open_kept(disks, &slots, &name, &opener, &|_| false, Some(journal)).unwrap();
+            Group::open_attended(disks, &slots, &name, &opener, &|_| false, attended).unwrap();
         let group = Arc::new(group);
         let owner = Owner { user: 0, group: 0 };
         let now = Time {
@@ -107,7 +116,7 @@ impl GroupOnFiles {
         });
         Self {
             file_system,
-            engine,
+            disks: files,
             slots,
             ended,
             lazy_work: Some(lazy_work),
@@ -118,8 +127,18 @@ impl GroupOnFiles {
 impl GroupOnFiles {
     /// Flushes that the disks have done, together.
     pub fn flushes_count(&self) -> u64 {
-        let flushes = |slot: &DiskSlot| self.engine.counters(*slot).flushes;
+        let flushes = |slot: &DiskSlot| self.disks.inner().counters(*slot).flushes;
         self.slots.iter().map(flushes).sum()
+    }
+
+    /// Takes all disks away.
+    pub fn pull_all(&self) {
+        self.slots.iter().for_each(|slot| self.disks.pull(*slot));
+    }
+
+    /// Brings them back.
+    pub fn plug_all(&self) {
+        self.slots.iter().for_each(|slot| self.disks.plug(*slot));
     }
 
     /// Ends the lazy work, looks for contradictions and closes the group.

@@ -13,7 +13,7 @@ use group_on_files::GroupOnFiles;
 use spindle_base::Redundancy;
 use spindle_fs::FileSystem;
 use spindle_fuse::{Mount, MountOptions};
-use spindle_group::KeptJournal;
+use spindle_group::{KeptJournal, Watch};
 
 /// A mounted file system, gone at the end, come what may.
 pub struct Mounted {
@@ -45,7 +45,12 @@ impl Mounted {
             direct,
             ..MountOptions::new("posix")
         };
-        Self::with_options(&options, disk_bytes, journal)
+        Self::with_options(&options, disk_bytes, journal, None)
+    }
+
+    /// With something that an owner is watched with who may sleep.
+    pub fn watched(disk_bytes: u64, watch: Watch) -> Option<Self> {
+        Self::with_options(&MountOptions::new("posix"), disk_bytes, None, Some(watch))
     }
 
     /// Mounted so.
@@ -53,6 +58,7 @@ impl Mounted {
         options: &MountOptions,
         disk_bytes: u64,
         journal: Option<Arc<KeptJournal>>,
+        watch: Option<Watch>,
     ) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: mounting needs root and /dev/fuse");
@@ -64,7 +70,7 @@ impl Mounted {
             std::env::temp_dir().join(format!("spindle-fuse-posix-{}-{number}", process::id()));
         let root = top.join("mount");
         std::fs::create_dir_all(&root).unwrap();
-        let group = GroupOnFiles::new(&top, Redundancy::Normal, disk_bytes, journal);
+        let group = GroupOnFiles::new(&top, Redundancy::Normal, disk_bytes, journal, watch);
         let file_system = Arc::clone(&group.file_system);
         let mount = Mount::start(Arc::clone(&file_system), &root, options).unwrap();
         Some(Self {
@@ -86,6 +92,11 @@ impl Mounted {
         let options = MountOptions::new("posix");
         let mount = Mount::start(Arc::clone(&self.file_system), &self.root, &options);
         self.mount = Some(mount.unwrap());
+    }
+
+    /// The disks below.
+    pub fn disks(&self) -> &GroupOnFiles {
+        &self.group
     }
 
     /// Flushes that the disks have done, together.
