@@ -362,6 +362,16 @@ fn a_version_at_the_same_place_of_the_log_is_beaten_only_by_the_page_that_it_was
         PageFile::PostgreSql { .. } => postgresql_page_at(content, 7, position, 8192),
         _ => innodb_page_at(content, Format::FullCrc32, 9, 7, 16384, position),
     };
+    // Its checksum at the end is proof where the beginning with the position is gone.
+    for (space, number) in [(0, 7), (9, 8)] {
+        let head = innodb_page(3, Format::FullCrc32, space, 0, 16384);
+        let file = PageFile::InnoDb(Space::of_head(&head).unwrap());
+        let one = innodb_page_at(1, Format::FullCrc32, space, number, 16384, 100);
+        let mut without_head = one.clone();
+        without_head[..4096].fill(0);
+        let choice = choose(&file, number.into(), &[&one, &without_head]);
+        assert_eq!(choice, Choice::Right(0));
+    }
     for file in [postgresql, innodb] {
         // Position 0: what PostgreSQL keeps on pages whose changes are not logged.
         for position in [0, 100] {
