@@ -453,7 +453,10 @@ impl Group {
                 && !self.dirty.is_stale(file, copy.disk(), first, end)
         };
         let mut others = extent.iter().flat_map(|extent| extent.present());
-        if let Some(source) = others.find(counts) {
+        // A run is halved down to its bad blocks.
+        if part.blocks == 1
+            && let Some(source) = others.find(counts)
+        {
             self.note_bad_place(BadPlace {
                 file: Arc::clone(file),
                 index: part.index,
@@ -467,10 +470,22 @@ impl Group {
                 reason: reason.clone(),
             });
         }
-        Err(GroupError::new(
-            GroupErrorKind::Io,
-            format!("its copy lies on a bad place: {reason}"),
-        ))
+        let cause = DeviceError {
+            path: (self
+                .disks
+                .get(disk)
+                .and_then(|state| self.disks.path(state)))
+            .unwrap_or_default(),
+            operation: "read",
+            offset_bytes: part.to_bytes(),
+            length_bytes: good.len(),
+            kind: DeviceErrorKind::Medium,
+            errno: None,
+        };
+        let message = format!("its copy lies on a bad place: {reason}");
+        Err(GroupError::new(GroupErrorKind::Io, message)
+            .on_disk(disk)
+            .because(cause))
     }
 
     fn not_taken(&self, disk: DiskNumber, error: DeviceError) -> GroupError {

@@ -366,14 +366,14 @@ impl DirtyRegions {
         }
     }
 
-    /// These blocks of a file of one copy were written: the rows cease to list them. The edit that a
-    /// sync of the file has to wait for, because after a crash a block that a row lists is lost.
+    /// These blocks of a file of one copy were written: the rows cease to list them. A sync of the file
+    /// has to wait for the edit, because after a crash a block that a row lists is lost.
     pub fn list_lost(
         &self,
         file: &File,
         ranges: &[(u64, u64)],
         apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) -> Sequence {
+    ) {
         let mut edit = Edit::default();
         let mut state = self.state.lock();
         for (number, ..) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
@@ -383,9 +383,8 @@ impl DirtyRegions {
                 region.list((file.id, number), &mut edit);
             }
         }
-        match edit.is_empty() {
-            true => Sequence(0),
-            false => apply(edit),
+        if !edit.is_empty() {
+            apply(edit);
         }
     }
 
@@ -442,6 +441,7 @@ impl DirtyRegions {
             }
         }
         for (key, region) in &mut state.regions {
+            region.end_suspicions(*key, apply);
             let copied = match region.doubtful {
                 true => BlockSet::Everything,
                 false => region.copied_lately(gone.disk, has_flushed),
@@ -690,10 +690,22 @@ impl DirtyRegions {
 
     /// The rows of the file cease to name what disks have again. The commit that makes it durable
     /// flushes the disks first.
-    pub fn name_only_stale(&self, file: FileId, apply: &mut dyn FnMut(Edit) -> Sequence) {
+    pub fn name_only_stale(
+        &self,
+        file: FileId,
+        is_mirrored: bool,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut edit = Edit::default();
         let mut state = self.state.lock();
         for (key, region) in state.regions.range_mut((file, 0)..=(file, u32::MAX)) {
+            if !is_mirrored && region.is_outdated() {
+                region.list(*key, &mut edit);
+            }
             region.name_only_stale(*key, apply);
+        }
+        if !edit.is_empty() {
+            apply(edit);
         }
     }
 

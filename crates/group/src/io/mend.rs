@@ -21,6 +21,7 @@ use spindle_sync::level::assert_none_from;
 use crate::core::Core;
 use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::dirty::{Ranges, Writer};
+use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
@@ -230,8 +231,10 @@ impl Core {
             let apply = &mut |edit| self.catalog.apply(edit);
             let has_flushed = |target| self.has_flushed(target);
             let ranges = Self::bad_ranges(place);
+            let all_serve = || self.disks.iter().all(DiskState::is_online);
             let (writer, needed) =
-                (self.dirty).begin_mend(&place.file, &ranges, disk, &has_flushed, apply);
+                self.dirty
+                    .begin_mend(&place.file, &ranges, disk, &has_flushed, &all_serve, apply);
             let mending = Mending {
                 group: self,
                 file: &place.file,

@@ -411,9 +411,16 @@ impl Core {
             self.settle_failed_writes(file, &ranges, &failed)?;
         }
         if file.may_be_stale.load(Ordering::Acquire) {
+            // A copy on a bad place counts when a resync has read back what lies there.
+            let is_left = |disk| {
+                let mut ranges = intent.gaps.iter().copied().chain([(first, end)]);
+                ranges.any(|range| self.bad_places.is_left(file.id, disk, range))
+            };
             let took = |target: &Target| {
                 let own = target.life.disk;
-                !plan.missed.contains(&own) && !failed.iter().any(|(disk, _)| *disk == own)
+                !plan.missed.contains(&own)
+                    && !failed.iter().any(|(disk, _)| *disk == own)
+                    && !is_left(own)
             };
             let targets = written.targets().iter().copied();
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
@@ -478,9 +485,13 @@ impl Core {
         let mut ranges = Ranges::from_slice(gaps);
         ranges.push(blocks);
         let _change = self.change_inside();
-        let apply = &mut |edit| self.catalog.apply(edit);
-        let listed = self.dirty.list_lost(file, &ranges, apply);
-        (file.listed_through).fetch_max(listed.0, Ordering::AcqRel);
+        // Under the lock of the rows: who finds them exact and is answered has a sync wait for that.
+        let apply = &mut |edit| {
+            let listed = self.catalog.apply(edit);
+            (file.listed_through).fetch_max(listed.0, Ordering::AcqRel);
+            listed
+        };
+        self.dirty.list_lost(file, &ranges, apply);
     }
 
     /// These disks went away since the write was announced, or have the space that it was given

@@ -116,12 +116,14 @@ impl Core {
         }
     }
 
-    /// The rows of the file name only what is stale. Whoever takes a copy away calls it in the same
+    /// The rows of the file name only what is stale; where it has one copy, by its blocks, which are
+    /// lost. Whoever takes a copy away calls it in the same
     /// change: a crash after that commit has to find the other copies good, and the commit flushes
     /// them first.
     pub(crate) fn name_only_stale(&self, file: &File) {
         let apply = &mut |edit| self.catalog.apply(edit);
-        self.dirty.name_only_stale(file.id, apply);
+        self.dirty
+            .name_only_stale(file.id, file.is_mirrored(), apply);
     }
 
     /// Whether nothing is stale on the copy's disk in the regions of these blocks: after a crash a disk

@@ -155,11 +155,7 @@ impl Region {
         key: RegionKey,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) -> Sequence {
-        let suspects = self.suspects.iter().map(|(_, disk)| *disk);
-        let mut disks: SmallVec<[DiskNumber; 2]> =
-            (self.stale.iter().map(|stale| stale.disk).chain(suspects)).collect();
-        disks.sort_unstable();
-        disks.dedup();
+        let disks = self.to_be_named();
         if let Some(row) = &self.row
             && row.open
             && disks.iter().all(|disk| row.disks.contains(disk))
@@ -179,6 +175,19 @@ impl Region {
             disks,
         });
         sequence
+    }
+
+    /// The disks that an open row names: those that are stale. One under suspicion only where no other
+    /// is stale: a row that names both would leave no copy after a crash.
+    fn to_be_named(&self) -> SmallVec<[DiskNumber; 2]> {
+        let mut disks: SmallVec<[DiskNumber; 2]> =
+            self.stale.iter().map(|stale| stale.disk).collect();
+        if let Some((_, suspect)) = self.suspects.first()
+            && disks.is_empty()
+        {
+            disks.push(*suspect);
+        }
+        disks
     }
 
     /// Puts the exact row, or takes the row away where no disk is stale; whether the region may
@@ -252,15 +261,12 @@ impl Region {
 
     /// An open row ceases to name disks that are not stale any more.
     pub(crate) fn forget_caught_up(&mut self, key: RegionKey, edit: &mut Edit) {
+        let to_be_named = self.to_be_named();
         let Some(row) = self.row.as_mut().filter(|row| row.open) else {
             return;
         };
         let named = row.disks.len();
-        let (stale, suspects) = (&self.stale, &self.suspects);
-        (row.disks).retain(|disk| {
-            stale.iter().any(|stale| stale.disk == *disk)
-                || suspects.iter().any(|(_, suspect)| suspect == disk)
-        });
+        row.disks.retain(|disk| to_be_named.contains(disk));
         if row.disks.len() < named {
             // Its sequence stays: whichever of the two is durable, it is open.
             let record = open_record(&row.disks);
@@ -280,12 +286,25 @@ impl Region {
     }
 
     /// A bad place on the disk is written again, from copies on disks that have all of the region. Where
-    /// another one is named as well none does: then a row that names both would leave no copy.
+    /// another one is named already nobody is under suspicion.
     pub(crate) fn suspect(&mut self, mender: u64, disk: DiskNumber) {
         let row = self.row.iter().flat_map(|row| row.disks.iter().copied());
         let mut named = row.chain(self.stale.iter().map(|stale| stale.disk));
         if named.all(|other| other == disk) {
             self.suspects.push((mender, disk));
+        }
+    }
+
+    /// A disk goes: what it has there alone, or shares with the one under suspicion, has to count when
+    /// it is back, and until then what the other shares with others.
+    pub(crate) fn end_suspicions(
+        &mut self,
+        key: RegionKey,
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        if !self.suspects.is_empty() {
+            self.suspects.clear();
+            self.name_only_stale(key, apply);
         }
     }
 

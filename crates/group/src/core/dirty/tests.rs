@@ -763,3 +763,55 @@ fn a_disk_that_goes_before_a_write_that_is_refused_has_not_missed_it() {
     goes(&mut applied, 8);
     assert_eq!(stale(), [1, 2]);
 }
+
+#[test]
+fn a_disk_under_suspicion_is_named_only_while_no_other_lacks_anything_or_is_away() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let other = DiskNumber(5);
+    let mut applied = Applied::default();
+    let mut begin = |all_serve: bool, applied: &mut Applied| {
+        let has_flushed = |_: Target| false;
+        dirty.begin_mend(
+            &file,
+            &[(5, 6)],
+            other,
+            &has_flushed,
+            &|| all_serve,
+            &mut applied.apply(),
+        )
+    };
+    let (mend, _) = begin(false, &mut applied);
+    assert_eq!(applied.newest(), open(&[]), "another one is away");
+    let newest = target(Life {
+        disk: other,
+        ..LIFE
+    });
+    dirty.end_mend(file.id, &mend, newest, &mut applied.apply());
+
+    let (mend, _) = begin(true, &mut applied);
+    assert_eq!(applied.newest(), open(&[other]));
+    // A row with both would leave no copy that counts.
+    dirty.missed_by(&file, &[(5, 7)], &[AWAY], &mut applied.apply());
+    assert_eq!(applied.newest(), open(&[AWAY]));
+    dirty.caught_up(&file, (5, 7), &[target(LIFE)]);
+    dirty.name_only_stale(file.id, true, &mut applied.apply());
+    dirty.end_mend(file.id, &mend, newest, &mut applied.apply());
+
+    let (mend, _) = begin(true, &mut applied);
+    assert_eq!(applied.newest(), open(&[other]));
+    // One that goes may have the only other copy of another block of the region.
+    let gone = Life {
+        incarnation: LIFE.incarnation.next(),
+        ..LIFE
+    };
+    dirty.went_offline(
+        gone,
+        &lately(&dirty, &[]),
+        &|_| true,
+        &|_| {},
+        &mut applied.apply(),
+    );
+    assert_eq!(applied.newest(), open(&[]));
+    dirty.end_mend(file.id, &mend, newest, &mut applied.apply());
+    assert_eq!(applied.newest(), open(&[]));
+}

@@ -93,8 +93,8 @@ impl DirtyRegions {
     }
 
     /// Announces that blocks which a disk has wrong are written again there from another copy. Until it
-    /// is ended a row names the disk: it may give back anything there, which a crash must not take for
-    /// good. Returns the sequence that must be durable before a block is written. Ended by
+    /// is ended a row names the disk, unless another one is away or lacks something there: it may give
+    /// back anything, which a crash must not take for good. Returns the sequence that must be durable before a block is written. Ended by
     /// [`DirtyRegions::end_mend`].
     pub fn begin_mend(
         &self,
@@ -102,10 +102,13 @@ impl DirtyRegions {
         ranges: &[(u64, u64)],
         disk: DiskNumber,
         has_flushed: HasFlushed<'_>,
+        all_serve: &dyn Fn() -> bool,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) -> (Writer, Sequence) {
         let mut needed = Sequence(0);
         let mut state = self.state.lock();
+        // Asked under the lock: one that goes later ends the suspicion.
+        let all_serve = all_serve();
         state.writers_count += 1;
         let mut writer = Writer {
             joined: SmallVec::new(),
@@ -115,7 +118,9 @@ impl DirtyRegions {
             let region = state.regions.entry((file.id, number)).or_default();
             let generation = region.begin_copy(disk, (first, end), has_flushed);
             writer.joined.push((number, generation));
-            region.suspect(writer.number, disk);
+            if all_serve {
+                region.suspect(writer.number, disk);
+            }
             needed = needed.max(region.open((file.id, number), apply));
         }
         (writer, needed)
