@@ -62,6 +62,24 @@ fn a_held_group_says_what_its_processes_died_of_and_who_mounts_it_is_answered_at
     place.umount();
 }
 
+/// Nobody but the keeper can open it as long as it is held: it hands a person's word on.
+#[test]
+fn a_held_group_is_opened_by_force_where_a_person_says_so() {
+    if !can_mount() {
+        return;
+    }
+    let place = held();
+    for disk in ["a", "b"] {
+        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
+    }
+    let point = place.mount_point().display().to_string();
+    place.refuse(["mount", "data", point.as_str()], 3, &["--force"]);
+    place.tell(["mount", "data", point.as_str(), "--force"]);
+    let contents = std::fs::read(place.mount_point().join("file")).unwrap();
+    assert_eq!(contents, b"kept");
+    place.umount();
+}
+
 #[test]
 fn the_events_of_a_held_group_are_shown_with_what_its_keeper_knows() {
     if !can_mount() {

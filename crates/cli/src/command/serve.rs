@@ -37,7 +37,9 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
         return Ok(code);
     }
     if !mount.serve.serves() {
-        if let Some(report) = spindle_control::mount_served(settings, group.as_str(), &request)? {
+        let force = mount.serve.force;
+        let served = spindle_control::mount_served(settings, group.as_str(), &request, force)?;
+        if let Some(report) = served {
             if mount.output.json {
                 print_json(&served_report(settings, &group)?)?;
             } else {

@@ -163,7 +163,8 @@ impl Starter {
     }
 }
 
-/// Mounts a group that a process serves already; `None` where there is none.
+/// Mounts a group that a process serves already; `None` where there is none. Where the mount is held
+/// because the last processes could not open the group, the next one does it by force with `force`.
 ///
 /// # Errors
 /// Where the directory cannot be mounted on.
@@ -171,6 +172,7 @@ pub fn mount_served(
     settings: &Settings,
     group: &str,
     request: &MountRequest,
+    force: bool,
 ) -> ControlResult<Option<MountReport>> {
     let call = AddMount {
         directory: request.directory.clone(),
@@ -179,7 +181,7 @@ pub fn mount_served(
     };
     let begun = Instant::now();
     loop {
-        if let Some(report) = go_on_kept(settings, group, request)? {
+        if let Some(report) = go_on_kept(settings, group, request, force)? {
             return Ok(Some(report));
         }
         let Some(client) = served::find(settings, group)? else {
@@ -211,6 +213,7 @@ fn go_on_kept(
     settings: &Settings,
     group: &str,
     request: &MountRequest,
+    force: bool,
 ) -> ControlResult<Option<MountReport>> {
     let Some(keeper) = KeeperClient::find(settings, group) else {
         return Ok(None);
@@ -223,7 +226,7 @@ fn go_on_kept(
     {
         return Ok(None);
     }
-    let status = keeper.go_on()?;
+    let status = keeper.go_on(force)?;
     if status.phase == KeeperPhase::GaveUp {
         return Err(served::gave_up_again(&status));
     }

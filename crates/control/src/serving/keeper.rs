@@ -174,6 +174,8 @@ struct Keeper {
     mount_is_over: bool,
     /// Somebody asked for the next daemon at once.
     go_on: bool,
+    /// And that it opens the group by force.
+    by_force: bool,
     /// What the daemon that is ending said of the group; `None` as long as it said nothing.
     closed: Option<Closed>,
     /// Daemons that have ended and that the kernel has not let go of.
@@ -239,6 +241,7 @@ impl Keeper {
             stop_now: false,
             mount_is_over: false,
             go_on: false,
+            by_force: false,
             closed: None,
             lingering: Vec::new(),
             formats: None,
@@ -323,12 +326,16 @@ impl Keeper {
         self.told_count = self.notices.len();
         let first = self.generation == 0;
         self.generation += 1;
-        let arguments: Vec<OsString> = (self.arguments.iter())
-            // A person's word is for the start that it was given for: by now the group may be
-            // another host's with as good a right.
+        // A person's word is for the start that it was given for: by now the group may be another
+        // host's with as good a right.
+        let by_force = std::mem::take(&mut self.by_force);
+        let mut arguments: Vec<OsString> = (self.arguments.iter())
             .filter(|argument| first || *argument != "--force")
             .cloned()
             .collect();
+        if by_force && !first {
+            arguments.push("--force".into());
+        }
         let child = Child::start(&self.program, &arguments, &self.directory, first)?;
         if first {
             // Nobody waits for the end of this process's output, only for the daemon's word. The

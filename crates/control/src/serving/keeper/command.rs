@@ -151,6 +151,8 @@ enum Request {
     Status,
     /// Start a daemon although the last ones died.
     GoOn,
+    /// The same, and the person's word is that it opens the group by force.
+    GoOnByForce,
     /// Give the mount up, where no daemon serves it; the next one only closes the group.
     GiveUp,
     Upgrade {
@@ -238,10 +240,11 @@ impl Keeper {
         } = asked;
         match request {
             Request::Status => answer(stream, &Ok(self.status())).await,
-            Request::GoOn => {
+            Request::GoOn | Request::GoOnByForce => {
                 if child.is_none() && !self.waits_for_kernel() {
                     self.phase = KeeperPhase::Starting;
                     self.go_on = true;
+                    self.by_force = matches!(request, Request::GoOnByForce);
                 }
                 answer(stream, &Ok(self.status())).await;
             }
@@ -421,12 +424,17 @@ impl KeeperClient {
         self.ask(&Request::Status)
     }
 
-    /// Has a daemon started although the last ones died, and waits until it serves.
+    /// Has a daemon started although the last ones died, and waits until it serves. With `by_force`
+    /// that one opens the group by force.
     ///
     /// # Errors
     /// Where it does not serve.
-    pub fn go_on(&self) -> ControlResult<KeeperStatus> {
-        self.ask::<KeeperStatus>(&Request::GoOn)?;
+    pub fn go_on(&self, by_force: bool) -> ControlResult<KeeperStatus> {
+        let request = match by_force {
+            true => Request::GoOnByForce,
+            false => Request::GoOn,
+        };
+        self.ask::<KeeperStatus>(&request)?;
         self.wait_for_daemon()
     }
 
