@@ -183,7 +183,10 @@ fn a_failure_has_its_kind_and_each_cause_once_in_json_and_one_line_without() {
             "class": "caller",
             "kind": "not_found",
             "message": "data:/missing: no such file or directory",
-            "context": { "operation": null, "subject": "data:/missing" },
+            "context": {
+                "operation": null, "subject": "data:/missing",
+                "file": null, "extent": null, "offset_bytes": null, "disk": null,
+            },
             "causes": ["no such file or directory"],
         })
     );
