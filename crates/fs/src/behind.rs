@@ -113,7 +113,7 @@ impl FileSystem {
         loop {
             {
                 let _content = node.content.read();
-                if !needs_cleaning(node, offset_bytes) {
+                if !needs_cleaning(node, end) {
                     let core = &self.core;
                     (core.group).allocate(file, offset_bytes, bytes_of(data.len()))?;
                     return match core.put(memory, node, file, offset_bytes, data.bytes()) {
@@ -129,7 +129,7 @@ impl FileSystem {
                     };
                 }
             }
-            // The write leaves a gap behind the end, which must read as zeros.
+            // The end moves over what must read as zeros.
             let _content = node.content.write();
             self.core.clean_beyond_end(node, file)?;
         }

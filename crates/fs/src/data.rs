@@ -161,18 +161,19 @@ impl FileSystem {
         }
         if append {
             let _content = node.content.write();
+            self.core.clean_beyond_end(node, file)?;
             let size_bytes = node.state.lock().inode.size_bytes;
             return self.core.write_at(node, file, size_bytes, data, now);
         }
-        checked_end(offset_bytes, bytes_of(data.len()))?;
+        let end = checked_end(offset_bytes, bytes_of(data.len()))?;
         loop {
             {
                 let _content = node.content.read();
-                if !needs_cleaning(node, offset_bytes) {
+                if !needs_cleaning(node, end) {
                     return self.core.write_at(node, file, offset_bytes, data, now);
                 }
             }
-            // The write leaves a gap behind the end, which must read as zeros.
+            // The end moves over what must read as zeros.
             let _content = node.content.write();
             self.core.clean_beyond_end(node, file)?;
         }
@@ -263,10 +264,12 @@ fn lay_over(out: &mut [u8], offset_bytes: u64, blocks: &[(u64, Vec<u8>)]) {
     }
 }
 
-/// Whether something must be cleaned before the end may move over it to `offset_bytes`.
-pub(crate) fn needs_cleaning(node: &Node, offset_bytes: u64) -> bool {
+/// Whether something must be cleaned before a write moves the end to `end`. That is so also where the
+/// write begins at the end: were the cut of the file lost that came before it, the former end would
+/// be back, with bytes below it that were written after the cut.
+pub(crate) fn needs_cleaning(node: &Node, end: u64) -> bool {
     let state = node.state.lock();
-    offset_bytes > state.inode.size_bytes && !state.clean_beyond_end
+    end > state.inode.size_bytes && !state.clean_beyond_end
 }
 
 impl Core {
@@ -316,15 +319,16 @@ impl Core {
     }
 
     /// Makes everything from the end of the file on read as zeros: what a failed write, a crash
-    /// between data and size, or one in the middle of a truncation left there. The caller holds
-    /// the content alone.
+    /// between data and size, or one in the middle of a truncation left there. A cut within a block is
+    /// made durable before: a power cut would bring the former end back, with zeros below it, or with
+    /// what is written there next. The caller holds the content alone.
     pub(crate) fn clean_beyond_end(&self, node: &Node, file: &File) -> FsResult<()> {
-        let size_bytes = {
+        let (size_bytes, was_cut) = {
             let state = node.state.lock();
             if state.clean_beyond_end {
                 return Ok(());
             }
-            state.inode.size_bytes
+            (state.inode.size_bytes, state.was_cut)
         };
         let block_end = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
         // Of writes that failed half way.
@@ -334,10 +338,11 @@ impl Core {
             self.write_out(node, block, block + 1)?;
             let mut tail = vec![0; length_of(block_end - size_bytes)];
             self.group.read(file, size_bytes, &mut tail)?;
-            if tail.iter().any(|byte| *byte != 0) {
-                // Where the file was cut here and that is not durable, a power cut would bring its
-                // former end back, with zeros below it.
+            let has_bytes = tail.iter().any(|byte| *byte != 0);
+            if was_cut || has_bytes {
                 self.group.make_durable()?;
+            }
+            if has_bytes {
                 self.group.punch(file, size_bytes, block_end - size_bytes)?;
             }
         }
@@ -346,7 +351,7 @@ impl Core {
         if stray.is_some() {
             self.group.truncate(file, block_end)?;
         }
-        node.state.lock().clean_beyond_end = true;
+        node.state.lock().note_clean_beyond_end();
         Ok(())
     }
 }

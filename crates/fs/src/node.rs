@@ -49,6 +49,8 @@ pub(crate) struct State {
     /// Everything from the end of the file on reads as zeros. False after loading: a crash can
     /// leave bytes that were written before the end moved, or that a truncation did not reach.
     pub(crate) clean_beyond_end: bool,
+    /// The end was moved back since that was so, which may not be durable yet.
+    pub(crate) was_cut: bool,
     /// No extended attribute: saves a row read for each question.
     pub(crate) no_extended: bool,
     /// A recent place, which templates look at; hard links have several.
@@ -87,7 +89,14 @@ impl State {
     /// The end moves back.
     pub(crate) fn note_cut(&mut self) {
         self.clean_beyond_end = false;
+        self.was_cut = true;
         self.cuts_count += 1;
+    }
+
+    /// Everything from the end on reads as zeros.
+    pub(crate) const fn note_clean_beyond_end(&mut self) {
+        self.clean_beyond_end = true;
+        self.was_cut = false;
     }
 
     /// How long the file is, for [`State::note_written_out`].
@@ -263,6 +272,7 @@ impl Node {
                 removed: false,
                 orphan,
                 clean_beyond_end: false,
+                was_cut: false,
                 no_extended: false,
                 place: None,
                 version: 0,

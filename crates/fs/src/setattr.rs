@@ -133,7 +133,7 @@ impl Core {
     fn cut(&self, node: &Node, file: &File, size_bytes: u64) {
         let end_bytes = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
         match self.group.truncate(file, end_bytes) {
-            Ok(()) if end_bytes == size_bytes => node.state.lock().clean_beyond_end = true,
+            Ok(()) if end_bytes == size_bytes => node.state.lock().note_clean_beyond_end(),
             Ok(()) => {}
             Err(error) => {
                 tracing::warn!(id = node.id.0, %error, "a file was cut, and its space is not free yet");

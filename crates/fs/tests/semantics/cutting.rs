@@ -108,6 +108,29 @@ fn a_power_cut_leaves_no_zeros_below_an_end_that_was_moved_back_and_not_synced()
     }
 }
 
+/// Found by seed 2187 of the simulator.
+#[test]
+fn a_power_cut_that_brings_a_former_end_back_shows_nothing_there_that_was_written_after_the_cut() {
+    for offset_bytes in [60, 100] {
+        let fixture = Fixture::new("plain", Redundancy::External);
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[7; 2 * BLOCK]);
+        fixture.fs().sync().unwrap();
+        set_size(&fixture, &file, 100).unwrap();
+        fixture.write(&file, offset_bytes, &[9; 50]);
+        for seed in 0..16 {
+            let after = FileSystem::open(fixture.after_power_cut(seed)).unwrap();
+            let found = after.open_file(file.id()).unwrap();
+            let mut bytes = vec![0; 3 * BLOCK];
+            let length = after.read(&found, 0, &mut bytes).unwrap();
+            assert!(
+                length != 2 * BLOCK || bytes[100..length].iter().all(|byte| *byte == 7),
+                "at {offset_bytes}, seed {seed}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_removal_that_fell_out_of_a_full_log_keeps_what_waits_until_it_is_committed() {
     let mut fixture = with_a_full_log("goes");
