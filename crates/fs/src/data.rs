@@ -331,7 +331,8 @@ impl Core {
             (state.inode.size_bytes, state.was_cut)
         };
         let block_end = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
-        // Of writes that failed half way.
+        // Of writes that failed half way, and of cuts that could not be kept.
+        self.group.keep_what_fell_out()?;
         self.discard(node, block_end / BLOCK_SIZE_BYTES, u64::MAX);
         if block_end > size_bytes {
             let block = size_bytes / BLOCK_SIZE_BYTES;

@@ -119,8 +119,9 @@ impl Core {
                 }
                 Ok(())
             })?;
-        if size_bytes <= old_bytes {
-            self.group.keep_what_fell_out()?;
+        // Where the cut cannot be kept yet a kill would take it back: what waits beyond the end stays
+        // until the end moves the next time, as do bytes there that no disk could give back.
+        if size_bytes <= old_bytes && self.group.keep_what_fell_out().is_ok() {
             self.discard(node, size_bytes.div_ceil(BLOCK_SIZE_BYTES), u64::MAX);
             self.cut(node, file, size_bytes);
         }

@@ -179,11 +179,50 @@ fn a_hole_that_fell_out_of_a_full_log_keeps_what_waits_until_it_is_committed() {
     fixture.check();
 }
 
+#[test]
+fn a_cut_that_cannot_be_kept_yet_is_made_and_takes_nothing_of_what_waits() {
+    let mut fixture = with_a_full_log("cut");
+    let file = fixture.fs().open_file(fixture.find("/cut").id).unwrap();
+    fail_to_keep(&fixture);
+    set_size(&fixture, &file, 0).unwrap();
+    assert_eq!(fixture.find("/cut").size_bytes, 0);
+    // What makes it longer forgets what waits beyond the end, and must keep the cut first.
+    fail_to_keep(&fixture);
+    set_size(&fixture, &file, 2 * BLOCK as u64).unwrap_err();
+    assert_eq!(fixture.find("/cut").size_bytes, 0);
+    std::mem::forget(file);
+    fixture.kill();
+    assert!(reopened(&fixture, "/cut") == vec![7; 3 * BLOCK]);
+    fixture.check();
+}
+
+#[test]
+fn what_waits_beyond_an_end_whose_cut_is_kept_late_does_not_come_back() {
+    let fixture = with_a_full_log("cut");
+    let file = fixture.fs().open_file(fixture.find("/cut").id).unwrap();
+    fail_to_keep(&fixture);
+    set_size(&fixture, &file, 0).unwrap();
+    set_size(&fixture, &file, 2 * BLOCK as u64).unwrap();
+    assert!(fixture.contents(&file) == vec![0; 2 * BLOCK]);
+    assert_eq!(fixture.fs().unwritten_bytes(), 0);
+    fixture.check();
+}
+
+/// The next commit fails, because a disk fails a flush; the one after it does not.
+fn fail_to_keep(fixture: &Fixture) {
+    let file = fixture.fs().open_file(fixture.find("/fills").id).unwrap();
+    fixture.write(&file, 0, &[1; BLOCK]);
+    let (slot, _) = fixture.places(&file, 0)[0];
+    fixture.disks.fail_flushes(slot, 1);
+}
+
 /// A file with blocks that wait, and a log in which nothing more finds room.
 fn with_a_full_log(text: &str) -> Fixture {
-    let mut fixture = Fixture::plain();
+    let mut fixture = Fixture::new("plain", Redundancy::External);
     fixture.make(ROOT, text);
-    fixture.make(ROOT, "fills");
+    let fills = fixture.make(ROOT, "fills");
+    fixture.write(&fills, 0, &[1; BLOCK]);
+    drop(fills);
     fixture.keep_with_log_of(1 << 10);
     let file = fixture.fs().open_file(fixture.find(text).id).unwrap();
     behind(&fixture, &file, &[7; 3 * BLOCK]);
