@@ -78,9 +78,21 @@ impl Core {
             },
         )?;
         self.begin().remove(node, edit)?;
+        self.nodes.remove(node.id);
+        // Where that cannot be kept yet a kill would bring the file back: its blocks stay, and whoever
+        // comes to write them forgets them.
+        if self.group.keep_what_fell_out().is_ok() {
+            self.discard(node, 0, u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Forgets the blocks of a node that was removed, when a kill would not bring it back. The caller
+    /// holds nothing.
+    pub(crate) fn discard_removed(&self, node: &Node) -> FsResult<()> {
+        let _content = node.content.write();
         self.group.keep_what_fell_out()?;
         self.discard(node, 0, u64::MAX);
-        self.nodes.remove(node.id);
         Ok(())
     }
 

@@ -65,7 +65,8 @@ impl Core {
     }
 
     /// As [`Core::write_out`], of the whole file, for whoever holds nothing. Between two runs the
-    /// content is let go of. What can be written is, whatever fails.
+    /// content is let go of. What can be written is, whatever fails. Of a file that was removed
+    /// nothing is written: its blocks are forgotten.
     pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
         let length = node.state.lock().length();
         // What comes behind that is not asked for, and may come as fast as it is written.
@@ -73,7 +74,11 @@ impl Core {
         let mut at = 0;
         let mut answer = Ok(());
         while !node.unwritten.is_empty() {
-            let _content = node.content.read();
+            let content = node.content.read();
+            if is_removed(node) {
+                drop(content);
+                return self.discard_removed(node);
+            }
             let Some((next, written)) = self.write_run(node, at, end) else {
                 break;
             };
@@ -166,6 +171,9 @@ impl Core {
         let Some((node, first)) = self.behind.take_filled() else {
             return false;
         };
+        if is_removed(&node) {
+            return true;
+        }
         let _content = node.content.read();
         // What fails is tried again by its age.
         self.write_free_run(&node, |blocks| {
@@ -188,6 +196,13 @@ impl Core {
     fn write_first_due(&self, which: Which, has_round_ended: &mut bool) -> bool {
         for due in self.behind.due(which) {
             let node = &due.node;
+            if is_removed(node) {
+                if self.discard_removed(node).is_err() {
+                    self.behind.leave_for_later(node.id);
+                }
+                self.behind.forget_where_empty(node);
+                return true;
+            }
             let mut round_began_ms = None;
             let has_written = self.write_free(node, |blocks| {
                 if !due.is_old {
@@ -247,4 +262,9 @@ impl Core {
         };
         Some(self.write_taken(memory, node, run, &buffer).is_ok())
     }
+}
+
+/// Whether its rows are gone. Nobody can reach it then, and no disk has a place for its blocks.
+fn is_removed(node: &Node) -> bool {
+    node.state.lock().removed
 }

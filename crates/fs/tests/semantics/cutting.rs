@@ -208,6 +208,45 @@ fn what_waits_beyond_an_end_whose_cut_is_kept_late_does_not_come_back() {
     fixture.check();
 }
 
+/// Nobody can write the blocks of a file that is gone, and nobody has to.
+#[test]
+fn a_removal_that_cannot_be_kept_yet_leaves_nothing_that_syncs_trip_over() {
+    let fixture = with_a_full_log("goes");
+    remove_without_keeping(&fixture);
+    // It tells of the flush that failed.
+    fixture.fs().sync().unwrap_err();
+    fixture.fs().sync().unwrap();
+    assert_eq!(fixture.fs().unwritten_bytes(), 0);
+    fixture.check();
+}
+
+#[test]
+fn a_removal_that_cannot_be_kept_yet_leaves_nothing_that_is_written_behind() {
+    let fixture = with_a_full_log("goes");
+    remove_without_keeping(&fixture);
+    fixture.fs().hurry_writes();
+    while fixture.fs().write_due() {}
+    assert_eq!(fixture.fs().unwritten_bytes(), 0);
+    fixture.check();
+}
+
+#[test]
+fn a_removal_that_cannot_be_kept_yet_takes_nothing_of_what_waits() {
+    let mut fixture = with_a_full_log("goes");
+    remove_without_keeping(&fixture);
+    fixture.kill();
+    assert!(reopened(&fixture, "/goes") == vec![7; 3 * BLOCK]);
+    fixture.check();
+}
+
+fn remove_without_keeping(fixture: &Fixture) {
+    fail_to_keep(fixture);
+    (fixture.fs())
+        .unlink(ROOT, name("goes"), fixture.now())
+        .unwrap();
+    assert_eq!(fixture.fs().unwritten_bytes(), 3 * BLOCK as u64);
+}
+
 /// The next commit fails, because a disk fails a flush; the one after it does not.
 fn fail_to_keep(fixture: &Fixture) {
     let file = fixture.fs().open_file(fixture.find("/fills").id).unwrap();
