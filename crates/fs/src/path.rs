@@ -13,7 +13,7 @@ use crate::attribute::{Attributes, Kind, Owner, Time};
 use crate::directory::Climb;
 use crate::error::{FsError, FsResult, corrupt_inode};
 use crate::node::Node;
-use crate::row::each_name;
+use crate::row::name_of;
 use crate::system::{Core, FileSystem};
 use crate::template::{Caching, TemplateCaching, caching_of, layout_of};
 
@@ -77,14 +77,12 @@ impl FileSystem {
         let _names = self.core.names.read();
         let named = || -> FsResult<Option<Vec<Vec<u8>>>> {
             let node = self.core.node(id)?;
+            // Of what was removed while it is open the directory would be read to its end in vain.
+            if node.state.lock().inode.links_count == 0 {
+                return Ok(None);
+            }
             let parent = node.parent();
-            let mut name = None;
-            each_name(&self.core.group, parent, &mut |candidate, record| {
-                if record.id == id {
-                    name = Some(candidate.to_vec());
-                }
-            })?;
-            let Some(name) = name else {
+            let Some(name) = name_of(&self.core.group, parent, id)? else {
                 return Ok(None);
             };
             let directory = self.core.node(parent)?;
@@ -236,13 +234,7 @@ impl Core {
             return Ok(place.name.to_vec());
         }
         // Loaded by its id since the last opening: look for it once.
-        let mut found = None;
-        each_name(&self.group, parent.id, &mut |name, record| {
-            if record.id == node.id {
-                found = Some(name.to_vec());
-            }
-        })?;
-        let Some(name) = found else {
+        let Some(name) = name_of(&self.group, parent.id, node.id)? else {
             return Err(corrupt_inode(
                 node.id,
                 format!(

@@ -94,8 +94,27 @@ pub(crate) fn each_name(
     })
 }
 
+/// The first name in the order of the bytes under which the directory has the file. What comes behind
+/// it is not looked at.
+pub(crate) fn name_of(group: &Group, directory: FileId, id: FileId) -> FsResult<Option<Vec<u8>>> {
+    let (from, to) = (file_key(directory), file_key(FileId(directory.0 + 1)));
+    let mut found = None;
+    find_between(group, Table::Name, from, &to, &mut |key, value| {
+        let name = key.get(8..).unwrap_or_default();
+        let is_it = parse_name(directory, name, value)?.id == id;
+        if is_it {
+            found = Some(name.to_vec());
+        }
+        Ok(is_it)
+    })?;
+    Ok(found)
+}
+
 /// Takes a row's key, or the rest of it, and its value.
 pub(crate) type RowVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> FsResult<()>;
+
+/// As [`RowVisit`]; true where no more rows are wanted.
+type RowSearch<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> FsResult<bool>;
 
 /// Calls `visit` with the rest of the key and the value of every row that begins with `id`.
 pub(crate) fn each_named(
@@ -118,15 +137,31 @@ pub(crate) fn each_row(group: &Group, table: Table, visit: RowVisit<'_>) -> FsRe
 fn each_between(
     group: &Group,
     table: Table,
-    mut from: Vec<u8>,
+    from: Vec<u8>,
     to: &[u8],
     visit: RowVisit<'_>,
+) -> FsResult<()> {
+    find_between(group, table, from, to, &mut |key, value| {
+        visit(key, value)?;
+        Ok(false)
+    })
+}
+
+/// Calls `is_found` with the rows of a range until it says so.
+fn find_between(
+    group: &Group,
+    table: Table,
+    mut from: Vec<u8>,
+    to: &[u8],
+    is_found: RowSearch<'_>,
 ) -> FsResult<()> {
     const ROWS_AT_ONCE: usize = 1024;
     loop {
         let rows = group.range(table, &from, to, ROWS_AT_ONCE)?;
         for (key, value) in &rows {
-            visit(key, value)?;
+            if is_found(key, value)? {
+                return Ok(());
+            }
         }
         match rows.into_iter().nth(ROWS_AT_ONCE - 1) {
             Some((mut last, _)) => {

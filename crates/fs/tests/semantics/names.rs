@@ -273,3 +273,25 @@ fn a_directory_emptied_while_it_is_read_is_read_and_emptied_whole() {
         .unwrap();
     fixture.check();
 }
+
+#[test]
+fn the_path_of_a_file_is_one_of_its_names_and_of_a_removed_one_there_is_none() {
+    let fixture = Fixture::plain();
+    let directory = fixture.directory(ROOT, "directory");
+    let file = fixture.make(directory, "b");
+    let fs = fixture.fs();
+    let path = |id| fs.path_of(id).unwrap();
+    assert_eq!(path(file.id()).unwrap(), "/directory/b");
+    fs.make_link(file.id(), directory, name("a"), fixture.now())
+        .unwrap();
+    assert_eq!(path(file.id()).unwrap(), "/directory/a");
+    for text in ["a", "b"] {
+        assert!(path(file.id()).is_some());
+        fs.unlink(directory, name(text), fixture.now()).unwrap();
+    }
+    assert_eq!(path(file.id()), None);
+    assert_eq!(path(directory).unwrap(), "/directory");
+    fs.remove_directory(ROOT, name("directory"), fixture.now())
+        .unwrap();
+    assert_eq!(path(directory), None);
+}
