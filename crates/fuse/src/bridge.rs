@@ -7,6 +7,7 @@
 //! stops asking. Reading a block of a file allocates nothing.
 
 mod attributes;
+mod changes;
 mod directories;
 mod extended_attributes;
 mod files;
@@ -31,8 +32,8 @@ use crate::errno::errno_of;
 use crate::notices::Dropped;
 use crate::session::{MountOptions, Service};
 use crate::transport::Transport;
+use changes::{bytes_changed_by, changed_by};
 use handles::Handles;
-use names::changed_by;
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -175,6 +176,27 @@ impl Bridge {
         (self.file_system.group().check_owner()).map_err(|error| FsError::from(error).into())
     }
 
+    /// What was made is answered when a kill loses nothing of it and the group is ours. Else the
+    /// answer is an error, although it was made, and the kernel forgets what has changed.
+    fn check_answer<T: Transport>(
+        &self,
+        header: &InHeader,
+        transport: &mut T,
+        answer: Answer,
+    ) -> Served {
+        let kept = (self.file_system.group().keep_what_fell_out()).map_err(FsError::from);
+        let Err(refusal) = (kept.map_err(Refusal::from)).and_then(|()| self.check_owner(header))
+        else {
+            return Ok(answer);
+        };
+        if let Answer::After(dropped, _) = answer {
+            transport.drop_pages(dropped);
+        }
+        drop_changed_bytes(header, transport);
+        transport.forget_soon(changed_by(header, transport));
+        Err(refusal)
+    }
+
     fn dispatch<T: Transport>(
         &self,
         header: &InHeader,
@@ -213,8 +235,12 @@ impl Bridge {
             Opcode::SyncFs => self.sync(),
             Opcode::Allocate => self.allocate(header, transport),
             Opcode::Seek => self.seek(header, transport),
-            Opcode::CopyRange => self.copy_range(header, transport, false),
-            Opcode::CopyRange64 => self.copy_range(header, transport, true),
+            Opcode::CopyRange => {
+                whole_or_dropped(header, transport, |of| self.copy_range(header, of, false))
+            }
+            Opcode::CopyRange64 => {
+                whole_or_dropped(header, transport, |of| self.copy_range(header, of, true))
+            }
             Opcode::ReadDirectory => self.read_directory(header, transport, false),
             Opcode::ReadDirectoryPlus => self.read_directory(header, transport, true),
             Opcode::SetExtendedAttribute => self.set_extended_attribute(header, transport, asked()),
@@ -261,15 +287,7 @@ impl Service for Bridge {
                 .and_then(|()| self.make_room(header))
                 .and_then(|()| self.dispatch(header, transport, worker))
         };
-        let served = served.and_then(|answer| {
-            group.keep_what_fell_out().map_err(FsError::from)?;
-            Ok(answer)
-        });
-        let is_made = served.is_ok();
-        let served = served.and_then(|answer| self.check_owner(header).map(|()| answer));
-        if is_made && served.is_err() {
-            transport.forget_soon(changed_by(header, transport));
-        }
+        let served = served.and_then(|answer| self.check_answer(header, transport, answer));
         self.die_at_half();
         match served {
             Ok(Answer::Payload(length_bytes)) => transport.answer_payload(length_bytes),
@@ -341,6 +359,25 @@ const fn changes_what_the_kernel_keeps(opcode: Opcode) -> bool {
     )
 }
 
+/// Serves a request that may leave a part where it fails: the kernel drops the bytes then.
+fn whole_or_dropped<T: Transport>(
+    header: &InHeader,
+    transport: &mut T,
+    serve: impl FnOnce(&T) -> Served,
+) -> Served {
+    let served = serve(transport);
+    if (served.as_ref()).is_err_and(|refusal| refusal.errno == Errno::IO) {
+        drop_changed_bytes(header, transport);
+    }
+    served
+}
+
+fn drop_changed_bytes<T: Transport>(header: &InHeader, transport: &mut T) {
+    if let Some(dropped) = bytes_changed_by(header, transport) {
+        transport.drop_pages(dropped);
+    }
+}
+
 /// The opcode's structure at the start of the request.
 fn arguments<S: FromBytes, T: Transport>(transport: &T) -> Result<S, Refusal> {
     transport
@@ -382,3 +419,6 @@ fn now() -> Time {
 fn permissions(mode: u32) -> u16 {
     u16::try_from(mode & 0o7777).expect("12 bits")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! Names: finding, making, moving and removing them; the kernel's references to files.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 use spindle_base::FileId;
@@ -10,47 +9,14 @@ use spindle_fs::{Asked, Attributes, FsError, FsResult, RenameMode};
 use super::attributes::{VALID_S, kind_of_mode, to_abi};
 use super::{Answer, Bridge, Refusal, Served, arguments, name, node, owner, permissions};
 use crate::abi::{
-    BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, InHeader, LinkIn, MakeDirectoryIn,
-    MakeNodeIn, Opcode, Rename2In, RenameIn,
+    BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, LinkIn, MakeDirectoryIn, MakeNodeIn,
+    Rename2In, RenameIn,
 };
-use crate::stale::Stale;
 use crate::transport::Transport;
 use zerocopy::FromBytes;
 
 const RENAME_NO_REPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
-
-/// What a request has changed of what the kernel keeps.
-pub(super) fn changed_by<T: Transport>(header: &InHeader, transport: &T) -> Vec<Stale> {
-    let from = node(header);
-    let entry = |parent: FileId, name: &OsStr| Stale::Entry {
-        parent,
-        name: name.as_bytes().to_vec(),
-    };
-    let one = |after_bytes: usize| -> Result<Vec<Stale>, Refusal> {
-        Ok(vec![entry(from, name(transport.tail(after_bytes))?.0)])
-    };
-    let two = |new_parent: u64, after_bytes: usize| -> Result<Vec<Stale>, Refusal> {
-        let (old, rest) = name(transport.tail(after_bytes))?;
-        let (new, _) = name(rest)?;
-        Ok(vec![entry(from, old), entry(FileId(new_parent), new)])
-    };
-    let changed = match Opcode::from_number(header.opcode) {
-        Some(Opcode::Unlink | Opcode::RemoveDirectory | Opcode::Symlink) => one(0),
-        Some(Opcode::MakeNode) => one(size_of::<MakeNodeIn>()),
-        Some(Opcode::MakeDirectory) => one(size_of::<MakeDirectoryIn>()),
-        Some(Opcode::Link) => one(size_of::<LinkIn>()),
-        Some(Opcode::Create) => one(size_of::<CreateIn>()),
-        Some(Opcode::Rename) => arguments::<RenameIn, T>(transport)
-            .and_then(|request| two(request.new_parent, size_of::<RenameIn>())),
-        Some(Opcode::Rename2) => arguments::<Rename2In, T>(transport)
-            .and_then(|request| two(request.new_parent, size_of::<Rename2In>())),
-        Some(Opcode::SetAttributes | Opcode::Allocate) => Ok(vec![Stale::File(from)]),
-        _ => Ok(Vec::new()),
-    };
-    // What cannot be read has changed nothing.
-    changed.unwrap_or_default()
-}
 
 impl Bridge {
     /// An entry for the kernel, which holds one more reference to the file from now on.

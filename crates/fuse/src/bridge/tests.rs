@@ -1,0 +1,250 @@
+//! Requests that are made and answered with an error: what the kernel is told of them.
+
+use std::cell::RefCell;
+
+use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
+use spindle_device::{DiskSlot, SharedMemory, SimulatedDisks};
+use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
+
+use super::*;
+use crate::abi::{self, CopyRangeIn, NotifyInodeOut, WriteIn, open_flags};
+use crate::stale::Stale;
+
+const BLOCK: u64 = 4096;
+const TIME: Time = Time {
+    seconds: 1000,
+    nanoseconds: 0,
+};
+const OWNER: Owner = Owner { user: 0, group: 0 };
+
+/// One request, and what is said of it.
+struct Told {
+    body: Vec<u8>,
+    /// Runs when the request is looked at for the first time: all that comes before it has been done.
+    then: RefCell<Option<Box<dyn FnOnce()>>>,
+    errors: Vec<i32>,
+    dropped: Vec<NotifyInodeOut>,
+    forgotten: RefCell<Vec<Stale>>,
+}
+
+impl Told {
+    fn body(&self) -> &[u8] {
+        let then = self.then.borrow_mut().take();
+        if let Some(then) = then {
+            then();
+        }
+        &self.body
+    }
+}
+
+impl Transport for Told {
+    fn receive(&mut self) -> Result<Option<InHeader>, Errno> {
+        Ok(None)
+    }
+
+    fn arguments(&self, length_bytes: usize) -> Option<&[u8]> {
+        self.body().get(..length_bytes)
+    }
+
+    fn tail(&self, after_bytes: usize) -> &[u8] {
+        self.body().get(after_bytes..).unwrap_or_default()
+    }
+
+    fn payload(&mut self, _length_bytes: usize) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn answer(&mut self, error: i32, _data: &[u8]) -> Result<(), Errno> {
+        self.errors.push(error);
+        Ok(())
+    }
+
+    fn answer_after(&mut self, _dropped: Dropped, _data: &[u8]) -> Result<(), Errno> {
+        self.errors.push(0);
+        Ok(())
+    }
+
+    fn drop_pages(&mut self, dropped: Dropped) {
+        self.dropped.push(dropped.notice);
+    }
+
+    fn answer_payload(&mut self, _length_bytes: usize) -> Result<(), Errno> {
+        self.errors.push(0);
+        Ok(())
+    }
+
+    fn forget_soon(&self, stale: Vec<Stale>) {
+        self.forgotten.borrow_mut().extend(stale);
+    }
+
+    fn notify(&self, _code: i32, _data: &[u8]) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// A group on one disk with a journal that is soon full, and two files in it.
+struct Scene {
+    disks: Arc<SimulatedDisks>,
+    journal: Arc<KeptJournal>,
+    file_system: Arc<FileSystem>,
+    bridge: Bridge,
+    fills: Arc<spindle_fs::Handle>,
+    file: Arc<spindle_fs::Handle>,
+}
+
+fn opened(disks: &Arc<SimulatedDisks>, journal: &Arc<KeptJournal>) -> Arc<Group> {
+    let name = GroupName::new("DATA").unwrap();
+    let new = NewGroup {
+        name: name.clone(),
+        uuid: Uuid([7; 16]),
+        redundancy: Redundancy::External,
+        au_size: AuSize::DEFAULT,
+        disks: vec![NewDisk {
+            slot: DiskSlot(0),
+            name: DiskName::new("DISK").unwrap(),
+            failure_group: FailureGroupName::new("SIDE").unwrap(),
+            uuid: Uuid([1; 16]),
+        }],
+        profile: "plain".to_owned(),
+        created_s: 1,
+    };
+    let opener = Opener {
+        host: "here".to_owned(),
+        origin: None,
+        booted_s: None,
+        boot: Uuid([9; 16]),
+        process_id: 1,
+        now_s: 1,
+        force: true,
+        preferred_failure_group: None,
+    };
+    Group::create(disks.clone(), &new).unwrap();
+    let (disks, journal) = (disks.clone(), Some(Arc::clone(journal)));
+    let group = Group::open_kept(disks, &[DiskSlot(0)], &name, &opener, &|_| false, journal);
+    Arc::new(group.unwrap())
+}
+
+impl Scene {
+    fn new() -> Self {
+        let disks = Arc::new(SimulatedDisks::new(1, &[96 << 20]));
+        let memory = SharedMemory::create("journal", KeptJournal::length_bytes(1 << 10)).unwrap();
+        let journal = Arc::new(KeptJournal::new(memory).unwrap());
+        let group = opened(&disks, &journal);
+        FileSystem::create(&group, OWNER, TIME).unwrap();
+        let file_system = Arc::new(FileSystem::open(group).unwrap());
+        let [fills, file] = ["fills", "file"].map(|name| {
+            let made = file_system.create_file(FileId::ROOT, name.as_ref(), 0o644, OWNER, TIME);
+            let handle = made.unwrap().1;
+            let data = vec![1; 4 * 4096];
+            (file_system.write(&handle, 0, &data, false, TIME)).unwrap();
+            handle
+        });
+        file_system.sync().unwrap();
+        let options = MountOptions::new("told");
+        Self {
+            // The kernel may keep anything of the files.
+            bridge: Bridge::new(Arc::clone(&file_system), None, &options).after_another(),
+            disks,
+            journal,
+            file_system,
+            fills,
+            file,
+        }
+    }
+
+    /// Lets the request be made, where nothing refuses it, and not be kept.
+    fn refused(&self, opcode: Opcode, node: FileId, body: &[&[u8]]) -> Told {
+        let (disks, journal) = (Arc::clone(&self.disks), Arc::clone(&self.journal));
+        let (file_system, fills) = (Arc::clone(&self.file_system), Arc::clone(&self.fills));
+        let fail_to_keep = move || {
+            while !journal.is_overflowed() {
+                let change = spindle_fs::AttributeChange {
+                    permissions: Some(0o600),
+                    ..Default::default()
+                };
+                (file_system.set_attributes(fills.id(), &change, TIME)).unwrap();
+            }
+            (file_system.write(&fills, 0, &[2; 4096], false, TIME)).unwrap();
+            disks.fail_flushes(DiskSlot(0), 1);
+        };
+        let mut told = Told {
+            body: body.concat(),
+            then: RefCell::new(Some(Box::new(fail_to_keep))),
+            errors: Vec::new(),
+            dropped: Vec::new(),
+            forgotten: RefCell::default(),
+        };
+        let header = InHeader {
+            opcode: opcode as u32,
+            unique: 2,
+            node: node.0,
+            ..InHeader::default()
+        };
+        self.bridge.serve(&header, &mut told, 0).unwrap();
+        assert_eq!(told.errors, [-Errno::IO.raw_os_error()]);
+        told
+    }
+
+    fn handle(&self, handle: &Arc<spindle_fs::Handle>) -> u64 {
+        self.bridge.handles.insert(Arc::clone(handle))
+    }
+}
+
+/// The ranges that were dropped, all of that file.
+fn ranges(told: &Told, id: FileId) -> Vec<(i64, i64)> {
+    assert!(told.dropped.iter().all(|notice| notice.node == id.0));
+    let ranges = told.dropped.iter();
+    ranges
+        .map(|notice| (notice.offset_bytes, notice.length_bytes))
+        .collect()
+}
+
+#[test]
+fn the_kernel_forgets_a_name_that_was_made_and_could_not_be_kept() {
+    let scene = Scene::new();
+    let told = scene.refused(Opcode::Symlink, FileId::ROOT, &[b"link\0target\0"]);
+    let link = Stale::Entry {
+        parent: FileId::ROOT,
+        name: b"link".to_vec(),
+    };
+    assert_eq!(told.forgotten.into_inner(), [link]);
+    assert!(told.dropped.is_empty());
+    scene
+        .file_system
+        .lookup(FileId::ROOT, "link".as_ref())
+        .unwrap();
+}
+
+#[test]
+fn the_kernel_drops_what_a_direct_write_replaced_that_could_not_be_kept() {
+    let scene = Scene::new();
+    let request = WriteIn {
+        handle: scene.handle(&scene.file),
+        offset_bytes: BLOCK,
+        size_bytes: 4096,
+        write_flags: abi::WRITE_PAST_CACHE,
+        flags: open_flags::DIRECT,
+        ..WriteIn::default()
+    };
+    let body = [request.as_bytes(), &[3; 4096]];
+    let told = scene.refused(Opcode::Write, scene.file.id(), &body);
+    assert_eq!(ranges(&told, scene.file.id()), [(4096, 4096)]);
+}
+
+#[test]
+fn the_kernel_drops_what_a_copy_replaced_that_could_not_be_kept() {
+    let scene = Scene::new();
+    let request = CopyRangeIn {
+        from_handle: scene.handle(&scene.fills),
+        from_offset_bytes: 0,
+        to_node: scene.file.id().0,
+        to_handle: scene.handle(&scene.file),
+        to_offset_bytes: 2 * BLOCK,
+        length_bytes: BLOCK,
+        flags: 0,
+    };
+    for opcode in [Opcode::CopyRange, Opcode::CopyRange64] {
+        let told = scene.refused(opcode, scene.fills.id(), &[request.as_bytes()]);
+        assert_eq!(ranges(&told, scene.file.id()), [(8192, 4096)]);
+    }
+}
