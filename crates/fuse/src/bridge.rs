@@ -233,7 +233,7 @@ impl Bridge {
             Opcode::Fsync => self.fsync(header, transport),
             Opcode::FsyncDirectory => self.make_durable(),
             Opcode::SyncFs => self.sync(),
-            Opcode::Allocate => self.allocate(header, transport),
+            Opcode::Allocate => whole_or_dropped(header, transport, |of| self.allocate(header, of)),
             Opcode::Seek => self.seek(header, transport),
             Opcode::CopyRange => {
                 whole_or_dropped(header, transport, |of| self.copy_range(header, of, false))

@@ -14,12 +14,18 @@ use zerocopy::IntoBytes;
 use crate::abi::{NotifyEntryOut, NotifyInodeOut, notify};
 use crate::device_transport::send;
 
+/// The offset that has the kernel keep a file's bytes.
+const NO_BYTES: i64 = -1;
+
 /// Something that the kernel may know wrongly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stale {
     /// Where a name leads, or that there is none.
     Entry { parent: FileId, name: Vec<u8> },
-    /// A file's attributes and bytes.
+    /// A file's attributes. The kernel waits for nothing where it forgets these alone.
+    Attributes(FileId),
+    /// A file's attributes and bytes. The kernel waits for pages that are being read, so it is not for
+    /// [`forget_soon`].
     File(FileId),
 }
 
@@ -41,21 +47,25 @@ impl Stale {
                 let parts = [notice.as_bytes(), &text];
                 send(descriptor, 0, notify::INVALIDATE_ENTRY, &parts)
             }
-            Self::File(id) => {
-                let notice = NotifyInodeOut {
-                    node: id.0,
-                    offset_bytes: 0,
-                    length_bytes: 0,
-                };
-                let parts = [notice.as_bytes()];
-                send(descriptor, 0, notify::INVALIDATE_INODE, &parts)
-            }
+            Self::Attributes(id) => forget_of_inode(descriptor, *id, NO_BYTES),
+            Self::File(id) => forget_of_inode(descriptor, *id, 0),
         };
         match told {
             Err(Errno::NOENT) => Ok(()),
             other => other,
         }
     }
+}
+
+/// Makes the kernel forget a file's attributes, and its bytes from that offset on.
+fn forget_of_inode(descriptor: &OwnedFd, id: FileId, offset_bytes: i64) -> Result<(), Errno> {
+    let notice = NotifyInodeOut {
+        node: id.0,
+        offset_bytes,
+        length_bytes: 0,
+    };
+    let parts = [notice.as_bytes()];
+    send(descriptor, 0, notify::INVALIDATE_INODE, &parts)
 }
 
 /// Makes the kernel forget all of these as soon as the request is answered.

@@ -1,5 +1,8 @@
 //! What a request has changed of what the kernel keeps, for one that is answered with an error
 //! although it was made, or a part of it: the kernel goes on with what was there before.
+//!
+//! Whoever has the kernel drop bytes waits for pages that are being read, so that is left to the
+//! process that sends notices. Names and attributes are forgotten at once.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,13 +12,13 @@ use spindle_base::FileId;
 use super::{Refusal, arguments, name, node};
 use crate::abi::{
     CopyRangeIn, CreateIn, InHeader, LinkIn, MakeDirectoryIn, MakeNodeIn, NotifyInodeOut, Opcode,
-    Rename2In, RenameIn,
+    Rename2In, RenameIn, SetAttributesIn, set_attributes,
 };
 use crate::notices::Dropped;
 use crate::stale::Stale;
 use crate::transport::Transport;
 
-/// The names and attributes, and a file's bytes with those.
+/// The names and attributes.
 pub(super) fn changed_by<T: Transport>(header: &InHeader, transport: &T) -> Vec<Stale> {
     let from = node(header);
     let entry = |parent: FileId, name: &OsStr| Stale::Entry {
@@ -40,7 +43,7 @@ pub(super) fn changed_by<T: Transport>(header: &InHeader, transport: &T) -> Vec<
             .and_then(|request| two(request.new_parent, size_of::<RenameIn>())),
         Some(Opcode::Rename2) => arguments::<Rename2In, T>(transport)
             .and_then(|request| two(request.new_parent, size_of::<Rename2In>())),
-        Some(Opcode::SetAttributes | Opcode::Allocate) => Ok(vec![Stale::File(from)]),
+        Some(Opcode::SetAttributes | Opcode::Allocate) => Ok(vec![Stale::Attributes(from)]),
         _ => Ok(Vec::new()),
     };
     // What cannot be read has changed nothing.
@@ -49,7 +52,13 @@ pub(super) fn changed_by<T: Transport>(header: &InHeader, transport: &T) -> Vec<
 
 /// The bytes, but for those of a write, which knows itself whether the kernel keeps any.
 pub(super) fn bytes_changed_by<T: Transport>(header: &InHeader, transport: &T) -> Option<Dropped> {
+    let from = node(header);
     let (file, offset_bytes, length_bytes) = match Opcode::from_number(header.opcode)? {
+        Opcode::SetAttributes => {
+            let request: SetAttributesIn = arguments(transport).ok()?;
+            (request.valid & set_attributes::SIZE != 0).then_some((from, 0, 0))?
+        }
+        Opcode::Allocate => (from, 0, 0),
         Opcode::CopyRange | Opcode::CopyRange64 => {
             let request: CopyRangeIn = arguments(transport).ok()?;
             let to = FileId(request.to_node);

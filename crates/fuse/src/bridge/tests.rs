@@ -7,7 +7,10 @@ use spindle_device::{DiskSlot, SharedMemory, SimulatedDisks};
 use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 use super::*;
-use crate::abi::{self, CopyRangeIn, NotifyInodeOut, WriteIn, open_flags};
+use crate::abi::{
+    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, open_flags,
+    set_attributes,
+};
 use crate::stale::Stale;
 
 const BLOCK: u64 = 4096;
@@ -188,6 +191,27 @@ impl Scene {
     fn handle(&self, handle: &Arc<spindle_fs::Handle>) -> u64 {
         self.bridge.handles.insert(Arc::clone(handle))
     }
+
+    fn allocate(&self, mode: u32) -> Told {
+        let request = AllocateIn {
+            handle: self.handle(&self.file),
+            offset_bytes: BLOCK,
+            length_bytes: 8 * BLOCK,
+            mode,
+            padding: 0,
+        };
+        self.refused(Opcode::Allocate, self.file.id(), &[request.as_bytes()])
+    }
+
+    fn set_attributes(&self, valid: u32) -> Told {
+        let request = SetAttributesIn {
+            valid,
+            mode: 0o640,
+            size_bytes: 64 * BLOCK,
+            ..SetAttributesIn::default()
+        };
+        self.refused(Opcode::SetAttributes, self.file.id(), &[request.as_bytes()])
+    }
 }
 
 /// The ranges that were dropped, all of that file.
@@ -247,4 +271,35 @@ fn the_kernel_drops_what_a_copy_replaced_that_could_not_be_kept() {
         let told = scene.refused(opcode, scene.fills.id(), &[request.as_bytes()]);
         assert_eq!(ranges(&told, scene.file.id()), [(8192, 4096)]);
     }
+}
+
+/// No thread of the daemon has the kernel drop bytes, which it does not do while they are being read.
+#[test]
+fn the_kernel_drops_the_bytes_of_a_file_whose_new_end_could_not_be_kept() {
+    let scene = Scene::new();
+    let attributes = [Stale::Attributes(scene.file.id())];
+    let told = scene.set_attributes(set_attributes::SIZE);
+    assert_eq!(ranges(&told, scene.file.id()), [(0, 0)]);
+    assert_eq!(told.forgotten.into_inner(), attributes);
+    let told = scene.allocate(0);
+    assert_eq!(ranges(&told, scene.file.id()), [(0, 0)]);
+    assert_eq!(told.forgotten.into_inner(), attributes);
+}
+
+#[test]
+fn the_kernel_keeps_the_bytes_of_a_file_whose_permissions_could_not_be_kept() {
+    let scene = Scene::new();
+    let told = scene.set_attributes(set_attributes::MODE);
+    assert!(told.dropped.is_empty());
+    let attributes = [Stale::Attributes(scene.file.id())];
+    assert_eq!(told.forgotten.into_inner(), attributes);
+}
+
+/// The hole is there but for blocks that wait in memory, and the file system refuses it.
+#[test]
+fn the_kernel_drops_the_bytes_of_a_file_in_which_half_a_hole_was_made() {
+    const PUNCH_HOLE_KEEP_SIZE: u32 = 3;
+    let scene = Scene::new();
+    let told = scene.allocate(PUNCH_HOLE_KEEP_SIZE);
+    assert_eq!(ranges(&told, scene.file.id()), [(0, 0)]);
 }
