@@ -769,7 +769,7 @@ fn a_disk_under_suspicion_is_named_only_while_no_other_lacks_anything_or_is_away
     let (dirty, file) = (DirtyRegions::default(), file());
     let other = DiskNumber(5);
     let mut applied = Applied::default();
-    let mut begin = |all_serve: bool, applied: &mut Applied| {
+    let begin = |all_serve: bool, applied: &mut Applied| {
         let has_flushed = |_: Target| false;
         dirty.begin_mend(
             &file,
