@@ -32,7 +32,7 @@ use crate::errno::errno_of;
 use crate::notices::Dropped;
 use crate::session::{MountOptions, Service};
 use crate::transport::Transport;
-use changes::{bytes_changed_by, changed_by};
+use changes::{bytes_changed_by, changed_by, changes_what_the_kernel_keeps};
 use handles::Handles;
 
 /// Everything that a request may need.
@@ -311,52 +311,18 @@ impl Service for Bridge {
 
 /// Whether the answer says what bytes a file has, or that something has changed.
 const fn tells_of_contents(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Read
-            | Opcode::Seek
-            | Opcode::Write
-            | Opcode::SetAttributes
-            | Opcode::Symlink
-            | Opcode::MakeNode
-            | Opcode::MakeDirectory
-            | Opcode::Unlink
-            | Opcode::RemoveDirectory
-            | Opcode::Rename
-            | Opcode::Rename2
-            | Opcode::Link
-            | Opcode::Create
-            | Opcode::TemporaryFile
-            | Opcode::Fsync
-            | Opcode::FsyncDirectory
-            | Opcode::SyncFs
-            | Opcode::Allocate
-            | Opcode::CopyRange
-            | Opcode::CopyRange64
-            | Opcode::SetExtendedAttribute
-            | Opcode::RemoveExtendedAttribute
-    )
-}
-
-/// Whether it changes a name, or attributes of a file other than by writing it.
-const fn changes_what_the_kernel_keeps(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::SetAttributes
-            | Opcode::Symlink
-            | Opcode::MakeNode
-            | Opcode::MakeDirectory
-            | Opcode::Unlink
-            | Opcode::RemoveDirectory
-            | Opcode::Rename
-            | Opcode::Rename2
-            | Opcode::Link
-            | Opcode::Create
-            | Opcode::TemporaryFile
-            | Opcode::Allocate
-            | Opcode::SetExtendedAttribute
-            | Opcode::RemoveExtendedAttribute
-    )
+    changes_what_the_kernel_keeps(opcode)
+        || matches!(
+            opcode,
+            Opcode::Read
+                | Opcode::Seek
+                | Opcode::Write
+                | Opcode::Fsync
+                | Opcode::FsyncDirectory
+                | Opcode::SyncFs
+                | Opcode::CopyRange
+                | Opcode::CopyRange64
+        )
 }
 
 /// Serves a request that may leave a part where it fails: the kernel drops the bytes then.

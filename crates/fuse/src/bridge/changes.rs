@@ -18,6 +18,27 @@ use crate::notices::Dropped;
 use crate::stale::Stale;
 use crate::transport::Transport;
 
+/// Whether it changes a name, or attributes of a file other than by writing it.
+pub(super) const fn changes_what_the_kernel_keeps(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::SetAttributes
+            | Opcode::Symlink
+            | Opcode::MakeNode
+            | Opcode::MakeDirectory
+            | Opcode::Unlink
+            | Opcode::RemoveDirectory
+            | Opcode::Rename
+            | Opcode::Rename2
+            | Opcode::Link
+            | Opcode::Create
+            | Opcode::TemporaryFile
+            | Opcode::Allocate
+            | Opcode::SetExtendedAttribute
+            | Opcode::RemoveExtendedAttribute
+    )
+}
+
 /// The names and attributes.
 pub(super) fn changed_by<T: Transport>(header: &InHeader, transport: &T) -> Vec<Stale> {
     let from = node(header);

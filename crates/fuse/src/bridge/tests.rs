@@ -14,11 +14,11 @@ use crate::abi::{
 use crate::stale::Stale;
 
 const BLOCK: u64 = 4096;
-const TIME: Time = Time {
+pub(super) const TIME: Time = Time {
     seconds: 1000,
     nanoseconds: 0,
 };
-const OWNER: Owner = Owner { user: 0, group: 0 };
+pub(super) const OWNER: Owner = Owner { user: 0, group: 0 };
 
 /// One request, and what is said of it.
 struct Told {
@@ -95,7 +95,11 @@ struct Scene {
     file: Arc<spindle_fs::Handle>,
 }
 
-fn opened(disks: &Arc<SimulatedDisks>, journal: &Arc<KeptJournal>) -> Arc<Group> {
+/// A new file system on one disk, and what a keeper holds for it.
+pub(super) fn file_system_on(
+    disks: &Arc<SimulatedDisks>,
+    journal: Option<Arc<KeptJournal>>,
+) -> Arc<FileSystem> {
     let name = GroupName::new("DATA").unwrap();
     let new = NewGroup {
         name: name.clone(),
@@ -122,9 +126,11 @@ fn opened(disks: &Arc<SimulatedDisks>, journal: &Arc<KeptJournal>) -> Arc<Group>
         preferred_failure_group: None,
     };
     Group::create(disks.clone(), &new).unwrap();
-    let (disks, journal) = (disks.clone(), Some(Arc::clone(journal)));
-    let group = Group::open_kept(disks, &[DiskSlot(0)], &name, &opener, &|_| false, journal);
-    Arc::new(group.unwrap())
+    let slots = [DiskSlot(0)];
+    let group = Group::open_kept(disks.clone(), &slots, &name, &opener, &|_| false, journal);
+    let group = Arc::new(group.unwrap());
+    FileSystem::create(&group, OWNER, TIME).unwrap();
+    Arc::new(FileSystem::open(group).unwrap())
 }
 
 impl Scene {
@@ -132,9 +138,7 @@ impl Scene {
         let disks = Arc::new(SimulatedDisks::new(1, &[96 << 20]));
         let memory = SharedMemory::create("journal", KeptJournal::length_bytes(1 << 10)).unwrap();
         let journal = Arc::new(KeptJournal::new(memory).unwrap());
-        let group = opened(&disks, &journal);
-        FileSystem::create(&group, OWNER, TIME).unwrap();
-        let file_system = Arc::new(FileSystem::open(group).unwrap());
+        let file_system = file_system_on(&disks, Some(Arc::clone(&journal)));
         let [fills, file] = ["fills", "file"].map(|name| {
             let made = file_system.create_file(FileId::ROOT, name.as_ref(), 0o644, OWNER, TIME);
             let handle = made.unwrap().1;

@@ -1,55 +1,17 @@
 use std::ffi::OsStr;
 
-use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
-use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_fs::{Owner, Time};
-use spindle_group::{Group, NewDisk, NewGroup, Opener};
+use spindle_device::SimulatedDisks;
 
 use super::*;
+use crate::bridge::tests::{OWNER, TIME, file_system_on};
 
-const OWNER: Owner = Owner { user: 0, group: 0 };
-const NOW: Time = Time {
-    seconds: 1_700_000_000,
-    nanoseconds: 0,
-};
-
-fn file_system() -> FileSystem {
-    let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
-    let name = GroupName::new("DATA").unwrap();
-    let new = NewGroup {
-        name: name.clone(),
-        uuid: Uuid([7; 16]),
-        redundancy: Redundancy::External,
-        au_size: AuSize::DEFAULT,
-        disks: vec![NewDisk {
-            slot: DiskSlot(0),
-            name: DiskName::new("DISK").unwrap(),
-            failure_group: FailureGroupName::new("SIDE").unwrap(),
-            uuid: Uuid([1; 16]),
-        }],
-        profile: "plain".to_owned(),
-        created_s: 1,
-    };
-    Group::create(disks.clone(), &new).unwrap();
-    let opener = Opener {
-        host: "here".to_owned(),
-        origin: None,
-        booted_s: None,
-        boot: Uuid([9; 16]),
-        process_id: 1,
-        now_s: 1,
-        force: false,
-        preferred_failure_group: None,
-    };
-    let group = Group::open(disks, &[DiskSlot(0)], &name, &opener).unwrap();
-    let group = Arc::new(group);
-    FileSystem::create(&group, OWNER, NOW).unwrap();
-    FileSystem::open(group).unwrap()
+fn file_system() -> Arc<FileSystem> {
+    file_system_on(&Arc::new(SimulatedDisks::new(1, &[48 << 20])), None)
 }
 
 fn make(file_system: &FileSystem, name: &str) -> Arc<Handle> {
     let name = OsStr::new(name);
-    let made = file_system.create_file(FileId::ROOT, name, 0o600, OWNER, NOW);
+    let made = file_system.create_file(FileId::ROOT, name, 0o600, OWNER, TIME);
     made.unwrap().1
 }
 
@@ -114,7 +76,7 @@ fn a_number_that_is_not_in_use_is_refused_and_so_is_one_of_a_file_that_is_gone()
     }
     let id = one.id();
     file_system
-        .unlink(FileId::ROOT, OsStr::new("one"), NOW)
+        .unlink(FileId::ROOT, OsStr::new("one"), TIME)
         .unwrap();
     drop(one);
     let before = HAS_GENERATION;
