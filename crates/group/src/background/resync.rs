@@ -105,6 +105,44 @@ impl Copied {
     }
 }
 
+/// Why a run was not copied.
+struct NotCopied {
+    error: GroupError,
+    obstacle: Obstacle,
+}
+
+/// What stood in the way of a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    /// A block that a disk does not give, or take: those beside it can be copied.
+    BadPlace,
+    /// A disk that does not answer, or takes nothing more.
+    Disk,
+    /// No copy that counts is online: disks have to come.
+    NoCopy,
+}
+
+impl Obstacle {
+    const fn of(error: &DeviceError) -> Self {
+        match error.kind {
+            DeviceErrorKind::Medium => Self::BadPlace,
+            _ => Self::Disk,
+        }
+    }
+}
+
+/// From a read of what is to be copied.
+impl From<GroupError> for NotCopied {
+    fn from(error: GroupError) -> Self {
+        let cause = std::error::Error::source(&error);
+        let of_disk = cause.and_then(|cause| cause.downcast_ref::<DeviceError>());
+        Self {
+            obstacle: of_disk.map_or(Obstacle::NoCopy, Obstacle::of),
+            error,
+        }
+    }
+}
+
 /// What is still stale and cannot be copied now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stuck {
@@ -311,28 +349,32 @@ impl Group {
         (first, end): (u64, u64),
     ) -> Result<Copied, GroupError> {
         let mut copied = Copied::default();
-        let error = match self.resync_run(file, stale.disk, first, end) {
+        let NotCopied { error, obstacle } = match self.resync_run(file, stale.disk, first, end) {
             Ok(blocks) => {
                 copied.blocks = blocks;
                 copied.tried_blocks = end - first;
                 return Ok(copied);
             }
-            Err(error) => error,
+            Err(not_copied) => not_copied,
         };
         self.check_fence()?;
-        let bad = device_error(&error).map(|cause| cause.kind == DeviceErrorKind::Medium);
-        if bad == Some(true) && end - first > 1 {
-            let middle = first + (end - first) / 2;
-            copied.add(self.resync_what_goes(file, stale, (first, middle))?);
-            copied.add(self.resync_what_goes(file, stale, (middle, end))?);
-            return Ok(copied);
-        }
-        // Where no copy is online, a disk that comes back is waited for, and nothing else.
-        if let Some(is_bad) = bad {
-            let block = is_bad.then_some(first);
-            (self.resync.lock().blocked).pass_over(stale, block, &error);
-            copied.tried_blocks = u64::from(is_bad);
-            copied.is_over = !is_bad;
+        match obstacle {
+            Obstacle::BadPlace if end - first > 1 => {
+                let middle = first + (end - first) / 2;
+                copied.add(self.resync_what_goes(file, stale, (first, middle))?);
+                copied.add(self.resync_what_goes(file, stale, (middle, end))?);
+                return Ok(copied);
+            }
+            Obstacle::BadPlace => {
+                (self.resync.lock().blocked).pass_over(stale, Some(first), &error);
+                copied.tried_blocks = 1;
+            }
+            Obstacle::Disk => {
+                (self.resync.lock().blocked).pass_over(stale, None, &error);
+                copied.is_over = true;
+            }
+            // A disk that comes back is waited for, and nothing else.
+            Obstacle::NoCopy => {}
         }
         copied.failed = Some(error);
         Ok(copied)
@@ -345,7 +387,7 @@ impl Group {
         disk: DiskNumber,
         first: u64,
         end: u64,
-    ) -> Result<u64, GroupError> {
+    ) -> Result<u64, NotCopied> {
         let Some(own) = self.disks.get(disk).map(DiskState::life) else {
             return Ok(0);
         };
@@ -389,7 +431,7 @@ impl Group {
             match self.read_blocks(file, at_block, at_block + blocks, &mut buffer) {
                 Ok(()) => {}
                 Err(error) if error.kind == GroupErrorKind::NotFound => return Ok(copied_blocks),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
             let Some(slot) = self.disks.get(disk).and_then(|disk| disk.online_slot()) else {
                 return Ok(copied_blocks);
@@ -405,7 +447,9 @@ impl Group {
             if let Err(error) = result {
                 if self.bears_failed_copy(disk, &error) {
                     // Nobody waits for it: the blocks stay stale there.
-                    return Err(self.not_taken(disk, error));
+                    let obstacle = Obstacle::of(&error);
+                    let error = self.not_taken(disk, error);
+                    return Err(NotCopied { error, obstacle });
                 }
                 self.take_offline(&[disk], &error.to_string())?;
                 return Ok(copied_blocks);
@@ -430,7 +474,7 @@ impl Group {
         written: &Result<(), DeviceError>,
         good: &[u8],
         lives: &[Life],
-    ) -> Result<(), GroupError> {
+    ) -> Result<(), NotCopied> {
         let disk = part.copy.disk();
         let answer = match written {
             Ok(()) => {
@@ -442,7 +486,7 @@ impl Group {
             Err(_) => return Ok(()),
         };
         let Err(reason) = answer else {
-            self.bad_places.is_good(file.id, disk, part.range());
+            self.bad_places.note_good(file.id, disk, part.range());
             return Ok(());
         };
         let (first, end) = part.range();
@@ -470,22 +514,11 @@ impl Group {
                 reason: reason.clone(),
             });
         }
-        let cause = DeviceError {
-            path: (self
-                .disks
-                .get(disk)
-                .and_then(|state| self.disks.path(state)))
-            .unwrap_or_default(),
-            operation: "read",
-            offset_bytes: part.to_bytes(),
-            length_bytes: good.len(),
-            kind: DeviceErrorKind::Medium,
-            errno: None,
-        };
         let message = format!("its copy lies on a bad place: {reason}");
-        Err(GroupError::new(GroupErrorKind::Io, message)
-            .on_disk(disk)
-            .because(cause))
+        Err(NotCopied {
+            error: GroupError::new(GroupErrorKind::Io, message).on_disk(disk),
+            obstacle: Obstacle::BadPlace,
+        })
     }
 
     fn not_taken(&self, disk: DiskNumber, error: DeviceError) -> GroupError {
@@ -494,11 +527,6 @@ impl Group {
         let not_taken = GroupError::new(GroupErrorKind::Io, message).because(error);
         not_taken.during(Operation::Write).on_disk(disk)
     }
-}
-
-/// The error of a disk that it came of.
-fn device_error(error: &GroupError) -> Option<&DeviceError> {
-    std::error::Error::source(error)?.downcast_ref()
 }
 
 #[cfg(test)]

@@ -79,10 +79,26 @@ impl BadPlaces {
     }
 
     /// The disk gives these blocks back as they were written.
-    pub(crate) fn is_good(&self, file: FileId, disk: DiskNumber, (first, end): (u64, u64)) {
-        self.left.lock().retain(|left| {
-            (left.file, left.disk) != (file, disk) || left.blocks.0 < first || end < left.blocks.1
-        });
+    pub(crate) fn note_good(&self, file: FileId, disk: DiskNumber, (first, end): (u64, u64)) {
+        let mut left = self.left.lock();
+        let rest: Vec<Left> = left
+            .drain(..)
+            .flat_map(|one| one.without(file, disk, first, end))
+            .collect();
+        *left = rest;
+    }
+}
+
+impl Left {
+    /// What is left of it where these blocks are good.
+    fn without(self, file: FileId, disk: DiskNumber, first: u64, end: u64) -> SmallVec<[Self; 2]> {
+        if (self.file, self.disk) != (file, disk) {
+            return SmallVec::from_iter([self]);
+        }
+        let (from, to) = self.blocks;
+        let parts = [(from, to.min(first)), (from.max(end), to)];
+        let parts = parts.into_iter().filter(|(first, end)| first < end);
+        parts.map(|blocks| Self { file, disk, blocks }).collect()
     }
 }
 
@@ -97,5 +113,25 @@ impl BadPlace {
         self.bad.iter().find(|bad| {
             (bad.inside_blocks..bad.inside_blocks + bad.blocks).contains(&inside_blocks)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_good_of_a_place_that_was_left_is_left_no_more_and_the_rest_is() {
+        let places = BadPlaces::default();
+        let (file, disk) = (FileId(7), DiskNumber(1));
+        places.leave(file, disk, &[(10, 20)]);
+        places.note_good(file, DiskNumber(2), (0, 100));
+        places.note_good(file, disk, (0, 12));
+        places.note_good(file, disk, (14, 16));
+        let is_left = |first, end| places.is_left(file, disk, (first, end));
+        assert!(!is_left(0, 12) && !is_left(14, 16) && !is_left(20, 30));
+        assert!(is_left(12, 13) && is_left(13, 14) && is_left(19, 20));
+        places.note_good(file, disk, (12, 20));
+        assert!(!is_left(0, 100));
     }
 }

@@ -482,7 +482,7 @@ impl Core {
         let newest = own.map(|own| self.disks.flushes.newest(*own));
         for range in Self::bad_ranges(place) {
             (self.dirty).caught_up_from(file, range, newest.as_slice(), &place.lives);
-            self.bad_places.is_good(file.id, disk, range);
+            self.bad_places.note_good(file.id, disk, range);
         }
     }
 
