@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or is unsafe. A value that exists is valid: names and
 //! sizes are checked where they are made.
 
+mod causes;
 mod checksum;
 mod error;
 mod identity;
@@ -10,6 +11,7 @@ mod name;
 mod size;
 mod size_text;
 
+pub use causes::causes;
 pub use checksum::crc32c;
 pub use error::ErrorClass;
 pub use identity::{DiskNumber, FileId, Sequence, Uuid};

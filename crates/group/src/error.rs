@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use spindle_base::{DiskNumber, ErrorClass, FileId};
+use spindle_base::{DiskNumber, ErrorClass, FileId, causes};
 use spindle_catalog::CatalogError;
 
 /// A small kind, what it happened to, whose fault it is, and the error below that it came of.
@@ -234,16 +234,7 @@ impl GroupError {
 
     /// What it came of in words, the nearest first; what a level above has said already is left out.
     fn causes(&self) -> Vec<String> {
-        let mut causes: Vec<String> = Vec::new();
-        let mut next = self.source();
-        while let Some(cause) = next {
-            let words = cause.to_string();
-            if !causes.last().unwrap_or(&self.message).contains(&words) {
-                causes.push(words);
-            }
-            next = cause.source();
-        }
-        causes
+        causes(&self.message, self.source(), |words| words)
     }
 
     pub(crate) fn telling(mut self, telling: Arc<Telling>) -> Self {

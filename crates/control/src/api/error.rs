@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use spindle_base::{AuSizeError, ErrorClass, FileId, NameError};
+use spindle_base::{AuSizeError, ErrorClass, FileId, NameError, causes};
 use spindle_fs::FsError;
 use spindle_group::{GroupError, GroupErrorKind, Subject};
 use utoipa::ToSchema;
@@ -402,19 +402,10 @@ impl ControlError {
     /// above has said already is left out.
     #[must_use]
     pub fn causes(&self) -> Vec<String> {
-        let mut causes: Vec<String> = Vec::new();
-        let mut next = self.source();
-        while let Some(cause) = next {
-            let words = match &self.naming {
-                Some(naming) => naming.apply(cause.to_string()),
-                None => cause.to_string(),
-            };
-            if !causes.last().unwrap_or(&self.words).contains(&words) {
-                causes.push(words);
-            }
-            next = cause.source();
-        }
-        causes
+        causes(&self.words, self.source(), |words| match &self.naming {
+            Some(naming) => naming.apply(words),
+            None => words,
+        })
     }
 }
 
