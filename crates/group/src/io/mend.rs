@@ -81,7 +81,7 @@ impl Drop for Mending<'_> {
 enum WrittenAgain {
     /// The disk gives them back.
     Good,
-    /// Nothing was written: the copy that has them right cannot be read.
+    /// Not all were written: the copy that has them right cannot be read, or may have lost them.
     NoSource,
     /// The disk did not take them, or gives back something else.
     Bad(String),
@@ -333,7 +333,9 @@ impl Core {
                 let blocks = (end - inside).min(PIECE_BLOCKS);
                 let inside_bytes = inside * BLOCK_SIZE_BYTES;
                 let mut good = AlignedBuffer::zeroed(bytes_of(blocks));
-                if self.read_copy(bad.source, inside_bytes, &mut good).is_err() {
+                let read = self.read_copy(bad.source, inside_bytes, &mut good);
+                // A source that has come or gone may have lost what this copy has.
+                if read.is_err() || !self.is_as_found(place) {
                     return WrittenAgain::NoSource;
                 }
                 let written =

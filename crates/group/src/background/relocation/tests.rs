@@ -16,6 +16,7 @@ use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
 use crate::scene::{
     EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+    resync_after_a_pause,
 };
 use crate::waiting_disks::{OneBatchWaits, has_write};
 
@@ -631,7 +632,7 @@ fn a_copy_that_is_missing_is_made_but_for_a_block_that_cannot_be_read() {
     let file = group.file(id).unwrap();
     assert_eq!(readable(&group, &file, at), None);
     scene.disks.clear_faults(slot);
-    resync(&group);
+    resync_after_a_pause(&group);
     assert!(read(&group, &file, 0, data.len()) == data);
     assert_copies_equal(&scene, &group, &file, "after the resync");
     assert_sound(&group);
@@ -661,7 +662,7 @@ fn a_disk_that_is_dropped_is_emptied_of_a_copy_that_lacks_what_cannot_be_read() 
     let at = file.map.read().schedule().file_block(index, 33) * BLOCK_SIZE_BYTES;
     group.read(&file, at, &mut [0; 4096]).unwrap_err();
     scene.disks.clear_faults(slot);
-    resync(&group);
+    resync_after_a_pause(&group);
     assert!(read(&group, &file, 0, new.len()) == new);
     assert_copies_equal(&scene, &group, &file, "after the resync");
     assert_sound(&group);

@@ -10,7 +10,9 @@ use crate::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
 use crate::core::file::File;
 use crate::event::EventKind;
-use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::scene::{
+    NORMAL, Scene, assert_copies_equal, create, pattern, read, resync, resync_after_a_pause,
+};
 
 const LENGTH: usize = 8 << 20;
 const BLOCK: u64 = 4096;
@@ -64,7 +66,7 @@ fn a_block_that_cannot_be_read_for_a_while_is_copied_later() {
     scene.disks.fail_reads(DiskSlot(0), bad, 40);
     resync(&group);
     scene.disks.clear_faults(DiskSlot(0));
-    resync(&group);
+    resync_after_a_pause(&group);
     assert_eq!(stale_blocks(&group), 0);
     assert!(read(&group, &file, 0, LENGTH) == new);
     assert_copies_equal(&scene, &group, &file, "after the resync");

@@ -1,7 +1,7 @@
 //! Copies that are moved off bad places: beside a flush, and across an outage.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -10,38 +10,55 @@ use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
 
 use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
+use crate::io::mend::Mended;
 use crate::scene::{
     NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
+    resync_after_a_pause,
 };
 use crate::{ExtentView, Group};
 
 /// The disk whose copies are bad.
 const DISK: DiskSlot = DiskSlot(1);
 
-/// Disks of which somebody flushes one whenever a batch that writes to it is on its way.
-struct FlushedMeanwhile {
+/// Is told where a batch writes to [`DISK`].
+type Act = Box<dyn FnMut(u64) + Send>;
+
+/// Disks beside which something happens whenever a batch that writes to [`DISK`] is on its way.
+struct BesideWrites {
     inner: Arc<SimulatedDisks>,
-    group: OnceLock<Weak<Group>>,
-    /// Whether it does so now; taken while it does.
-    is_on: Mutex<bool>,
+    /// Locked while it happens.
+    act: Mutex<Option<Act>>,
 }
 
-impl std::fmt::Debug for FlushedMeanwhile {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("FlushedMeanwhile")
+impl BesideWrites {
+    /// A group on them; nothing happens yet.
+    fn open(scene: &Scene) -> (Arc<Self>, Arc<Group>) {
+        let disks = Arc::new(Self {
+            inner: Arc::clone(&scene.disks),
+            act: Mutex::new(None),
+        });
+        let backend = Arc::clone(&disks) as Arc<dyn Disks>;
+        let slots = [DiskSlot(0), DISK];
+        let group = Group::open(backend, &slots, &scene.name, &opener()).unwrap();
+        (disks, Arc::new(group))
     }
 }
 
-impl Disks for FlushedMeanwhile {
+impl std::fmt::Debug for BesideWrites {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("BesideWrites")
+    }
+}
+
+impl Disks for BesideWrites {
     fn run(&self, batch: &mut [Request<'_>]) {
         let writes =
             |request: &Request<'_>| request.slot == DISK && matches!(request.work, Work::Write(_));
-        if batch.iter().any(writes)
-            && let Ok(is_on) = self.is_on.try_lock()
-            && *is_on
+        if let Some(write) = batch.iter().find(|request| writes(request))
+            && let Ok(mut act) = self.act.try_lock()
+            && let Some(act) = act.as_mut()
         {
-            let group = self.group.get().and_then(Weak::upgrade).unwrap();
-            group.flush_written().unwrap();
+            act(write.offset_bytes);
         }
         self.inner.run(batch);
     }
@@ -72,15 +89,7 @@ fn place_on(extent: &ExtentView, disk: DiskSlot) -> u64 {
 #[test]
 fn a_copy_that_was_moved_off_a_bad_place_is_flushed_before_the_map_that_names_it_is_durable() {
     let scene = Scene::mirrored(3);
-    let disks = Arc::new(FlushedMeanwhile {
-        inner: Arc::clone(&scene.disks),
-        group: OnceLock::new(),
-        is_on: Mutex::new(false),
-    });
-    let backend = Arc::clone(&disks) as Arc<dyn Disks>;
-    let slots = [DiskSlot(0), DISK];
-    let group = Arc::new(Group::open(backend, &slots, &scene.name, &opener()).unwrap());
-    disks.group.set(Arc::downgrade(&group)).unwrap();
+    let (disks, group) = BesideWrites::open(&scene);
     let file = create(&group, 10, NORMAL);
     let data = pattern(1, 1 << 20);
     group.write(&file, 0, &data).unwrap();
@@ -89,7 +98,10 @@ fn a_copy_that_was_moved_off_a_bad_place_is_flushed_before_the_map_that_names_it
     let (old, length) = (place_on(&extent, DISK), extent.initialised_bytes);
     scene.disks.fail_reads(DISK, old..old + length, u64::MAX);
     scene.disks.fail_writes(DISK, old..old + length, u64::MAX);
-    *disks.is_on.lock().unwrap() = true;
+    let theirs = Arc::downgrade(&group);
+    *disks.act.lock().unwrap() = Some(Box::new(move |_| {
+        theirs.upgrade().unwrap().flush_written().unwrap();
+    }));
     let mut now = old;
     for _ in 0..100 {
         let length = usize::try_from(length).unwrap();
@@ -100,7 +112,7 @@ fn a_copy_that_was_moved_off_a_bad_place_is_flushed_before_the_map_that_names_it
         }
     }
     assert_ne!(now, old, "the copy was never moved");
-    *disks.is_on.lock().unwrap() = false;
+    *disks.act.lock().unwrap() = None;
     group.sync().unwrap();
     let length = usize::try_from(length).unwrap();
     let begin = usize::try_from(extent.offset_bytes).unwrap();
@@ -151,6 +163,70 @@ fn a_bad_place_that_was_found_before_an_outage_is_looked_for_again_after_it() {
     resync(&group);
     assert!(read(&group, &file, end.offset_bytes, length) == new);
     assert_copies_equal(&scene, &group, &file, "after the outage");
+    assert_sound(&group);
+}
+
+#[test]
+fn a_bad_place_is_not_mended_from_a_disk_that_goes_and_comes_back_in_the_midst() {
+    let scene = Scene::mirrored(8);
+    let (disks, group) = BesideWrites::open(&scene);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (index, extent) = {
+        let map = file.map.read();
+        let index = map.end_index() - 1;
+        (index, map.extent(index).unwrap())
+    };
+    let on = |disk: u16| extent.present().find(|copy| copy.disk().0 == disk);
+    let (source, copy) = (on(0).unwrap(), on(DISK.0).unwrap());
+    let end = group.map(&file).pop().unwrap();
+    let bad = |inside_blocks| BadBlocks {
+        inside_blocks,
+        blocks: 1,
+        source,
+    };
+    let place = BadPlace {
+        file: Arc::clone(&file),
+        index,
+        copy,
+        bad: vec![bad(0), bad(24)],
+        lives: group.disks.lives(extent.present()),
+        reason: "a test says so".to_owned(),
+    };
+    let mending = group.announce_mending(&place).unwrap().unwrap();
+    // By a writer that comes before the mend has the range, so that no flush covers it: where the
+    // source goes, the other disk has it.
+    let new = pattern(2, 128 << 10);
+    group.write(&file, end.offset_bytes, &new).unwrap();
+    let theirs = (Arc::downgrade(&group), Arc::clone(&scene.disks));
+    let mut theirs = Some(theirs);
+    let first = copy.start_bytes();
+    *disks.act.lock().unwrap() = Some(Box::new(move |at| {
+        let Some((group, disks)) = theirs.take_if(|_| at == first) else {
+            return;
+        };
+        let goes_and_returns = move || {
+            let group = group.upgrade().unwrap();
+            disks.vanish(DiskSlot(0));
+            group.take_offline(&[DiskNumber(0)], "it is gone").unwrap();
+            disks.bring_back(DiskSlot(0));
+            group.return_disks(&[DiskSlot(0)]).unwrap();
+        };
+        thread::spawn(goes_and_returns).join().unwrap();
+    }));
+    {
+        let (low, high) = file.map.read().schedule().envelope(index);
+        let _held = file.range_lock.exclusive(low, high);
+        assert_eq!(group.mend_announced(&place).unwrap(), Mended::Gone);
+    }
+    drop(mending);
+    *disks.act.lock().unwrap() = None;
+    resync(&group);
+    group.sync().unwrap();
+    assert!(read(&group, &file, end.offset_bytes, new.len()) == new);
+    assert_copies_equal(&scene, &group, &file, "after the mend");
     assert_sound(&group);
 }
 
@@ -429,7 +505,7 @@ fn a_disk_with_a_bad_place_stays_where_other_blocks_of_the_copy_can_be_read_nowh
     let (other, _) = copies.iter().find(|(slot, _)| *slot != DISK).unwrap();
     scene.disks.clear_faults(*other);
     // Whatever was tried in vain is tried again after a while.
-    resync(&group);
+    resync_after_a_pause(&group);
     assert!(is_online());
     assert_ne!(
         place_on(&group.map(&file)[extent.index as usize], DISK),
