@@ -215,13 +215,6 @@ pub fn resync(group: &Group) {
     }
 }
 
-/// The same, for so long that what was passed over has been tried again: ten minutes at most.
-pub fn resync_after_a_pause(group: &Group) {
-    for _ in 0..14 {
-        resync(group);
-    }
-}
-
 /// Every copy that is there, of every initialised block, holds the same bytes.
 pub fn assert_copies_equal(scene: &Scene, group: &Group, file: &File, what: &str) {
     for extent in group.map(file) {
