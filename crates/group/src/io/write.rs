@@ -101,6 +101,9 @@ pub(crate) struct Announced<'a> {
 impl Announced<'_> {
     /// These blocks go out now, with what is zeroed before them.
     fn goes_out(&self, blocks: (u64, u64), gaps: &[(u64, u64)]) {
+        if self.ranges.is_empty() {
+            return;
+        }
         let mut went_out = self.went_out.borrow_mut();
         went_out.extend_from_slice(gaps);
         went_out.push(blocks);

@@ -155,13 +155,13 @@ impl Region {
         key: RegionKey,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) -> Sequence {
-        let disks = self.to_be_named();
         if let Some(row) = &self.row
             && row.open
-            && disks.iter().all(|disk| row.disks.contains(disk))
+            && self.to_be_named().all(|disk| row.disks.contains(&disk))
         {
             return row.sequence;
         }
+        let disks: SmallVec<[DiskNumber; 2]> = self.to_be_named().collect();
         let mut edit = Edit::default();
         edit.put(
             Table::DirtyRegion,
@@ -179,15 +179,10 @@ impl Region {
 
     /// The disks that an open row names: those that are stale. One under suspicion only where no other
     /// is stale: a row that names both would leave no copy after a crash.
-    fn to_be_named(&self) -> SmallVec<[DiskNumber; 2]> {
-        let mut disks: SmallVec<[DiskNumber; 2]> =
-            self.stale.iter().map(|stale| stale.disk).collect();
-        if let Some((_, suspect)) = self.suspects.first()
-            && disks.is_empty()
-        {
-            disks.push(*suspect);
-        }
-        disks
+    fn to_be_named(&self) -> impl Iterator<Item = DiskNumber> + '_ {
+        let suspect = self.suspects.first().filter(|_| self.stale.is_empty());
+        let stale = self.stale.iter().map(|stale| stale.disk);
+        stale.chain(suspect.map(|(_, disk)| *disk))
     }
 
     /// Puts the exact row, or takes the row away where no disk is stale; whether the region may
@@ -261,7 +256,7 @@ impl Region {
 
     /// An open row ceases to name disks that are not stale any more.
     pub(crate) fn forget_caught_up(&mut self, key: RegionKey, edit: &mut Edit) {
-        let to_be_named = self.to_be_named();
+        let to_be_named: SmallVec<[DiskNumber; 2]> = self.to_be_named().collect();
         let Some(row) = self.row.as_mut().filter(|row| row.open) else {
             return;
         };

@@ -55,6 +55,9 @@ impl DirtyRegions {
 
     /// The write that [`DirtyRegions::begin_write`] announced has been answered by every disk.
     pub fn end_write(&self, file: FileId, writer: &Writer) {
+        if writer.joined.is_empty() {
+            return;
+        }
         let mut state = self.state.lock();
         for (number, generation) in &writer.joined {
             // A file may have been removed while its writer still waited for it.

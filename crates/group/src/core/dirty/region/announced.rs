@@ -25,7 +25,7 @@ struct Announcement {
     /// Its blocks that nothing else has written lately.
     fresh: Runs,
     /// Disks that are stale in some of these for its sake alone.
-    named: SmallVec<[(DiskNumber, Runs); 1]>,
+    named: Vec<(DiskNumber, Runs)>,
 }
 
 /// The writes that are announced and have not come to their end.
