@@ -48,6 +48,7 @@ impl FileSystem {
                 return Ok(());
             }
             let _content = node.content.write();
+            core.clean_before_change(node, file, end)?;
             core.punch(node, file, offset_bytes, end)?;
             return core.note_contents(node, None, now);
         }
@@ -60,9 +61,7 @@ impl FileSystem {
         let end = checked_end(offset_bytes, length_bytes)?;
         let _content = node.content.write();
         let size_bytes = node.state.lock().inode.size_bytes;
-        if end > size_bytes {
-            core.clean_beyond_end(node, file)?;
-        }
+        core.clean_before_change(node, file, end)?;
         core.group.allocate(file, offset_bytes, length_bytes)?;
         if zero {
             core.write_out_range(node, offset_bytes, end)?;

@@ -97,9 +97,7 @@ impl FileSystem {
         let end = offset_bytes + length_bytes;
         let _content = node.content.write();
         let size_bytes = node.state.lock().inode.size_bytes;
-        if end > size_bytes {
-            self.core.clean_beyond_end(node, file)?;
-        }
+        self.core.clean_before_change(node, file, end)?;
         let old_end = end.min(size_bytes);
         if old_end > offset_bytes {
             self.core.punch(node, file, offset_bytes, old_end)?;

@@ -355,4 +355,20 @@ impl Core {
         node.state.lock().note_clean_beyond_end();
         Ok(())
     }
+
+    /// Before the disks get a change up to `end_bytes` that waits for no sync: cleans where that reaches
+    /// the block of the end. A power cut would else show the change beside what an earlier cut of the
+    /// file took from the same block. The caller holds the content alone.
+    pub(crate) fn clean_before_change(
+        &self,
+        node: &Node,
+        file: &File,
+        end_bytes: u64,
+    ) -> FsResult<()> {
+        let size_bytes = node.state.lock().inode.size_bytes;
+        if end_bytes > size_bytes - size_bytes % BLOCK_SIZE_BYTES {
+            self.clean_beyond_end(node, file)?;
+        }
+        Ok(())
+    }
 }

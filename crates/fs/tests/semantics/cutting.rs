@@ -131,6 +131,34 @@ fn a_power_cut_that_brings_a_former_end_back_shows_nothing_there_that_was_writte
     }
 }
 
+/// Found by seed 9789 of the simulator.
+#[test]
+fn a_power_cut_that_takes_a_cut_back_takes_back_what_changed_its_sector_after_it() {
+    const PUNCH: u32 = 0x03;
+    const ZERO_RANGE: u32 = 0x11;
+    for (mode, length_bytes) in [(PUNCH, 10), (PUNCH, 60), (ZERO_RANGE, 10), (ZERO_RANGE, 60)] {
+        let fixture = Fixture::new("plain", Redundancy::External);
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[7; 2 * BLOCK]);
+        fixture.fs().sync().unwrap();
+        set_size(&fixture, &file, 55).unwrap();
+        (fixture.fs())
+            .allocate(&file, 25, length_bytes, mode, fixture.now())
+            .unwrap();
+        for seed in 0..16 {
+            let after = FileSystem::open(fixture.after_power_cut(seed)).unwrap();
+            let found = after.open_file(file.id()).unwrap();
+            let mut bytes = vec![0; 3 * BLOCK];
+            let length = after.read(&found, 0, &mut bytes).unwrap();
+            let sevens = bytes.iter().filter(|byte| **byte == 7).count();
+            assert!(
+                length != 2 * BLOCK || sevens == length,
+                "mode {mode:#x}, {length_bytes} bytes, seed {seed}: {sevens} of {length} bytes"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_removal_that_fell_out_of_a_full_log_keeps_what_waits_until_it_is_committed() {
     let mut fixture = with_a_full_log("goes");
