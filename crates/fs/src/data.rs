@@ -264,12 +264,15 @@ fn lay_over(out: &mut [u8], offset_bytes: u64, blocks: &[(u64, Vec<u8>)]) {
     }
 }
 
-/// Whether something must be cleaned before a write moves the end to `end`. That is so also where the
-/// write begins at the end: were the cut of the file lost that came before it, the former end would
-/// be back, with bytes below it that were written after the cut.
+/// Whether something must be cleaned before a change up to `end`. Where that moves the end: also if it
+/// begins there, because were the cut of the file lost that came before it, the former end would be
+/// back, with bytes below it that were written after the cut. Where it stays in the block of an end
+/// that was cut: because a power cut would show it beside what the cut had taken from the same sector.
 pub(crate) fn needs_cleaning(node: &Node, end: u64) -> bool {
     let state = node.state.lock();
-    end > state.inode.size_bytes && !state.clean_beyond_end
+    let size_bytes = state.inode.size_bytes;
+    let meets_cut = state.was_cut && end > size_bytes - size_bytes % BLOCK_SIZE_BYTES;
+    !state.clean_beyond_end && (end > size_bytes || meets_cut)
 }
 
 impl Core {
@@ -356,17 +359,9 @@ impl Core {
         Ok(())
     }
 
-    /// Before the disks get a change up to `end_bytes` that waits for no sync: cleans where that reaches
-    /// the block of the end. A power cut would else show the change beside what an earlier cut of the
-    /// file took from the same block. The caller holds the content alone.
-    pub(crate) fn clean_before_change(
-        &self,
-        node: &Node,
-        file: &File,
-        end_bytes: u64,
-    ) -> FsResult<()> {
-        let size_bytes = node.state.lock().inode.size_bytes;
-        if end_bytes > size_bytes - size_bytes % BLOCK_SIZE_BYTES {
+    /// The same, where a change up to `end` needs it.
+    pub(crate) fn clean_before_change(&self, node: &Node, file: &File, end: u64) -> FsResult<()> {
+        if needs_cleaning(node, end) {
             self.clean_beyond_end(node, file)?;
         }
         Ok(())
