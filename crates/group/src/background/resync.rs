@@ -530,4 +530,4 @@ impl Group {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

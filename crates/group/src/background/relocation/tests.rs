@@ -12,11 +12,11 @@ use spindle_sync::level::Unshown;
 use super::Step;
 use crate::Group;
 use crate::background::planner::Move;
+use crate::background::resync::tests::resync_after_a_pause;
 use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
 use crate::scene::{
     EXTERNAL, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
-    resync_after_a_pause,
 };
 use crate::waiting_disks::{OneBatchWaits, has_write};
 

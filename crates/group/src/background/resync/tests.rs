@@ -10,12 +10,17 @@ use crate::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
 use crate::core::file::File;
 use crate::event::EventKind;
-use crate::scene::{
-    NORMAL, Scene, assert_copies_equal, create, pattern, read, resync, resync_after_a_pause,
-};
+use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 
 const LENGTH: usize = 8 << 20;
 const BLOCK: u64 = 4096;
+
+/// As [`resync`], for so long that what was passed over has been tried again: ten minutes at most.
+pub(crate) fn resync_after_a_pause(group: &Group) {
+    for _ in 0..14 {
+        resync(group);
+    }
+}
 
 /// A mirrored file, all of which was written anew while disk 1 was away; that disk is back.
 fn back_and_stale(scene: &Scene) -> (Group, Arc<File>, Vec<u8>) {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, Disks, Request, SimulatedDisks, Work};
 
+use crate::background::resync::tests::resync_after_a_pause;
 use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::file::File;
 use crate::io::mend::Mended;
 use crate::scene::{
     NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
-    resync_after_a_pause,
 };
 use crate::{ExtentView, Group};
 
