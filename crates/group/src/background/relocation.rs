@@ -35,18 +35,15 @@ use crate::background::planner::Move;
 use crate::core::dirty::Ranges;
 use crate::core::disks::DiskState;
 use crate::core::file::File;
+use crate::core::files::{file_ranges, push_file_ranges};
 use crate::core::moving::Ticket;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::io::bytes_of;
-use crate::io::write::{file_ranges, push_file_ranges};
 
 /// Blocks written meanwhile that are few enough to be copied while writers wait.
 const FEW_BLOCKS: u64 = 32;
-/// Bad places of a disk that are noted as such when a copy does not go there. A disk that has so many
-/// takes nothing anywhere, and its room is not to be used up by that.
-const BAD_RUNS_MOST: usize = 64;
 /// Blocks that a new copy may lack: where more cannot be read it is not made.
 const LACKING_MOST: usize = 64;
 /// Times that what was written meanwhile is copied without making writers wait.
@@ -377,6 +374,9 @@ impl Group {
             }
             map.set_copy(moved.index, number, copy);
             self.note_dirty_map(file, &map);
+            if moved.from.is_present() {
+                self.give_up_run(file, &map, moved.index, moved.from);
+            }
             drop(map);
             // What the disk missed there before it had a copy, the new one has.
             let newest = own.map(|own| self.disks.flushes.newest(own));
@@ -384,13 +384,6 @@ impl Group {
                 (self.dirty).caught_up_from(file, range, newest.as_slice(), &relocation.lives);
             }
             self.name_only_stale(file);
-            if moved.from.is_present() {
-                self.space.quarantine(Run {
-                    disk: moved.from.disk(),
-                    start_block: moved.from.start_block(),
-                    class: moved.from.class(),
-                });
-            }
             self.forget_underway(run);
             file.moving.end(moved.index, relocation.ticket);
         }
@@ -525,9 +518,7 @@ impl Group {
         if !is_external && !self.bears_failed_copy(run.disk, error) {
             return self.take_offline(&[run.disk], &error.to_string());
         }
-        let is_of_disk = |bad: &Run| bad.disk == run.disk;
-        let bad_count = self.bad_runs.all().into_iter().filter(is_of_disk).count();
-        if error.kind == DeviceErrorKind::Medium && bad_count < BAD_RUNS_MOST {
+        if error.kind == DeviceErrorKind::Medium && self.bad_runs.may_note(run.disk) {
             self.note_bad_target(run, error);
         }
         Ok(())

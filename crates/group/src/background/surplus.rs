@@ -27,7 +27,6 @@ use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_extent::map::Map;
 use spindle_extent::plan::{self, Serving, Staleness, TooFar};
-use spindle_extent::space::Run;
 use spindle_format::{DiskStatus, ExtentCopy};
 use spindle_sync::level::{LeafMutex, Mutex};
 
@@ -329,19 +328,15 @@ impl Group {
         }
         map.set_copies(index, &kept);
         self.note_dirty_map(file, &map);
+        let mut blocks = 0;
+        for copy in extent.present().filter(|copy| !kept.contains(copy)) {
+            blocks += copy.blocks();
+            self.give_up_run(file, &map, index, copy);
+        }
         drop(map);
         self.name_only_stale(file);
         // Who copies one of them elsewhere finds no record, or another copy, and gives up.
         file.moving.cancel(index);
-        let mut blocks = 0;
-        for copy in extent.present().filter(|copy| !kept.contains(copy)) {
-            blocks += copy.blocks();
-            self.space.quarantine(Run {
-                disk: copy.disk(),
-                start_block: copy.start_block(),
-                class: copy.class(),
-            });
-        }
         Ok(Surplus::GivenBack(blocks))
     }
 

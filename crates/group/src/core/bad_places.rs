@@ -1,7 +1,7 @@
 //! Copies that lie on a bad place of their disk, until they are mended. All of it is memory: after a
 //! crash a read or a scrub finds them again.
 
-use spindle_sync::atomic::AtomicBool;
+use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -9,6 +9,7 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_format::ExtentCopy;
 use spindle_sync::level::LeafMutex;
 
+use crate::core::dirty::Ranges;
 use crate::core::file::File;
 use crate::incarnation::Life;
 
@@ -47,8 +48,10 @@ pub struct BadPlaces {
     pub(crate) waiting: LeafMutex<Vec<BadPlace>>,
     /// Looked at by every read: most groups never see a bad place.
     pub(crate) any: AtomicBool,
-    /// Blocks of which a disk still has a copy on a bad place, and nobody reads it.
+    /// Blocks of which a disk still has a copy on a bad place: who writes there reads it back.
     left: LeafMutex<Vec<Left>>,
+    /// Looked at by every write.
+    any_left: AtomicBool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -69,13 +72,53 @@ impl BadPlaces {
                 left.push(one);
             }
         }
+        self.any_left.store(true, Ordering::Release);
+    }
+
+    /// Whether any blocks of any file were left so.
+    pub(crate) fn has_left(&self) -> bool {
+        self.any_left.load(Ordering::Acquire)
+    }
+
+    /// Those of these blocks that were left so, ascending and apart.
+    pub(crate) fn left_of(
+        &self,
+        file: FileId,
+        disk: DiskNumber,
+        (first, end): (u64, u64),
+    ) -> Ranges {
+        if !self.has_left() {
+            return Ranges::new();
+        }
+        let left = self.left.lock();
+        let own = left
+            .iter()
+            .filter(|left| (left.file, left.disk) == (file, disk));
+        let inside = own.map(|left| (left.blocks.0.max(first), left.blocks.1.min(end)));
+        let mut inside: Ranges = inside.filter(|(first, end)| first < end).collect();
+        inside.sort_unstable();
+        let mut apart = Ranges::new();
+        for (first, end) in inside {
+            match apart.last_mut() {
+                Some(last) if first <= last.1 => last.1 = last.1.max(end),
+                _ => apart.push((first, end)),
+            }
+        }
+        apart
     }
 
     /// Whether any of these blocks was left so.
-    pub(crate) fn is_left(&self, file: FileId, disk: DiskNumber, (first, end): (u64, u64)) -> bool {
-        self.left.lock().iter().any(|left| {
-            (left.file, left.disk) == (file, disk) && left.blocks.0 < end && first < left.blocks.1
-        })
+    pub(crate) fn is_left(&self, file: FileId, disk: DiskNumber, blocks: (u64, u64)) -> bool {
+        !self.left_of(file, disk, blocks).is_empty()
+    }
+
+    /// The disk's copy of these blocks goes away; whether any of them was left.
+    pub(crate) fn take_left(&self, file: FileId, disk: DiskNumber, ranges: &[(u64, u64)]) -> bool {
+        let is_left = ranges.iter().any(|range| self.is_left(file, disk, *range));
+        for range in ranges.iter().filter(|_| is_left) {
+            self.note_good(file, disk, *range);
+        }
+        is_left
     }
 
     /// The disk gives these blocks back as they were written.
@@ -85,6 +128,7 @@ impl BadPlaces {
             .drain(..)
             .flat_map(|one| one.without(file, disk, first, end))
             .collect();
+        self.any_left.store(!rest.is_empty(), Ordering::Release);
         *left = rest;
     }
 }
@@ -131,7 +175,13 @@ mod tests {
         let is_left = |first, end| places.is_left(file, disk, (first, end));
         assert!(!is_left(0, 12) && !is_left(14, 16) && !is_left(20, 30));
         assert!(is_left(12, 13) && is_left(13, 14) && is_left(19, 20));
+        places.leave(file, disk, &[(19, 30), (40, 50)]);
+        let left = places.left_of(file, disk, (13, 45));
+        assert_eq!(left[..], [(13, 14), (16, 30), (40, 45)]);
+        assert!(places.take_left(file, disk, &[(25, 100)]));
+        assert!(!places.take_left(file, disk, &[(20 + 5, 100)]));
+        assert!(places.take_left(file, disk, &[(20, 25)]));
         places.note_good(file, disk, (12, 20));
-        assert!(!is_left(0, 100));
+        assert!(!is_left(0, 100) && !places.has_left());
     }
 }

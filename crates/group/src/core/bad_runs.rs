@@ -17,6 +17,10 @@ use spindle_sync::level::LeafMutex;
 const KEY: &[u8] = b"bad_runs";
 const RUN_BYTES: usize = 16;
 
+/// Runs of a disk that are noted when a copy does not go there. A disk that has so many takes nothing
+/// anywhere, and its room is not to be used up by that.
+const NOTED_MOST: usize = 64;
+
 /// The bad runs of a group.
 #[derive(Debug, Default)]
 pub struct BadRuns {
@@ -65,6 +69,12 @@ impl BadRuns {
             apply(edit_of(&runs));
         }
         gone
+    }
+
+    /// Whether one more run that did not take a copy is to be noted.
+    pub fn may_note(&self, disk: DiskNumber) -> bool {
+        let runs = self.runs.lock();
+        runs.iter().filter(|run| run.disk == disk).count() < NOTED_MOST
     }
 
     /// Whether that run is noted.

@@ -166,9 +166,33 @@ impl State {
         }
         file.may_be_stale.store(true, Ordering::Release);
     }
-}
 
-impl State {
+    /// As [`DirtyRegions::caught_up_from`].
+    fn regain(
+        &mut self,
+        file: FileId,
+        (first, end): (u64, u64),
+        newest: &[Target],
+        sources: &[Life],
+    ) {
+        let Self { regions, noted, .. } = self;
+        let is_noted = |life: &Life| {
+            let newest = noted.get(&life.disk);
+            newest.is_some_and(|gone| *gone > life.incarnation)
+        };
+        let has_gone = |life: &Life| !life.incarnation.serves() || is_noted(life);
+        if sources.iter().any(is_noted) {
+            return;
+        }
+        for (number, first, end) in parts(first, end) {
+            if let Some(region) = regions.get_mut(&(file, number)) {
+                for target in newest.iter().filter(|target| !has_gone(&target.life)) {
+                    region.regain(*target, first, end);
+                }
+            }
+        }
+    }
+
     /// By region those of these blocks that are stale on all of the other disks, and that the disk
     /// has not only got since a flush: what it had before is older than what they had.
     fn kept_by(
@@ -361,28 +385,6 @@ impl DirtyRegions {
             region.list((file.id, number), &mut edit);
         }
         file.may_be_stale.store(true, Ordering::Release);
-        if !edit.is_empty() {
-            apply(edit);
-        }
-    }
-
-    /// These blocks of a file of one copy were written: the rows cease to list them. A sync of the file
-    /// has to wait for the edit, because after a crash a block that a row lists is lost.
-    pub fn list_lost(
-        &self,
-        file: &File,
-        ranges: &[(u64, u64)],
-        apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) {
-        let mut edit = Edit::default();
-        let mut state = self.state.lock();
-        for (number, ..) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
-            if let Some(region) = state.regions.get_mut(&(file.id, number))
-                && region.is_outdated()
-            {
-                region.list((file.id, number), &mut edit);
-            }
-        }
         if !edit.is_empty() {
             apply(edit);
         }
@@ -669,22 +671,31 @@ impl DirtyRegions {
         if !file.may_be_stale.load(Ordering::Acquire) {
             return;
         }
+        (self.state.lock()).regain(file.id, (first, end), newest, sources);
+    }
+
+    /// As [`Self::caught_up`], for a file of one copy: the rows cease to list the blocks in the same
+    /// moment, so that no other edit does it that nobody waits for. A sync of the file has to wait for
+    /// this one, because after a crash a block that a row lists is lost.
+    pub fn has_alone(
+        &self,
+        file: &File,
+        (first, end): (u64, u64),
+        newest: &[Target],
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut edit = Edit::default();
         let mut state = self.state.lock();
-        let State { regions, noted, .. } = &mut *state;
-        let is_noted = |life: &Life| {
-            let newest = noted.get(&life.disk);
-            newest.is_some_and(|gone| *gone > life.incarnation)
-        };
-        let has_gone = |life: &Life| !life.incarnation.serves() || is_noted(life);
-        if sources.iter().any(is_noted) {
-            return;
-        }
-        for (number, first, end) in parts(first, end) {
-            if let Some(region) = regions.get_mut(&(file.id, number)) {
-                for target in newest.iter().filter(|target| !has_gone(&target.life)) {
-                    region.regain(*target, first, end);
-                }
+        state.regain(file.id, (first, end), newest, &[]);
+        for (number, ..) in parts(first, end) {
+            if let Some(region) = state.regions.get_mut(&(file.id, number))
+                && region.is_outdated()
+            {
+                region.list((file.id, number), &mut edit);
             }
+        }
+        if !edit.is_empty() {
+            apply(edit);
         }
     }
 

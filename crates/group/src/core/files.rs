@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
 use spindle_catalog::{Edit, Table, file_key};
-use spindle_extent::map::Extent;
+use spindle_extent::map::{Extent, Map};
+use spindle_extent::schedule::Schedule;
 use spindle_extent::space::Run;
-use spindle_format::FileRecord;
+use spindle_format::{ExtentCopy, FileRecord};
 
 use crate::core::Core;
 use crate::core::commit::Change;
+use crate::core::dirty::Ranges;
 use crate::core::file::{File, Layout};
 use crate::error::{GroupError, GroupErrorKind};
 
@@ -20,15 +22,27 @@ impl Core {
         self.files.read().values().cloned().collect()
     }
 
-    /// Puts every copy of an extent into quarantine.
-    pub(crate) fn quarantine(&self, extent: &Extent) {
+    /// Puts every copy of an extent into quarantine, as [`Core::give_up_run`].
+    pub(crate) fn give_up_runs(&self, file: &File, map: &Map, index: u32, extent: &Extent) {
         for copy in extent.present() {
-            self.space.quarantine(Run {
-                disk: copy.disk(),
-                start_block: copy.start_block(),
-                class: copy.class(),
-            });
+            self.give_up_run(file, map, index, copy);
         }
+    }
+
+    /// Puts the run that a copy had into quarantine. One with a place that gives back other bytes than
+    /// were written is never used again. The caller has a change open.
+    pub(crate) fn give_up_run(&self, file: &File, map: &Map, index: u32, copy: ExtentCopy) {
+        let run = run_of(copy);
+        if self.bad_places.has_left() {
+            let ranges = file_ranges(map.schedule(), index);
+            if self.bad_places.take_left(file.id, copy.disk(), &ranges) {
+                self.bad_runs.note(run, |edit| {
+                    self.catalog.apply(edit);
+                });
+                return;
+            }
+        }
+        self.space.quarantine(run);
     }
 
     /// A new, empty file; its record joins the current batch.
@@ -94,7 +108,9 @@ impl Core {
         for row in map.rows_ever_stored() {
             edit.delete(Table::Extent, file.numbered_key(row));
         }
-        map.for_each(0, u32::MAX, |_, extent| self.quarantine(extent));
+        map.for_each(0, u32::MAX, |index, extent| {
+            self.give_up_runs(file, &map, index, extent);
+        });
         edit.delete(Table::File, file_key(file.id));
         self.dirty.forget_file(file.id, &mut edit);
         self.forget_owed(file, &mut file.owed.lock(), &mut edit);
@@ -112,5 +128,39 @@ impl Core {
     /// The file's layout: what it was made with, or its redundancy was changed to.
     pub fn layout(&self, file: &File) -> Layout {
         file.layout()
+    }
+}
+
+/// The run that a copy has.
+pub(crate) const fn run_of(copy: ExtentCopy) -> Run {
+    Run {
+        disk: copy.disk(),
+        start_block: copy.start_block(),
+        class: copy.class(),
+    }
+}
+
+/// The file blocks that an extent holds.
+pub(crate) fn file_ranges(schedule: Schedule, index: u32) -> Ranges {
+    let mut ranges = Ranges::new();
+    let whole = (0, schedule.length_blocks(index));
+    push_file_ranges(&mut ranges, schedule, index, whole);
+    ranges
+}
+
+/// Adds the file blocks that the part `[from, to)` of an extent holds, in its own blocks.
+pub(crate) fn push_file_ranges(
+    ranges: &mut Ranges,
+    schedule: Schedule,
+    index: u32,
+    (from, to): (u64, u64),
+) {
+    let mut inside = from;
+    while inside < to {
+        let block = schedule.file_block(index, inside);
+        let contiguous = schedule.locate(block).map(|place| place.contiguous_blocks);
+        let blocks = contiguous.unwrap_or(1).min(to - inside);
+        ranges.push((block, block + blocks));
+        inside += blocks;
     }
 }

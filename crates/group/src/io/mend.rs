@@ -10,11 +10,10 @@
 
 use spindle_sync::atomic::Ordering;
 
-use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Serving;
-use spindle_extent::space::Run;
 use spindle_format::ExtentCopy;
 use spindle_sync::level::assert_none_from;
 
@@ -23,23 +22,15 @@ use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::dirty::{Ranges, Writer};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
+use crate::core::files::{push_file_ranges, run_of};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::io::bytes_of;
-use crate::io::write::push_file_ranges;
 use crate::levels;
 
 /// The most that is copied by one request.
 const PIECE_BLOCKS: u64 = (1 << 20) / BLOCK_SIZE_BYTES;
-
-const fn run_of(copy: ExtentCopy) -> Run {
-    Run {
-        disk: copy.disk(),
-        start_block: copy.start_block(),
-        class: copy.class(),
-    }
-}
 
 /// What became of a bad place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,8 +206,8 @@ impl Core {
     }
 
     /// A crash from here on does not take for good what the disk gives at the bad blocks. Nothing where
-    /// the disks of the extent have come or gone since the place was found, or no row can be made
-    /// durable.
+    /// the disks of the extent have come or gone since the place was found, where one on another disk is
+    /// mended beside it, or where no row can be made durable.
     fn announce_mending<'a>(
         &'a self,
         place: &'a BadPlace,
@@ -232,9 +223,12 @@ impl Core {
             let has_flushed = |target| self.has_flushed(target);
             let ranges = Self::bad_ranges(place);
             let all_serve = || self.disks.iter().all(DiskState::is_online);
-            let (writer, needed) =
+            let begun =
                 self.dirty
                     .begin_mend(&place.file, &ranges, disk, &has_flushed, &all_serve, apply);
+            let Some((writer, needed)) = begun else {
+                return Ok(None);
+            };
             let mending = Mending {
                 group: self,
                 file: &place.file,
@@ -314,6 +308,8 @@ impl Core {
                 Ok(Mended::Gone)
             }
             Err(NotCopied::NoPlace(nowhere)) => {
+                // It may come back by itself.
+                (self.bad_places).leave(file.id, disk, &Self::bad_ranges(place));
                 let reason = format!(
                     "a bad place was found ({reason}), and no other place on the disk took the copy: \
                      {nowhere}"
@@ -379,14 +375,40 @@ impl Core {
     /// copied them again.
     fn leave_unread(&self, place: &BadPlace) {
         let file = &place.file;
-        let ranges = Self::bad_ranges(place);
+        // Who copies this extent elsewhere has perhaps read what lies there now.
+        file.moving.cancel(place.index);
         let disk = place.copy.disk();
-        self.bad_places.leave(file.id, disk, &ranges);
+        let _change = self.change_inside();
+        self.leave_blocks(file, &Self::bad_ranges(place), disk);
+        // The range was held alone: of what a source lacks now it has lost what no flush covered, and
+        // whoever noted that took this copy for a good one. There is none that is better.
+        for bad in &place.bad {
+            let source = bad.source.disk();
+            let ranges = Self::ranges_of(place, bad);
+            let is_stale =
+                |(first, end): &(u64, u64)| self.dirty.is_stale(file, source, *first, *end);
+            if !ranges.iter().any(is_stale) {
+                continue;
+            }
+            for range in ranges {
+                self.dirty.has_only_copy(file.id, range, source);
+            }
+            if let Some(source) = self.disks.get(source) {
+                self.owe_error(file, &self.lost_with(source.life(), file));
+            }
+        }
+        self.name_only_stale(file);
+    }
+
+    /// The disk has these blocks on a bad place, which gives back other bytes than were written: nobody
+    /// reads them there before it has given them back as they are. The caller holds them alone, and has
+    /// a change open.
+    pub(crate) fn leave_blocks(&self, file: &File, ranges: &[(u64, u64)], disk: DiskNumber) {
+        self.bad_places.leave(file.id, disk, ranges);
         let _returning = self.dirty.begin_resync();
         self.membership.begin_catching_up(std::iter::once(disk));
-        let _change = self.change_inside();
         let apply = &mut |edit| self.catalog.apply(edit);
-        self.dirty.missed_by(file, &ranges, &[disk], apply);
+        self.dirty.missed_by(file, ranges, &[disk], apply);
     }
 
     /// Whether the disks of the extent have neither come nor gone since the place was found.
@@ -419,7 +441,18 @@ impl Core {
             let blocks = Self::whole_piece(place, done, u64::from(extent.mark_blocks));
             if let Err(reason) = self.copy_piece(place, extent, moved, done, blocks) {
                 // No map ever named it.
-                self.space.give_back(run_of(moved));
+                let run = run_of(moved);
+                if matches!(reason, NotCopied::NoSource(_))
+                    || !self.is_as_found(place)
+                    || !self.bad_runs.may_note(disk)
+                {
+                    self.space.give_back(run);
+                } else {
+                    let _change = self.change_inside();
+                    self.bad_runs.note(run, |edit| {
+                        self.catalog.apply(edit);
+                    });
+                }
                 return Err(reason);
             }
             done += blocks;
@@ -453,12 +486,21 @@ impl Core {
         let inside_bytes = inside_blocks * BLOCK_SIZE_BYTES;
         let bad = place.bad_at(inside_blocks);
         let first = bad.map_or(place.copy, |bad| bad.source);
-        // One block of the file or more: where any of the extent's is stale, none is taken.
-        let (low, high) = place.file.map.read().schedule().envelope(place.index);
-        let stale = self.dirty.stale_disks(&place.file, low, high);
+        let schedule = place.file.map.read().schedule();
+        let mut ranges = Ranges::new();
+        push_file_ranges(
+            &mut ranges,
+            schedule,
+            place.index,
+            (inside_blocks, inside_blocks + blocks),
+        );
+        let is_stale = |copy: &ExtentCopy| {
+            let mut ranges = ranges.iter();
+            ranges.any(|(first, end)| self.dirty.is_stale(&place.file, copy.disk(), *first, *end))
+        };
         let others = extent
             .present()
-            .filter(|copy| *copy != first && *copy != place.copy && !stale.contains(&copy.disk()));
+            .filter(|copy| *copy != first && *copy != place.copy && !is_stale(copy));
         let mut buffer = AlignedBuffer::zeroed(bytes_of(blocks));
         let mut reason = "no copy is online".to_owned();
         let was_read = std::iter::once(first).chain(others).any(|copy| {

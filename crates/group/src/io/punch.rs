@@ -257,7 +257,7 @@ impl Core {
         for index in &plan.removed {
             file.moving.cancel(*index);
             if let Some(extent) = map.remove(*index) {
-                self.quarantine(&extent);
+                self.give_up_runs(file, &map, *index, &extent);
             }
         }
         for (index, mark) in &plan.marks {

@@ -13,7 +13,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
 use spindle_catalog::{Edit, KeptJournal, Recovered};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::map::Extent;
-use spindle_extent::plan::{self, Segment, Serving, TooFar};
+use spindle_extent::plan::{self, Segment, Serving, Staleness, TooFar};
 use spindle_format::ExtentCopy;
 
 use crate::core::Core;
@@ -63,8 +63,7 @@ impl Core {
                 continue;
             };
             let blocks = (*first, *end);
-            let stale = self.dirty.stale_disks(&file, *first, *end);
-            if self.recover_blocks(&file, blocks, &stale)?.is_none() {
+            if self.recover_blocks(&file, blocks)?.is_none() {
                 let apply = &mut |edit| self.catalog.apply(edit);
                 self.dirty.doubt(*id, &[blocks], apply);
             }
@@ -296,55 +295,25 @@ impl Core {
     ) -> Result<Option<usize>, GroupError> {
         let first = u64::from(region.region) * REGION_BLOCKS;
         let blocks = (first, first + REGION_BLOCKS);
-        self.recover_blocks(file, blocks, &region.stale_disks)
+        self.recover_blocks(file, blocks)
     }
 
-    /// Compares blocks `[first, end)`, but for the copies on disks that are stale there.
+    /// Compares blocks `[first, end)`, but for copies that are stale there.
     pub(crate) fn recover_blocks(
         &self,
         file: &Arc<File>,
         (first, end): (u64, u64),
-        stale_disks: &[DiskNumber],
     ) -> Result<Option<usize>, GroupError> {
-        let mut segments: Vec<Segment> = Vec::new();
-        let walk = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
-            if segment.initialised_blocks() > 0 {
-                segments.push(*segment);
-            }
-            Ok(())
-        });
-        // The last region may end beyond what extents can reach.
-        let _ = walk;
         let mut absent: Vec<((u64, u64), DiskNumber)> = Vec::new();
         let mut equalised_count = 0;
         let mut readable = true;
-        for segment in segments {
-            let Some(extent) = segment.extent else {
-                continue;
-            };
-            let counting: SmallVec<[ExtentCopy; 3]> = (extent.present())
-                .filter(|copy| !stale_disks.contains(&copy.disk()))
-                .collect();
-            let slot = |copy: &ExtentCopy| self.disks.slot_of(*copy);
-            let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = (counting.iter())
-                .filter_map(|copy| Some((*copy, slot(copy)?)))
-                .collect();
-            let blocks = (segment.at_block, segment.at_block + segment.blocks);
-            let away = self.away_beside_others(&counting);
-            absent.extend(away.map(|disk| (blocks, disk)));
-            if copies.len() < 2 {
-                continue;
-            }
-            let blocks = segment.initialised_blocks();
-            let mut done = 0;
-            while done < blocks {
-                let part = (blocks - done).min(COMPARED_BLOCKS);
-                let inside = segment.inside_blocks + done;
-                match self.equalise(file, &copies, inside, part)? {
-                    Some(count) => equalised_count += count,
-                    None => readable = false,
-                }
-                done += part;
+        for part in self.parts_of_copies(file, first, end) {
+            let Segment { at_block, .. } = part.segment;
+            let away = self.away_beside_others(&part.counting);
+            absent.extend(away.map(|disk| ((at_block, at_block + part.segment.blocks), disk)));
+            match self.equalise_part(file, &part)? {
+                Some(count) => equalised_count += count,
+                None => readable = false,
             }
         }
         for (blocks, disk) in absent {
@@ -358,45 +327,81 @@ impl Core {
     /// some took and others did not; the caller holds the range. Blocks that can be read nowhere
     /// stay as they are, to be compared at the next opening.
     pub(crate) fn make_equal(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
-        let mut segments: Vec<Segment> = Vec::new();
-        // A range that goes beyond every extent was refused before anything was written.
-        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
-            segments.push(*segment);
-            Ok(())
-        });
-        for segment in segments {
-            let blocks = segment.initialised_blocks();
-            let Some(extent) = segment.extent.filter(|_| blocks > 0) else {
-                continue;
-            };
-            let at = segment.at_block;
-            let stale = self.dirty.stale_disks(file, at, at + blocks);
-            let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = extent
-                .present()
-                .filter(|copy| !stale.contains(&copy.disk()))
-                .filter_map(|copy| Some((copy, self.disks.slot_of(copy)?)))
-                .collect();
-            let mut done = 0;
-            while copies.len() > 1 && done < blocks {
-                let part = (blocks - done).min(COMPARED_BLOCKS);
-                self.equalise(file, &copies, segment.inside_blocks + done, part)?;
-                done += part;
-            }
+        for part in self.parts_of_copies(file, first, end) {
+            self.equalise_part(file, &part)?;
         }
         Ok(())
     }
 
-    /// Makes one run of blocks equal on all its copies; how many had to be written, `None` where
-    /// no copy can be read.
+    /// Cuts blocks `[first, end)` where their copies begin or cease to count, but for what holds no data.
+    fn parts_of_copies(&self, file: &File, first: u64, end: u64) -> Vec<Part> {
+        let mut segments: Vec<(Segment, Extent)> = Vec::new();
+        // The last region may end beyond what extents can reach, and a write beyond every extent was
+        // refused.
+        let _ = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            let extent = segment.extent.filter(|_| segment.initialised_blocks() > 0);
+            segments.extend(extent.map(|extent| (*segment, extent)));
+            Ok(())
+        });
+        let mut parts = Vec::new();
+        for (segment, extent) in segments {
+            let end = segment.at_block + segment.blocks;
+            let mut at = segment.at_block;
+            while at < end {
+                let (stale, until) = self.dirty.look(file).stale_copies(&extent, at, end);
+                let copies = extent.copies().iter().enumerate();
+                let counting = copies
+                    .filter(|(number, copy)| copy.is_present() && stale >> number & 1 == 0)
+                    .map(|(_, copy)| *copy);
+                parts.push(Part {
+                    segment: Segment {
+                        at_block: at,
+                        blocks: until - at,
+                        inside_blocks: segment.inside_blocks + (at - segment.at_block),
+                        ..segment
+                    },
+                    counting: counting.collect(),
+                });
+                at = until;
+            }
+        }
+        parts
+    }
+
+    /// Makes the copies of a part that are online equal; as [`Self::equalise`].
+    fn equalise_part(&self, file: &File, part: &Part) -> Result<Option<usize>, GroupError> {
+        let slot = |copy: &ExtentCopy| self.disks.slot_of(*copy);
+        let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = (part.counting.iter())
+            .filter_map(|copy| Some((*copy, slot(copy)?)))
+            .collect();
+        let mut equalised_count = Some(0);
+        if copies.len() < 2 {
+            return Ok(equalised_count);
+        }
+        let blocks = part.segment.initialised_blocks();
+        let mut done = 0;
+        while done < blocks {
+            let piece = (blocks - done).min(COMPARED_BLOCKS);
+            let count = self.equalise(file, &copies, &part.segment, (done, piece))?;
+            equalised_count = equalised_count.zip(count).map(|(sum, count)| sum + count);
+            done += piece;
+        }
+        Ok(equalised_count)
+    }
+
+    /// Makes `blocks` blocks from the `from`th of the segment on equal on all their copies; how many
+    /// had to be written, `None` where no copy can be read. A copy on a place that gives back other
+    /// bytes than were written there counts no more.
     fn equalise(
         &self,
         file: &File,
         copies: &[(ExtentCopy, DiskSlot)],
-        inside_blocks: u64,
-        blocks: u64,
+        segment: &Segment,
+        (from, blocks): (u64, u64),
     ) -> Result<Option<usize>, GroupError> {
         let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a mebibyte");
-        let place = |copy: &ExtentCopy| copy.start_bytes() + inside_blocks * BLOCK_SIZE_BYTES;
+        let inside_bytes = (segment.inside_blocks + from) * BLOCK_SIZE_BYTES;
+        let place = |copy: &ExtentCopy| copy.start_bytes() + inside_bytes;
         let mut buffers: Vec<AlignedBuffer> = copies
             .iter()
             .map(|_| AlignedBuffer::zeroed(length))
@@ -414,8 +419,8 @@ impl Core {
             if half == 0 {
                 return Ok(None);
             }
-            let first = self.equalise(file, copies, inside_blocks, half)?;
-            let second = self.equalise(file, copies, inside_blocks + half, blocks - half)?;
+            let first = self.equalise(file, copies, segment, (from, half))?;
+            let second = self.equalise(file, copies, segment, (from + half, blocks - half))?;
             return Ok(first.zip(second).map(|(first, second)| first + second));
         };
         let mut written_count = 0;
@@ -431,11 +436,27 @@ impl Core {
             )];
             self.disks.write(&mut batch).of_file(file);
             let [request] = batch;
-            match request.result {
-                Ok(()) => written_count += 1,
-                Err(error) => self.take_offline(&[copy.disk()], &error.to_string())?,
+            if let Err(error) = request.result {
+                self.take_offline(&[copy.disk()], &error.to_string())?;
+                continue;
+            }
+            written_count += 1;
+            // Where it could be read there is no bad place.
+            if results[index].is_err()
+                && self.read_back(*copy, inside_bytes, &buffers[good]).is_err()
+            {
+                let first = segment.at_block + from;
+                let _change = self.change_inside();
+                self.leave_blocks(file, &[(first, first + blocks)], copy.disk());
             }
         }
         Ok(Some(written_count))
     }
+}
+
+/// Blocks of a file, contiguous in one extent, of which the same copies count.
+#[derive(Debug)]
+struct Part {
+    segment: Segment,
+    counting: SmallVec<[ExtentCopy; 3]>,
 }

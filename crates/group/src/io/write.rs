@@ -11,18 +11,18 @@ use spindle_catalog::{Sequence, Wish, WriteUnderWay};
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work, WriteSource};
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Segment, Serving, TooFar, WritePlan};
-use spindle_extent::schedule::Schedule;
 use spindle_format::ExtentCopy;
-use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::dirty::{Ranges, Writer};
 use crate::core::disks::{Target, Written};
 use crate::core::file::File;
+use crate::core::files::push_file_ranges;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 use crate::io::allocate::SpaceSearch;
+use crate::io::write::taken::without;
 use crate::io::{ZERO_BLOCKS, ZEROS, blocks_of, bytes_of};
 
 /// What a write will touch, as the map stands.
@@ -107,6 +107,15 @@ impl Announced<'_> {
         let mut went_out = self.went_out.borrow_mut();
         went_out.extend_from_slice(gaps);
         went_out.push(blocks);
+    }
+
+    /// Of what went out these blocks reached no copy that counts.
+    fn came_to_nobody(&self, blocks: &[(u64, u64)]) {
+        let mut went_out = self.went_out.borrow_mut();
+        *went_out = went_out
+            .iter()
+            .flat_map(|range| without(*range, blocks))
+            .collect();
     }
 
     /// Nobody has missed what did not go out.
@@ -413,31 +422,15 @@ impl Core {
             ranges.push((first, end));
             self.settle_failed_writes(file, &ranges, &failed)?;
         }
-        if file.may_be_stale.load(Ordering::Acquire) {
-            // A copy on a bad place counts when a resync has read back what lies there.
-            let is_left = |disk| {
-                let mut ranges = intent.gaps.iter().copied().chain([(first, end)]);
-                ranges.any(|range| self.bad_places.is_left(file.id, disk, range))
-            };
+        let mut counted = Ok(());
+        if file.may_be_stale.load(Ordering::Acquire) || self.bad_places.has_left() {
             let took = |target: &Target| {
                 let own = target.life.disk;
-                !plan.missed.contains(&own)
-                    && !failed.iter().any(|(disk, _)| *disk == own)
-                    && !is_left(own)
+                !plan.missed.contains(&own) && !failed.iter().any(|(disk, _)| *disk == own)
             };
             let targets = written.targets().iter().copied();
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
-            // What was zeroed before it they have as well: another copy that could give it to them
-            // there may be none.
-            if !is_put_back(Fault::ZerosCountAsLacked) {
-                for gap in &intent.gaps {
-                    self.dirty.caught_up(file, *gap, &targets);
-                }
-            }
-            self.dirty.caught_up(file, (first, end), &targets);
-            if !intent.mirrored {
-                self.list_lost(file, (first, end), &intent.gaps);
-            }
+            counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
         }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.
@@ -446,6 +439,7 @@ impl Core {
             self.miss_what_began_anew(file, &ranges, written.lives());
             self.owe_what_was_counted_late(file, &ranges, written.targets());
         }
+        counted?;
         self.move_marks(file, &plan, set_back_count, (first, end), &written)?;
         Ok(Attempt::Written)
     }
@@ -479,22 +473,6 @@ impl Core {
             None => Ok(()),
             Some(index) => Err(file.lost_and_untold(index, "it can be written behind that")),
         }
-    }
-
-    /// What a row lists of a file of one copy is lost after a crash: it ceases to list what was written
-    /// just now.
-    #[cold]
-    fn list_lost(&self, file: &File, blocks: (u64, u64), gaps: &[(u64, u64)]) {
-        let mut ranges = Ranges::from_slice(gaps);
-        ranges.push(blocks);
-        let _change = self.change_inside();
-        // Under the lock of the rows: who finds them exact and is answered has a sync wait for that.
-        let apply = &mut |edit| {
-            let listed = self.catalog.apply(edit);
-            (file.listed_through).fetch_max(listed.0, Ordering::AcqRel);
-            listed
-        };
-        self.dirty.list_lost(file, &ranges, apply);
     }
 
     /// These disks went away since the write was announced, or have the space that it was given
@@ -747,30 +725,6 @@ fn failure_of<'a>(
     own.unwrap_or(&failed[0])
 }
 
-/// The file blocks that an extent holds.
-pub(crate) fn file_ranges(schedule: Schedule, index: u32) -> Ranges {
-    let mut ranges = Ranges::new();
-    let whole = (0, schedule.length_blocks(index));
-    push_file_ranges(&mut ranges, schedule, index, whole);
-    ranges
-}
-
-/// Adds the file blocks that the part `[from, to)` of an extent holds, in its own blocks.
-pub(crate) fn push_file_ranges(
-    ranges: &mut Ranges,
-    schedule: Schedule,
-    index: u32,
-    (from, to): (u64, u64),
-) {
-    let mut inside = from;
-    while inside < to {
-        let block = schedule.file_block(index, inside);
-        let contiguous = schedule.locate(block).map(|place| place.contiguous_blocks);
-        let blocks = contiguous.unwrap_or(1).min(to - inside);
-        ranges.push((block, block + blocks));
-        inside += blocks;
-    }
-}
-
+mod taken;
 #[cfg(test)]
 mod tests;

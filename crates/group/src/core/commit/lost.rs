@@ -389,7 +389,7 @@ impl Core {
     }
 
     /// What a file owes that had something on the disk alone.
-    pub(super) fn lost_with(&self, gone: Life, file: &File) -> GroupError {
+    pub(crate) fn lost_with(&self, gone: Life, file: &File) -> GroupError {
         let what = match gone.incarnation.serves() {
             true => "failed a flush",
             false => "went away",

@@ -281,13 +281,16 @@ impl Region {
     }
 
     /// A bad place on the disk is written again, from copies on disks that have all of the region. Where
-    /// another one is named already nobody is under suspicion.
+    /// another one lacks something of it nobody is under suspicion.
     pub(crate) fn suspect(&mut self, mender: u64, disk: DiskNumber) {
-        let row = self.row.iter().flat_map(|row| row.disks.iter().copied());
-        let mut named = row.chain(self.stale.iter().map(|stale| stale.disk));
-        if named.all(|other| other == disk) {
+        if self.stale.iter().all(|stale| stale.disk == disk) {
             self.suspects.push((mender, disk));
         }
+    }
+
+    /// Whether a bad place is written again on another disk.
+    pub(crate) fn suspects_beside(&self, disk: DiskNumber) -> bool {
+        self.suspects.iter().any(|(_, other)| *other != disk)
     }
 
     /// A disk goes: what it has there alone, or shares with the one under suspicion, has to count when

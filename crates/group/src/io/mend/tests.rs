@@ -418,10 +418,18 @@ fn nobody_reads_a_place_that_was_written_again_and_gives_back_other_bytes() {
     }
 }
 
-#[test]
-fn a_place_that_gives_back_other_bytes_is_not_read_where_the_good_copy_goes_before_it_is_moved() {
-    let scene = Scene::mirrored(7);
-    let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(&scene, |_| true);
+/// Of a file with a place that gives other bytes: its disks, the group, the file, the extent, and what
+/// its first block holds. The other disk has gone while the place was written again.
+fn left_on_a_bad_place(
+    scene: &Scene,
+) -> (
+    Arc<GivesOtherBytes>,
+    Arc<Group>,
+    Arc<File>,
+    ExtentView,
+    Vec<u8>,
+) {
+    let (disks, group, file, extent, data) = with_a_place_that_gives_other_bytes(scene, |_| true);
     let offset_bytes = extent.offset_bytes;
     let begin = usize::try_from(offset_bytes).unwrap();
     let right = data[begin..begin + 4096].to_vec();
@@ -438,6 +446,78 @@ fn a_place_that_gives_back_other_bytes_is_not_read_where_the_good_copy_goes_befo
     under_way.unwrap().join().unwrap();
     assert!(group.membership.is_online(DiskNumber(DISK.0)), "it serves");
     group.read(&file, offset_bytes, &mut found).unwrap_err();
+    (disks, group, file, extent, right)
+}
+
+/// No disk gives back what is written there: the write is refused, and what the other one has counts.
+#[test]
+fn a_write_to_a_place_that_gives_back_other_bytes_is_refused_while_no_other_copy_serves() {
+    let scene = Scene::mirrored(7);
+    let (_disks, group, file, extent, former) = left_on_a_bad_place(&scene);
+    let offset_bytes = extent.offset_bytes;
+    let new = pattern(9, 4096);
+    let mut found = vec![0; 4096];
+    let error = group.write(&file, offset_bytes, &new).unwrap_err();
+    assert!(
+        error.to_string().contains("gives back other bytes"),
+        "{error}"
+    );
+    group.sync_file(&file, true).unwrap_err();
+    group.read(&file, offset_bytes, &mut found).unwrap_err();
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    for _ in 0..20 {
+        assert!(read(&group, &file, offset_bytes, 4096) == former);
+    }
+    resync(&group);
+    assert!(read(&group, &file, offset_bytes, 4096) == former);
+    group.write(&file, offset_bytes, &new).unwrap();
+    group.sync().unwrap();
+    for _ in 0..20 {
+        assert!(read(&group, &file, offset_bytes, 4096) == new);
+    }
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// A place that recovers by itself counts as soon as it has given back a write.
+#[test]
+fn a_write_that_a_place_gives_back_counts_while_no_other_copy_serves() {
+    let scene = Scene::mirrored(7);
+    let (disks, group, file, extent, _) = left_on_a_bad_place(&scene);
+    let offset_bytes = extent.offset_bytes;
+    *disks.place.lock().unwrap() = None;
+    let new = pattern(9, 4096);
+    group.write(&file, offset_bytes, &new).unwrap();
+    group.sync_file(&file, true).unwrap();
+    assert!(read(&group, &file, offset_bytes, 4096) == new);
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    resync(&group);
+    for _ in 0..20 {
+        assert!(read(&group, &file, offset_bytes, 4096) == new);
+    }
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// What its file gives up there nobody else gets.
+#[test]
+fn a_place_that_gives_back_other_bytes_is_not_used_again_once_its_file_is_gone() {
+    let scene = Scene::mirrored(7);
+    let (_disks, group, file, extent, _) = left_on_a_bad_place(&scene);
+    let start_bytes = place_on(&extent, DISK);
+    group.remove_file(&group.change(), &file).unwrap();
+    group.sync().unwrap();
+    let noted = group.bad_runs.all().into_iter();
+    let mut noted = noted.map(|run| (DiskSlot(run.disk.0), run.start_block * 4096));
+    assert!(
+        noted.any(|run| run == (DISK, start_bytes)),
+        "it is noted as bad"
+    );
+}
+
+#[test]
+fn a_place_that_gives_back_other_bytes_is_not_read_where_the_good_copy_goes_before_it_is_moved() {
+    let scene = Scene::mirrored(7);
+    let (_disks, group, file, extent, right) = left_on_a_bad_place(&scene);
+    let offset_bytes = extent.offset_bytes;
     group.return_disks(&[DiskSlot(0)]).unwrap();
     for _ in 0..20 {
         assert!(read(&group, &file, offset_bytes, 4096) == right);

@@ -73,14 +73,16 @@ fn a_disk_under_suspicion_is_named_only_while_no_other_lacks_anything_or_is_away
     let mut applied = Applied::default();
     let begin = |all_serve: bool, applied: &mut Applied| {
         let has_flushed = |_: Target| false;
-        dirty.begin_mend(
-            &file,
-            &[(5, 6)],
-            other,
-            &has_flushed,
-            &|| all_serve,
-            &mut applied.apply(),
-        )
+        dirty
+            .begin_mend(
+                &file,
+                &[(5, 6)],
+                other,
+                &has_flushed,
+                &|| all_serve,
+                &mut applied.apply(),
+            )
+            .unwrap()
     };
     let (mend, _) = begin(false, &mut applied);
     assert_eq!(applied.newest(), open(&[]), "another one is away");
