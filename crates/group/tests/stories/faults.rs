@@ -7,7 +7,7 @@ use spindle_device::{DeviceError, DiskSlot};
 use spindle_group::{EventKind, GroupErrorKind, Operation, Subject};
 
 use crate::scene::{
-    EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read,
+    EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
 
 #[test]
@@ -430,4 +430,47 @@ fn after_a_crash_copies_with_bad_blocks_in_different_places_are_made_equal() {
     scene.disks.clear_faults(second);
     let file = group.file(FileId(10)).unwrap();
     assert_copies_equal(&scene, &group, &file, "after the opening");
+}
+
+/// Beside a block that a disk lacks, what it took of a write that failed and what it did not take.
+#[test]
+fn a_write_that_failed_leaves_equal_copies_beside_what_one_disk_lacks() {
+    let scene = Scene::mirrored(31);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    // No disk has the two extents beside each other.
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    let between = create(&group, 11, NORMAL);
+    group.write(&between, 0, &pattern(1, 1 << 20)).unwrap();
+    group.write(&file, 1 << 20, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let map = group.map(&file);
+    let second = map.last().unwrap();
+    let first = &map[map.len() - 2];
+    let border_bytes = second.offset_bytes;
+    assert_eq!(first.offset_bytes + first.initialised_bytes, border_bytes);
+    group.offline_disks(&[DiskNumber(1)]).unwrap();
+    let lacked = pattern(2, 4096);
+    group.write(&file, border_bytes + 4096, &lacked).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    // No disk takes the end of the first extent, and one the beginning of the second.
+    for (disk, start_bytes) in first.copies.iter().flatten() {
+        let end_bytes = start_bytes + first.initialised_bytes;
+        let fails = end_bytes - 4096..end_bytes;
+        scene.disks.fail_writes(DiskSlot(disk.0), fails, 1);
+    }
+    let zeroth = (second.copies.iter().flatten()).find(|(disk, _)| disk.0 == 0);
+    let start_bytes = zeroth.unwrap().1;
+    let fails = start_bytes..start_bytes + 3 * 4096;
+    scene.disks.fail_writes(DiskSlot(0), fails, 1);
+    let new = pattern(3, 4 * 4096);
+    group.write(&file, border_bytes - 4096, &new).unwrap_err();
+    let began = read(&group, &file, border_bytes, 4096);
+    for _ in 0..20 {
+        assert!(read(&group, &file, border_bytes, 4096) == began);
+    }
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "after the write that failed");
 }

@@ -673,3 +673,68 @@ fn a_power_cut_while_a_place_that_gives_other_bytes_is_mended_leaves_equal_copie
         assert_sound(&group);
     }
 }
+
+/// A comparison writes it again, and nobody reads it before it has given that back.
+#[test]
+fn a_copy_that_could_not_be_read_after_a_stop_is_read_back_before_it_counts() {
+    let scene = Scene::mirrored(12);
+    let (disks, group, file, extent, mut data) =
+        with_a_place_that_gives_other_bytes(&scene, |extent| extent.offset_bytes > 0);
+    // One region is open.
+    let new = pattern(2, 4096);
+    group.write(&file, 0, &new).unwrap();
+    data[..4096].copy_from_slice(&new);
+    group.sync_file(&file, true).unwrap();
+    drop(group);
+    let backend = Arc::clone(&disks) as Arc<dyn Disks>;
+    let slots = [DiskSlot(0), DISK];
+    let group = Group::open(backend, &slots, &scene.name, &opener()).unwrap();
+    let file = group.file(file.id).unwrap();
+    assert!(
+        disks.is_written.load(Ordering::SeqCst),
+        "the comparison wrote it again"
+    );
+    for _ in 0..20 {
+        assert!(read(&group, &file, 0, data.len()) == data);
+    }
+    resync(&group);
+    assert!(read(&group, &file, 0, data.len()) == data);
+    let now = place_on(&group.map(&file)[extent.index as usize], DISK);
+    assert_ne!(now, place_on(&extent, DISK), "the copy has left the place");
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// What the source lost was called good on the place that turned out bad: no better copy is left than
+/// the source's, and the file owes what is lost.
+#[test]
+fn a_source_that_loses_its_last_write_beside_a_place_that_gives_other_bytes_counts_and_the_loss_is_told()
+ {
+    let scene = Scene::mirrored(13);
+    let (disks, group, file, extent, _) = with_a_place_that_gives_other_bytes(&scene, |_| true);
+    let offset_bytes = extent.offset_bytes;
+    let place = disks.place.lock().unwrap().take();
+    group.write(&file, offset_bytes, &pattern(9, 4096)).unwrap();
+    *disks.place.lock().unwrap() = place;
+    let (theirs, inner) = (Arc::clone(&group), Arc::clone(&scene.disks));
+    *disks.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        inner.vanish(DiskSlot(0));
+        theirs.take_offline(&[DiskNumber(0)], "it is gone").unwrap();
+        inner.bring_back(DiskSlot(0));
+    }));
+    let mut found = vec![0; 4096];
+    while disks.under_way.lock().unwrap().is_none() {
+        let _ = group.read(&file, offset_bytes, &mut found);
+    }
+    let under_way = disks.under_way.lock().unwrap().take();
+    under_way.unwrap().join().unwrap();
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    // What the disk kept of the write, if anything.
+    let kept = read(&group, &file, offset_bytes, 4096);
+    for _ in 0..20 {
+        assert!(read(&group, &file, offset_bytes, 4096) == kept);
+    }
+    group.sync_file(&file, true).unwrap_err();
+    resync(&group);
+    assert!(read(&group, &file, offset_bytes, 4096) == kept);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}

@@ -38,9 +38,9 @@ impl Core {
         for target in targets {
             let mut lacking = Ranges::new();
             for gap in gaps {
-                lacking.extend(self.read_back_left(file, *gap, Payload::Zeros, *target));
+                lacking.extend(self.not_given_back(file, *gap, Payload::Zeros, *target));
             }
-            lacking.extend(self.read_back_left(file, blocks, payload, *target));
+            lacking.extend(self.not_given_back(file, blocks, payload, *target));
             for range in gaps.iter().chain([&blocks]) {
                 for part in without(*range, &lacking) {
                     self.note_taken(file, part, *target, intent);
@@ -90,7 +90,7 @@ impl Core {
 
     /// Reads back those of the blocks which the disk has on a bad place; those that it does not give
     /// back as they were written just now.
-    fn read_back_left(
+    fn not_given_back(
         &self,
         file: &File,
         range: (u64, u64),
