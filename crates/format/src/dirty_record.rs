@@ -1,9 +1,10 @@
 //! The record of a dirty region: whether its copies may differ after an unclean stop, and what
 //! each disk missed of it while it was away.
 //!
-//! An open record is written before a region is written to and stands while it is; it cannot
-//! tell which blocks, because they change with every write. A closed one is written when the
-//! region has become quiet, and is exact. Version 1 knew no closed records.
+//! An open record is written before a region is written to and stands while it is. Of a disk that is
+//! away it cannot tell which blocks, because they change with every write; of others it can, where
+//! the group has the feature for it. A closed one is written when the region has become quiet, and is
+//! exact. Version 1 knew no closed records.
 
 use serde::Serialize;
 use spindle_base::DiskNumber;
@@ -41,19 +42,18 @@ pub struct BlockRun {
 pub struct StaleDisk {
     /// The disk.
     pub disk: DiskNumber,
-    /// What is stale on it, in ascending order and apart from each other; empty in an open
-    /// record, where nobody knows: then the whole region counts.
+    /// What is stale on it, in ascending order and apart from each other. Empty in an open record
+    /// where nobody knows: then the whole region counts.
     pub runs: Vec<BlockRun>,
 }
 
 /// A region of a mirrored file that is written to, or of which some disk missed a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DirtyRecord {
-    /// The region is written to: after an unclean stop its copies may differ, and of the disks
-    /// below and of all that are offline the whole region is stale. Else the copies agree but
-    /// for the runs.
+    /// The region is written to: after an unclean stop its copies may differ, and the whole region is
+    /// stale on all disks that are offline. Else the copies agree but for the runs.
     pub open: bool,
-    /// Disks that missed writes while they were offline, in ascending order.
+    /// Disks that missed writes, in ascending order.
     pub stale: Vec<StaleDisk>,
 }
 
@@ -106,7 +106,7 @@ impl DirtyRecord {
             let last = stale.last().map(|before| before.disk);
             let disk = reader.disk_above(last)?;
             let runs = reader.judged("runs count", Reader::u16, |runs| {
-                (open == (runs == 0)).then_some(runs)
+                (open || runs > 0).then_some(runs)
             })?;
             stale.push(StaleDisk {
                 disk,
@@ -141,8 +141,8 @@ impl DirtyRecord {
         writer.u16(u16::try_from(self.stale.len()).expect("disk numbers have 16 bits"));
         for stale in &self.stale {
             assert!(
-                self.open == stale.runs.is_empty(),
-                "a closed record has runs for each disk, an open one for none"
+                self.open || !stale.runs.is_empty(),
+                "a closed record has runs for each disk"
             );
             assert!(are_runs(&stale.runs), "runs are ascending and apart");
             writer.u16(stale.disk.0);

@@ -16,16 +16,19 @@ pub enum Feature {
     LostContents,
     /// The catalog can say in one row that several files owe an error.
     OwedTogether,
+    /// The row of a region that is written to can list the blocks that a disk lacks.
+    ListedRegions,
 }
 
 impl Feature {
     /// Every feature, in the order of the bits.
-    pub const ALL: [Self; 2] = [Self::LostContents, Self::OwedTogether];
+    pub const ALL: [Self; 3] = [Self::LostContents, Self::OwedTogether, Self::ListedRegions];
 
     const fn bit(self) -> u32 {
         match self {
             Self::LostContents => 1,
             Self::OwedTogether => 2,
+            Self::ListedRegions => 4,
         }
     }
 
@@ -35,6 +38,7 @@ impl Feature {
         match self {
             Self::LostContents => "lost_contents",
             Self::OwedTogether => "owed_together",
+            Self::ListedRegions => "listed_regions",
         }
     }
 
@@ -46,6 +50,7 @@ impl Feature {
             Self::OwedTogether => {
                 "a daemon is killed, and a disk may have lost what only it had of files"
             }
+            Self::ListedRegions => "a disk lacks blocks of a file that is written to",
         }
     }
 }

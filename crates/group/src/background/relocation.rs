@@ -381,7 +381,7 @@ impl Group {
             // What the disk missed there before it had a copy, the new one has.
             let newest = own.map(|own| self.disks.flushes.newest(own));
             for range in others {
-                (self.dirty).caught_up_from(file, range, newest.as_slice(), &relocation.lives);
+                (self.dirty).caught_up(file, range, newest.as_slice(), &relocation.lives);
             }
             self.name_only_stale(file);
             self.forget_underway(run);

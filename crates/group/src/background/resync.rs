@@ -460,7 +460,7 @@ impl Group {
         // it was perhaps not the newest.
         if lives.iter().all(|life| self.disks.is_same(*life)) {
             let newest = self.disks.flushes.newest(own);
-            (self.dirty).caught_up_from(file, (first, end), &[newest], &lives);
+            (self.dirty).caught_up(file, (first, end), &[newest], &lives);
         }
         Ok(copied_blocks)
     }

@@ -1,6 +1,7 @@
 //! Records of dirty regions that are quiet are dropped. A crash leaves more of them to compare.
 
 use spindle_catalog::Edit;
+use spindle_format::Feature;
 use spindle_sync::level::Unshown;
 
 use crate::core::Core;
@@ -24,6 +25,18 @@ impl Core {
             self.catalog.apply(edit);
         }
         Ok(more)
+    }
+
+    /// Rows of regions that are written to list what disks lack, once the group has the feature for it.
+    ///
+    /// # Errors
+    /// Where too few voters take the state that says so.
+    pub(crate) fn let_rows_list(&self) -> Result<(), GroupError> {
+        if self.dirty.would_list() {
+            self.membership.use_feature(Feature::ListedRegions)?;
+            self.dirty.list_blocks();
+        }
+        Ok(())
     }
 
     /// Cleans all that can be cleaned, for a close: nobody writes any more.

@@ -2,10 +2,13 @@
 //!
 //! A region is 64 MiB of one mirrored file. Invariants:
 //! - Before a write that overwrites initialised blocks reaches any disk, its region's row is open
-//!   and durable. After an unclean stop only regions with an open row are compared; the disks
-//!   that it names, and all that are offline, count as stale in the whole region then.
+//!   and durable. After an unclean stop only regions with an open row are compared; all disks that
+//!   are offline count as stale in the whole region then, and those that it names in the blocks that
+//!   it lists, or in the whole region where it lists none.
 //! - In memory each region knows, block by block, what each disk missed. Before a write is
-//!   answered that an offline disk missed, an open row names that disk, durably. A region that
+//!   answered that an offline disk missed, an open row names that disk, durably. It lists the blocks
+//!   of several; of one alone it lists none while writes go on that it misses, or it would have to
+//!   be put for each. A region that
 //!   has been quiet for some rounds gets a closed row instead, which is exact; so a disk that
 //!   returns is brought up to date with what was written meanwhile and no more.
 //! - What was written since the last flush is known as well: a disk that goes offline may have
@@ -29,6 +32,7 @@
 mod block_set;
 mod copied;
 mod region;
+mod stale;
 mod writers;
 
 use spindle_sync::atomic::{AtomicBool, Ordering};
@@ -48,8 +52,8 @@ use crate::incarnation::{Incarnation, Life};
 use crate::levels;
 use block_set::BlockSet;
 pub use copied::HasFlushed;
-use region::Region;
 pub use region::RegionKey;
+use region::{OpenRows, Region};
 
 /// The blocks of a file that share one mark.
 pub const REGION_BLOCKS: u64 = DIRTY_REGION_BLOCKS as u64;
@@ -146,6 +150,7 @@ struct State {
     writers_count: u64,
     /// Disks that are on their way back; they may be online at any moment.
     returns_count: u32,
+    open_rows: OpenRows,
 }
 
 impl State {
@@ -162,12 +167,12 @@ impl State {
             for disk in disks {
                 region.miss(*disk, first, end);
             }
-            region.open((file.id, number), apply);
+            region.open((file.id, number), self.open_rows, apply);
         }
         file.may_be_stale.store(true, Ordering::Release);
     }
 
-    /// As [`DirtyRegions::caught_up_from`].
+    /// As [`DirtyRegions::caught_up`].
     fn regain(
         &mut self,
         file: FileId,
@@ -291,6 +296,19 @@ impl DirtyRegions {
         self.state.lock().regions.insert((file, region), loaded);
     }
 
+    /// Open rows list blocks from now on: the group has the feature.
+    pub fn list_blocks(&self) {
+        self.state.lock().open_rows = OpenRows::ListBlocks;
+    }
+
+    /// Whether an open row calls all of a region stale on a disk because the group has not the feature by
+    /// which it could list blocks.
+    pub fn would_list(&self) -> bool {
+        let state = self.state.lock();
+        state.open_rows == OpenRows::NameDisks
+            && (state.regions.values()).any(|region| !region.stale.is_empty())
+    }
+
     /// Nothing is recorded from now on.
     pub fn leave_out(&self) {
         self.left_out.store(true, Ordering::Relaxed);
@@ -379,10 +397,14 @@ impl DirtyRegions {
     ) {
         let mut edit = Edit::default();
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
             let region = state.regions.entry((file.id, number)).or_default();
             region.miss(disk, first, end);
             region.list((file.id, number), &mut edit);
+            if region.is_short() {
+                region.open((file.id, number), rows, apply);
+            }
         }
         file.may_be_stale.store(true, Ordering::Release);
         if !edit.is_empty() {
@@ -436,6 +458,7 @@ impl DirtyRegions {
         let has_flushed =
             &|target: Target| has_flushed(target) || target.life.incarnation < noted_before;
         let kept = state.kept_by(gone.disk, held, has_flushed);
+        let rows = state.open_rows;
         let mut asked: BTreeMap<RegionKey, Vec<(u32, u32)>> = BTreeMap::new();
         for (file, (first, end)) in written {
             for (number, first, end) in parts(*first, *end) {
@@ -443,7 +466,7 @@ impl DirtyRegions {
             }
         }
         for (key, region) in &mut state.regions {
-            region.end_suspicions(*key, apply);
+            region.end_suspicions(*key, rows, apply);
             let copied = match region.doubtful {
                 true => BlockSet::Everything,
                 false => region.copied_lately(gone.disk, has_flushed),
@@ -458,13 +481,15 @@ impl DirtyRegions {
             for (first, end) in kept.get(key).into_iter().flatten() {
                 missed.remove(*first, *end);
             }
+            // What another one lacks is all that it lacks, until more is announced.
+            region.stop_growing();
             if missed.is_empty() {
                 continue;
             }
             region.miss_lately(gone.disk, &missed, &copied);
-            region.open(*key, apply);
+            region.open(*key, rows, apply);
             // Others may have the only copies from here on, which a crash must not find stale.
-            region.name_only_stale(*key, apply);
+            region.name_only_stale(*key, rows, apply);
             is_stale(key.0);
         }
     }
@@ -517,9 +542,10 @@ impl DirtyRegions {
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         for (number, ..) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
             let region = state.regions.entry((file, number)).or_default();
-            region.open((file, number), apply);
+            region.open((file, number), rows, apply);
             region.doubtful = true;
         }
     }
@@ -540,9 +566,11 @@ impl DirtyRegions {
     /// See [`Round::end`].
     fn end_round(&self, edit: &mut Edit) -> bool {
         let mut more = false;
-        self.state.lock().regions.retain(|key, region| {
+        let mut state = self.state.lock();
+        let rows = state.open_rows;
+        state.regions.retain(|key, region| {
             region.end_round();
-            region.forget_caught_up(*key, edit);
+            region.forget_caught_up(*key, rows, edit);
             if region.has_writers() || region.doubtful {
                 return true;
             }
@@ -596,6 +624,10 @@ impl DirtyRegions {
         let mut state = self.state.lock();
         state.returns_count += 1;
         self.returned.store(true, Ordering::Release);
+        // What they lack is all that they lack.
+        for region in state.regions.values_mut() {
+            region.stop_growing();
+        }
         drop(state);
         Returning(self)
     }
@@ -620,48 +652,11 @@ impl DirtyRegions {
         self.returned.load(Ordering::Acquire)
     }
 
-    /// What is stale of the file on disks that may be online; `None` where nothing is, which
-    /// costs one or two loads. Holds the lock of all regions: look, and let go.
-    pub fn view(&self, file: &File) -> Option<StaleView<'_>> {
-        if !file.may_be_stale.load(Ordering::Acquire) || !self.is_resyncing() {
-            return None;
-        }
-        Some(self.look(file))
-    }
-
-    /// What is stale of the file on any disk, be it here or away. As [`Self::view`], to be let go
-    /// soon.
-    pub fn look(&self, file: &File) -> StaleView<'_> {
-        StaleView {
-            state: self.state.lock(),
-            file: file.id,
-        }
-    }
-
-    /// Whether any of the file's blocks `[first, end)` is stale on the disk.
-    pub fn is_stale(&self, file: &File, disk: DiskNumber, first: u64, end: u64) -> bool {
-        if !file.may_be_stale.load(Ordering::Acquire) {
-            return false;
-        }
-        let state = self.state.lock();
-        parts(first, end).any(|(number, first, end)| {
-            let region = state.regions.get(&(file.id, number));
-            region
-                .and_then(|region| region.stale_of(disk))
-                .is_some_and(|blocks| blocks.touches(first, end))
-        })
-    }
-
     /// These disks have taken the blocks `[first, end)` as the other copies have them, in these
-    /// incarnations. Of a disk that has gone since nothing is concluded.
-    pub fn caught_up(&self, file: &File, blocks: (u64, u64), newest: &[Target]) {
-        self.caught_up_from(file, blocks, newest, &[]);
-    }
-
-    /// As [`Self::caught_up`], where the blocks were copied from these disks, as they were then. Where
-    /// it was noted since that one of them has gone, nothing is concluded: it was asked then whether
-    /// another copy had what it may have lost.
-    pub fn caught_up_from(
+    /// incarnations. Of a disk that has gone since nothing is concluded; nor where it was noted since that
+    /// one of the `sources` has gone, as they were when the blocks were copied from them: it was asked then
+    /// whether another copy had what it may have lost.
+    pub fn caught_up(
         &self,
         file: &File,
         (first, end): (u64, u64),
@@ -671,27 +666,33 @@ impl DirtyRegions {
         if !file.may_be_stale.load(Ordering::Acquire) {
             return;
         }
-        (self.state.lock()).regain(file.id, (first, end), newest, sources);
+        self.state
+            .lock()
+            .regain(file.id, (first, end), newest, sources);
     }
 
-    /// As [`Self::caught_up`], for a file of one copy: the rows cease to list the blocks in the same
-    /// moment, so that no other edit does it that nobody waits for. A sync of the file has to wait for
-    /// this one, because after a crash a block that a row lists is lost.
-    pub fn has_alone(
+    /// As [`Self::caught_up`], for a write. Where the file has one copy, or another disk lacks something
+    /// there as well, the rows cease to list the blocks in the same moment, so that no other edit does it
+    /// that nobody waits for. A sync of the file has to wait for this one: after a crash a block that rows
+    /// list on all disks is lost.
+    pub fn took_write(
         &self,
         file: &File,
         (first, end): (u64, u64),
         newest: &[Target],
+        is_mirrored: bool,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let mut edit = Edit::default();
         let mut state = self.state.lock();
         state.regain(file.id, (first, end), newest, &[]);
+        let rows = state.open_rows;
         for (number, ..) in parts(first, end) {
-            if let Some(region) = state.regions.get_mut(&(file.id, number))
-                && region.is_outdated()
-            {
-                region.list((file.id, number), &mut edit);
+            let key = (file.id, number);
+            match state.regions.get_mut(&key) {
+                Some(region) if is_mirrored => region.list_less(key, rows, &mut edit),
+                Some(region) if region.is_outdated() => region.list(key, &mut edit),
+                _ => {}
             }
         }
         if !edit.is_empty() {
@@ -709,87 +710,16 @@ impl DirtyRegions {
     ) {
         let mut edit = Edit::default();
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         for (key, region) in state.regions.range_mut((file, 0)..=(file, u32::MAX)) {
             if !is_mirrored && region.is_outdated() {
                 region.list(*key, &mut edit);
             }
-            region.name_only_stale(*key, apply);
+            region.name_only_stale(*key, rows, apply);
         }
         if !edit.is_empty() {
             apply(edit);
         }
-    }
-
-    /// Whether the disk is stale anywhere, or the newest row of a region says so.
-    pub fn is_named(&self, disk: DiskNumber) -> bool {
-        self.state
-            .lock()
-            .regions
-            .values()
-            .any(|region| region.names(disk))
-    }
-
-    /// Every region of which a disk that `is_wanted` missed something.
-    pub fn stale_regions(&self, is_wanted: &dyn Fn(DiskNumber) -> bool) -> Vec<StaleRegion> {
-        let state = self.state.lock();
-        let mut found = Vec::new();
-        for ((file, number), region) in &state.regions {
-            for stale in region.stale.iter().filter(|stale| is_wanted(stale.disk)) {
-                found.push(StaleRegion {
-                    file: *file,
-                    region: *number,
-                    disk: stale.disk,
-                    blocks: stale.blocks.count(),
-                    wanted: region.wanted,
-                });
-            }
-        }
-        found
-    }
-
-    /// The first run at or above block `from` of the file, in its blocks, that is stale in that
-    /// region on the disk.
-    pub fn stale_run(&self, of: &StaleRegion, from: u64) -> Option<(u64, u64)> {
-        let state = self.state.lock();
-        let region = state.regions.get(&(of.file, of.region))?;
-        let start = u64::from(of.region) * REGION_BLOCKS;
-        let within = u32::try_from(from.saturating_sub(start)).ok()?;
-        if within >= u32::from(DIRTY_REGION_BLOCKS) {
-            return None;
-        }
-        let (first, end) = region.stale_of(of.disk)?.run_from(within)?;
-        Some((start + u64::from(first), start + u64::from(end)))
-    }
-}
-
-/// A look at what is stale of one file.
-#[derive(Debug)]
-pub struct StaleView<'a> {
-    state: MutexGuard<'a, State, levels::Dirty>,
-    file: FileId,
-}
-
-impl Staleness for StaleView<'_> {
-    fn stale_copies(&mut self, extent: &Extent, block: u64, end: u64) -> (u8, u64) {
-        let Some((number, first, to)) = parts(block, end).next() else {
-            return (0, end);
-        };
-        let start = block - u64::from(first);
-        let mut until = to;
-        let mut stale = 0_u8;
-        if let Some(region) = self.state.regions.get_mut(&(self.file, number)) {
-            for (index, copy) in extent.copies().iter().enumerate() {
-                if !copy.is_present() {
-                    continue;
-                }
-                if let Some(blocks) = region.stale_of(copy.disk()) {
-                    stale |= u8::from(blocks.contains(first)) << index;
-                    until = until.min(blocks.same_until(first, to));
-                }
-            }
-            region.wanted += u64::from(stale != 0);
-        }
-        (stale, start + u64::from(until))
     }
 }
 

@@ -10,7 +10,7 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, Group
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_extent::space::{Run, Space};
-use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, FileRecord, OpenerRecord};
+use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, Feature, FileRecord, OpenerRecord};
 use spindle_sync::level::{DeepMutex, InsideLock, LeafMutex, LeafRwLock, Mutex};
 
 use crate::background::scrub::Scrubs;
@@ -167,6 +167,9 @@ impl Group {
         let scrubs = Scrubs::load(&catalog)?;
         let dirty = DirtyRegions::default();
         load_dirty_regions(&catalog, &table, &dirty)?;
+        if (membership.state().features).contains(Feature::ListedRegions) {
+            dirty.list_blocks();
+        }
         let event_log = EventLog::open(&catalog)?;
         membership.begin_catching_up(note_stale(&dirty, &files, &table).into_iter());
         let background = Background::open(&catalog)?;

@@ -31,6 +31,7 @@ impl Group {
             return Ok(true);
         }
         if self.is_round_due(now_ms) {
+            self.let_rows_list()?;
             self.clean_round()?;
             self.replace_replica();
             self.move_replicas();

@@ -525,7 +525,7 @@ impl Core {
         let own = place.lives.iter().find(|life| life.disk == disk);
         let newest = own.map(|own| self.disks.flushes.newest(*own));
         for range in Self::bad_ranges(place) {
-            (self.dirty).caught_up_from(file, range, newest.as_slice(), &place.lives);
+            (self.dirty).caught_up(file, range, newest.as_slice(), &place.lives);
             self.bad_places.note_good(file.id, disk, range);
         }
     }

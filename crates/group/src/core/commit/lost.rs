@@ -81,8 +81,7 @@ impl Core {
     }
 
     /// Refuses where an extent with a copy on one of these disks, which lost some of it, has no
-    /// copy that is online and up to date. After a crash a disk that a row names is stale in all of
-    /// its region, so that a copy counts only where nothing of its regions is.
+    /// copy that is online and up to date, and counts after a crash.
     fn check_copies(&self, file: &File, lost: &[DiskNumber]) -> Result<(), GroupError> {
         let map = file.map.read();
         let mut without_copy = None;
@@ -91,7 +90,7 @@ impl Core {
                 // Of a file of one copy nothing tells where it is stale.
                 (file.is_mirrored() || !lost.contains(&copy.disk()))
                     && self.disks.slot_of(copy).is_some()
-                    && self.has_regions(file, copy, map.schedule().envelope(index))
+                    && !self.is_stale_after_a_stop(file, copy, map.schedule().envelope(index))
             };
             if extent.present().any(|copy| lost.contains(&copy.disk()))
                 && !extent.present().any(has_it)
@@ -126,8 +125,19 @@ impl Core {
             .name_only_stale(file.id, file.is_mirrored(), apply);
     }
 
-    /// Whether nothing is stale on the copy's disk in the regions of these blocks: after a crash a disk
-    /// that missed a part of a region counts as stale in all of it.
+    /// Whether a crash finds any of these blocks stale on the copy's disk, once the rows name only what
+    /// is stale. Where they cannot list blocks it does wherever anything of their regions is.
+    fn is_stale_after_a_stop(
+        &self,
+        file: &File,
+        copy: ExtentCopy,
+        (first, end): (u64, u64),
+    ) -> bool {
+        (self.dirty).is_stale_after_a_stop(file, copy.disk(), (first, end))
+    }
+
+    /// Whether nothing is stale on the copy's disk in the regions of these blocks: whatever is announced
+    /// there meanwhile, a crash finds it good.
     pub(crate) fn has_regions(
         &self,
         file: &File,
@@ -385,7 +395,10 @@ impl Core {
         others: &Others<'_>,
     ) -> bool {
         let blocks = map.schedule().envelope(index);
-        (extent.present()).any(|copy| others.count(copy) && self.has_regions(file, copy, blocks))
+        let counts = |copy: ExtentCopy| {
+            others.count(copy) && !self.is_stale_after_a_stop(file, copy, blocks)
+        };
+        extent.present().any(counts)
     }
 
     /// What a file owes that had something on the disk alone.

@@ -5,7 +5,7 @@ mod announced;
 use smallvec::SmallVec;
 use spindle_base::{DiskNumber, FileId};
 use spindle_catalog::{Edit, Sequence, Table};
-use spindle_format::{DirtyRecord, StaleDisk};
+use spindle_format::{BlockRun, DirtyRecord, StaleDisk};
 
 use crate::core::dirty::block_set::BlockSet;
 use crate::core::dirty::copied::{CopiedBlocks, HasFlushed};
@@ -21,23 +21,44 @@ pub(crate) fn row_key((file, region): RegionKey) -> Vec<u8> {
     key
 }
 
-fn open_record(disks: &[DiskNumber]) -> DirtyRecord {
-    let stale = |disk: &DiskNumber| StaleDisk {
-        disk: *disk,
-        runs: Vec::new(),
-    };
-    DirtyRecord {
-        open: true,
-        stale: disks.iter().map(stale).collect(),
-    }
+/// What an open row says of a disk that is stale.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenRows {
+    /// That all of the region is stale there.
+    #[default]
+    NameDisks,
+    /// Which blocks are. Where it is the only one, and writes are announced that it misses, the row would
+    /// have to be put for each of them, and calls all of the region stale.
+    ListBlocks,
 }
+
+/// Where there are more runs on the only stale disk an open row calls all of the region stale there.
+const LISTED_RUNS_MOST: usize = 128;
 
 /// The row as the newest edit put it.
 #[derive(Debug)]
 struct Row {
     sequence: Sequence,
     open: bool,
-    disks: SmallVec<[DiskNumber; 2]>,
+    disks: SmallVec<[Named; 2]>,
+}
+
+/// A disk in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Named {
+    disk: DiskNumber,
+    /// No blocks are listed: all of the region is stale there.
+    everything: bool,
+}
+
+impl Named {
+    fn all_of(record: &DirtyRecord) -> SmallVec<[Self; 2]> {
+        let named = |stale: &StaleDisk| Self {
+            disk: stale.disk,
+            everything: stale.runs.is_empty(),
+        };
+        record.stale.iter().map(named).collect()
+    }
 }
 
 /// The blocks that one disk missed; never none.
@@ -45,6 +66,8 @@ struct Row {
 pub(crate) struct Stale {
     pub(crate) disk: DiskNumber,
     pub(crate) blocks: BlockSet,
+    /// Writes are announced that it misses.
+    grows: bool,
 }
 
 /// Writes are counted in two generations. What the older one wrote is known to be on every disk
@@ -110,8 +133,12 @@ pub(crate) struct Region {
     pub(crate) doubtful: bool,
     /// Reads that could not take a copy because it is stale.
     pub(crate) wanted: u64,
-    /// A closed row lists other blocks than are stale.
+    /// A row that lists blocks lists some that are not stale any more.
     is_outdated: bool,
+    /// A row that lists blocks lacks some that are stale.
+    is_short: bool,
+    /// A write was announced that a disk misses since the newest round began.
+    has_grown: bool,
     announced: Announcements,
     /// Disks on which a bad place is written again, by the number of who does it: what they give there
     /// nobody knows before he has ended, and a row names them.
@@ -123,17 +150,17 @@ impl Region {
     pub(crate) fn of(record: &DirtyRecord) -> Self {
         let stale = |stale: &StaleDisk| Stale {
             disk: stale.disk,
-            blocks: if record.open {
-                BlockSet::Everything
-            } else {
-                BlockSet::of(&stale.runs)
+            blocks: match stale.runs.is_empty() {
+                true => BlockSet::Everything,
+                false => BlockSet::of(&stale.runs),
             },
+            grows: false,
         };
         Self {
             row: Some(Row {
                 sequence: Sequence(0),
                 open: record.open,
-                disks: record.stale.iter().map(|stale| stale.disk).collect(),
+                disks: Named::all_of(record),
             }),
             stale: record.stale.iter().map(stale).collect(),
             doubtful: record.open,
@@ -148,26 +175,28 @@ impl Region {
         self.is_outdated |= self.stale.len() < named;
     }
 
-    /// Gives the open row to `apply` unless it is there and names every stale disk; the edit
-    /// that put it.
+    /// Gives the open row to `apply` unless it is there and says of every stale disk all that it
+    /// missed; the edit that put it.
     pub(crate) fn open(
         &mut self,
         key: RegionKey,
+        rows: OpenRows,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) -> Sequence {
         if let Some(row) = &self.row
             && row.open
-            && self.to_be_named().all(|disk| row.disks.contains(&disk))
+            && !self.is_short
         {
-            return row.sequence;
+            let says_all = |disk: DiskNumber| {
+                let mut named = row.disks.iter().filter(|named| named.disk == disk);
+                named.any(|named| named.everything || !self.is_whole(disk))
+            };
+            if self.to_be_named().all(says_all) {
+                return row.sequence;
+            }
         }
-        let disks: SmallVec<[DiskNumber; 2]> = self.to_be_named().collect();
         let mut edit = Edit::default();
-        edit.put(
-            Table::DirtyRegion,
-            row_key(key),
-            open_record(&disks).encode(),
-        );
+        let disks = self.put_open(key, rows, &mut edit);
         let sequence = apply(edit);
         self.row = Some(Row {
             sequence,
@@ -175,6 +204,72 @@ impl Region {
             disks,
         });
         sequence
+    }
+
+    /// Puts the open row as it is to be; the disks in it.
+    fn put_open(
+        &mut self,
+        key: RegionKey,
+        rows: OpenRows,
+        edit: &mut Edit,
+    ) -> SmallVec<[Named; 2]> {
+        let record = DirtyRecord {
+            open: true,
+            stale: (self.to_be_named())
+                .map(|disk| StaleDisk {
+                    disk,
+                    runs: self.listed_runs(disk, rows),
+                })
+                .collect(),
+        };
+        edit.put(Table::DirtyRegion, row_key(key), record.encode());
+        self.is_short = false;
+        self.is_outdated = false;
+        Named::all_of(&record)
+    }
+
+    /// What an open row lists of a disk; nothing where all of the region is to be stale there.
+    fn listed_runs(&self, disk: DiskNumber, rows: OpenRows) -> Vec<BlockRun> {
+        let stale = self.stale_of(disk).filter(|_| !self.is_whole(disk));
+        match (rows, stale) {
+            (OpenRows::ListBlocks, Some(blocks)) => {
+                let runs = blocks.runs();
+                if self.is_only_stale() && runs.len() > LISTED_RUNS_MOST {
+                    Vec::new()
+                } else {
+                    runs
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where disks lack different blocks, each may have the only good copies of what another one lacks:
+    /// a row lists them, however often it has to be put.
+    fn is_only_stale(&self) -> bool {
+        self.stale.len() < 2
+    }
+
+    /// Whether an open row is to call any of these blocks stale on the disk.
+    pub(crate) fn lists(&self, disk: DiskNumber, (first, end): (u32, u32), rows: OpenRows) -> bool {
+        (self.stale_of(disk)).is_some_and(|blocks| {
+            blocks.touches(first, end) || self.listed_runs(disk, rows).is_empty()
+        })
+    }
+
+    /// Whether an open row is to call all of the region stale on the disk.
+    fn is_whole(&self, disk: DiskNumber) -> bool {
+        let place = (self.stale).binary_search_by_key(&disk, |stale| stale.disk);
+        place.map_or(true, |place| {
+            self.stale[place].grows && self.is_only_stale()
+        })
+    }
+
+    /// No write is announced that a disk misses, or it is not known of any: the row may list blocks.
+    pub(crate) fn stop_growing(&mut self) {
+        for stale in &mut self.stale {
+            stale.grows = false;
+        }
     }
 
     /// The disks that an open row names: those that are stale. One under suspicion only where no other
@@ -210,16 +305,31 @@ impl Region {
                 // Nobody waits for a closed row.
                 sequence: Sequence(0),
                 open: false,
-                disks: record.stale.iter().map(|stale| stale.disk).collect(),
+                disks: Named::all_of(&record),
             });
             self.is_outdated = false;
+            self.is_short = false;
         }
         false
     }
 
-    /// Whether a closed row lists other blocks than are stale.
+    /// Whether a row that lists blocks lists other ones than are stale.
     pub(crate) const fn is_outdated(&self) -> bool {
         self.is_outdated
+    }
+
+    /// A write brought disks what they lacked: the row ceases to list it where another disk lacks
+    /// something as well, and perhaps this. A sync has to wait for that edit.
+    pub(crate) fn list_less(&mut self, key: RegionKey, rows: OpenRows, edit: &mut Edit) {
+        let row = self.row.as_ref().filter(|row| row.open);
+        if self.is_outdated && row.is_some_and(|row| row.disks.len() > 1) {
+            self.forget_caught_up(key, rows, edit);
+        }
+    }
+
+    /// Whether blocks are stale that an open row, which lists blocks, lacks.
+    pub(crate) const fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// As [`Self::close`], whoever copies, for a file of one copy: there is none that could be made equal
@@ -240,32 +350,40 @@ impl Region {
     pub(crate) fn name_only_stale(
         &mut self,
         key: RegionKey,
+        rows: OpenRows,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let is_closed = self.row.as_ref().is_some_and(|row| !row.open);
         if is_closed && self.is_outdated {
-            self.open(key, apply);
+            self.open(key, rows, apply);
             return;
         }
         let mut edit = Edit::default();
-        self.forget_caught_up(key, &mut edit);
+        self.forget_caught_up(key, rows, &mut edit);
         if !edit.is_empty() {
             apply(edit);
         }
     }
 
-    /// An open row ceases to name disks that are not stale any more.
-    pub(crate) fn forget_caught_up(&mut self, key: RegionKey, edit: &mut Edit) {
-        let to_be_named: SmallVec<[DiskNumber; 2]> = self.to_be_named().collect();
-        let Some(row) = self.row.as_mut().filter(|row| row.open) else {
+    /// An open row ceases to name disks that are not stale any more, and to list blocks that are not;
+    /// of a disk of which it calls all of the region stale it lists the blocks, where it may.
+    pub(crate) fn forget_caught_up(&mut self, key: RegionKey, rows: OpenRows, edit: &mut Edit) {
+        let Some(row) = self.row.as_ref().filter(|row| row.open) else {
             return;
         };
-        let named = row.disks.len();
-        row.disks.retain(|disk| to_be_named.contains(disk));
-        if row.disks.len() < named {
-            // Its sequence stays: whichever of the two is durable, it is open.
-            let record = open_record(&row.disks);
-            edit.put(Table::DirtyRegion, row_key(key), record.encode());
+        let says_too_much = |named: &Named| {
+            !self.to_be_named().any(|disk| disk == named.disk)
+                || match named.everything {
+                    true => !self.listed_runs(named.disk, rows).is_empty(),
+                    false => self.is_outdated,
+                }
+        };
+        if row.disks.iter().any(says_too_much) {
+            let disks = self.put_open(key, rows, edit);
+            if let Some(row) = &mut self.row {
+                // Its sequence stays: whichever of the two is durable, it is open.
+                row.disks = disks;
+            }
         }
     }
 
@@ -277,7 +395,8 @@ impl Region {
     /// Whether the disk is stale here, or the row says so.
     pub(super) fn names(&self, disk: DiskNumber) -> bool {
         self.stale_of(disk).is_some()
-            || (self.row.as_ref()).is_some_and(|row| row.disks.contains(&disk))
+            || (self.row.as_ref())
+                .is_some_and(|row| row.disks.iter().any(|named| named.disk == disk))
     }
 
     /// A bad place on the disk is written again, from copies on disks that have all of the region. Where
@@ -298,16 +417,25 @@ impl Region {
     pub(crate) fn end_suspicions(
         &mut self,
         key: RegionKey,
+        rows: OpenRows,
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         if !self.suspects.is_empty() {
             self.suspects.clear();
-            self.name_only_stale(key, apply);
+            self.name_only_stale(key, rows, apply);
         }
     }
 
     pub(crate) fn end_suspicion(&mut self, mender: u64) {
         self.suspects.retain(|(other, _)| *other != mender);
+    }
+
+    /// A write is announced that the disk misses, which is stale already.
+    fn grow(&mut self, disk: DiskNumber) {
+        if let Some(stale) = self.stale.iter_mut().find(|stale| stale.disk == disk) {
+            stale.grows = true;
+            self.has_grown = true;
+        }
     }
 
     /// The disk missed these blocks.
@@ -330,11 +458,18 @@ impl Region {
         let place = match (self.stale).binary_search_by_key(&disk, |stale| stale.disk) {
             Ok(place) => place,
             Err(place) => {
-                let blocks = BlockSet::default();
-                self.stale.insert(place, Stale { disk, blocks });
+                let new = Stale {
+                    disk,
+                    blocks: BlockSet::default(),
+                    grows: false,
+                };
+                self.stale.insert(place, new);
                 place
             }
         };
+        let lists = |named: &Named| named.disk == disk && !named.everything;
+        let row = self.row.as_ref().filter(|row| row.open);
+        self.is_short |= row.is_some_and(|row| row.disks.iter().any(lists));
         blocks(&mut self.stale[place].blocks);
         assert!(
             !self.stale[place].blocks.is_empty(),
@@ -436,7 +571,10 @@ impl Region {
         self.generations[0].writers_count + self.generations[1].writers_count > 0
     }
 
-    pub(crate) const fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
+        if !std::mem::take(&mut self.has_grown) {
+            self.stop_growing();
+        }
         self.old_has_ended = self.generations[1 - self.young as usize].writers_count == 0;
     }
 

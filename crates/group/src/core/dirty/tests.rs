@@ -206,7 +206,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         .store(true, spindle_sync::atomic::Ordering::Relaxed);
     let start = 2 * REGION_BLOCKS;
     let mut applied = Applied::default();
-    dirty.caught_up(&file, (start, start + 15), &[target(LIFE)]);
+    dirty.caught_up(&file, (start, start + 15), &[target(LIFE)], &[]);
     let found = dirty.stale_regions(&|disk| disk == AWAY);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].blocks, 1);
@@ -227,7 +227,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         &mut applied.apply(),
     );
     for lost in [LIFE, gone] {
-        dirty.caught_up(&file, (start, start + 100), &[target(lost)]);
+        dirty.caught_up(&file, (start, start + 100), &[target(lost)], &[]);
         assert!(
             dirty.is_stale(&file, AWAY, start, start + 100),
             "it went offline since that was written, or was away"
@@ -237,7 +237,7 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
         incarnation: gone.incarnation.next(),
         ..LIFE
     };
-    dirty.caught_up(&file, (start, start + 100), &[target(back)]);
+    dirty.caught_up(&file, (start, start + 100), &[target(back)], &[]);
     let (_, edit) = rounds_until_an_edit(&dirty);
     assert_eq!(self::record(&edit).stale.len(), 1);
     dirty.forget_disk(DiskNumber(9));
@@ -401,7 +401,7 @@ fn a_resync_does_not_end_while_a_disk_is_on_its_way_back() {
     assert!(dirty.view(&file).is_some(), "readers go on looking");
     drop(returning);
     assert!(!dirty.end_resync(&|_| true, &|| panic!("it is stale")));
-    dirty.caught_up(&file, (0, REGION_BLOCKS), &[target(LIFE)]);
+    dirty.caught_up(&file, (0, REGION_BLOCKS), &[target(LIFE)], &[]);
     assert!(dirty.end_resync(&|_| true, &|| {}));
     assert!(!dirty.is_resyncing());
 }
@@ -418,7 +418,12 @@ fn a_disk_that_has_caught_up_is_not_named_any_more_once_another_goes_offline() {
         disk: other,
         ..LIFE
     };
-    dirty.caught_up(&file, (0, REGION_BLOCKS), &[target(LIFE), target(theirs)]);
+    dirty.caught_up(
+        &file,
+        (0, REGION_BLOCKS),
+        &[target(LIFE), target(theirs)],
+        &[],
+    );
     let gone = Life {
         incarnation: LIFE.incarnation.next(),
         ..LIFE
@@ -518,9 +523,9 @@ fn a_disk_that_goes_keeps_what_is_stale_elsewhere_and_what_is_copied_from_it_the
         dirty.is_stale(&file, gone.disk, 6, 7),
         "a third disk has it"
     );
-    dirty.caught_up_from(&file, (5, 6), &[target(LIFE)], &[source]);
+    dirty.caught_up(&file, (5, 6), &[target(LIFE)], &[source]);
     assert!(dirty.is_stale(&file, AWAY, 5, 6), "the source has gone");
-    dirty.caught_up_from(&file, (5, 6), &[target(LIFE)], &[gone]);
+    dirty.caught_up(&file, (5, 6), &[target(LIFE)], &[gone]);
     assert!(!dirty.is_stale(&file, AWAY, 5, 6));
 }
 
@@ -546,7 +551,7 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
     dirty.end_write(file.id, &writer);
     // It is back, and gets some of that by a write, which no flush covers.
-    dirty.caught_up(&file, (5, 6), &[target(LIFE)]);
+    dirty.caught_up(&file, (5, 6), &[target(LIFE)], &[]);
     dirty.went_offline(
         next(other),
         &lately(&dirty, &held(&[AWAY])),
@@ -571,7 +576,7 @@ fn a_disk_that_goes_keeps_nothing_that_it_has_from_after_the_last_flush_alone() 
     );
     // Once flushes have covered it, it has it for good.
     let back = |life: Life| next(next(life));
-    dirty.caught_up(&file, (5, 7), &[target(back(LIFE))]);
+    dirty.caught_up(&file, (5, 7), &[target(back(LIFE))], &[]);
     let (writer, _) = applied.begin(&dirty, &file, 0, &[other.disk]);
     dirty.end_write(file.id, &writer);
     round(&dirty);
@@ -611,7 +616,7 @@ fn a_disk_that_goes_keeps_what_a_flush_has_covered_and_nothing_that_it_has_only_
             let writer = dirty.begin_copy(&file, &[(0, 10)], LIFE.disk, &has_flushed);
             dirty.end_copy(file.id, &writer, target(LIFE));
         } else {
-            dirty.caught_up(&file, (0, 10), &[target(LIFE)]);
+            dirty.caught_up(&file, (0, 10), &[target(LIFE)], &[]);
         }
         let mut go = |life: Life, others: DiskNumber| {
             let held = WrittenLately {
@@ -688,11 +693,11 @@ fn what_a_flush_has_covered_is_kept_though_an_earlier_outage_took_what_was_got_b
             &mut applied.apply(),
         );
     };
-    dirty.caught_up(&file, (0, 10), &[target(LIFE)]);
+    dirty.caught_up(&file, (0, 10), &[target(LIFE)], &[]);
     // It blinks before a flush, and gets it again.
     go(LIFE, other.disk);
     assert!(dirty.is_stale(&file, LIFE.disk, 5, 6));
-    dirty.caught_up(&file, (0, 10), &[target(again)]);
+    dirty.caught_up(&file, (0, 10), &[target(again)], &[]);
     go(other, LIFE.disk);
     go(again, other.disk);
     assert!(dirty.is_stale(&file, other.disk, 5, 6));
@@ -700,4 +705,58 @@ fn what_a_flush_has_covered_is_kept_though_an_earlier_outage_took_what_was_got_b
         !dirty.is_stale(&file, LIFE.disk, 5, 6),
         "a flush has covered it"
     );
+}
+
+#[test]
+fn an_open_row_lists_what_a_disk_lacks_unless_writes_are_announced_that_it_misses() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    let lists = |record: &DirtyRecord| -> Vec<(u16, u16)> {
+        assert!(record.open);
+        let runs = &record
+            .stale
+            .iter()
+            .find(|stale| stale.disk == AWAY)
+            .unwrap()
+            .runs;
+        runs.iter()
+            .map(|run| (run.first_block, run.blocks))
+            .collect()
+    };
+    let miss = |first: u64, end: u64, applied: &mut Applied| {
+        dirty.missed_by(&file, &[(first, end)], &[AWAY], &mut applied.apply());
+        applied.newest()
+    };
+    let first = miss(5, 7, &mut applied);
+    assert_eq!(lists(&first), [], "the group has not the feature");
+    assert!(dirty.would_list());
+    dirty.list_blocks();
+    assert!(!dirty.would_list());
+    dirty.name_only_stale(file.id, true, &mut applied.apply());
+    assert_eq!(lists(&applied.newest()), [(5, 2)]);
+    assert_eq!(lists(&miss(9, 10, &mut applied)), [(5, 2), (9, 1)]);
+
+    // One row for many writes.
+    let (writer, needed) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    assert_eq!(needed, Sequence(applied.0.len() as u64));
+    assert_eq!(lists(&applied.newest()), []);
+    dirty.end_write(file.id, &writer);
+    let puts_count = applied.0.len();
+    let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
+    dirty.end_write(file.id, &writer);
+    assert_eq!(applied.0.len(), puts_count);
+    // It is named in what was announced since the newest round began, and not any more in the next.
+    assert!(round(&dirty).0.is_empty());
+    let (edit, _) = round(&dirty);
+    assert_eq!(lists(&record(&edit)), [(5, 2), (9, 1)]);
+    // What it has got goes from the list.
+    dirty.caught_up(&file, (5, 6), &[target(Life { disk: AWAY, ..LIFE })], &[]);
+    dirty.name_only_stale(file.id, true, &mut applied.apply());
+    assert_eq!(lists(&applied.newest()), [(6, 1), (9, 1)]);
+    // As an opening finds it.
+    let opened = DirtyRegions::default();
+    opened.load(file.id, 0, &applied.newest(), &|_| true);
+    let is_stale = |block: &u64| opened.is_stale(&file, AWAY, *block, block + 1);
+    file.may_be_stale.store(true, Ordering::Release);
+    assert_eq!((0..20).filter(is_stale).collect::<Vec<_>>(), [6, 9]);
 }

@@ -26,6 +26,7 @@ impl DirtyRegions {
     ) -> (Writer, Sequence) {
         let mut needed = Sequence(0);
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         state.writers_count += 1;
         let mut writer = Writer {
             joined: SmallVec::new(),
@@ -44,7 +45,7 @@ impl DirtyRegions {
             };
             region.announce(writer.number, generation, (first, end), missed);
             if overwrites || !missed.is_empty() {
-                needed = needed.max(region.open((file.id, number), apply));
+                needed = needed.max(region.open((file.id, number), rows, apply));
             }
         }
         if !missed.is_empty() {
@@ -79,6 +80,7 @@ impl DirtyRegions {
     ) -> bool {
         let mut is_less = false;
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         for (number, generation) in &writer.joined {
             let Some(region) = state.regions.get_mut(&(file, *number)) else {
                 continue;
@@ -87,7 +89,7 @@ impl DirtyRegions {
             let out = out.filter(|(region, ..)| region == number);
             let out: SmallVec<[(u32, u32); 2]> = out.map(|(_, first, end)| (first, end)).collect();
             if region.take_back(writer.number, &out) {
-                region.name_only_stale((file, *number), apply);
+                region.name_only_stale((file, *number), rows, apply);
                 is_less = true;
             }
             region.end_write(*generation);
@@ -111,6 +113,7 @@ impl DirtyRegions {
     ) -> Option<(Writer, Sequence)> {
         let mut needed = Sequence(0);
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         let mut regions = ranges.iter().flat_map(|(first, end)| parts(*first, *end));
         if regions.any(|(number, ..)| {
             let region = state.regions.get(&(file.id, number));
@@ -132,7 +135,7 @@ impl DirtyRegions {
             if all_serve {
                 region.suspect(writer.number, disk);
             }
-            needed = needed.max(region.open((file.id, number), apply));
+            needed = needed.max(region.open((file.id, number), rows, apply));
         }
         Some((writer, needed))
     }
@@ -147,11 +150,12 @@ impl DirtyRegions {
         apply: &mut dyn FnMut(Edit) -> Sequence,
     ) {
         let mut state = self.state.lock();
+        let rows = state.open_rows;
         for (number, generation) in &writer.joined {
             if let Some(region) = state.regions.get_mut(&(file, *number)) {
                 region.end_copy(*generation, newest);
                 region.end_suspicion(writer.number);
-                region.name_only_stale((file, *number), apply);
+                region.name_only_stale((file, *number), rows, apply);
             }
         }
     }

@@ -75,9 +75,6 @@ impl Core {
     }
 
     fn note_taken(&self, file: &File, blocks: (u64, u64), target: Target, intent: &Intent) {
-        if intent.mirrored {
-            return self.dirty.caught_up(file, blocks, &[target]);
-        }
         let _change = self.change_inside();
         // Under the lock of the rows: who finds them exact and is answered has a sync wait for that.
         let apply = &mut |edit| {
@@ -85,7 +82,7 @@ impl Core {
             (file.listed_through).fetch_max(listed.0, Ordering::AcqRel);
             listed
         };
-        self.dirty.has_alone(file, blocks, &[target], apply);
+        (self.dirty).took_write(file, blocks, &[target], intent.mirrored, apply);
     }
 
     /// Reads back those of the blocks which the disk has on a bad place; those that it does not give

@@ -130,6 +130,7 @@ impl Region {
         self.note_written(first, end);
         for disk in missed {
             self.miss(*disk, first, end);
+            self.grow(*disk);
         }
         self.announced.0.push(Announcement {
             writer,

@@ -97,7 +97,7 @@ fn a_disk_under_suspicion_is_named_only_while_no_other_lacks_anything_or_is_away
     // A row with both would leave no copy that counts.
     dirty.missed_by(&file, &[(5, 7)], &[AWAY], &mut applied.apply());
     assert_eq!(applied.newest(), open(&[AWAY]));
-    dirty.caught_up(&file, (5, 7), &[target(LIFE)]);
+    dirty.caught_up(&file, (5, 7), &[target(LIFE)], &[]);
     dirty.name_only_stale(file.id, true, &mut applied.apply());
     dirty.end_mend(file.id, &mend, newest, &mut applied.apply());
 
@@ -152,7 +152,7 @@ fn what_a_file_of_one_copy_has_alone_its_row_ceases_to_list_in_the_same_moment()
     let mut applied = Applied::default();
     dirty.lost_by(&file, &[(5, 9)], LIFE.disk, &mut applied.apply());
     assert_eq!(applied.newest().stale[0].runs.len(), 1);
-    dirty.has_alone(&file, (5, 7), &[target(LIFE)], &mut applied.apply());
+    dirty.took_write(&file, (5, 7), &[target(LIFE)], false, &mut applied.apply());
     let listed = applied.newest();
     assert!(!listed.open);
     let run = &listed.stale[0].runs[0];
