@@ -489,6 +489,9 @@ impl Group {
             self.bad_places.note_good(file.id, disk, part.range());
             return Ok(());
         };
+        if !lives.iter().all(|life| self.disks.is_same(*life)) {
+            return Ok(());
+        }
         let (first, end) = part.range();
         let extent = file.map.read().extent(part.index);
         let counts = |copy: &ExtentCopy| {

@@ -65,12 +65,11 @@ struct Left {
 impl BadPlaces {
     /// The disk's copy of these blocks stays on a bad place: who writes it again reads it back.
     pub(crate) fn leave(&self, file: FileId, disk: DiskNumber, ranges: &[(u64, u64)]) {
-        let mut left = self.left.lock();
-        for blocks in ranges.iter().copied() {
-            let one = Left { file, disk, blocks };
-            if !left.contains(&one) {
-                left.push(one);
-            }
+        for (first, end) in ranges.iter().copied() {
+            // What was noted before in pieces is one piece.
+            self.note_good(file, disk, (first, end));
+            let blocks = (first, end);
+            self.left.lock().push(Left { file, disk, blocks });
         }
         self.any_left.store(true, Ordering::Release);
     }
@@ -114,6 +113,10 @@ impl BadPlaces {
 
     /// The disk's copy of these blocks goes away; whether any of them was left.
     pub(crate) fn take_left(&self, file: FileId, disk: DiskNumber, ranges: &[(u64, u64)]) -> bool {
+        let is_of_disk = |left: &Left| (left.file, left.disk) == (file, disk);
+        if !self.left.lock().iter().any(is_of_disk) {
+            return false;
+        }
         let is_left = ranges.iter().any(|range| self.is_left(file, disk, *range));
         for range in ranges.iter().filter(|_| is_left) {
             self.note_good(file, disk, *range);

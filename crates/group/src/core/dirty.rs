@@ -534,6 +534,34 @@ impl DirtyRegions {
         }
     }
 
+    /// Of these blocks those that are stale on the disk and on all of `others`, which have the other
+    /// copies, are not stale there: no copy is better. Whether there were any.
+    pub fn keep_least_stale(
+        &self,
+        file: FileId,
+        (first, end): (u64, u64),
+        disk: DiskNumber,
+        others: &[DiskNumber],
+    ) -> bool {
+        let mut is_kept = false;
+        let mut state = self.state.lock();
+        for (number, first, end) in parts(first, end) {
+            let Some(region) = state.regions.get_mut(&(file, number)) else {
+                continue;
+            };
+            for block in first..end {
+                let is_stale = |disk: &DiskNumber| {
+                    (region.stale_of(*disk)).is_some_and(|blocks| blocks.contains(block))
+                };
+                if is_stale(&disk) && others.iter().all(is_stale) {
+                    region.catch_up(disk, block, block + 1);
+                    is_kept = true;
+                }
+            }
+        }
+        is_kept
+    }
+
     /// A write failed on every copy: these regions stay open until an opening compares them.
     pub fn doubt(
         &self,

@@ -30,12 +30,14 @@ impl Core {
     }
 
     /// Puts the run that a copy had into quarantine. One with a place that gives back other bytes than
-    /// were written is never used again. The caller has a change open.
+    /// were written is not used again, unless its disk has many such. The caller has a change open.
     pub(crate) fn give_up_run(&self, file: &File, map: &Map, index: u32, copy: ExtentCopy) {
         let run = run_of(copy);
         if self.bad_places.has_left() {
             let ranges = file_ranges(map.schedule(), index);
-            if self.bad_places.take_left(file.id, copy.disk(), &ranges) {
+            if self.bad_places.take_left(file.id, copy.disk(), &ranges)
+                && self.bad_runs.may_note(run.disk)
+            {
                 self.bad_runs.note(run, |edit| {
                     self.catalog.apply(edit);
                 });

@@ -10,6 +10,7 @@
 
 use spindle_sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::{AlignedBuffer, Request, Work};
 use spindle_extent::map::Extent;
@@ -22,7 +23,7 @@ use crate::core::bad_places::{BadBlocks, BadPlace};
 use crate::core::dirty::{Ranges, Writer};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
-use crate::core::files::{push_file_ranges, run_of};
+use crate::core::files::{file_ranges, push_file_ranges, run_of};
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
@@ -113,16 +114,14 @@ impl Core {
         self.read_back(copy, inside_bytes, good)
     }
 
-    /// What is wrong where the copy does not give back what was written.
+    /// What is wrong where the copy does not give back what was written, or is not there any more.
     pub(crate) fn read_back(
         &self,
         copy: ExtentCopy,
         inside_bytes: u64,
         good: &[u8],
     ) -> Result<(), String> {
-        let Some(slot) = self.disks.slot_of(copy) else {
-            return Ok(());
-        };
+        let slot = self.disks.slot_of(copy).ok_or("its disk has gone")?;
         let at = copy.start_bytes() + inside_bytes;
         let mut again = AlignedBuffer::zeroed(good.len());
         let mut batch = [Request::new(slot, at, Work::Read(&mut again))];
@@ -380,20 +379,21 @@ impl Core {
         let disk = place.copy.disk();
         let _change = self.change_inside();
         self.leave_blocks(file, &Self::bad_ranges(place), disk);
-        // The range was held alone: of what a source lacks now it has lost what no flush covered, and
-        // whoever noted that took this copy for a good one. There is none that is better.
+        let Some(extent) = file.map.read().extent(place.index) else {
+            return;
+        };
+        // What a source lacks now it has lost, and whoever noted that took this copy for a good one; or a
+        // write is announced there, which notes it again when it goes out. Where no copy is better, the
+        // source's counts.
         for bad in &place.bad {
             let source = bad.source.disk();
-            let ranges = Self::ranges_of(place, bad);
-            let is_stale =
-                |(first, end): &(u64, u64)| self.dirty.is_stale(file, source, *first, *end);
-            if !ranges.iter().any(is_stale) {
-                continue;
+            let disks = extent.present().map(|copy| copy.disk());
+            let others: SmallVec<[DiskNumber; 2]> = disks.filter(|disk| *disk != source).collect();
+            let mut is_kept = false;
+            for range in Self::ranges_of(place, bad) {
+                is_kept |= self.dirty.keep_least_stale(file.id, range, source, &others);
             }
-            for range in ranges {
-                self.dirty.has_only_copy(file.id, range, source);
-            }
-            if let Some(source) = self.disks.get(source) {
+            if let Some(source) = self.disks.get(source).filter(|_| is_kept) {
                 self.owe_error(file, &self.lost_with(source.life(), file));
             }
         }
@@ -538,6 +538,10 @@ impl Core {
             let mut map = file.map.write(&change);
             map.set_copy(place.index, number, moved);
             self.note_dirty_map(file, &map);
+            // At the new place nothing is bad; what was copied from blocks that are stale is stale.
+            let ranges = file_ranges(map.schedule(), place.index);
+            self.bad_places
+                .take_left(file.id, place.copy.disk(), &ranges);
             drop(map);
             // Who copies this extent elsewhere began with the copy that is gone.
             file.moving.cancel(place.index);

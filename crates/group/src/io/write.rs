@@ -408,19 +408,16 @@ impl Core {
         }
         announced.goes_out((first, end), &intent.gaps);
         let (written, failed) = self.run_writes(file, &plan, payload);
-        let unannounced: SmallVec<[DiskNumber; 2]> = (plan.missed.iter().copied())
-            .filter(|disk| !intent.missed.contains(disk))
-            .collect();
-        if !unannounced.is_empty() {
-            self.note_missed(file, (first, end), &unannounced, intent);
-        }
+        let mut ranges = intent.gaps.clone();
+        ranges.push((first, end));
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
-        if !failed.is_empty() {
-            let mut ranges = intent.gaps.clone();
-            ranges.push((first, end));
-            self.settle_failed_writes(file, &ranges, &failed)?;
+        if !failed.is_empty()
+            && let Err(error) = self.settle_failed_writes(file, &ranges, &failed)
+        {
+            self.note_missed(file, &ranges, &plan.missed);
+            return Err(error);
         }
         let mut counted = Ok(());
         if file.may_be_stale.load(Ordering::Acquire) || self.bad_places.has_left() {
@@ -432,10 +429,12 @@ impl Core {
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
         }
+        match announced.ranges.is_empty() {
+            true => self.note_missed(file, &ranges, &plan.missed),
+            false => self.note_missed(file, &announced.went_out.borrow(), &plan.missed),
+        }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.
-            let mut ranges = intent.gaps.clone();
-            ranges.push((first, end));
             self.miss_what_began_anew(file, &ranges, written.lives());
             self.owe_what_was_counted_late(file, &ranges, written.targets());
         }
@@ -475,15 +474,20 @@ impl Core {
         }
     }
 
-    /// These disks went away since the write was announced, or have the space that it was given
-    /// just now: the outage may have been noted before there was anything that they could miss.
-    #[cold]
-    fn note_missed(&self, file: &File, range: (u64, u64), disks: &[DiskNumber], intent: &Intent) {
-        let mut ranges = intent.gaps.clone();
-        ranges.push(range);
+    /// These disks have missed blocks that a write brought to others, whatever becomes of other writes
+    /// that are announced there. Most were named when it was announced; some went away since, or have the
+    /// space that it was given just now.
+    fn note_missed(&self, file: &File, ranges: &[(u64, u64)], disks: &[DiskNumber]) {
+        if disks.is_empty() || self.dirty.is_left_out() {
+            return;
+        }
         let _change = self.change_inside();
-        let apply = &mut |edit| self.catalog.apply(edit);
-        self.dirty.missed_by(file, &ranges, disks, apply);
+        let apply = &mut |edit| {
+            let missed = self.catalog.apply(edit);
+            (file.listed_through).fetch_max(missed.0, Ordering::AcqRel);
+            missed
+        };
+        self.dirty.missed_by(file, ranges, disks, apply);
     }
 
     /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed
@@ -562,7 +566,7 @@ impl Core {
     ) -> Result<(), GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
         let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
-        let lost = self.without_copy(&file.map.read(), (first, end), &gone)?;
+        let lost = self.without_copy(file, &file.map.read(), (first, end), &gone)?;
         if let Some(segment) = lost {
             let Segment { index, .. } = segment;
             if file.is_mirrored() {
@@ -647,7 +651,7 @@ impl Core {
     ) -> Result<(), GroupError> {
         let is_lost = |map: &Map| {
             file.set_back_count.load(Ordering::Acquire) != set_back_count
-                || self.is_lost_meanwhile(map, range, written)
+                || self.is_lost_meanwhile(file, map, range, written)
         };
         let is_lost = if plan.marks.is_empty() {
             file.set_back_count.load(Ordering::Acquire) != set_back_count
@@ -680,28 +684,42 @@ impl Core {
 
     /// Whether of an extent of the range no disk that serves has what was written, because each
     /// that took it has gone since.
-    fn is_lost_meanwhile(&self, map: &Map, range: (u64, u64), written: &Written) -> bool {
+    fn is_lost_meanwhile(
+        &self,
+        file: &File,
+        map: &Map,
+        range: (u64, u64),
+        written: &Written,
+    ) -> bool {
         let gone: SmallVec<[DiskNumber; 2]> = (written.lives())
             .filter(|life| !self.disks.is_current(*life))
             .map(|life| life.disk)
             .collect();
-        !gone.is_empty() && !matches!(self.without_copy(map, range, &gone), Ok(None))
+        !gone.is_empty() && !matches!(self.without_copy(file, map, range, &gone), Ok(None))
     }
 
-    /// The last blocks of the range that have no copy on a disk that serves, these left aside.
+    /// The last blocks of the range that have no copy on a disk that serves, these left aside, and copies
+    /// on bad places that give back other bytes.
     fn without_copy(
         &self,
+        file: &File,
         map: &Map,
         (first, end): (u64, u64),
         gone: &[DiskNumber],
     ) -> Result<Option<Segment>, GroupError> {
-        let has_copy = |extent: &Extent| {
-            let mut copies = extent.present();
-            copies.any(|copy| self.disks.slot_of(copy).is_some() && !gone.contains(&copy.disk()))
+        let has_copy = |segment: &Segment, extent: &Extent| {
+            let blocks = (segment.at_block, segment.at_block + segment.blocks);
+            let counts = |copy: ExtentCopy| {
+                self.disks.slot_of(copy).is_some()
+                    && !gone.contains(&copy.disk())
+                    && !self.bad_places.is_left(file.id, copy.disk(), blocks)
+            };
+            extent.present().any(counts)
         };
         let mut without = None;
         plan::segments::<TooFar>(map, first, end, |segment| {
-            if !segment.extent.as_ref().is_some_and(has_copy) {
+            let extent = segment.extent.as_ref();
+            if !extent.is_some_and(|extent| has_copy(segment, extent)) {
                 without = Some(*segment);
             }
             Ok(())

@@ -137,8 +137,6 @@ pub(crate) struct Region {
     is_outdated: bool,
     /// A row that lists blocks lacks some that are stale.
     is_short: bool,
-    /// A write was announced that a disk misses since the newest round began.
-    has_grown: bool,
     announced: Announcements,
     /// Disks on which a bad place is written again, by the number of who does it: what they give there
     /// nobody knows before he has ended, and a row names them.
@@ -265,7 +263,7 @@ impl Region {
         })
     }
 
-    /// No write is announced that a disk misses, or it is not known of any: the row may list blocks.
+    /// What is stale is all that is, until a write is announced that a disk misses: a row may list it.
     pub(crate) fn stop_growing(&mut self) {
         for stale in &mut self.stale {
             stale.grows = false;
@@ -430,18 +428,26 @@ impl Region {
         self.suspects.retain(|(other, _)| *other != mender);
     }
 
-    /// A write is announced that the disk misses, which is stale already.
-    fn grow(&mut self, disk: DiskNumber) {
+    /// A write to these blocks is announced that the disk misses.
+    fn grow(&mut self, disk: DiskNumber, first: u32, end: u32) {
+        self.add_run(disk, first, end);
         if let Some(stale) = self.stale.iter_mut().find(|stale| stale.disk == disk) {
             stale.grows = true;
-            self.has_grown = true;
         }
     }
 
     /// The disk missed these blocks.
     pub(crate) fn miss(&mut self, disk: DiskNumber, first: u32, end: u32) {
         self.announced.take_out_of(disk, first, end);
-        self.add_stale(disk, |blocks| blocks.insert(first, end));
+        self.add_run(disk, first, end);
+    }
+
+    fn add_run(&mut self, disk: DiskNumber, first: u32, end: u32) {
+        let is_known = (self.stale_of(disk))
+            .is_some_and(|blocks| blocks.contains(first) && blocks.same_until(first, end) == end);
+        if !is_known {
+            self.add_stale(disk, |blocks| blocks.insert(first, end));
+        }
     }
 
     /// As [`Self::miss`].
@@ -571,10 +577,7 @@ impl Region {
         self.generations[0].writers_count + self.generations[1].writers_count > 0
     }
 
-    pub(crate) fn begin_round(&mut self) {
-        if !std::mem::take(&mut self.has_grown) {
-            self.stop_growing();
-        }
+    pub(crate) const fn begin_round(&mut self) {
         self.old_has_ended = self.generations[1 - self.young as usize].writers_count == 0;
     }
 

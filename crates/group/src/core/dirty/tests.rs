@@ -745,10 +745,22 @@ fn an_open_row_lists_what_a_disk_lacks_unless_writes_are_announced_that_it_misse
     let (writer, _) = applied.begin(&dirty, &file, 0, &[AWAY]);
     dirty.end_write(file.id, &writer);
     assert_eq!(applied.0.len(), puts_count);
-    // It is named in what was announced since the newest round began, and not any more in the next.
     assert!(round(&dirty).0.is_empty());
+    // Nothing is announced that a disk misses that is on its way back.
+    drop(dirty.begin_resync());
     let (edit, _) = round(&dirty);
     assert_eq!(lists(&record(&edit)), [(5, 2), (9, 1)]);
+    // Where two lack something a row lists each write.
+    let other = DiskNumber(AWAY.0 + 1);
+    dirty.missed_by(&file, &[(20, 21)], &[other], &mut applied.apply());
+    assert_eq!(lists(&applied.newest()), [(5, 2), (9, 1)]);
+    let blocks = [(30, 31)];
+    let (writer, _) = dirty.begin_write(&file, &blocks, true, &[AWAY], &mut applied.apply());
+    dirty.end_write(file.id, &writer);
+    assert_eq!(lists(&applied.newest()), [(5, 2), (9, 1), (30, 1)]);
+    dirty.has_only_copy(file.id, (20, 21), other);
+    dirty.has_only_copy(file.id, (30, 31), AWAY);
+    drop(dirty.begin_resync());
     // What it has got goes from the list.
     dirty.caught_up(&file, (5, 6), &[target(Life { disk: AWAY, ..LIFE })], &[]);
     dirty.name_only_stale(file.id, true, &mut applied.apply());

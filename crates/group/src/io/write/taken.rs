@@ -5,7 +5,7 @@ use spindle_sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
-use spindle_extent::plan::{self, Segment, Serving, TooFar};
+use spindle_extent::plan::{self, Segment, TooFar};
 use spindle_format::ExtentCopy;
 use spindle_sync::{Fault, is_put_back};
 
@@ -31,13 +31,16 @@ impl Core {
         targets: &[Target],
         announced: &Announced<'_>,
     ) -> Result<(), GroupError> {
-        let gaps: &[(u64, u64)] = match is_put_back(Fault::ZerosCountAsLacked) {
-            true => &[],
-            false => &intent.gaps,
+        let gaps: Ranges = match is_put_back(Fault::ZerosCountAsLacked) {
+            true => Ranges::new(),
+            // Of a fine extent the write has blocks in a gap.
+            false => (intent.gaps.iter())
+                .flat_map(|gap| without(*gap, &[blocks]))
+                .collect(),
         };
         for target in targets {
             let mut lacking = Ranges::new();
-            for gap in gaps {
+            for gap in &gaps {
                 lacking.extend(self.not_given_back(file, *gap, Payload::Zeros, *target));
             }
             lacking.extend(self.not_given_back(file, blocks, payload, *target));
@@ -110,8 +113,6 @@ impl Core {
                 for number in 0..segment.blocks {
                     let block = segment.at_block + number;
                     let inside_bytes = (segment.inside_blocks + number) * BLOCK_SIZE_BYTES;
-                    // Of a disk that has gone since nobody knows.
-                    let is_online = self.disks.slot_of(copy).is_some();
                     let is_given_back = match payload {
                         Payload::Data(data) => {
                             let from = bytes_of(block - range.0);
@@ -121,10 +122,10 @@ impl Core {
                         Payload::Zeros => self.read_back(copy, inside_bytes, &ZEROS[..bytes_of(1)]),
                     };
                     match is_given_back {
-                        Ok(()) if is_online => {
+                        Ok(()) => {
                             (self.bad_places).note_good(file.id, disk, (block, block + 1));
                         }
-                        _ => lacking.push((block, block + 1)),
+                        Err(_) => lacking.push((block, block + 1)),
                     }
                 }
             }

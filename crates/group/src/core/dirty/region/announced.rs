@@ -4,8 +4,9 @@
 //! before the write goes out counts as one that may lack it. Where the last copy of an extent goes in
 //! that time, nothing is written, and nobody has missed anything: called stale all the same, none of
 //! these copies would count any more. So each announcement remembers what was noted for its sake
-//! alone. What something else noted as well stays: an earlier write that no flush has covered,
-//! another announcement of the same blocks, an outage that lost what had been copied.
+//! alone. What an outage noted as well stays, and what a disk lacked before. Of two announcements of
+//! the same blocks the first one notes what the disk misses; the one that goes out notes it for good,
+//! whatever becomes of the other.
 
 use smallvec::SmallVec;
 use spindle_base::DiskNumber;
@@ -24,7 +25,7 @@ struct Announcement {
     generation: u8,
     /// Its blocks that nothing else has written lately.
     fresh: Runs,
-    /// Disks that are stale in some of these for its sake alone.
+    /// Disks that are stale in some of its blocks for its sake alone.
     named: Vec<(DiskNumber, Runs)>,
 }
 
@@ -84,7 +85,7 @@ impl Announcements {
     /// These blocks are written by another one too.
     pub(super) fn take_out(&mut self, first: u32, end: u32) {
         for announcement in &mut self.0 {
-            announcement.take_out(first, end);
+            take_out(&mut announcement.fresh, first, end);
         }
     }
 
@@ -117,20 +118,17 @@ impl Region {
         });
         let names = |disk: &DiskNumber| {
             let stale = self.stale_of(*disk);
-            let runs = fresh.iter().flat_map(|(first, end)| {
-                runs_where(*first, *end, |at| {
-                    stale.map_or((true, *end), |stale| {
-                        (!stale.contains(at), stale.same_until(at, *end))
-                    })
+            let runs = runs_where(first, end, |at| {
+                stale.map_or((true, end), |stale| {
+                    (!stale.contains(at), stale.same_until(at, end))
                 })
             });
-            (*disk, runs.collect())
+            (*disk, runs)
         };
         let named = missed.iter().map(names).collect();
         self.note_written(first, end);
         for disk in missed {
-            self.miss(*disk, first, end);
-            self.grow(*disk);
+            self.grow(*disk, first, end);
         }
         self.announced.0.push(Announcement {
             writer,
@@ -156,9 +154,15 @@ impl Region {
                 };
                 (is_named, at + 1)
             };
-            let runs = (announcement.fresh.iter())
+            // What was written lately may have been lost with it.
+            let is_fresh = |at: u32| contains(&announcement.fresh, at);
+            let stays_named = |at: u32| (!missed.contains(at) && !is_fresh(at), at + 1);
+            let fresh = (announcement.fresh.iter())
                 .flat_map(|(first, end)| runs_where(*first, *end, only_announced));
-            *announcement.named_mut(disk) = runs.collect();
+            let others =
+                (named.iter()).flat_map(|(first, end)| runs_where(*first, *end, stays_named));
+            let runs = fresh.chain(others).collect();
+            *announcement.named_mut(disk) = runs;
         }
         self.miss_all(disk, missed);
         self.announced = announced;

@@ -16,6 +16,7 @@ fn what_is_noted_for_a_refused_write_alone_is_taken_back() {
     // One whose blocks another one writes as well, and of which a part goes out.
     let refused = begin(&mut applied, 10, 20);
     let other = begin(&mut applied, 18, 22);
+    dirty.missed_by(&file, &[(18, 22)], &[AWAY], &mut applied.apply());
     dirty.end_write(file.id, &other);
     assert!(dirty.take_back(file.id, &refused, &[(12, 13)], &mut applied.apply()));
     assert_eq!(stale(0, 30), [12, 18, 19, 20, 21]);
@@ -28,6 +29,15 @@ fn what_is_noted_for_a_refused_write_alone_is_taken_back() {
     dirty.missed_by(&file, &[(42, 44)], &[AWAY], &mut applied.apply());
     assert!(dirty.take_back(file.id, &refused, &[], &mut applied.apply()));
     assert_eq!(stale(30, 60), [42, 43]);
+    // Written lately by another one, before the disk went; and announced by two at once.
+    let (written, _) = dirty.begin_write(&file, &[(60, 70)], true, &[], &mut applied.apply());
+    dirty.end_write(file.id, &written);
+    let refused = [begin(&mut applied, 62, 66), begin(&mut applied, 64, 68)];
+    assert_eq!(stale(60, 70), [62, 63, 64, 65, 66, 67]);
+    for refused in refused {
+        dirty.take_back(file.id, &refused, &[], &mut applied.apply());
+    }
+    assert_eq!(stale(60, 70), []);
 }
 
 #[test]
