@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_group::File;
 
 use crate::attribute::Time;
-use crate::data::{FILE_SIZE_BYTES_MAX, bytes_of, checked_end, length_of};
+use crate::data::{FILE_SIZE_BYTES_MAX, Reach, bytes_of, checked_end, length_of};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::node::Node;
@@ -47,8 +47,7 @@ impl FileSystem {
             if offset_bytes >= end {
                 return Ok(());
             }
-            let _content = node.content.write();
-            core.clean_before_change(node, file, end)?;
+            let _content = core.content_for(node, file, Reach::Bytes(end))?;
             core.punch(node, file, offset_bytes, end)?;
             return core.note_contents(node, None, now);
         }
@@ -59,9 +58,8 @@ impl FileSystem {
             _ => return Err(FsError::Unsupported),
         };
         let end = checked_end(offset_bytes, length_bytes)?;
-        let _content = node.content.write();
+        let _content = core.content_for(node, file, Reach::Bytes(end))?;
         let size_bytes = node.state.lock().inode.size_bytes;
-        core.clean_before_change(node, file, end)?;
         core.group.allocate(file, offset_bytes, length_bytes)?;
         if zero {
             core.write_out_range(node, offset_bytes, end)?;

@@ -31,7 +31,7 @@ use spindle_device::WriteSource;
 use spindle_group::{File, UnwrittenBlocks};
 
 use crate::attribute::Time;
-use crate::data::{bytes_of, checked_end, length_of, needs_cleaning};
+use crate::data::{Reach, bytes_of, checked_end, length_of};
 use crate::error::FsResult;
 use crate::handle::Handle;
 use crate::node::Node;
@@ -53,6 +53,16 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(5);
 /// After so many such waits in which nothing went writers go past the memory, until something does:
 /// a second or two, longer than a disk that works takes for a run.
 const ROOM_WAITS_MOST: u32 = 300;
+
+/// What memory has of a range of a file, with what is asked of the disks for the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) blocks: Vec<(u64, Vec<u8>)>,
+    /// For [`Core::has_begun_since`].
+    pub(crate) begun_count: u64,
+    /// A write past the memory is under way there: the disks may have less of it than the blocks.
+    pub(crate) is_written_around: bool,
+}
 
 /// A write that goes past the memory, until it is dropped, be that by a panic.
 struct Around<'a> {
@@ -113,7 +123,7 @@ impl FileSystem {
         loop {
             {
                 let _content = node.content.read();
-                if !needs_cleaning(node, end) {
+                if self.core.is_ready(node, Reach::Bytes(end)) {
                     let core = &self.core;
                     (core.group).allocate(file, offset_bytes, bytes_of(data.len()))?;
                     return match core.put(memory, node, file, offset_bytes, data.bytes()) {
@@ -129,9 +139,7 @@ impl FileSystem {
                     };
                 }
             }
-            // The end moves over what must read as zeros.
-            let _content = node.content.write();
-            self.core.clean_beyond_end(node, file)?;
+            drop(self.core.content_for(node, file, Reach::Bytes(end))?);
         }
     }
 
@@ -325,20 +333,24 @@ impl Core {
     }
 
     /// Copies of the blocks of a byte range that are in memory. To be asked before the disks are:
-    /// what is not in memory then is on them. With it comes what [`Core::has_begun_since`] asks for.
+    /// what is not in memory then is on them, or on its way past it.
     pub(crate) fn copies_of_waiting(
         &self,
         node: &Node,
         offset_bytes: u64,
         length_bytes: u64,
-    ) -> (Vec<(u64, Vec<u8>)>, u64) {
+    ) -> Copies {
         let Some(memory) = self.unwritten_memory() else {
-            return (Vec::new(), 0);
+            return Copies::default();
         };
         let first = offset_bytes / BLOCK_SIZE_BYTES;
         let end = (offset_bytes + length_bytes).div_ceil(BLOCK_SIZE_BYTES);
         let blocks = node.unwritten.lock();
-        (blocks.copies(memory, first, end), blocks.begun_count())
+        Copies {
+            blocks: blocks.copies(memory, first, end),
+            begun_count: blocks.begun_count(),
+            is_written_around: blocks.has_around(first, end),
+        }
     }
 
     /// Whether the disks may have got something of a byte range since the copies were made. What was

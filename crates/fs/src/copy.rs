@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_device::AlignedBuffer;
 
 use crate::attribute::Time;
-use crate::data::{bytes_of, checked_end, length_of};
+use crate::data::{Reach, bytes_of, checked_end, length_of};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::node::Node;
@@ -95,9 +95,8 @@ impl FileSystem {
     ) -> FsResult<()> {
         let file = node.file()?;
         let end = offset_bytes + length_bytes;
-        let _content = node.content.write();
+        let _content = self.core.content_for(node, file, Reach::Bytes(end))?;
         let size_bytes = node.state.lock().inode.size_bytes;
-        self.core.clean_before_change(node, file, end)?;
         let old_end = end.min(size_bytes);
         if old_end > offset_bytes {
             self.core.punch(node, file, offset_bytes, old_end)?;

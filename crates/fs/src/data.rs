@@ -11,11 +11,13 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{ReadTarget, WriteSource};
 use spindle_format::Timestamp;
 use spindle_group::File;
+use spindle_sync::level::WriteGuard;
 
 use crate::attribute::Time;
 use crate::behind::READS_MOST;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
+use crate::levels;
 use crate::node::Node;
 use crate::system::{Core, FileSystem};
 
@@ -102,12 +104,16 @@ impl FileSystem {
             return Ok(Some(0));
         }
         // Before the disks are asked: what is written to them meanwhile goes from here.
-        let (newer, begun_count) = self.core.copies_of_waiting(node, offset_bytes, length);
+        let copies = self.core.copies_of_waiting(node, offset_bytes, length);
+        let newer = copies.blocks;
         // Whole blocks go without a copy, so the last block is read whole where it fits.
         let whole = (offset_bytes + length).next_multiple_of(BLOCK_SIZE_BYTES) - offset_bytes;
         let whole = length_of(whole.min(asked));
         let end_block = (offset_bytes + length).div_ceil(BLOCK_SIZE_BYTES);
         if bytes_of(newer.len()) < end_block - offset_bytes / BLOCK_SIZE_BYTES {
+            if copies.is_written_around && !newer.is_empty() {
+                return Ok(None);
+            }
             let read = (self.core.group).read_into(file, offset_bytes, out.first(whole));
             match read {
                 // What memory has need not be readable where it will be written.
@@ -116,7 +122,7 @@ impl FileSystem {
                 }
                 read => read?,
             }
-            if (self.core).has_begun_since(node, begun_count, offset_bytes, length) {
+            if (self.core).has_begun_since(node, copies.begun_count, offset_bytes, length) {
                 return Ok(None);
             }
         } else {
@@ -160,8 +166,7 @@ impl FileSystem {
             return Ok(());
         }
         if append {
-            let _content = node.content.write();
-            self.core.clean_beyond_end(node, file)?;
+            let _content = (self.core).content_for(node, file, Reach::Size(u64::MAX))?;
             let size_bytes = node.state.lock().inode.size_bytes;
             return self.core.write_at(node, file, size_bytes, data, now);
         }
@@ -169,13 +174,11 @@ impl FileSystem {
         loop {
             {
                 let _content = node.content.read();
-                if !needs_cleaning(node, end) {
+                if self.core.is_ready(node, Reach::Bytes(end)) {
                     return self.core.write_at(node, file, offset_bytes, data, now);
                 }
             }
-            // The end moves over what must read as zeros.
-            let _content = node.content.write();
-            self.core.clean_beyond_end(node, file)?;
+            drop((self.core).content_for(node, file, Reach::Bytes(end))?);
         }
     }
 
@@ -264,15 +267,26 @@ fn lay_over(out: &mut [u8], offset_bytes: u64, blocks: &[(u64, Vec<u8>)]) {
     }
 }
 
-/// Whether something must be cleaned before a change up to `end`. Where that moves the end: also if it
-/// begins there, because were the cut of the file lost that came before it, the former end would be
-/// back, with bytes below it that were written after the cut. Where it stays in the block of an end
-/// that was cut: because a power cut would show it beside what the cut had taken from the same sector.
-pub(crate) fn needs_cleaning(node: &Node, end: u64) -> bool {
-    let state = node.state.lock();
-    let size_bytes = state.inode.size_bytes;
-    let meets_cut = state.was_cut && end > size_bytes - size_bytes % BLOCK_SIZE_BYTES;
-    !state.clean_beyond_end && (end > size_bytes || meets_cut)
+/// How far a change of a file goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reach {
+    /// Bytes in front of this end change, on the disks at once or later.
+    Bytes(u64),
+    /// The end of the file moves there, where that is behind it.
+    Size(u64),
+}
+
+/// What has to be done before a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// What lies beyond the end is to read as zeros: the end moves over it.
+    Clean,
+    /// A cut of the file is to be durable first, and then it is to be cleaned where that is needed.
+    /// Were the cut lost that came before a change beyond the end, the former end would be back, with
+    /// bytes below it that came after the cut; and a change in the block of the end would be seen
+    /// beside what the cut had taken from the same sector.
+    Commit,
 }
 
 impl Core {
@@ -321,18 +335,83 @@ impl Core {
         }
     }
 
-    /// Makes everything from the end of the file on read as zeros: what a failed write, a crash
-    /// between data and size, or one in the middle of a truncation left there. A cut within a block is
-    /// made durable before: a power cut would bring the former end back, with zeros below it, or with
-    /// what is written there next. The caller holds the content alone.
-    pub(crate) fn clean_beyond_end(&self, node: &Node, file: &File) -> FsResult<()> {
-        let (size_bytes, was_cut) = {
-            let state = node.state.lock();
-            if state.clean_beyond_end {
-                return Ok(());
-            }
-            (state.inode.size_bytes, state.was_cut)
+    /// Whether nothing has to be done before a change. The caller holds the content.
+    pub(crate) fn is_ready(&self, node: &Node, reach: Reach) -> bool {
+        self.before(node, reach) == Before::Nothing
+    }
+
+    fn before(&self, node: &Node, reach: Reach) -> Before {
+        let mut state = node.state.lock();
+        let size_bytes = state.inode.size_bytes;
+        let (end, free_end) = match reach {
+            Reach::Bytes(end) => (end, size_bytes - size_bytes % BLOCK_SIZE_BYTES),
+            Reach::Size(end) => (end, size_bytes),
         };
+        // Of a file that is gone nothing can be cleaned.
+        if end <= free_end || state.removed {
+            return Before::Nothing;
+        }
+        if state.has_young_cut(&self.group) {
+            return Before::Commit;
+        }
+        match end > size_bytes && !state.clean_beyond_end {
+            true => Before::Clean,
+            false => Before::Nothing,
+        }
+    }
+
+    /// The content, held alone, when all has been done that is to be done before a change. Commits are
+    /// made before it is held: they wait for every disk, and whoever reads the file need not.
+    pub(crate) fn content_for<'a>(
+        &self,
+        node: &'a Node,
+        file: &File,
+        reach: Reach,
+    ) -> FsResult<WriteGuard<'a, (), levels::Content>> {
+        for _ in 0..READS_MOST {
+            match self.before(node, reach) {
+                Before::Nothing => {}
+                Before::Clean => self.group.keep_what_fell_out()?,
+                Before::Commit => self.commit_cut()?,
+            }
+            let content = node.content.write();
+            match self.before(node, reach) {
+                Before::Nothing => return Ok(content),
+                Before::Clean => {
+                    self.clean_beyond_end(node, file)?;
+                    return Ok(content);
+                }
+                // Somebody cut it in between.
+                Before::Commit => {}
+            }
+        }
+        let content = node.content.write();
+        if self.before(node, reach) == Before::Commit {
+            self.commit_cut()?;
+        }
+        if self.before(node, reach) == Before::Clean {
+            self.clean_beyond_end(node, file)?;
+        }
+        Ok(content)
+    }
+
+    /// Makes the cuts of all files durable. What a disk lost in a flush is told to whoever had written
+    /// it, and the next commit does without: the caller has asked for nothing but the commit.
+    fn commit_cut(&self) -> FsResult<()> {
+        let Err(error) = self.group.make_durable() else {
+            return Ok(());
+        };
+        self.group.check_serves()?;
+        tracing::warn!(%error, "a cut is not durable yet, and is committed once more");
+        Ok(self.group.make_durable()?)
+    }
+
+    /// Makes everything from the end of the file on read as zeros: what a failed write, a cut, a crash
+    /// between data and size, or one in the middle of a truncation left there. The caller holds the
+    /// content alone, and no cut of the file is younger than the last commit: a power cut would bring
+    /// the former end back, with zeros below it.
+    fn clean_beyond_end(&self, node: &Node, file: &File) -> FsResult<()> {
+        let size_bytes = node.state.lock().inode.size_bytes;
         let block_end = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
         // Of writes that failed half way, and of cuts that could not be kept.
         self.group.keep_what_fell_out()?;
@@ -342,11 +421,7 @@ impl Core {
             self.write_out(node, block, block + 1)?;
             let mut tail = vec![0; length_of(block_end - size_bytes)];
             self.group.read(file, size_bytes, &mut tail)?;
-            let has_bytes = tail.iter().any(|byte| *byte != 0);
-            if was_cut || has_bytes {
-                self.group.make_durable()?;
-            }
-            if has_bytes {
+            if tail.iter().any(|byte| *byte != 0) {
                 self.group.punch(file, size_bytes, block_end - size_bytes)?;
             }
         }
@@ -355,15 +430,7 @@ impl Core {
         if stray.is_some() {
             self.group.truncate(file, block_end)?;
         }
-        node.state.lock().note_clean_beyond_end();
-        Ok(())
-    }
-
-    /// The same, where a change up to `end` needs it.
-    pub(crate) fn clean_before_change(&self, node: &Node, file: &File, end: u64) -> FsResult<()> {
-        if needs_cleaning(node, end) {
-            self.clean_beyond_end(node, file)?;
-        }
+        node.state.lock().clean_beyond_end = true;
         Ok(())
     }
 }

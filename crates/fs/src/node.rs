@@ -9,7 +9,7 @@ use spindle_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use spindle_base::FileId;
-use spindle_catalog::{Edit, Table, file_key};
+use spindle_catalog::{Edit, Sequence, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{File, Group, Touch, TouchSlot};
 use spindle_sync::level::{DeepMutex, DeepRwLock};
@@ -49,8 +49,8 @@ pub(crate) struct State {
     /// Everything from the end of the file on reads as zeros. False after loading: a crash can
     /// leave bytes that were written before the end moved, or that a truncation did not reach.
     pub(crate) clean_beyond_end: bool,
-    /// The end was moved back since that was so, which may not be durable yet.
-    pub(crate) was_cut: bool,
+    /// The newest cut of which a power cut may bring blocks back, until it is durable.
+    cut_through: Option<Sequence>,
     /// No extended attribute: saves a row read for each question.
     pub(crate) no_extended: bool,
     /// A recent place, which templates look at; hard links have several.
@@ -66,15 +66,19 @@ pub(crate) struct State {
     /// How far a row reached with what the disks had. No later one says less unless the file was cut:
     /// a sync may have been answered for it.
     reached_bytes: u64,
-    /// How often the end was moved back.
-    cuts_count: u64,
+    /// Those who write out what waits, all of it.
+    writing_out: Vec<WritingOut>,
+    /// As many have begun.
+    writing_out_count: u64,
 }
 
-/// How long a file was when somebody began to write out what waits of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Length {
+/// Somebody who writes out what waits of a file.
+#[derive(Debug)]
+struct WritingOut {
+    number: u64,
+    /// How long the file was at the beginning, or where it was cut the farthest since: what lies
+    /// behind that now came later.
     size_bytes: u64,
-    cuts_count: u64,
 }
 
 impl State {
@@ -89,31 +93,56 @@ impl State {
     /// The end moves back.
     pub(crate) fn note_cut(&mut self) {
         self.clean_beyond_end = false;
-        self.was_cut = true;
-        self.cuts_count += 1;
+        for writing in &mut self.writing_out {
+            writing.size_bytes = writing.size_bytes.min(self.inode.size_bytes);
+        }
     }
 
-    /// Everything from the end on reads as zeros.
-    pub(crate) const fn note_clean_beyond_end(&mut self) {
-        self.clean_beyond_end = true;
-        self.was_cut = false;
+    /// The end was moved back by what is durable when this is.
+    pub(crate) const fn note_cut_through(&mut self, applied: Sequence) {
+        self.cut_through = Some(applied);
     }
 
-    /// How long the file is, for [`State::note_written_out`].
-    pub(crate) const fn length(&self) -> Length {
-        Length {
+    /// No power cut brings blocks back that a cut took.
+    pub(crate) const fn forget_cut(&mut self) {
+        self.cut_through = None;
+    }
+
+    /// Whether a power cut may bring blocks back that a cut took, and what is written to them.
+    pub(crate) fn has_young_cut(&mut self, group: &Group) -> bool {
+        if (self.cut_through).is_some_and(|through| group.is_durable(through)) {
+            self.cut_through = None;
+        }
+        self.cut_through.is_some()
+    }
+
+    /// Somebody begins to write out all that waits; for [`State::end_writing_out`].
+    pub(crate) fn begin_writing_out(&mut self) -> u64 {
+        self.writing_out_count += 1;
+        self.writing_out.push(WritingOut {
+            number: self.writing_out_count,
             size_bytes: self.inode.size_bytes,
-            cuts_count: self.cuts_count,
+        });
+        self.writing_out_count
+    }
+
+    /// It has ended. Where all is written the disks have had all bytes that had made the file so long,
+    /// up to where it was cut since: no block that a late write brings takes that back, not even one
+    /// which began when the file was shorter.
+    pub(crate) fn end_writing_out(&mut self, number: u64, is_written: bool) {
+        let mut under_way = self.writing_out.iter();
+        let Some(index) = under_way.position(|writing| writing.number == number) else {
+            return;
+        };
+        let ended = self.writing_out.swap_remove(index);
+        if is_written {
+            self.reached_bytes = self.reached_bytes.max(ended.size_bytes);
         }
     }
 
-    /// The disks have had all bytes that had made the file so long: no block that a late write brings
-    /// takes that back, not even one which began when the file was shorter. A file that was cut since
-    /// has bytes of its own there.
-    pub(crate) fn note_written_out(&mut self, length: Length) {
-        if length.cuts_count == self.cuts_count {
-            self.reached_bytes = self.reached_bytes.max(length.size_bytes);
-        }
+    #[cfg(test)]
+    pub(crate) const fn is_nobody_writing_out(&self) -> bool {
+        self.writing_out.is_empty()
     }
 
     /// Whether the row in the catalog lags behind.
@@ -263,7 +292,8 @@ impl Node {
             content: DeepRwLock::new(()),
             state: DeepMutex::new(State {
                 reached_bytes: inode.size_bytes,
-                cuts_count: 0,
+                writing_out: Vec::new(),
+                writing_out_count: 0,
                 inode,
                 kernel_count: 0,
                 handles_count: 0,
@@ -272,7 +302,7 @@ impl Node {
                 removed: false,
                 orphan,
                 clean_beyond_end: false,
-                was_cut: false,
+                cut_through: None,
                 no_extended: false,
                 place: None,
                 version: 0,
@@ -358,10 +388,14 @@ impl Node {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether somebody outside the table needs it in memory.
-    pub(crate) fn is_pinned(&self) -> bool {
-        let state = self.state.lock();
-        state.kernel_count > 0 || state.handles_count > 0 || state.is_dirty()
+    /// Whether it is needed in memory: by somebody outside the table, or because nothing else knows
+    /// that it was cut a moment ago.
+    pub(crate) fn is_pinned(&self, group: &Group) -> bool {
+        let mut state = self.state.lock();
+        state.kernel_count > 0
+            || state.handles_count > 0
+            || state.is_dirty()
+            || state.has_young_cut(group)
     }
 
     /// Reads a node's rows; `inherited` where the kernel may know it from a process before.

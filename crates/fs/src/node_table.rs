@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use spindle_base::FileId;
+use spindle_group::Group;
 use spindle_sync::level::DeepMutex;
 
 use crate::error::FsResult;
@@ -29,14 +30,16 @@ struct Shard {
 /// The table.
 #[derive(Debug)]
 pub(crate) struct NodeTable {
+    group: Arc<Group>,
     shards: Vec<DeepMutex<Shard, levels::Shard>>,
     nodes_per_shard: usize,
 }
 
 impl NodeTable {
     /// A table that tries to hold at most `nodes_count` nodes; pinned ones stay beyond it.
-    pub(crate) fn new(nodes_count: usize) -> Self {
+    pub(crate) fn new(group: Arc<Group>, nodes_count: usize) -> Self {
         Self {
+            group,
             shards: (0..SHARDS_COUNT).map(|_| DeepMutex::default()).collect(),
             nodes_per_shard: nodes_count.div_ceil(SHARDS_COUNT),
         }
@@ -60,7 +63,7 @@ impl NodeTable {
             return Ok(Arc::clone(node));
         }
         let node = Arc::new(load()?);
-        shard.insert(Arc::clone(&node), self.nodes_per_shard);
+        shard.insert(Arc::clone(&node), self.nodes_per_shard, &self.group);
         Ok(node)
     }
 
@@ -80,7 +83,7 @@ impl NodeTable {
     pub(crate) fn insert(&self, node: Arc<Node>) {
         self.shard(node.id)
             .lock()
-            .insert(node, self.nodes_per_shard);
+            .insert(node, self.nodes_per_shard, &self.group);
     }
 
     /// Takes a node out whose rows are gone.
@@ -90,7 +93,7 @@ impl NodeTable {
 }
 
 impl Shard {
-    fn insert(&mut self, node: Arc<Node>, at_most: usize) {
+    fn insert(&mut self, node: Arc<Node>, at_most: usize, group: &Group) {
         let id = node.id;
         let before = self.nodes.insert(id, node);
         assert!(before.is_none(), "a file has one node");
@@ -109,8 +112,8 @@ impl Shard {
             let keep = candidate == id
                 || Arc::strong_count(node) > 1
                 || node.take_use()
-                || node.is_pinned()
-                || self.nodes.len() <= at_most;
+                || self.nodes.len() <= at_most
+                || node.is_pinned(group);
             if keep {
                 self.clock.push_back(candidate);
             } else {

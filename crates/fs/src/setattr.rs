@@ -7,7 +7,7 @@ use spindle_format::{InodeKind, Timestamp};
 use spindle_group::{File, Wish};
 
 use crate::attribute::{AttributeChange, Attributes, Time};
-use crate::data::checked_end;
+use crate::data::{Reach, checked_end};
 use crate::error::{FsError, FsResult};
 use crate::node::{Node, State};
 use crate::system::{Core, FileSystem};
@@ -97,15 +97,13 @@ impl Core {
         change: &AttributeChange,
         stamps: &Stamps,
     ) -> FsResult<()> {
-        let _content = node.content.write();
-        let old_bytes = {
-            let state = node.state.lock();
+        let _content = self.content_for(node, file, Reach::Size(size_bytes))?;
+        let (old_bytes, has_young_cut) = {
+            let mut state = node.state.lock();
             check_there(&state)?;
-            state.inode.size_bytes
+            (state.inode.size_bytes, state.has_young_cut(&self.group))
         };
-        if size_bytes > old_bytes {
-            self.clean_beyond_end(node, file)?;
-        } else {
+        if size_bytes <= old_bytes {
             self.group.check_serves()?;
         }
         self.begin()
@@ -119,11 +117,15 @@ impl Core {
                 }
                 Ok(())
             })?;
+        if size_bytes < old_bytes {
+            // Nobody asks before: the content is held alone, and the node is not let go of.
+            (node.state.lock()).note_cut_through(self.group.applied());
+        }
         // Where the cut cannot be kept yet a kill would take it back: what waits beyond the end stays
         // until the end moves the next time, as do bytes there that no disk could give back.
         if size_bytes <= old_bytes && self.group.keep_what_fell_out().is_ok() {
             self.discard(node, size_bytes.div_ceil(BLOCK_SIZE_BYTES), u64::MAX);
-            self.cut(node, file, size_bytes);
+            self.cut(node, file, size_bytes, has_young_cut);
         }
         Ok(())
     }
@@ -131,11 +133,23 @@ impl Core {
     /// Gives the blocks beyond the end back, also those that were reserved there. The rest of the
     /// last block stays until the end moves over it. The cut has been made: where a disk is away it
     /// holds all the same, and the space goes when the end moves the next time.
-    fn cut(&self, node: &Node, file: &File, size_bytes: u64) {
+    ///
+    /// Extents that went whole nothing is written to until their removal is durable. So a cut that took
+    /// no more than such ones holds nobody up, unless there was one before it; one that took all of the
+    /// file took what that one had left too.
+    fn cut(&self, node: &Node, file: &File, size_bytes: u64, had_young_cut: bool) {
         let end_bytes = size_bytes.next_multiple_of(BLOCK_SIZE_BYTES);
         match self.group.truncate(file, end_bytes) {
-            Ok(()) if end_bytes == size_bytes => node.state.lock().note_clean_beyond_end(),
-            Ok(()) => {}
+            Ok(takes_part) => {
+                if end_bytes > size_bytes {
+                    return;
+                }
+                let mut state = node.state.lock();
+                state.clean_beyond_end = true;
+                if size_bytes == 0 || !takes_part && !had_young_cut {
+                    state.forget_cut();
+                }
+            }
             Err(error) => {
                 tracing::warn!(id = node.id.0, %error, "a file was cut, and its space is not free yet");
             }

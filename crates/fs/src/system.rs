@@ -140,6 +140,15 @@ impl FileSystem {
     /// # Errors
     /// As [`FileSystem::open`].
     pub fn open_kept(group: Arc<Group>, inherits: bool) -> FsResult<Self> {
+        Self::open_holding(group, inherits, NODES_COUNT)
+    }
+
+    /// As [`FileSystem::open_kept`], with so many nodes in memory that nobody refers to.
+    pub(crate) fn open_holding(
+        group: Arc<Group>,
+        inherits: bool,
+        nodes_count: usize,
+    ) -> FsResult<Self> {
         let next = match group.get(Table::Attribute, NEXT_FILE_ID_KEY)? {
             Some(bytes) => match <[u8; 8]>::try_from(bytes) {
                 Ok(bytes) if u64::from_le_bytes(bytes) > FileId::ROOT.0 => {
@@ -158,8 +167,8 @@ impl FileSystem {
         let templates = read_templates(&group)?;
         let marks = read_marks(&group)?;
         let core = Arc::new(Core {
+            nodes: NodeTable::new(Arc::clone(&group), nodes_count),
             group,
-            nodes: NodeTable::new(NODES_COUNT),
             names: DeepRwLock::new(()),
             ids: LeafMutex::new(Ids {
                 next,

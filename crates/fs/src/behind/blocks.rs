@@ -29,8 +29,8 @@ pub(crate) struct Unwritten {
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     waiting: BTreeMap<u64, Waiting>,
-    /// Writes under way that go to the disks past the memory.
-    around_count: u32,
+    /// Writes under way that go to the disks past the memory: the blocks of each.
+    around: Vec<(u64, u64)>,
     /// Changes whenever the disks may have got bytes that memory did not have: what was read from
     /// them before is old.
     turn: u64,
@@ -123,8 +123,8 @@ pub(super) struct Run {
 pub(super) enum Put {
     /// They are there.
     There,
-    /// They must go to the disks at once: no memory is left, or somebody writes past it. What is in
-    /// memory of them by now is as good as any other part of a write under way.
+    /// They must go to the disks at once: no memory is left, or somebody writes past it. None of them
+    /// came into memory.
     Around,
     /// The disks got something since the block was read: read it again.
     Again,
@@ -187,7 +187,8 @@ impl Blocks {
         self.waiting.len() as u64
     }
 
-    /// Puts whole blocks.
+    /// Puts whole blocks, all or none of them: a reader would see some beside what the disks have of
+    /// the others, until the write goes there.
     pub(super) fn put(
         &mut self,
         memory: &UnwrittenBlocks,
@@ -195,35 +196,42 @@ impl Blocks {
         first: u64,
         bytes: &[u8],
     ) -> Put {
-        for (block, bytes) in (first..).zip(bytes.chunks_exact(length_of(BLOCK_SIZE_BYTES))) {
-            if !self.patch_block(memory, of, block, (0, bytes))
-                && !self.put_new(memory, of, block, bytes, BLOCK_SIZE_BYTES)
-            {
+        let bytes = bytes.chunks_exact(length_of(BLOCK_SIZE_BYTES));
+        let here_count = self
+            .waiting
+            .range(first..first + bytes.len() as u64)
+            .count();
+        let mut slots = Vec::new();
+        while here_count + slots.len() < bytes.len() {
+            let Some(slot) = memory.take() else {
+                slots.into_iter().for_each(|slot| memory.give_back(slot));
                 return Put::Around;
+            };
+            slots.push(slot);
+        }
+        for (block, bytes) in (first..).zip(bytes) {
+            if !self.patch_block(memory, of, block, (0, bytes)) {
+                let slot = slots.pop().expect("one for each block that was not here");
+                self.put_new(memory, slot, of, block, (bytes, BLOCK_SIZE_BYTES));
             }
         }
         Put::There
     }
 
-    /// Puts a block that is not here, of which the write has what comes before `end`; false where no
-    /// memory is left.
+    /// Puts a block that is not here, of which the write has what comes before `end`.
     fn put_new(
         &mut self,
         memory: &UnwrittenBlocks,
+        slot: BlockSlot,
         of: WriteOf,
         block: u64,
-        bytes: &[u8],
-        end: u64,
-    ) -> bool {
-        let Some(slot) = memory.take() else {
-            return false;
-        };
+        (bytes, end): (&[u8], u64),
+    ) {
         memory.put(&slot, of.file, block, bytes);
         let mut waiting = Waiting::new(slot);
         waiting.note_growth(of, block, end);
         let former = self.waiting.insert(block, waiting);
         assert!(former.is_none(), "it was not here to be patched");
-        true
     }
 
     /// What the disks have is only as old as this.
@@ -241,7 +249,7 @@ impl Blocks {
         (at, bytes): (usize, &[u8]),
         base: Option<(u64, &mut [u8])>,
     ) -> Put {
-        if self.around_count > 0 {
+        if !self.around.is_empty() {
             return Put::Around;
         }
         if self.patch_block(memory, of, block, (at, bytes)) {
@@ -249,12 +257,13 @@ impl Blocks {
         }
         match base {
             Some((turn, base)) if turn == self.turn => {
+                let Some(slot) = memory.take() else {
+                    return Put::Around;
+                };
                 let end = at + bytes.len();
                 base[at..end].copy_from_slice(bytes);
-                match self.put_new(memory, of, block, base, end as u64) {
-                    true => Put::There,
-                    false => Put::Around,
-                }
+                self.put_new(memory, slot, of, block, (base, end as u64));
+                Put::There
             }
             _ => Put::Again,
         }
@@ -290,16 +299,18 @@ impl Blocks {
 
     /// A write goes past the memory, where what it overwrites must not come back over it.
     pub(super) fn begin_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
-        let end = offset + bytes.len() as u64;
-        self.note_begun(offset / BLOCK_SIZE_BYTES, end.div_ceil(BLOCK_SIZE_BYTES));
-        self.around_count += 1;
+        let (first, end) = range_of(offset, bytes);
+        self.note_begun(first, end);
+        self.around.push((first, end));
         self.turn += 1;
         self.patch(memory, offset, bytes);
     }
 
     /// It has ended; what came into memory meanwhile was older or came at the same time.
     pub(super) fn end_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
-        self.around_count -= 1;
+        let mut under_way = self.around.iter();
+        let index = under_way.position(|blocks| *blocks == range_of(offset, bytes));
+        (self.around).swap_remove(index.expect("a write ends that has begun"));
         self.turn += 1;
         self.patch(memory, offset, bytes);
     }
@@ -309,8 +320,8 @@ impl Blocks {
             return;
         }
         let end = offset + bytes.len() as u64;
-        let range = offset / BLOCK_SIZE_BYTES..end.div_ceil(BLOCK_SIZE_BYTES);
-        for (block, waiting) in self.waiting.range_mut(range) {
+        let (first, end_block) = range_of(offset, bytes);
+        for (block, waiting) in self.waiting.range_mut(first..end_block) {
             let start = block * BLOCK_SIZE_BYTES;
             let from = start.max(offset);
             let to = (start + BLOCK_SIZE_BYTES).min(end);
@@ -318,6 +329,13 @@ impl Blocks {
             memory.patch(&waiting.slot, length_of(from - start), part);
             waiting.version = waiting.version.wrapping_add(1);
         }
+    }
+
+    /// Whether a write past the memory is under way to a block of this range. What is here of its
+    /// blocks is as new as it, and the disks need not have the rest of it yet.
+    pub(super) fn has_around(&self, first: u64, end: u64) -> bool {
+        let mut around = self.around.iter();
+        around.any(|(from, to)| *from < end && first < *to)
     }
 
     /// Copies of the blocks of a range that are here.
@@ -489,6 +507,12 @@ impl Blocks {
             self.round = None;
         }
     }
+}
+
+/// The blocks of which a write has bytes.
+const fn range_of(offset: u64, bytes: &[u8]) -> (u64, u64) {
+    let end = offset + bytes.len() as u64;
+    (offset / BLOCK_SIZE_BYTES, end.div_ceil(BLOCK_SIZE_BYTES))
 }
 
 #[cfg(test)]

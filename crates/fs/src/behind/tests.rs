@@ -35,6 +35,10 @@ fn open(disks: Arc<dyn Disks>, journal: Option<Arc<KeptJournal>>) -> Arc<Group> 
     Arc::new(Group::open_kept(disks, &slots, &name, &opener, &|_| false, journal).unwrap())
 }
 
+fn as_disks(disks: &Arc<SimulatedDisks>) -> Arc<dyn Disks> {
+    Arc::clone(disks) as Arc<dyn Disks>
+}
+
 /// A group of one disk with memory for what waits, and a file in it.
 fn kept() -> (Arc<SimulatedDisks>, FileSystem, Arc<Handle>) {
     let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
@@ -52,15 +56,14 @@ fn kept() -> (Arc<SimulatedDisks>, FileSystem, Arc<Handle>) {
         profile: "plain".to_owned(),
         created_s: 1,
     };
-    let as_disks = || Arc::clone(&disks) as Arc<dyn Disks>;
-    Group::create(as_disks(), &new).unwrap();
-    let group = open(as_disks(), None);
+    Group::create(as_disks(&disks), &new).unwrap();
+    let group = open(as_disks(&disks), None);
     FileSystem::create(&group, OWNER, NOW).unwrap();
     FileSystem::open(group).unwrap().close().unwrap();
     let blocks = SharedMemory::create("blocks", UnwrittenBlocks::length_bytes(1 << 10)).unwrap();
     let journal = KeptJournal::create().unwrap();
     let journal = journal.with_blocks(UnwrittenBlocks::new(blocks).unwrap());
-    let group = open(as_disks(), Some(Arc::new(journal)));
+    let group = open(as_disks(&disks), Some(Arc::new(journal)));
     let fs = FileSystem::open_kept(group, false).unwrap();
     let name = std::ffi::OsStr::new("file");
     let (_, handle) = fs.create_file(ROOT, name, 0o644, OWNER, NOW).unwrap();
@@ -82,6 +85,22 @@ fn put_and_stop(fs: &FileSystem, handle: &Handle, size_bytes: u64, data: &[u8]) 
     let before = blocks.len();
     assert_eq!(blocks.put(memory, of, 0, data), Put::There);
     fs.core.behind.came(blocks.len() - before);
+}
+
+fn set_size(fs: &FileSystem, handle: &Handle, size_bytes: u64) {
+    let change = crate::attribute::AttributeChange {
+        size_bytes: Some(size_bytes),
+        ..crate::attribute::AttributeChange::default()
+    };
+    fs.set_attributes(handle.id(), &change, NOW).unwrap();
+}
+
+/// The files as a power cut now would leave them; those here go on.
+fn after_power_cut(disks: &SimulatedDisks, seed: u64) -> FileSystem {
+    let left = disks.fork(seed);
+    left.crash();
+    left.restart();
+    FileSystem::open(open(Arc::new(left), None)).unwrap()
 }
 
 #[test]
@@ -106,10 +125,7 @@ fn a_write_that_began_when_the_file_was_shorter_takes_nothing_of_what_a_sync_ans
     let stamp = NOW.stamp().unwrap();
     (fs.core).note_written(&handle.node, BLOCK as u64, stamp);
     fs.make_durable().unwrap();
-    let left = disks.fork(1);
-    left.crash();
-    left.restart();
-    let after = FileSystem::open(open(Arc::new(left), None)).unwrap();
+    let after = after_power_cut(&disks, 1);
     let found = after.attributes(handle.id()).unwrap();
     assert_eq!(found.size_bytes, 2 * BLOCK as u64);
 }
@@ -123,10 +139,7 @@ fn a_write_that_began_when_the_file_was_shorter_takes_nothing_of_what_a_sync_is_
     fs.core.write_out_all(&handle.node).unwrap();
     put_and_stop(&fs, &handle, 0, &[2; BLOCK]);
     fs.make_durable().unwrap();
-    let left = disks.fork(1);
-    left.crash();
-    left.restart();
-    let after = FileSystem::open(open(Arc::new(left), None)).unwrap();
+    let after = after_power_cut(&disks, 1);
     let found = after.attributes(handle.id()).unwrap();
     assert_eq!(found.size_bytes, 2 * BLOCK as u64);
 }
@@ -135,17 +148,13 @@ fn a_write_that_began_when_the_file_was_shorter_takes_nothing_of_what_a_sync_is_
 fn what_was_written_out_before_a_file_was_cut_says_nothing_of_what_made_it_longer_after_that() {
     let (disks, fs, handle) = kept();
     behind(&fs, &handle, 0, &[1; 2 * BLOCK]);
-    let before = handle.node.state.lock().length();
+    let before = handle.node.state.lock().begin_writing_out();
     for size_bytes in [0, 100] {
-        let change = crate::attribute::AttributeChange {
-            size_bytes: Some(size_bytes),
-            ..crate::attribute::AttributeChange::default()
-        };
-        fs.set_attributes(handle.id(), &change, NOW).unwrap();
+        set_size(&fs, &handle, size_bytes);
         behind(&fs, &handle, size_bytes, &[2; 2 * BLOCK]);
     }
     // The sync that had begun before all that comes to its end.
-    handle.node.state.lock().note_written_out(before);
+    handle.node.state.lock().end_writing_out(before, true);
     fs.make_durable().unwrap();
     disks.crash();
     disks.restart();
@@ -153,6 +162,133 @@ fn what_was_written_out_before_a_file_was_cut_says_nothing_of_what_made_it_longe
     let found = after.attributes(handle.id()).unwrap();
     // The second cut was made durable, and its block with it, before the end moved over that.
     assert_eq!(found.size_bytes, 100);
+}
+
+#[test]
+fn a_cut_beside_a_sync_takes_nothing_that_the_sync_wrote_in_front_of_the_new_end() {
+    let (disks, fs, handle) = kept();
+    fs.sync_file(&handle, false).unwrap();
+    behind(&fs, &handle, 0, &[1; 3 * BLOCK]);
+    let number = handle.node.state.lock().begin_writing_out();
+    fs.core.write_out_what_is_there(&handle.node).unwrap();
+    // Another writer read a size of zero before this.
+    put_and_stop(&fs, &handle, 0, &[2; BLOCK]);
+    for size_bytes in [2 * BLOCK as u64, 2 * BLOCK as u64 + 50] {
+        set_size(&fs, &handle, size_bytes);
+    }
+    handle.node.state.lock().end_writing_out(number, true);
+    fs.make_durable().unwrap();
+    let after = after_power_cut(&disks, 1);
+    let found = after.attributes(handle.id()).unwrap();
+    assert!(found.size_bytes >= 2 * BLOCK as u64, "{found:?}");
+    assert!(handle.node.state.lock().is_nobody_writing_out());
+}
+
+#[test]
+fn a_file_that_was_cut_a_moment_ago_is_not_let_go_of_before_that_is_durable() {
+    const OTHERS_COUNT: usize = 200;
+    let (disks, fs, handle) = kept();
+    let id = handle.id();
+    fs.sync().unwrap();
+    drop((handle, fs));
+    let fs = FileSystem::open_holding(open(as_disks(&disks), None), false, 0).unwrap();
+    let use_others = |round: usize| {
+        for number in 0..OTHERS_COUNT {
+            let name = format!("{round}.{number}");
+            let name = std::ffi::OsStr::new(&name);
+            let (_, other) = fs.create_file(ROOT, name, 0o644, OWNER, NOW).unwrap();
+            fs.forget(other.id(), 1);
+        }
+    };
+    for size_bytes in [55, BLOCK as u64] {
+        let handle = fs.open_file(id).unwrap();
+        fs.write(&handle, 0, &[7; 2 * BLOCK], false, NOW).unwrap();
+        fs.sync().unwrap();
+        set_size(&fs, &handle, size_bytes);
+        drop(handle);
+        use_others(2 * size_bytes as usize);
+        let handle = fs.open_file(id).unwrap();
+        fs.write(&handle, size_bytes - 30, &[9; 40], false, NOW)
+            .unwrap();
+        for seed in 0..16 {
+            let after = after_power_cut(&disks, seed);
+            let found = after.open_file(id).unwrap();
+            let mut bytes = vec![0; 3 * BLOCK];
+            let length = after.read(&found, 0, &mut bytes).unwrap();
+            let sevens = bytes.iter().filter(|byte| **byte == 7).count();
+            assert!(
+                length != 2 * BLOCK || sevens == length,
+                "{size_bytes}, seed {seed}: {sevens} of {length} bytes"
+            );
+        }
+        set_size(&fs, &handle, 55);
+        drop(handle);
+        fs.sync().unwrap();
+        use_others(2 * size_bytes as usize + 1);
+        assert!(fs.core.nodes.get(id).is_none(), "nothing needs it any more");
+    }
+}
+
+#[test]
+fn a_page_is_not_read_in_part_from_memory_that_a_write_past_it_has_reached_before_the_disks() {
+    let (_, fs, handle) = kept();
+    let node = &handle.node;
+    behind(&fs, &handle, 0, &[1; 4 * BLOCK]);
+    fs.sync().unwrap();
+    for block in [0, 2] {
+        behind(&fs, &handle, block * BLOCK as u64, &[1; BLOCK]);
+    }
+    let page = [2; 2 * BLOCK];
+    let memory = fs.core.unwritten_memory().unwrap();
+    let (sender, read) = std::sync::mpsc::channel();
+    let read_page = |offset_bytes| {
+        let mut bytes = vec![0; 2 * BLOCK];
+        fs.read(&handle, offset_bytes, &mut bytes).unwrap();
+        bytes
+    };
+    thread::scope(|scope| {
+        let content = node.content.read();
+        let around = Around::begin(memory, node, 0, &page);
+        // Another page of the same kind is read meanwhile.
+        let other = scope.spawn(|| read_page(2 * BLOCK as u64));
+        assert!(other.join().unwrap() == vec![1; 2 * BLOCK]);
+        let reader = scope.spawn(|| sender.send(read_page(0)).unwrap());
+        let early = read.recv_timeout(Duration::from_millis(200));
+        let file = node.file.as_ref().unwrap();
+        fs.core.group.write(file, 0, &page).unwrap();
+        drop(around);
+        drop(content);
+        reader.join().unwrap();
+        let found = early.or_else(|_| read.try_recv()).unwrap();
+        assert!(found == page, "{} and {}", found[0], found[BLOCK]);
+    });
+}
+
+#[test]
+fn a_page_for_which_memory_has_no_room_is_not_put_there_in_part() {
+    let (_, fs, handle) = kept();
+    let memory = fs.core.unwritten_memory().unwrap();
+    behind(&fs, &handle, 0, &[1; 4 * BLOCK]);
+    fs.sync().unwrap();
+    behind(&fs, &handle, 0, &[1; BLOCK]);
+    let mut taken: Vec<_> = std::iter::from_fn(|| memory.take()).collect();
+    memory.give_back(taken.pop().unwrap());
+    let of = WriteOf {
+        file: handle.id(),
+        size_bytes: 4 * BLOCK as u64,
+    };
+    let put = |page: &[u8]| (handle.node.unwritten.lock()).put(memory, of, 0, page);
+    // What is there is changed where there is room for the others.
+    assert_eq!(put(&[2; 3 * BLOCK]), Put::Around);
+    let mut bytes = vec![0; 4 * BLOCK];
+    fs.read(&handle, 0, &mut bytes).unwrap();
+    assert!(bytes == vec![1; 4 * BLOCK]);
+    let before = handle.node.unwritten.lock().len();
+    assert_eq!(put(&[2; 2 * BLOCK]), Put::There);
+    (fs.core.behind).came(handle.node.unwritten.lock().len() - before);
+    fs.read(&handle, 0, &mut bytes).unwrap();
+    assert!(bytes == [[2; 2 * BLOCK], [1; 2 * BLOCK]].concat());
+    taken.into_iter().for_each(|slot| memory.give_back(slot));
 }
 
 #[test]
@@ -185,8 +321,9 @@ fn copies_do_not_go_with_what_the_disks_got_after_them() {
     fs.sync().unwrap();
     let node = &handle.node;
     let page_bytes = 2 * BLOCK as u64;
-    let (copies, count) = fs.core.copies_of_waiting(node, 0, page_bytes);
-    assert!(copies.is_empty());
+    let copies = fs.core.copies_of_waiting(node, 0, page_bytes);
+    let count = copies.begun_count;
+    assert!(copies.blocks.is_empty());
     behind(&fs, &handle, 0, &[2; 2 * BLOCK]);
     let has_begun = |at| fs.core.has_begun_since(node, count, at, page_bytes);
     assert!(!has_begun(0));

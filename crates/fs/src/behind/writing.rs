@@ -68,7 +68,13 @@ impl Core {
     /// content is let go of. What can be written is, whatever fails. Of a file that was removed
     /// nothing is written: its blocks are forgotten.
     pub(crate) fn write_out_all(&self, node: &Node) -> FsResult<()> {
-        let length = node.state.lock().length();
+        let number = node.state.lock().begin_writing_out();
+        let answer = self.write_out_what_is_there(node);
+        node.state.lock().end_writing_out(number, answer.is_ok());
+        answer
+    }
+
+    pub(super) fn write_out_what_is_there(&self, node: &Node) -> FsResult<()> {
         // What comes behind that is not asked for, and may come as fast as it is written.
         let end = node.unwritten.end();
         let mut at = 0;
@@ -84,9 +90,6 @@ impl Core {
             };
             at = next;
             answer = answer.and(written);
-        }
-        if answer.is_ok() {
-            node.state.lock().note_written_out(length);
         }
         answer
     }

@@ -1,7 +1,12 @@
 //! Files that are cut while disks fail, while the log is full, and before a power cut.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use spindle_base::Redundancy;
-use spindle_device::DiskSlot;
+use spindle_device::{DiskSlot, FaultyOperation, Operation};
 use spindle_fs::{AttributeChange, FileSystem, FsResult, Handle};
 
 use crate::fixture::{Fixture, ROOT, name};
@@ -162,6 +167,110 @@ fn a_power_cut_that_takes_a_cut_back_takes_back_what_changed_its_sector_after_it
             );
         }
     }
+}
+
+/// What goes behind the end of a cut that took a part of an extent is written to that extent.
+#[test]
+fn a_power_cut_that_takes_a_cut_between_blocks_back_shows_nothing_that_was_written_behind_it() {
+    let end = BLOCK as u64;
+    // Behind the end at once, behind zeros, and behind zeros that the end has moved over before.
+    for (offset_bytes, longer_bytes) in [(end, None), (2 * end, None), (2 * end, Some(2 * end))] {
+        let fixture = Fixture::new("plain", Redundancy::External);
+        let file = fixture.make(ROOT, "file");
+        fixture.write(&file, 0, &[7; 3 * BLOCK]);
+        fixture.fs().sync().unwrap();
+        set_size(&fixture, &file, end).unwrap();
+        if let Some(longer_bytes) = longer_bytes {
+            set_size(&fixture, &file, longer_bytes).unwrap();
+        }
+        fixture.write(&file, offset_bytes, &[9; 10]);
+        for seed in 0..16 {
+            let after = FileSystem::open(fixture.after_power_cut(seed)).unwrap();
+            let found = after.open_file(file.id()).unwrap();
+            let mut bytes = vec![0; 4 * BLOCK];
+            let length = after.read(&found, 0, &mut bytes).unwrap();
+            let sevens = bytes.iter().filter(|byte| **byte == 7).count();
+            assert!(
+                length != 3 * BLOCK || sevens == length,
+                "at {offset_bytes}, {longer_bytes:?}, seed {seed}: {sevens} of {length} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cut_that_took_whole_extents_lets_no_write_wait_for_a_disk() {
+    let mut fixture = Fixture::new("plain", Redundancy::External);
+    let flushes_count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&flushes_count);
+    fixture.reopen_asked(move |batch| {
+        let flushes = (batch.iter()).filter(|one| one.work.operation() == Operation::Flush);
+        counted.fetch_add(flushes.count(), Ordering::Relaxed);
+    });
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[7; 2 * BLOCK]);
+    fixture.fs().sync().unwrap();
+    let before = flushes_count.load(Ordering::Relaxed);
+    // The block of the end of the first cut went with its extent.
+    for size_bytes in [100, 0] {
+        set_size(&fixture, &file, size_bytes).unwrap();
+    }
+    fixture.write(&file, 0, &[9; 10]);
+    assert_eq!(flushes_count.load(Ordering::Relaxed), before);
+    set_size(&fixture, &file, 5).unwrap();
+    fixture.write(&file, 0, &[8; 5]);
+    assert!(flushes_count.load(Ordering::Relaxed) > before);
+}
+
+#[test]
+fn a_write_that_waits_for_a_cut_is_not_refused_for_what_another_file_lost() {
+    let fixture = Fixture::new("plain", Redundancy::External);
+    let (file, other) = (fixture.make(ROOT, "file"), fixture.make(ROOT, "other"));
+    fixture.write(&file, 0, &[7; 2 * BLOCK]);
+    fixture.fs().sync().unwrap();
+    set_size(&fixture, &file, 55).unwrap();
+    fixture.write(&other, 0, &[1; BLOCK]);
+    let (slot, _) = fixture.places(&other, 0)[0];
+    fixture.disks.fail_flushes(slot, 1);
+    fixture.write(&file, 25, &[9; 30]);
+    fixture.fs().sync_file(&other, false).unwrap_err();
+    fixture.fs().sync_file(&file, false).unwrap();
+    assert!(fixture.contents(&file) == [[7; 25].as_slice(), &[9; 30]].concat());
+}
+
+#[test]
+fn a_disk_that_keeps_a_cut_waiting_keeps_nobody_from_reading_the_file() {
+    const LONG: Duration = Duration::from_secs(20);
+    let fixture = Fixture::new("plain", Redundancy::External);
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[7; 2 * BLOCK]);
+    fixture.fs().sync().unwrap();
+    set_size(&fixture, &file, 55).unwrap();
+    let other = fixture.make(ROOT, "other");
+    fixture.write(&other, 0, &[1; BLOCK]);
+    let (slot, _) = fixture.places(&other, 0)[0];
+    fixture.disks.set_deadline(3 * LONG);
+    fixture
+        .disks
+        .hang(slot, FaultyOperation::Flush, 0..u64::MAX);
+    let (fs, now) = (fixture.fs(), fixture.now());
+    let (sender, read) = channel();
+    let (is_writing, is_read) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| fs.write(&file, 25, &[9; 30], false, now).unwrap());
+        // The writer is at the disk's flush by then.
+        std::thread::sleep(Duration::from_millis(200));
+        let reader = scope.spawn(|| {
+            let length = fs.read(&file, 0, &mut [0; BLOCK]).unwrap();
+            sender.send(length).unwrap();
+        });
+        let length = read.recv_timeout(LONG);
+        let is_writing = !writer.is_finished();
+        fixture.disks.release(slot);
+        (writer.join().unwrap(), reader.join().unwrap());
+        (is_writing, length == Ok(55))
+    });
+    assert!(is_writing, "the disk keeps it waiting");
+    assert!(is_read, "who reads does not wait for it");
 }
 
 #[test]

@@ -530,6 +530,16 @@ impl Core {
         self.commit_everything()
     }
 
+    /// The newest change of what the catalog has, for [`Core::is_durable`].
+    pub fn applied(&self) -> Sequence {
+        self.catalog.applied()
+    }
+
+    /// Whether no power cut takes this change back.
+    pub fn is_durable(&self, applied: Sequence) -> bool {
+        self.catalog.committed() >= applied
+    }
+
     /// The next step commits what is pending, however young it is.
     pub(crate) fn commit_soon(&self) {
         self.commit_is_urgent.store(true, Ordering::Relaxed);

@@ -100,9 +100,19 @@ impl Core {
         length_bytes: u64,
     ) -> Result<(), GroupError> {
         let end_bytes = offset_bytes.saturating_add(length_bytes);
-        if length_bytes == 0 {
-            return Ok(());
+        if length_bytes > 0 {
+            self.punch_range(file, offset_bytes, end_bytes)?;
         }
+        Ok(())
+    }
+
+    /// As [`Core::punch`]; whether blocks were taken of an extent that stays.
+    fn punch_range(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        end_bytes: u64,
+    ) -> Result<bool, GroupError> {
         let first = offset_bytes.div_ceil(BLOCK_SIZE_BYTES);
         let end = if end_bytes == u64::MAX {
             u64::MAX / BLOCK_SIZE_BYTES
@@ -110,7 +120,8 @@ impl Core {
             end_bytes / BLOCK_SIZE_BYTES
         };
         if first > end {
-            return self.zero_bytes(file, offset_bytes, end_bytes);
+            self.zero_bytes(file, offset_bytes, end_bytes)?;
+            return Ok(false);
         }
         if offset_bytes < first * BLOCK_SIZE_BYTES {
             self.zero_bytes(file, offset_bytes, first * BLOCK_SIZE_BYTES)?;
@@ -119,18 +130,19 @@ impl Core {
             self.zero_bytes(file, end * BLOCK_SIZE_BYTES, end_bytes)?;
         }
         if first == end {
-            return Ok(());
+            return Ok(false);
         }
         self.punch_blocks(file, first, end)
     }
 
     /// Everything from `offset_bytes` on reads as zeros and is freed where whole extents lie in
-    /// it.
+    /// it. True where an extent stays of which blocks were taken: until that is durable a power cut
+    /// gives them back, with whatever was written to them since.
     ///
     /// # Errors
     /// As [`Core::punch`].
-    pub fn truncate(&self, file: &File, offset_bytes: u64) -> Result<(), GroupError> {
-        self.punch(file, offset_bytes, u64::MAX - offset_bytes)
+    pub fn truncate(&self, file: &File, offset_bytes: u64) -> Result<bool, GroupError> {
+        self.punch_range(file, offset_bytes, u64::MAX)
     }
 
     /// Zeroes bytes within one block, if that block holds data.
@@ -149,7 +161,8 @@ impl Core {
         self.write(file, from, &ZEROS[..length])
     }
 
-    fn punch_blocks(&self, file: &File, first: u64, end: u64) -> Result<(), GroupError> {
+    /// Whether a mark moved back.
+    fn punch_blocks(&self, file: &File, first: u64, end: u64) -> Result<bool, GroupError> {
         'prepared: loop {
             self.check_alive(file)?;
             let change = self.change_inside();
@@ -202,7 +215,7 @@ impl Core {
                 }
             }
             self.apply_punch(file, &plan);
-            return Ok(());
+            return Ok(!plan.marks.is_empty());
         }
     }
 
