@@ -186,45 +186,49 @@ fn a_cut_beside_a_sync_takes_nothing_that_the_sync_wrote_in_front_of_the_new_end
 
 #[test]
 fn a_file_that_was_cut_a_moment_ago_is_not_let_go_of_before_that_is_durable() {
-    const OTHERS_COUNT: usize = 200;
     let (disks, fs, handle) = kept();
     let id = handle.id();
+    let others: Vec<FileId> = (0..200)
+        .map(|number| {
+            let name = format!("other {number}");
+            let name = std::ffi::OsStr::new(&name);
+            let (_, other) = fs.create_file(ROOT, name, 0o644, OWNER, NOW).unwrap();
+            other.id()
+        })
+        .collect();
     fs.sync().unwrap();
     drop((handle, fs));
     let fs = FileSystem::open_holding(open(as_disks(&disks), None), false, 0).unwrap();
-    let use_others = |round: usize| {
-        for number in 0..OTHERS_COUNT {
-            let name = format!("{round}.{number}");
-            let name = std::ffi::OsStr::new(&name);
-            let (_, other) = fs.create_file(ROOT, name, 0o644, OWNER, NOW).unwrap();
-            fs.forget(other.id(), 1);
-        }
+    let load_others = || {
+        others
+            .iter()
+            .for_each(|id| drop(fs.attributes(*id).unwrap()))
     };
-    for size_bytes in [55, BLOCK as u64] {
+    for (size_bytes, offset_bytes) in [(55, 25), (BLOCK as u64, BLOCK as u64)] {
         let handle = fs.open_file(id).unwrap();
-        fs.write(&handle, 0, &[7; 2 * BLOCK], false, NOW).unwrap();
+        fs.write(&handle, 0, &[7; 4 * BLOCK], false, NOW).unwrap();
         fs.sync().unwrap();
         set_size(&fs, &handle, size_bytes);
         drop(handle);
-        use_others(2 * size_bytes as usize);
+        load_others();
         let handle = fs.open_file(id).unwrap();
-        fs.write(&handle, size_bytes - 30, &[9; 40], false, NOW)
-            .unwrap();
+        let bytes = &[9; 20];
+        fs.write(&handle, offset_bytes, bytes, false, NOW).unwrap();
         for seed in 0..16 {
             let after = after_power_cut(&disks, seed);
             let found = after.open_file(id).unwrap();
-            let mut bytes = vec![0; 3 * BLOCK];
+            let mut bytes = vec![0; 5 * BLOCK];
             let length = after.read(&found, 0, &mut bytes).unwrap();
             let sevens = bytes.iter().filter(|byte| **byte == 7).count();
             assert!(
-                length != 2 * BLOCK || sevens == length,
+                length != 4 * BLOCK || sevens == length,
                 "{size_bytes}, seed {seed}: {sevens} of {length} bytes"
             );
         }
-        set_size(&fs, &handle, 55);
+        set_size(&fs, &handle, 0);
         drop(handle);
         fs.sync().unwrap();
-        use_others(2 * size_bytes as usize + 1);
+        load_others();
         assert!(fs.core.nodes.get(id).is_none(), "nothing needs it any more");
     }
 }
