@@ -204,9 +204,9 @@ fn a_file_that_was_cut_a_moment_ago_is_not_let_go_of_before_that_is_durable() {
             .iter()
             .for_each(|id| drop(fs.attributes(*id).unwrap()))
     };
-    for (size_bytes, offset_bytes) in [(55, 25), (BLOCK as u64, BLOCK as u64)] {
+    for (size_bytes, offset_bytes) in [(55, 25), (5 * BLOCK as u64, 5 * BLOCK as u64)] {
         let handle = fs.open_file(id).unwrap();
-        fs.write(&handle, 0, &[7; 4 * BLOCK], false, NOW).unwrap();
+        fs.write(&handle, 0, &[7; 8 * BLOCK], false, NOW).unwrap();
         fs.sync().unwrap();
         set_size(&fs, &handle, size_bytes);
         drop(handle);
@@ -217,11 +217,11 @@ fn a_file_that_was_cut_a_moment_ago_is_not_let_go_of_before_that_is_durable() {
         for seed in 0..16 {
             let after = after_power_cut(&disks, seed);
             let found = after.open_file(id).unwrap();
-            let mut bytes = vec![0; 5 * BLOCK];
+            let mut bytes = vec![0; 9 * BLOCK];
             let length = after.read(&found, 0, &mut bytes).unwrap();
             let sevens = bytes.iter().filter(|byte| **byte == 7).count();
             assert!(
-                length != 4 * BLOCK || sevens == length,
+                length != 8 * BLOCK || sevens == length,
                 "{size_bytes}, seed {seed}: {sevens} of {length} bytes"
             );
         }

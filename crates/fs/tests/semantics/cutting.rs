@@ -172,12 +172,14 @@ fn a_power_cut_that_takes_a_cut_back_takes_back_what_changed_its_sector_after_it
 /// What goes behind the end of a cut that took a part of an extent is written to that extent.
 #[test]
 fn a_power_cut_that_takes_a_cut_between_blocks_back_shows_nothing_that_was_written_behind_it() {
-    let end = BLOCK as u64;
+    // Of the extent of the blocks four to seven.
+    let end = 5 * BLOCK as u64;
+    let far = 7 * BLOCK as u64;
     // Behind the end at once, behind zeros, and behind zeros that the end has moved over before.
-    for (offset_bytes, longer_bytes) in [(end, None), (2 * end, None), (2 * end, Some(2 * end))] {
+    for (offset_bytes, longer_bytes) in [(end, None), (far, None), (far, Some(far))] {
         let fixture = Fixture::new("plain", Redundancy::External);
         let file = fixture.make(ROOT, "file");
-        fixture.write(&file, 0, &[7; 3 * BLOCK]);
+        fixture.write(&file, 0, &[7; 8 * BLOCK]);
         fixture.fs().sync().unwrap();
         set_size(&fixture, &file, end).unwrap();
         if let Some(longer_bytes) = longer_bytes {
@@ -187,11 +189,11 @@ fn a_power_cut_that_takes_a_cut_between_blocks_back_shows_nothing_that_was_writt
         for seed in 0..16 {
             let after = FileSystem::open(fixture.after_power_cut(seed)).unwrap();
             let found = after.open_file(file.id()).unwrap();
-            let mut bytes = vec![0; 4 * BLOCK];
+            let mut bytes = vec![0; 9 * BLOCK];
             let length = after.read(&found, 0, &mut bytes).unwrap();
             let sevens = bytes.iter().filter(|byte| **byte == 7).count();
             assert!(
-                length != 3 * BLOCK || sevens == length,
+                length != 8 * BLOCK || sevens == length,
                 "at {offset_bytes}, {longer_bytes:?}, seed {seed}: {sevens} of {length} bytes"
             );
         }
@@ -208,14 +210,17 @@ fn a_cut_that_took_whole_extents_lets_no_write_wait_for_a_disk() {
         counted.fetch_add(flushes.count(), Ordering::Relaxed);
     });
     let file = fixture.make(ROOT, "file");
-    fixture.write(&file, 0, &[7; 2 * BLOCK]);
+    fixture.write(&file, 0, &[7; 8 * BLOCK]);
     fixture.fs().sync().unwrap();
     let before = flushes_count.load(Ordering::Relaxed);
-    // The block of the end of the first cut went with its extent.
-    for size_bytes in [100, 0] {
-        set_size(&fixture, &file, size_bytes).unwrap();
+    // The block of the end of the second cut goes with its extent.
+    for sizes in [&[4 * BLOCK as u64][..], &[100, 0]] {
+        for size_bytes in sizes {
+            set_size(&fixture, &file, *size_bytes).unwrap();
+        }
+        let end = sizes[sizes.len() - 1];
+        fixture.write(&file, end, &[9; 10]);
     }
-    fixture.write(&file, 0, &[9; 10]);
     assert_eq!(flushes_count.load(Ordering::Relaxed), before);
     set_size(&fixture, &file, 5).unwrap();
     fixture.write(&file, 0, &[8; 5]);
