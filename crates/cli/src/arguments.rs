@@ -8,6 +8,7 @@ mod pages;
 mod rebalance;
 mod scrub;
 mod top;
+mod volume;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -70,6 +71,7 @@ pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
 pub use scrub::ScrubArguments;
 pub use top::{TopArguments, TopOrder};
+pub use volume::VolumeCommand;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -263,6 +265,9 @@ Examples:
     /// Change how files are kept, while they are used
     #[command(subcommand)]
     File(FileCommand),
+    /// Make files that serve as block devices, and export them to virtual machines
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Look at templates and change them: which files get which layout
     #[command(subcommand)]
     Template(TemplateCommand),

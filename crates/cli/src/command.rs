@@ -14,6 +14,7 @@ mod rebalance;
 mod scrub;
 mod serve;
 mod top;
+mod volume;
 
 use std::io::Write;
 
@@ -75,6 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             output,
         } => dump::run(&settings, group.as_deref(), disk, *rows, *output),
         Command::File(command) => conversion::set_file(&settings, command),
+        Command::Volume(command) => volume::run(&settings, command),
         Command::Template(command) => run_template(&settings, command),
         Command::Health { group, output } => health::run(&settings, group.as_deref(), *output),
         Command::Events(arguments) => events::run(&settings, arguments),

@@ -26,3 +26,4 @@ pub(crate) mod top;
 pub(crate) mod trust;
 pub(crate) mod version;
 pub mod view;
+pub(crate) mod volume;

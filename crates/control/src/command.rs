@@ -24,3 +24,4 @@ pub(crate) mod setting;
 pub(crate) mod start;
 pub(crate) mod top;
 pub(crate) mod upgrade;
+pub(crate) mod volume;

@@ -39,6 +39,7 @@ pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
 pub use api::top::TopReport;
 pub use api::view;
 pub use api::view::ReadyReport;
+pub use api::volume::{ExportReport, VolumeReport};
 pub use command::convert::{
     convert_group, estimate_conversion, set_file_redundancy, set_template_redundancy,
 };
@@ -68,6 +69,10 @@ pub use command::setting::{change_setting, show_settings};
 pub use command::start::{Starter, mount_served, refuse_unknown, start_daemon};
 pub use command::top::Top;
 pub use command::upgrade::{UpgradeReport, upgrade};
+pub use command::volume::{
+    create_volume, drop_volume, export_volume, list_exports, list_volumes, resize_volume,
+    unexport_volume,
+};
 pub use machine::descriptors::raise_descriptor_limit;
 pub use machine::discovery::scan;
 pub use machine::hook_settings::HookSettings;

@@ -289,7 +289,7 @@ Example:
 }
 
 /// Bytes, or a number with K, M, G or T.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let file_disk: Result<FileDisk, _> = format!("size:{text}").parse();
     file_disk
         .map(|disk| disk.size_bytes)

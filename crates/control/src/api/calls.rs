@@ -28,6 +28,7 @@ use crate::api::view::{
     FileReport, GroupReport, HealthReport, MapReport, MountReport, TemplateReport, TimeReport,
     UsageReport,
 };
+use crate::api::volume::{ExportReport, VolumeReport};
 
 impl Body for DiskChangesRequest {
     const SHAPE: BodyShape = BodyShape {
@@ -389,6 +390,59 @@ calls! {
 
     /// Makes everything durable.
     POST "/files/sync" SyncFiles: Changes Disks Work => () {}
+
+    /// The volumes in a directory and below it.
+    GET "/volumes" ListVolumes: Looks Disks Work => [VolumeReport] {
+        /// a directory or a volume, from the group's root; all where it is not given
+        optional path: Option<PathBuf>,
+    }
+
+    /// Makes a volume: a file that reads as zeros, and that exports serve as a block device.
+    POST "/volumes/create" CreateVolume: Changes Disks Work => VolumeReport {
+        /// path in the group, from its root
+        needed path: PathBuf,
+        /// its size, in whole blocks of 4096
+        needed size_bytes: u64,
+        /// take all of its space at once, so that no write finds the group full
+        optional reserve: bool,
+    }
+
+    /// Gives a volume another size.
+    POST "/volumes/resize" ResizeVolume: Changes Disks Work => VolumeReport {
+        /// path in the group, from its root
+        needed path: PathBuf,
+        /// its size, in whole blocks of 4096
+        needed size_bytes: u64,
+        /// it may become smaller: what lies beyond is lost
+        optional shrink: bool,
+    }
+
+    /// Removes a volume that is not exported; what it holds is lost.
+    POST "/volumes/drop" DropVolume: Changes Disks Work => VolumeReport {
+        /// path in the group, from its root
+        needed path: PathBuf,
+    }
+
+    /// The volumes that are exported.
+    GET "/exports" ListExports: Looks Process Quick => [ExportReport] {}
+
+    /// Exports a volume by the network block device protocol, at a Unix socket.
+    POST "/exports/add" AddExport: Changes Process Work => ExportReport {
+        /// path in the group, from its root
+        needed path: PathBuf,
+        /// where the socket is to be: an absolute path at which nothing is
+        needed socket: PathBuf,
+        /// clients can only read
+        optional read_only: bool,
+    }
+
+    /// Ends an export: requests under way are answered, clients disconnected.
+    POST "/exports/remove" RemoveExport: Changes Process Work => ExportReport {
+        /// path in the group, from its root
+        needed path: PathBuf,
+        /// also where clients are connected
+        optional force: bool,
+    }
 
     /// Running counters of every disk and of the busy files.
     GET "/activity" ShowActivity: Looks Process Quick => ActivitySample {}

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::calls::ShowGroup;
-use crate::api::error::{ControlError, ControlResult};
+use crate::api::calls::{ListExports, ShowGroup};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::command::reach::serving;
 use crate::machine::path::absolute;
 use crate::machine::settings::Settings;
@@ -46,6 +46,7 @@ pub fn upgrade(
             report.process_id.unwrap_or(0)
         )));
     };
+    refuse_with_exports(settings, group)?;
     let binary = match binary {
         Some(path) => absolute(path)?,
         None => std::env::current_exe()
@@ -71,6 +72,23 @@ pub fn upgrade(
         version,
         process_id: report.and_then(|report| report.process_id),
     })
+}
+
+/// Exports end with the process that has them, and their clients would be cut off.
+fn refuse_with_exports(settings: &Settings, group: &str) -> ControlResult<()> {
+    let served = served::find(settings, group).ok().flatten();
+    // A process that knows no exports has none.
+    let exports = served.and_then(|client| client.ask(&ListExports {}).ok());
+    match exports.unwrap_or_default().first() {
+        None => Ok(()),
+        Some(export) => Err(ControlError::new(
+            ControlErrorKind::Busy,
+            format!(
+                "{0} is exported at {1}, and that would end: `spindle volume unexport {0}` first",
+                export.name, export.socket
+            ),
+        )),
+    }
 }
 
 /// Asks a program what it reads and writes.

@@ -3,6 +3,8 @@
 //! What the kernel has cached of a mount beside is written back before a file is read here, and
 //! forgotten where a name comes to mean another file.
 
+mod volumes;
+
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -533,7 +535,7 @@ fn is_zero(data: &[u8], start: usize) -> bool {
 }
 
 /// The path from the root without `.` and `//`; `..` goes up.
-fn normal(path: &Path) -> ControlResult<std::path::PathBuf> {
+pub(crate) fn normal(path: &Path) -> ControlResult<std::path::PathBuf> {
     let mut components: Vec<&OsStr> = Vec::new();
     for component in path.components() {
         match component {

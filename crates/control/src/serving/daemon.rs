@@ -21,6 +21,7 @@ mod server;
 mod threads;
 mod underway;
 mod unkept;
+mod volumes;
 mod working;
 mod write_behind;
 
@@ -50,6 +51,7 @@ use crate::opened::activity::DiskClock;
 use crate::opened::files::OpenFiles;
 use crate::opened::open::{Access, Kept, Opened};
 use crate::opened::{activity, setting};
+use crate::serving::exports::Exports;
 use crate::serving::hook::Hook;
 use crate::serving::keeper::KeeperLink;
 use crate::serving::last_word;
@@ -112,6 +114,7 @@ pub(super) struct Daemon {
     opened: Opened,
     files: OpenFiles,
     mounts: Arc<Mounts>,
+    exports: Exports,
     clock: DiskClock,
     hook: Mutex<Option<Hook>>,
     /// Events kept since the process began: info, warnings, critical ones.
@@ -198,6 +201,7 @@ pub fn serve(
         settings: settings.clone(),
         opened,
         mounts,
+        exports: Exports::default(),
         stay: options.stay,
         stop,
         keeper: options.keeper.clone(),
@@ -292,6 +296,7 @@ impl Daemon {
 
     fn close(&self) -> ControlResult<()> {
         self.service.tell("STOPPING=1");
+        self.exports.stop_all();
         self.mounts.remove_all();
         // Kept by the close itself: the last words of a process are in the log, or it was not
         // closed.
@@ -504,8 +509,11 @@ impl Daemon {
     /// Takes one mount away; the last one ends the process unless it is to stay.
     ///
     /// # Errors
-    /// Where there is no such mount or it is in use.
+    /// Where there is no such mount, it is in use, or a client of an export would be cut off.
     pub(super) fn unmount(&self, directory: &Path) -> ControlResult<EndingReport> {
+        if !self.stay {
+            self.exports.refuse_while_used()?;
+        }
         self.mounts.remove(directory)?;
         let ending = !self.stay && self.mounts.close_if_empty();
         if ending {
@@ -546,8 +554,9 @@ impl Daemon {
     /// Takes every mount away and ends the process.
     ///
     /// # Errors
-    /// Where a mount is in use; the others are gone then.
+    /// Where a mount is in use; the others are gone then. Where a client of an export is connected.
     pub(super) fn dismount(&self) -> ControlResult<EndingReport> {
+        self.exports.refuse_while_used()?;
         let mut directories = Vec::new();
         // Once more where somebody has mounted it meanwhile.
         while !self.mounts.close_if_empty() {

@@ -38,6 +38,8 @@ use crate::serving::route::{Handler, ROUTES, Route};
     crate::api::scrub::ScrubReport,
     crate::api::top::TopReport,
     crate::api::group_settings::GroupSettings,
+    crate::api::volume::VolumeReport,
+    crate::api::volume::ExportReport,
     ErrorReport
 )))]
 struct Schemas;

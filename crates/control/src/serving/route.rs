@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use crate::api::call::{Call, Shape};
 use crate::api::calls::{
-    AddMount, Alive, BringOnline, ChangeDisks, ChangeSetting, CheckGroup, ConvertFile,
-    ConvertGroup, ConvertTemplate, DismountGroup, Document, EstimateChange, EstimateConversion,
-    FileUsage, ListFiles, ListTemplates, MakeDirectory, MakeSymlink, MapFile, ReadFile, Rebalance,
-    RemoveMount, RenameDisk, RepairGroup, SetFault, SetScrubPower, ShowActivity, ShowEvents,
-    ShowGroup, ShowHealth, ShowMetrics, ShowOperations, ShowScrub, ShowSettings, StartScrub,
-    StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
+    AddExport, AddMount, Alive, BringOnline, ChangeDisks, ChangeSetting, CheckGroup, ConvertFile,
+    ConvertGroup, ConvertTemplate, CreateVolume, DismountGroup, Document, DropVolume,
+    EstimateChange, EstimateConversion, FileUsage, ListExports, ListFiles, ListTemplates,
+    ListVolumes, MakeDirectory, MakeSymlink, MapFile, ReadFile, Rebalance, RemoveExport,
+    RemoveMount, RenameDisk, RepairGroup, ResizeVolume, SetFault, SetScrubPower, ShowActivity,
+    ShowEvents, ShowGroup, ShowHealth, ShowMetrics, ShowOperations, ShowScrub, ShowSettings,
+    StartScrub, StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
 };
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
@@ -100,6 +101,7 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     let mut routes = of_group();
     routes.extend(of_background());
     routes.extend(of_files());
+    routes.extend(of_volumes());
     routes.extend(of_disks());
     routes
 });
@@ -166,6 +168,21 @@ fn of_files() -> Vec<Route> {
             files.make_symlink(&call.path, &call.target, call.entry())
         }),
         answers(|daemon, _: SyncFiles, _| daemon.files().sync()),
+    ]
+}
+
+fn of_volumes() -> Vec<Route> {
+    vec![
+        answers(|daemon, call: ListVolumes, _| daemon.files().volumes(call.path.as_deref())),
+        answers(|daemon, call: CreateVolume, _| {
+            let files = daemon.files();
+            files.create_volume(&call.path, call.size_bytes, call.reserve)
+        }),
+        answers(|daemon, call: ResizeVolume, _| daemon.resize_volume(&call)),
+        answers(|daemon, call: DropVolume, _| daemon.drop_volume(&call.path)),
+        answers(|daemon, _: ListExports, _| Ok(daemon.exports())),
+        answers(|daemon, call: AddExport, _| daemon.add_export(&call)),
+        answers(|daemon, call: RemoveExport, _| daemon.remove_export(&call)),
     ]
 }
 

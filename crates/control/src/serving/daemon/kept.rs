@@ -145,6 +145,8 @@ impl Daemon {
         let Some(link) = self.keeper.as_ref().filter(|link| !link.is_alone()) else {
             return self.close();
         };
+        // Nobody takes them over.
+        self.exports.stop_all();
         if served.is_err() && link.mount().is_some() {
             self.mounts.suspend();
             self.opened.release_all();

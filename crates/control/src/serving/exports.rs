@@ -1,0 +1,258 @@
+//! The exports of a served group: volumes, each at a Unix socket of its own.
+//!
+//! **Invariant.** The lock is held to look and to change the list, never while a client or a disk is
+//! waited for. Whoever is about to add or to end one has its name in the list of those under way, so
+//! that nobody else does so with the same volume.
+//!
+//! A crash of this process ends its exports: clients see that their connections are gone, and what was
+//! not flushed is theirs to write again. The socket it leaves is replaced when the volume is exported
+//! there again. The keeper does not hold exports.
+
+mod exported_file;
+mod socket;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use spindle_base::FileId;
+use spindle_nbd::Server;
+
+use crate::api::calls::AddExport;
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::volume::ExportReport;
+use crate::opened::files::{KernelCache, OpenFiles};
+use crate::opened::open::Opened;
+use exported_file::ExportedFile;
+use socket::ExportSocket;
+
+/// How long requests under way are waited for when an export ends.
+const STOP_MOST: Duration = Duration::from_secs(5);
+
+/// A volume that is served.
+#[derive(Debug)]
+struct Export {
+    path: PathBuf,
+    id: FileId,
+    name: String,
+    is_read_only: bool,
+    socket: ExportSocket,
+    server: Server,
+}
+
+impl Export {
+    fn report(&self) -> ExportReport {
+        ExportReport {
+            path: self.path.display().to_string(),
+            id: self.id.0,
+            name: self.name.clone(),
+            socket: self.socket.path().display().to_string(),
+            read_only: self.is_read_only,
+            connections_count: self.server.connections_count(),
+        }
+    }
+
+    /// Ends it; what is under way is waited for, not for ever.
+    fn stop(&self) {
+        self.socket.remove();
+        if !self.server.stop(STOP_MOST) {
+            tracing::warn!(export = %self.name, "requests under way were not waited for any longer");
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    exports: Vec<Arc<Export>>,
+    /// Volumes of which somebody is about to add or end the export, or to change the size or the name.
+    under_way: Vec<FileId>,
+    /// The process ends: none is added any more.
+    is_closed: bool,
+}
+
+/// Every export of one group.
+#[derive(Debug, Default)]
+pub(super) struct Exports {
+    state: Mutex<State>,
+}
+
+/// A volume that nobody else exports, changes or ends meanwhile.
+#[derive(Debug)]
+pub(super) struct Alone<'a>(&'a Exports, FileId);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        let id = self.1;
+        (self.0.state.lock().under_way).retain(|other| *other != id);
+    }
+}
+
+impl Exports {
+    /// Keeps others from the volume until the answer is dropped; and its export, where it has one.
+    fn take_alone(
+        &self,
+        id: FileId,
+        name: &str,
+    ) -> ControlResult<(Alone<'_>, Option<Arc<Export>>)> {
+        let mut state = self.state.lock();
+        let busy = |what: &str| Err(ControlError::new(ControlErrorKind::Busy, what));
+        if state.is_closed {
+            let told = "the process that serves the group is about to end: try again";
+            return Err(ControlError::new(ControlErrorKind::Ending, told));
+        }
+        if state.under_way.contains(&id) {
+            return busy(&format!("{name} is being exported, unexported or changed"));
+        }
+        state.under_way.push(id);
+        let export = state.exports.iter().find(|export| export.id == id);
+        let export = export.cloned();
+        Ok((Alone(self, id), export))
+    }
+
+    /// Keeps a volume that is not exported from being exported until the answer is dropped.
+    ///
+    /// # Errors
+    /// Where it is exported.
+    pub(super) fn keep_out(&self, id: FileId, name: &str) -> ControlResult<Alone<'_>> {
+        let (alone, export) = self.take_alone(id, name)?;
+        match export {
+            None => Ok(alone),
+            Some(export) => Err(ControlError::new(
+                ControlErrorKind::Busy,
+                format!(
+                    "{name} is exported at {}: `spindle volume unexport {name}` ends that",
+                    export.socket.path().display()
+                ),
+            )),
+        }
+    }
+
+    /// Exports a volume.
+    ///
+    /// # Errors
+    /// Where it is none, it is exported already, or the socket cannot be made.
+    pub(super) fn add(
+        &self,
+        opened: &Opened,
+        files: &OpenFiles,
+        kernel: Arc<dyn KernelCache>,
+        call: &AddExport,
+    ) -> ControlResult<ExportReport> {
+        let (attributes, path) = files.volume(&call.path)?;
+        let name = files.volume_name(&path);
+        let alone = self.keep_out(attributes.id, &name)?;
+        let file_system = opened.file_system().clone();
+        let handle = file_system.open_file(attributes.id)?;
+        let (socket, listener) = ExportSocket::bind(&call.socket)?;
+        // What programs changed through a shared mapping is to be seen by the clients.
+        kernel.write_back(attributes.id);
+        let file = ExportedFile {
+            file_system,
+            handle,
+            kernel,
+            is_read_only: call.read_only,
+        };
+        let description = format!("volume {name}");
+        let server = Server::new(name.clone(), description, Arc::new(file));
+        let export = Arc::new(Export {
+            path,
+            id: attributes.id,
+            name,
+            is_read_only: call.read_only,
+            socket,
+            server,
+        });
+        if let Err(error) = export.server.listen(listener) {
+            export.socket.remove();
+            let socket = call.socket.display();
+            return Err(ControlError::io("listen at", socket, &error));
+        }
+        let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            export.stop();
+            let told = "the process that serves the group is about to end";
+            return Err(ControlError::new(ControlErrorKind::Ending, told));
+        }
+        state.exports.push(export.clone());
+        drop(state);
+        drop(alone);
+        tracing::info!(export = %export.name, socket = %call.socket.display(), "exported");
+        Ok(export.report())
+    }
+
+    /// Ends the export of a volume.
+    ///
+    /// # Errors
+    /// Where it is not exported, or clients are connected and `force` does not say so.
+    pub(super) fn remove(
+        &self,
+        path: &Path,
+        group_name: &str,
+        force: bool,
+    ) -> ControlResult<ExportReport> {
+        let name = format!("{group_name}:{}", path.display());
+        let none = || ControlError::not_found(format!("{name} is not exported"));
+        let is_it = |export: &&Arc<Export>| export.path == path;
+        let found = self.state.lock().exports.iter().find(is_it).cloned();
+        let id = found.ok_or_else(none)?.id;
+        let (alone, export) = self.take_alone(id, &name)?;
+        let export = export.ok_or_else(none)?;
+        let report = export.report();
+        if !force {
+            refuse_while_used(&export)?;
+        }
+        export.stop();
+        (self.state.lock().exports).retain(|other| other.id != id);
+        drop(alone);
+        Ok(report)
+    }
+
+    /// Refuses while a client of an export is connected.
+    ///
+    /// # Errors
+    /// Where that is so.
+    pub(super) fn refuse_while_used(&self) -> ControlResult<()> {
+        let exports = self.state.lock().exports.clone();
+        exports
+            .iter()
+            .try_for_each(|export| refuse_while_used(export))
+    }
+
+    /// Ends every export and lets none be added any more: the process is ending.
+    pub(super) fn stop_all(&self) {
+        let exports = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.exports)
+        };
+        // None of them waits for the others' clients.
+        std::thread::scope(|scope| {
+            for export in &exports {
+                scope.spawn(|| export.stop());
+            }
+        });
+    }
+
+    /// What is exported.
+    #[must_use]
+    pub(super) fn reports(&self) -> Vec<ExportReport> {
+        let exports = self.state.lock().exports.clone();
+        exports.iter().map(|export| export.report()).collect()
+    }
+}
+
+fn refuse_while_used(export: &Export) -> ControlResult<()> {
+    match export.server.connections_count() {
+        0 => Ok(()),
+        count => Err(ControlError::new(
+            ControlErrorKind::Busy,
+            format!(
+                "{count} clients of {0} are connected at {1}: disconnect them, or cut them off with `spindle volume unexport {0} --force`",
+                export.name,
+                export.socket.path().display()
+            ),
+        )),
+    }
+}

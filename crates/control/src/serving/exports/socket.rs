@@ -1,0 +1,100 @@
+//! The socket of an export: a name in a file system that others use too.
+//!
+//! Only its owner can connect from the first moment on. A socket at which nobody listens is what a
+//! process left that died, and is replaced; anything else that has the name is left alone. When the
+//! export ends the name goes, unless it means something else by then.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+
+/// Clients that wait to be taken.
+const WAITING_MOST: i32 = 64;
+
+/// A socket that this process made.
+#[derive(Debug)]
+pub(super) struct ExportSocket {
+    path: PathBuf,
+    /// Its device and its number.
+    identity: (u64, u64),
+}
+
+impl ExportSocket {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// Where the path is too long or not absolute, something has it, or its directory is not there.
+    pub(super) fn bind(path: &Path) -> ControlResult<(Self, UnixListener)> {
+        if !path.is_absolute() {
+            let told = format!("{} is no absolute path", path.display());
+            return Err(ControlError::invalid(told));
+        }
+        let fail = |error| ControlError::io("listen at", path.display(), &error);
+        let address = SocketAddrUnix::new(path).map_err(|_| {
+            ControlError::invalid(format!(
+                "{} is too long for a socket: at most 107 bytes are possible",
+                path.display()
+            ))
+        })?;
+        remove_dead(path)?;
+        let bound = || {
+            let flags = SocketFlags::CLOEXEC;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            rustix::net::bind(&socket, &address)?;
+            // Nobody can connect before somebody listens, and then only who may.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+            rustix::net::listen(&socket, WAITING_MOST)?;
+            let metadata = std::fs::symlink_metadata(path)?;
+            io::Result::Ok((socket, (metadata.dev(), metadata.ino())))
+        };
+        let (socket, identity) = bound().map_err(fail)?;
+        let own = Self {
+            path: path.to_owned(),
+            identity,
+        };
+        Ok((own, UnixListener::from(socket)))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the name away, where it still means this socket.
+    pub(super) fn remove(&self) {
+        let metadata = std::fs::symlink_metadata(&self.path);
+        if metadata.is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Takes away a socket at which nobody listens; refuses where anything else is there.
+fn remove_dead(path: &Path) -> ControlResult<()> {
+    let fail = |error| ControlError::io("look at", path.display(), &error);
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(fail(error)),
+    };
+    let exists = |what: &str| {
+        let told = format!("{} is {what}: choose another path", path.display());
+        ControlError::new(ControlErrorKind::Exists, told)
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(exists("there already, and no socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(fail)
+        }
+        _ => Err(exists("a socket at which somebody listens")),
+    }
+}
