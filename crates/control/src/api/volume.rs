@@ -13,7 +13,7 @@ pub struct VolumeReport {
     pub id: u64,
     /// Its size.
     pub size_bytes: u64,
-    /// The space it takes, all copies together.
+    /// The space it takes in each copy.
     pub allocated_bytes: u64,
     /// Copies of each extent; `null` where the file is gone meanwhile.
     #[schema(value_type = Option<String>)]

@@ -244,15 +244,17 @@ impl Exports {
 }
 
 fn refuse_while_used(export: &Export) -> ControlResult<()> {
-    match export.server.connections_count() {
-        0 => Ok(()),
-        count => Err(ControlError::new(
-            ControlErrorKind::Busy,
-            format!(
-                "{count} clients of {0} are connected at {1}: disconnect them, or cut them off with `spindle volume unexport {0} --force`",
-                export.name,
-                export.socket.path().display()
-            ),
-        )),
-    }
+    let clients = match export.server.connections_count() {
+        0 => return Ok(()),
+        1 => "1 client".to_owned(),
+        count => format!("{count} clients"),
+    };
+    Err(ControlError::new(
+        ControlErrorKind::Busy,
+        format!(
+            "{clients} of {0} connected at {1}: disconnect first, or cut off with `spindle volume unexport {0} --force`",
+            export.name,
+            export.socket.path().display()
+        ),
+    ))
 }
