@@ -273,7 +273,11 @@ fn an_exported_volume_grows_under_its_client() {
 
 #[test]
 fn what_was_flushed_outlives_the_process_and_its_socket_is_replaced() {
-    let place = exported("8M");
+    let place = Place::new();
+    place.create_group();
+    place.tell(["volume", "create", "data:/disk", "--size", "8M"]);
+    place.tell(["group", "mount", "data", "--no-keeper"]);
+    place.tell(["volume", "export", "data:/disk", "--socket", "socket"]);
     let data = bytes(3, 5 * MIB + 1234);
     let mut client = Client::connect(&place.path("socket"));
     client.write(777, &data);
@@ -282,11 +286,9 @@ fn what_was_flushed_outlives_the_process_and_its_socket_is_replaced() {
     signal(killed, Signal::KILL);
     wait_for_end(killed);
     assert!(place.path("socket").exists(), "nobody took it away");
-    let opened = place.run(["group", "mount", "data"]);
-    assert!(
-        opened.code == 0 || opened.stderr.contains("open already"),
-        "{opened:?}"
-    );
+    place.tell(["group", "mount", "data", "--no-keeper"]);
+    let exports = place.ask(["volume", "exports", "data"]);
+    assert_eq!(exports.as_array().unwrap().len(), 0, "nobody asked for one");
     place.tell(["volume", "export", "data:/disk", "--socket", "socket"]);
     let mut client = Client::connect(&place.path("socket"));
     assert!(client.read(777, data.len()) == data);
@@ -332,20 +334,77 @@ fn a_reader_on_a_mount_sees_what_a_client_wrote_after_it() {
     assert!(!place.path("socket").exists(), "it ended with the group");
 }
 
-#[test]
-fn a_handover_does_not_end_an_export_unasked() {
-    if !can_mount() {
-        return;
-    }
+/// A group on a mount that a keeper holds, with a volume that is exported.
+fn exported_beside_a_keeper() -> Place {
     let place = Place::new();
     place.create_group();
     place.mount();
-    place.tell(["volume", "create", "data:/disk", "--size", "1M"]);
+    place.tell(["volume", "create", "data:/disk", "--size", "8M"]);
     place.tell(["volume", "export", "data:/disk", "--socket", "socket"]);
-    let wanted = &["data:/disk", "unexport"];
-    place.refuse(["upgrade", "data"], 2, wanted);
-    place.tell(["volume", "unexport", "data:/disk"]);
+    place
+}
+
+/// Waits until somebody listens at the socket again.
+fn connect_again(place: &Place) -> Client {
+    let begun = Instant::now();
+    while UnixStream::connect(place.path("socket")).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "it is exported no more");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Client::connect(&place.path("socket"))
+}
+
+#[test]
+fn an_export_is_there_again_with_all_that_was_answered_when_its_daemon_was_killed() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    place.tell(["volume", "create", "data:/other", "--size", "1M"]);
+    place.tell(["volume", "export", "data:/other", "--socket", "gone"]);
+    place.tell(["volume", "unexport", "data:/other"]);
+    let mut client = Client::connect(&place.path("socket"));
+    for round in 1..=3u64 {
+        let data = bytes(round, 2 * MIB + 77);
+        // Answered, and not flushed.
+        client.write(round * 1000, &data);
+        place.kill_daemon();
+        client = connect_again(&place);
+        assert!(
+            client.read(round * 1000, data.len()) == data,
+            "round {round}"
+        );
+    }
+    let exports = place.ask(["volume", "exports", "data"]);
+    assert_eq!(exports.as_array().unwrap().len(), 1, "{exports}");
+    assert!(!place.path("gone").exists());
+    drop(client);
+    wait_until_left(&place);
+    place.umount();
+    assert!(!place.path("socket").exists(), "it ended with the group");
+    place.mount();
+    let exports = place.ask(["volume", "exports", "data"]);
+    assert_eq!(exports.as_array().unwrap().len(), 0, "{exports}");
+    place.umount();
+}
+
+#[test]
+fn a_handover_cuts_no_client_off_unasked_and_exports_the_same_again() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let mut client = Client::connect(&place.path("socket"));
+    client.write(512, &[7; 512]);
+    place.refuse(["upgrade", "data"], 2, &["data:/disk", "unexport"]);
+    assert_eq!(client.read(512, 512), [7; 512]);
+    drop(client);
+    wait_until_left(&place);
     place.tell(["upgrade", "data"]);
+    let mut client = connect_again(&place);
+    assert_eq!(client.read(512, 512), [7; 512]);
+    drop(client);
+    wait_until_left(&place);
     place.umount();
 }
 

@@ -86,7 +86,8 @@ Clients:
   nbd-client -unix /run/spindle/web.nbd /dev/nbd0
 
 Who may open the socket reads and writes the volume: it belongs to the user of the process that
-serves the group, and to nobody else until you say so (chown). An export ends with that process.")]
+serves the group, and to nobody else until you say so (chown). Where a keeper starts the next
+process, that exports the same again.")]
     Export {
         /// The volume
         #[arg(value_name = "GROUP:/path")]

@@ -46,7 +46,7 @@ pub fn upgrade(
             report.process_id.unwrap_or(0)
         )));
     };
-    refuse_with_exports(settings, group)?;
+    refuse_with_clients(settings, group)?;
     let binary = match binary {
         Some(path) => absolute(path)?,
         None => std::env::current_exe()
@@ -74,17 +74,18 @@ pub fn upgrade(
     })
 }
 
-/// Exports end with the process that has them, and their clients would be cut off.
-fn refuse_with_exports(settings: &Settings, group: &str) -> ControlResult<()> {
+/// The next process exports the same, but clients that are connected would be cut off.
+fn refuse_with_clients(settings: &Settings, group: &str) -> ControlResult<()> {
     let served = served::find(settings, group).ok().flatten();
     // A process that knows no exports has none.
     let exports = served.and_then(|client| client.ask(&ListExports {}).ok());
-    match exports.unwrap_or_default().first() {
+    let exports = exports.unwrap_or_default();
+    match exports.iter().find(|export| export.connections_count > 0) {
         None => Ok(()),
         Some(export) => Err(ControlError::new(
             ControlErrorKind::Busy,
             format!(
-                "{0} is exported at {1}, and that would end: `spindle volume unexport {0}` first",
+                "clients of {0} are connected at {1} and would be cut off: disconnect them, or `spindle volume unexport {0} --force` first",
                 export.name, export.socket
             ),
         )),

@@ -201,7 +201,7 @@ pub fn serve(
         settings: settings.clone(),
         opened,
         mounts,
-        exports: Exports::default(),
+        exports: Exports::new(&settings.runtime_directory, &group_name),
         stay: options.stay,
         stop,
         keeper: options.keeper.clone(),
@@ -302,6 +302,7 @@ impl Daemon {
         // closed.
         self.tell(Event::new(EventKind::GroupClosed, "closed"));
         self.keep_events(true);
+        self.exports.leave_nothing();
         let closed = self.opened.close();
         self.leave_unkept(closed.is_ok());
         self.opened.release_all();

@@ -4,11 +4,13 @@
 //! waited for. Whoever is about to add or to end one has its name in the list of those under way, so
 //! that nobody else does so with the same volume.
 //!
-//! A crash of this process ends its exports: clients see that their connections are gone, and what was
-//! not flushed is theirs to write again. The socket it leaves is replaced when the volume is exported
-//! there again. The keeper does not hold exports.
+//! A crash of this process ends the connections of its clients. Where a keeper starts the next process,
+//! that exports the same volumes at the same sockets ([`left`]), and a client that connects again goes
+//! on: a request that was not answered is its own to send again. Else the socket that was left is
+//! replaced when the volume is exported there again.
 
 mod exported_file;
+mod left;
 mod socket;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +27,7 @@ use crate::api::volume::ExportReport;
 use crate::opened::files::{KernelCache, OpenFiles};
 use crate::opened::open::Opened;
 use exported_file::ExportedFile;
+use left::LeftExports;
 use socket::ExportSocket;
 
 /// How long requests under way are waited for when an export ends.
@@ -72,9 +75,10 @@ struct State {
 }
 
 /// Every export of one group.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Exports {
     state: Mutex<State>,
+    left: LeftExports,
 }
 
 /// A volume that nobody else exports, changes or ends meanwhile.
@@ -89,6 +93,50 @@ impl Drop for Alone<'_> {
 }
 
 impl Exports {
+    /// None yet.
+    #[must_use]
+    pub(super) fn new(runtime_directory: &Path, group: &str) -> Self {
+        Self {
+            state: Mutex::default(),
+            left: LeftExports::new(runtime_directory, group),
+        }
+    }
+
+    /// Exports what a former process left. What cannot be exported again is told in the log, and the
+    /// group is served without it.
+    pub(super) fn take_over(
+        &self,
+        opened: &Opened,
+        files: &OpenFiles,
+        kernel: &Arc<dyn KernelCache>,
+    ) {
+        for export in self.left.read() {
+            let call = AddExport {
+                path: PathBuf::from(&export.path),
+                socket: PathBuf::from(&export.socket),
+                read_only: export.read_only,
+            };
+            let is_same = |id: FileId| id.0 == export.id;
+            let same = (files.volume(&call.path)).is_ok_and(|(volume, _)| is_same(volume.id));
+            let added = if same {
+                self.add(opened, files, kernel.clone(), &call).map(|_| ())
+            } else {
+                Err(ControlError::not_found(
+                    "its file has another name or is gone",
+                ))
+            };
+            if let Err(error) = added {
+                tracing::error!(export = %export.name, "is exported no more: {error:#}");
+            }
+        }
+        self.left.write(|| self.reports());
+    }
+
+    /// Nobody is to export again what this process did, or a former one.
+    pub(super) fn leave_nothing(&self) {
+        self.left.forget();
+    }
+
     /// Keeps others from the volume until the answer is dropped; and its export, where it has one.
     fn take_alone(
         &self,
@@ -177,6 +225,7 @@ impl Exports {
         }
         state.exports.push(export.clone());
         drop(state);
+        self.left.write(|| self.reports());
         drop(alone);
         tracing::info!(export = %export.name, socket = %call.socket.display(), "exported");
         Ok(export.report())
@@ -205,6 +254,7 @@ impl Exports {
         }
         export.stop();
         (self.state.lock().exports).retain(|other| other.id != id);
+        self.left.write(|| self.reports());
         drop(alone);
         Ok(report)
     }
@@ -220,7 +270,8 @@ impl Exports {
             .try_for_each(|export| refuse_while_used(export))
     }
 
-    /// Ends every export and lets none be added any more: the process is ending.
+    /// Ends every export and lets none be added any more: the process is ending. What it leaves to
+    /// the next one stays.
     pub(super) fn stop_all(&self) {
         let exports = {
             let mut state = self.state.lock();

@@ -45,6 +45,12 @@ impl Daemon {
         } else if let Some(mount) = &options.mount {
             self.mounts.add(file_system, self.group_name(), mount)?;
         }
+        let follows = link.is_some_and(|link| link.generation() > 0);
+        if !follows {
+            self.exports.leave_nothing();
+        } else if !*self.stop.borrow() {
+            self.take_over_exports();
+        }
         if self.keeper.is_some() {
             self.listen_to_keeper()?;
         }
@@ -145,7 +151,7 @@ impl Daemon {
         let Some(link) = self.keeper.as_ref().filter(|link| !link.is_alone()) else {
             return self.close();
         };
-        // Nobody takes them over.
+        // Their sockets go; the next process makes them again.
         self.exports.stop_all();
         if served.is_err() && link.mount().is_some() {
             self.mounts.suspend();

@@ -1,11 +1,13 @@
 //! Volumes of a served group: no size or name changes under a client that does not expect it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Daemon;
 use crate::api::calls::{AddExport, RemoveExport, ResizeVolume};
 use crate::api::error::ControlResult;
 use crate::api::volume::{ExportReport, VolumeReport};
+use crate::opened::files::KernelCache;
 
 impl Daemon {
     /// What is exported.
@@ -21,6 +23,12 @@ impl Daemon {
     pub(in crate::serving) fn add_export(&self, call: &AddExport) -> ControlResult<ExportReport> {
         let kernel = self.mounts.clone();
         self.exports.add(&self.opened, &self.files, kernel, call)
+    }
+
+    /// Exports what the process before this one left.
+    pub(super) fn take_over_exports(&self) {
+        let kernel: Arc<dyn KernelCache> = self.mounts.clone();
+        (self.exports).take_over(&self.opened, &self.files, &kernel);
     }
 
     /// Ends an export.
