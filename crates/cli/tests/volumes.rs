@@ -5,10 +5,10 @@
 mod place;
 
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use place::{Outcome, Place, bytes, can_mount, outcome, signal, wait_for_end};
@@ -334,6 +334,27 @@ fn a_reader_on_a_mount_sees_what_a_client_wrote_after_it() {
     assert!(!place.path("socket").exists(), "it ended with the group");
 }
 
+/// What was put in the socket's place is not believed to let in whom it likes.
+#[test]
+fn a_socket_that_somebody_put_in_the_place_of_another_gives_nobody_access() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let socket = place.path("socket");
+    // Made beside the other one, so that it cannot have its number.
+    let other = UnixListener::bind(place.path("other")).unwrap();
+    std::fs::set_permissions(place.path("other"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::fs::rename(place.path("other"), &socket).unwrap();
+    drop(other);
+    place.kill_daemon();
+    drop(connect_again(&place));
+    let mode = std::fs::metadata(&socket).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    wait_until_left(&place);
+    place.umount();
+}
+
 /// A group on a mount that a keeper holds, with a volume that is exported.
 fn exported_beside_a_keeper() -> Place {
     let place = Place::new();
@@ -363,7 +384,11 @@ fn an_export_is_there_again_with_all_that_was_answered_when_its_daemon_was_kille
     place.tell(["volume", "create", "data:/other", "--size", "1M"]);
     place.tell(["volume", "export", "data:/other", "--socket", "gone"]);
     place.tell(["volume", "unexport", "data:/other"]);
-    let mut client = Client::connect(&place.path("socket"));
+    let socket = place.path("socket");
+    // For the user of a virtual machine.
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o660)).unwrap();
+    std::os::unix::fs::chown(&socket, Some(1234), Some(2345)).unwrap();
+    let mut client = Client::connect(&socket);
     for round in 1..=3u64 {
         let data = bytes(round, 2 * MIB + 77);
         // Answered, and not flushed.
@@ -375,6 +400,9 @@ fn an_export_is_there_again_with_all_that_was_answered_when_its_daemon_was_kille
             "round {round}"
         );
     }
+    let metadata = std::fs::metadata(&socket).unwrap();
+    let access = (metadata.uid(), metadata.gid(), metadata.mode() & 0o777);
+    assert_eq!(access, (1234, 2345, 0o660), "it lets in whom it did");
     let exports = place.ask(["volume", "exports", "data"]);
     assert_eq!(exports.as_array().unwrap().len(), 1, "{exports}");
     assert!(!place.path("gone").exists());
@@ -385,6 +413,49 @@ fn an_export_is_there_again_with_all_that_was_answered_when_its_daemon_was_kille
     place.mount();
     let exports = place.ask(["volume", "exports", "data"]);
     assert_eq!(exports.as_array().unwrap().len(), 0, "{exports}");
+    place.umount();
+}
+
+/// QEMU sends again what was not answered when its connection went.
+#[test]
+fn qemu_goes_on_when_the_daemon_under_it_was_killed() {
+    if !can_mount() || !is_there("qemu-io") {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let options = format!(
+        "driver=raw,file.driver=nbd,file.server.type=unix,file.server.path={},file.reconnect-delay=60",
+        place.text("socket")
+    );
+    let mut qemu = Command::new("qemu-io")
+        .args(["--image-opts", &options])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut steps = qemu.stdin.take().unwrap();
+    for pattern in 1..=3u64 {
+        writeln!(steps, "write -P {pattern} {pattern}M 1M").unwrap();
+        // Answered, or on its way: both are there in the end.
+        std::thread::sleep(Duration::from_millis(20));
+        place.kill_daemon();
+    }
+    for pattern in 1..=3 {
+        writeln!(steps, "read -P {pattern} {pattern}M 1M").unwrap();
+    }
+    writeln!(steps, "flush\nquit").unwrap();
+    drop(steps);
+    let told = qemu.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&told.stdout);
+    assert!(told.status.success(), "{told:?}");
+    assert_eq!(
+        said.matches("read 1048576/1048576 bytes").count(),
+        3,
+        "{said}"
+    );
+    assert!(!said.contains("failed"), "{said}");
+    wait_until_left(&place);
     place.umount();
 }
 

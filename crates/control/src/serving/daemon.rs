@@ -302,7 +302,6 @@ impl Daemon {
         // closed.
         self.tell(Event::new(EventKind::GroupClosed, "closed"));
         self.keep_events(true);
-        self.exports.leave_nothing();
         let closed = self.opened.close();
         self.leave_unkept(closed.is_ok());
         self.opened.release_all();

@@ -27,8 +27,8 @@ use crate::api::volume::ExportReport;
 use crate::opened::files::{KernelCache, OpenFiles};
 use crate::opened::open::Opened;
 use exported_file::ExportedFile;
-use left::LeftExports;
-use socket::ExportSocket;
+use left::{LeftExport, LeftExports};
+use socket::{ExportSocket, SocketIdentity};
 
 /// How long requests under way are waited for when an export ends.
 const STOP_MOST: Duration = Duration::from_secs(5);
@@ -59,6 +59,11 @@ impl Export {
     /// Ends it; what is under way is waited for, not for ever.
     fn stop(&self) {
         self.socket.remove();
+        self.stop_serving();
+    }
+
+    /// The same, and the socket stays, at which nobody listens then.
+    fn stop_serving(&self) {
         if !self.server.stop(STOP_MOST) {
             tracing::warn!(export = %self.name, "requests under way were not waited for any longer");
         }
@@ -110,7 +115,11 @@ impl Exports {
         files: &OpenFiles,
         kernel: &Arc<dyn KernelCache>,
     ) {
-        for export in self.left.read() {
+        for LeftExport {
+            report: export,
+            socket,
+        } in self.left.read()
+        {
             let call = AddExport {
                 path: PathBuf::from(&export.path),
                 socket: PathBuf::from(&export.socket),
@@ -119,7 +128,9 @@ impl Exports {
             let is_same = |id: FileId| id.0 == export.id;
             let same = (files.volume(&call.path)).is_ok_and(|(volume, _)| is_same(volume.id));
             let added = if same {
-                self.add(opened, files, kernel.clone(), &call).map(|_| ())
+                let kernel = kernel.clone();
+                self.add_in_place_of(opened, files, kernel, &call, Some(socket))
+                    .map(|_| ())
             } else {
                 Err(ControlError::not_found(
                     "its file has another name or is gone",
@@ -129,11 +140,11 @@ impl Exports {
                 tracing::error!(export = %export.name, "is exported no more: {error:#}");
             }
         }
-        self.left.write(|| self.reports());
+        self.left.write(|| self.left_to_the_next());
     }
 
-    /// Nobody is to export again what this process did, or a former one.
-    pub(super) fn leave_nothing(&self) {
+    /// Nobody is to export again what a former process did.
+    pub(super) fn forget_former(&self) {
         self.left.forget();
     }
 
@@ -187,12 +198,23 @@ impl Exports {
         kernel: Arc<dyn KernelCache>,
         call: &AddExport,
     ) -> ControlResult<ExportReport> {
+        self.add_in_place_of(opened, files, kernel, call, None)
+    }
+
+    fn add_in_place_of(
+        &self,
+        opened: &Opened,
+        files: &OpenFiles,
+        kernel: Arc<dyn KernelCache>,
+        call: &AddExport,
+        former: Option<SocketIdentity>,
+    ) -> ControlResult<ExportReport> {
         let (attributes, path) = files.volume(&call.path)?;
         let name = files.volume_name(&path);
         let alone = self.keep_out(attributes.id, &name)?;
         let file_system = opened.file_system().clone();
         let handle = file_system.open_file(attributes.id)?;
-        let (socket, listener) = ExportSocket::bind(&call.socket)?;
+        let (socket, listener) = ExportSocket::bind(&call.socket, former)?;
         // What programs changed through a shared mapping is to be seen by the clients.
         kernel.write_back(attributes.id);
         let file = ExportedFile {
@@ -225,7 +247,7 @@ impl Exports {
         }
         state.exports.push(export.clone());
         drop(state);
-        self.left.write(|| self.reports());
+        self.left.write(|| self.left_to_the_next());
         drop(alone);
         tracing::info!(export = %export.name, socket = %call.socket.display(), "exported");
         Ok(export.report())
@@ -254,7 +276,7 @@ impl Exports {
         }
         export.stop();
         (self.state.lock().exports).retain(|other| other.id != id);
-        self.left.write(|| self.reports());
+        self.left.write(|| self.left_to_the_next());
         drop(alone);
         Ok(report)
     }
@@ -270,9 +292,19 @@ impl Exports {
             .try_for_each(|export| refuse_while_used(export))
     }
 
-    /// Ends every export and lets none be added any more: the process is ending. What it leaves to
-    /// the next one stays.
+    /// Ends every export and lets none be added any more: the process is ending, and so is what it
+    /// served.
     pub(super) fn stop_all(&self) {
+        self.end_all(Export::stop);
+        self.left.forget();
+    }
+
+    /// The same, for a process that goes on with all of them: their sockets and their list stay.
+    pub(super) fn suspend_all(&self) {
+        self.end_all(Export::stop_serving);
+    }
+
+    fn end_all(&self, end: impl Fn(&Export) + Sync) {
         let exports = {
             let mut state = self.state.lock();
             state.is_closed = true;
@@ -281,9 +313,18 @@ impl Exports {
         // None of them waits for the others' clients.
         std::thread::scope(|scope| {
             for export in &exports {
-                scope.spawn(|| export.stop());
+                scope.spawn(|| end(export));
             }
         });
+    }
+
+    fn left_to_the_next(&self) -> Vec<LeftExport> {
+        let exports = self.state.lock().exports.clone();
+        let left = exports.iter().map(|export| LeftExport {
+            report: export.report(),
+            socket: export.socket.identity(),
+        });
+        left.collect()
     }
 
     /// What is exported.

@@ -47,7 +47,7 @@ impl Daemon {
         }
         let follows = link.is_some_and(|link| link.generation() > 0);
         if !follows {
-            self.exports.leave_nothing();
+            self.exports.forget_former();
         } else if !*self.stop.borrow() {
             self.take_over_exports();
         }
@@ -151,9 +151,8 @@ impl Daemon {
         let Some(link) = self.keeper.as_ref().filter(|link| !link.is_alone()) else {
             return self.close();
         };
-        // Their sockets go; the next process makes them again.
-        self.exports.stop_all();
         if served.is_err() && link.mount().is_some() {
+            self.exports.suspend_all();
             self.mounts.suspend();
             self.opened.release_all();
             return Ok(());
@@ -163,6 +162,7 @@ impl Daemon {
             return self.close();
         }
         // Most of the work before anybody has to wait for it.
+        self.exports.suspend_all();
         self.opened.file_system().sync()?;
         self.mounts.suspend();
         let message = format!("process {} hands over", std::process::id());

@@ -12,9 +12,19 @@
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
+use super::socket::SocketIdentity;
 use crate::api::volume::ExportReport;
 use crate::machine::runtime_directory::file_of;
+
+/// One export.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeftExport {
+    pub(super) report: ExportReport,
+    /// Which socket it was: only that one's owner and mode are believed.
+    pub(super) socket: SocketIdentity,
+}
 
 /// The list of a group.
 #[derive(Debug)]
@@ -33,7 +43,7 @@ impl LeftExports {
     }
 
     /// Writes what `list` says, asked when nobody else writes.
-    pub(super) fn write(&self, list: impl FnOnce() -> Vec<ExportReport>) {
+    pub(super) fn write(&self, list: impl FnOnce() -> Vec<LeftExport>) {
         let _writing = self.writing.lock();
         let bytes = serde_json::to_vec(&list()).unwrap_or_default();
         let new = self.path.with_extension("exports-new");
@@ -45,7 +55,7 @@ impl LeftExports {
 
     /// What a former process left; nothing where it left none.
     #[must_use]
-    pub(super) fn read(&self) -> Vec<ExportReport> {
+    pub(super) fn read(&self) -> Vec<LeftExport> {
         let bytes = std::fs::read(&self.path).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
