@@ -28,6 +28,12 @@ impl Handle {
         self.node.id
     }
 
+    /// Where its end is.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.node.state.lock().inode.size_bytes
+    }
+
     /// Whether a front door keeps bytes of the file.
     #[must_use]
     pub fn kept(&self) -> &Arc<KeptBytes> {

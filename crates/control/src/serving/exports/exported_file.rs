@@ -76,8 +76,7 @@ impl ExportedFile {
 
 impl Volume for ExportedFile {
     fn size_bytes(&self) -> u64 {
-        let attributes = self.file_system.attributes(self.handle.id());
-        attributes.map_or(0, |attributes| attributes.size_bytes)
+        self.handle.size_bytes()
     }
 
     fn is_read_only(&self) -> bool {

@@ -8,13 +8,14 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::machine::sockets::connect;
 
 /// Clients that wait to be taken.
 const WAITING_MOST: i32 = 64;
@@ -70,7 +71,7 @@ impl ExportSocket {
                 path.display()
             ))
         })?;
-        let access = remove_dead(path, former)?;
+        let access = remove_dead(path, &address, former)?;
         let bound = || {
             let flags = SocketFlags::CLOEXEC;
             let socket =
@@ -117,7 +118,11 @@ impl ExportSocket {
 
 /// Takes away a socket at which nobody listens; refuses where anything else is there. Whom it let in,
 /// where it is `former`.
-fn remove_dead(path: &Path, former: Option<SocketIdentity>) -> ControlResult<Option<Access>> {
+fn remove_dead(
+    path: &Path,
+    address: &SocketAddrUnix,
+    former: Option<SocketIdentity>,
+) -> ControlResult<Option<Access>> {
     let fail = |error| ControlError::io("look at", path.display(), &error);
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -131,7 +136,8 @@ fn remove_dead(path: &Path, former: Option<SocketIdentity>) -> ControlResult<Opt
     if !metadata.file_type().is_socket() {
         return Err(exists("there already, and no socket"));
     }
-    match UnixStream::connect(path) {
+    // Who listens and takes nobody is not waited for.
+    match connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(fail)?;
             let is_former = former == Some(SocketIdentity::of(&metadata));
