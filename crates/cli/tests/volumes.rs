@@ -579,3 +579,42 @@ fn qemu_reads_back_the_patterns_that_it_wrote_zeroed_and_discarded() {
     let check = place.ask(["group", "check", "data"]);
     assert_eq!(check["contradictions"].as_array().unwrap().len(), 0);
 }
+
+#[test]
+fn fio_reads_what_it_wrote_while_a_disk_leaves_and_another_is_pulled() {
+    if !is_there("fio") {
+        return;
+    }
+    let place = exported("16M");
+    let mut load = Command::new("fio")
+        .args(["--name=load", "--ioengine=nbd"])
+        .arg(format!("--uri={}", uri(&place)))
+        .args(["--rw=randwrite", "--bs=8k"])
+        .args([
+            "--size=16M",
+            "--iodepth=16",
+            "--fsync=64",
+            "--time_based",
+            "--runtime=12",
+        ])
+        .args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    place.tell(["disk", "drop", "data", "data_0000"]);
+    place.tell(["rebalance", "data", "--power", "64", "--wait"]);
+    place.tell(["fault", "pull", "data", "data_0002"]);
+    let is_under_load = load.try_wait().unwrap().is_none();
+    let told = load.wait_with_output().unwrap();
+    assert!(told.status.success(), "{told:?}");
+    assert!(is_under_load, "the disks changed under load");
+    wait_until_left(&place);
+    let map = place.ask(["map", "data:/disk"]);
+    let disks = map["disks"].as_array().unwrap().iter();
+    let names: Vec<&str> = disks
+        .map(|disk| disk["disk_name"].as_str().unwrap())
+        .collect();
+    assert!(!names.contains(&"data_0000"), "{names:?}");
+}
