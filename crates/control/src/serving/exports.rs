@@ -140,6 +140,7 @@ impl Exports {
                 tracing::error!(export = %export.name, "is exported no more: {error:#}");
             }
         }
+        // Not before: were this process killed in the midst of it, the next one would find a part.
         self.left.write(|| self.left_to_the_next());
     }
 
@@ -198,7 +199,9 @@ impl Exports {
         kernel: Arc<dyn KernelCache>,
         call: &AddExport,
     ) -> ControlResult<ExportReport> {
-        self.add_in_place_of(opened, files, kernel, call, None)
+        let report = self.add_in_place_of(opened, files, kernel, call, None)?;
+        self.left.write(|| self.left_to_the_next());
+        Ok(report)
     }
 
     fn add_in_place_of(
@@ -247,7 +250,6 @@ impl Exports {
         }
         state.exports.push(export.clone());
         drop(state);
-        self.left.write(|| self.left_to_the_next());
         drop(alone);
         tracing::info!(export = %export.name, socket = %call.socket.display(), "exported");
         Ok(export.report())
