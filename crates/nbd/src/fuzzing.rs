@@ -4,7 +4,7 @@
 //! allocated by an unchecked length, and every reply is one of the protocol.
 
 use crate::negotiation::{
-    Negotiation, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, Offer, OptionHeader, Step,
+    Agreed, Negotiation, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, Offer, OptionHeader, Step,
 };
 use crate::reply;
 use crate::request::{Command, REQUEST_BYTES, Request, Terms};
@@ -27,6 +27,20 @@ pub fn conversation(input: &[u8]) {
         is_read_only: flags[0] & 1 != 0,
     };
     let is_read_only = offer.is_read_only;
+    if flags[0] & 2 != 0 {
+        // As after a handshake, which is long, and would seldom be found.
+        let is_structured = flags[0] & 4 != 0;
+        let agreed = Agreed {
+            is_structured,
+            has_allocation: is_structured && flags[0] & 8 != 0,
+        };
+        let terms = Terms {
+            size_bytes: SIZE_BYTES,
+            is_read_only,
+            agreed,
+        };
+        return requests(rest, &terms);
+    }
     let Ok(mut negotiation) = Negotiation::begin(offer, u32::from(flags[3])) else {
         return;
     };
@@ -129,6 +143,9 @@ mod tests {
             asked in prop::collection::vec(any::<(u16, u16, u64, u32)>(), 0..20),
         ) {
             super::conversation(&bytes);
+            let mut begun = vec![flags << 1 | 2, 0, 0, 0];
+            begun.extend(&bytes);
+            super::conversation(&begun);
             super::conversation(&handshake(flags, option, &data));
             let mut all = handshake(flags, 8, &[]);
             all.extend(&handshake(0, 7, &[0; 6])[4..]);
