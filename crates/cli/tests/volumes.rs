@@ -598,6 +598,8 @@ fn fio_reads_what_it_wrote_while_a_disk_leaves_and_another_is_pulled() {
             "--runtime=12",
         ])
         .args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1"])
+        // It leaves a file where it runs.
+        .current_dir(place.path(""))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
