@@ -1,6 +1,7 @@
 //! What can be typed, and what `--help` teaches about it.
 
 mod check;
+mod console;
 mod disk;
 mod file;
 #[cfg(test)]
@@ -67,6 +68,7 @@ impl Arguments {
 }
 
 pub use check::CheckArguments;
+pub use console::ConsoleArguments;
 pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
 pub use scrub::ScrubArguments;
@@ -243,6 +245,17 @@ On a terminal it is refreshed in place: q ends it, s sorts otherwise. Disks that
 slow come first. r/s and w/s are requests a second, rB/s and wB/s bytes a second, r_ms and w_ms
 their mean times in milliseconds. `spindle iostat` has the same figures alone.")]
     Top(TopArguments),
+    /// The same in a browser on this machine, live, and with --operate changes of the disks
+    #[command(after_help = "\
+Examples:
+  spindle console                              of the only group that is open, to look
+  spindle console data --operate               a second address may change disks
+  spindle console data --listen 127.0.0.1:7080
+  ssh -L 7080:127.0.0.1:7080 HOST              from elsewhere; then open the address here
+
+It listens on the loopback interface only. A change is made after its dry run was shown, and the
+event log says who asked for it.")]
+    Console(ConsoleArguments),
     /// Show labels, group states and the catalog of disks; never writes
     #[command(after_help = "\
 Examples:

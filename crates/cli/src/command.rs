@@ -1,5 +1,6 @@
 //! What each command asks of `spindle_control`, and how the answer is printed.
 
+mod console;
 mod conversion;
 mod copy;
 mod disk;
@@ -69,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             output,
         } => iostat::run(&settings, group, *interval, *count, *files, *output),
         Command::Top(arguments) => top::run(&settings, arguments),
+        Command::Console(arguments) => console::run(&settings, arguments),
         Command::Dump {
             group,
             disk,

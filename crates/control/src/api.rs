@@ -10,6 +10,7 @@ pub(crate) mod channel_body;
 pub(crate) mod client;
 pub(crate) mod conversion;
 pub(crate) mod disk_request;
+pub(crate) mod door;
 pub(crate) mod ending;
 pub(crate) mod error;
 pub(crate) mod estimate;

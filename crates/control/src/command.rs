@@ -4,6 +4,7 @@
 //! here ([`mod@reach`]). Printing is for `cli`.
 
 pub(crate) mod closing;
+pub(crate) mod console;
 pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod disk;

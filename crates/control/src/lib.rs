@@ -40,6 +40,7 @@ pub use api::top::TopReport;
 pub use api::view;
 pub use api::view::ReadyReport;
 pub use api::volume::{ExportReport, VolumeReport};
+pub use command::console::Console;
 pub use command::convert::{
     convert_group, estimate_conversion, set_file_redundancy, set_template_redundancy,
 };

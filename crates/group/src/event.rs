@@ -98,6 +98,8 @@ kinds! {
     DiskReplaced = "disk_replaced", Info;
     /// A disk has another size.
     DiskResized = "disk_resized", Info;
+    /// A change of the disks was made because a user asked for it: who, where and for what.
+    DisksChangeAsked = "disks_change_asked", Info;
     /// Files, or the group, are to have another number of copies.
     RedundancyChanged = "redundancy_changed", Info;
     /// A disk has another name.

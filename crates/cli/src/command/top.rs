@@ -44,7 +44,7 @@ pub fn run(settings: &Settings, arguments: &TopArguments) -> Result<u8> {
 
 /// One screen after the other, for a file, a pipe or a program.
 fn lines(
-    mut top: Top<'_>,
+    mut top: Top,
     interval: Duration,
     count: Option<u64>,
     arguments: &TopArguments,
@@ -70,7 +70,7 @@ fn lines(
 }
 
 /// In place, until somebody ends it.
-fn live(mut top: Top<'_>, interval: Duration, mut order: TopOrder) -> Result<u8> {
+fn live(mut top: Top, interval: Duration, mut order: TopOrder) -> Result<u8> {
     let terminal = Terminal::take()?;
     let mut last: Option<TopReport> = None;
     // Rates need two moments; the first are those of a moment.

@@ -20,6 +20,7 @@ use crate::api::calls::{
     SyncFiles, WriteFile,
 };
 use crate::api::channel_body::channel;
+use crate::api::door;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::{Files, NewEntry, PIECE_BYTES};
 use crate::api::trust::Trust;
@@ -46,6 +47,8 @@ pub struct Client {
     group_name: String,
     trust: Trust,
     process_id: u32,
+    /// By which door its user came, where it is no command.
+    door: Option<&'static str>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -83,8 +86,16 @@ impl Client {
             group_name,
             trust,
             process_id,
+            door: None,
             runtime,
         })
+    }
+
+    /// The same for a user who came by that door.
+    #[must_use]
+    pub(crate) fn by_door(self, door: &'static str) -> Self {
+        let door = Some(door);
+        Self { door, ..self }
     }
 
     /// The group that the daemon serves, as its socket is named.
@@ -240,9 +251,11 @@ impl Client {
             // What goes wrong on the connection is told by the request that needed it.
             let _ = connection.await;
         });
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(door) = self.door {
+            request = request.header(door::HEADER, door);
+        }
+        let request = request
             .header("host", "spindle")
             .header(version::HEADER, version::OWN)
             .header("content-type", "application/json")

@@ -91,6 +91,31 @@ impl DiskChangesRequest {
     }
 }
 
+/// What is asked for, as the event log keeps it.
+impl std::fmt::Display for DiskChangesRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let forced = if self.force { " by force" } else { "" };
+        let mut parts: Vec<String> = Vec::new();
+        for disk in &self.add {
+            parts.push(format!("add {}", disk.path.display()));
+        }
+        if !self.drop.is_empty() {
+            parts.push(format!("drop {}{forced}", self.drop.join(", ")));
+        }
+        for replacement in &self.replace {
+            let with = replacement.with.path.display();
+            parts.push(format!("replace {} with {with}", replacement.disk));
+        }
+        if !self.undrop.is_empty() {
+            parts.push(format!("keep {}", self.undrop.join(", ")));
+        }
+        for resize in &self.resize {
+            parts.push(format!("resize {}", resize.disk));
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
 /// Names of disks, in the body of a request.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]

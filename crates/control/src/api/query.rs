@@ -74,7 +74,7 @@ impl Query {
 }
 
 /// The structure in a request's body.
-pub(super) fn body_of<T: DeserializeOwned>(body: &[u8]) -> ControlResult<T> {
+pub(crate) fn body_of<T: DeserializeOwned>(body: &[u8]) -> ControlResult<T> {
     serde_json::from_slice(body).map_err(|error| {
         ControlError::invalid("the request's body cannot be understood").because(error)
     })

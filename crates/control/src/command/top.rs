@@ -18,21 +18,21 @@ const EVENTS_MOST: usize = 16;
 
 /// Looks at one group again and again. Where another process takes over it goes on with that one.
 #[derive(Debug)]
-pub struct Top<'a> {
-    settings: &'a Settings,
+pub struct Top {
+    settings: Settings,
     group: String,
     client: Client,
     before: ActivitySample,
     events: VecDeque<EventReport>,
 }
 
-impl<'a> Top<'a> {
+impl Top {
     /// Takes the first sample; of the only group that is open where none is named.
     ///
     /// # Errors
     /// Where there is no such group, it is not open, or it does not answer; where none is named, and
     /// not exactly one is open.
-    pub fn begin(settings: &'a Settings, group: Option<&str>) -> ControlResult<Self> {
+    pub fn begin(settings: &Settings, group: Option<&str>) -> ControlResult<Self> {
         let group = match group {
             Some(group) => group.to_owned(),
             None => only_group(settings)?,
@@ -40,12 +40,18 @@ impl<'a> Top<'a> {
         let client = serving(settings, &group)?;
         let before = client.ask(&ShowActivity {})?;
         Ok(Self {
-            settings,
+            settings: settings.clone(),
             group,
             client,
             before,
             events: VecDeque::new(),
         })
+    }
+
+    /// The group that is looked at.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
     }
 
     /// The group now; of its files, the `files_most` busiest since the last call.
@@ -55,7 +61,7 @@ impl<'a> Top<'a> {
     pub fn next(&mut self, files_most: usize) -> ControlResult<TopReport> {
         let looked = self.look(files_most);
         if looked.is_err() {
-            self.client = serving(self.settings, &self.group)?;
+            self.client = serving(&self.settings, &self.group)?;
         }
         looked
     }

@@ -10,16 +10,16 @@
 //! and rebalance, and short-lived ones that answer requests, because those wait for disks.
 
 mod background;
-mod connections;
+pub(crate) mod connections;
 mod ending;
 mod kept;
 mod lock;
 mod patience;
 mod returning;
 mod scrubbing;
-mod server;
+pub(crate) mod server;
 mod threads;
-mod underway;
+pub(crate) mod underway;
 mod unkept;
 mod volumes;
 mod working;
@@ -447,6 +447,12 @@ impl Daemon {
     /// Something happened that this process knows of.
     fn tell(&self, event: Event) {
         self.opened.group().event(event);
+    }
+
+    /// Keeps who asked for a change of the disks that was made.
+    pub(super) fn tell_asked(&self, by: &str, what: &str) {
+        let text: String = format!("{by} asked to {what}").chars().take(400).collect();
+        self.tell(Event::new(EventKind::DisksChangeAsked, text));
     }
 
     /// The counters of every disk and of the busy files.

@@ -188,19 +188,36 @@ fn of_volumes() -> Vec<Route> {
 
 fn of_disks() -> Vec<Route> {
     vec![
-        answers(|daemon, call: ChangeDisks, _| {
+        answers(|daemon, call: ChangeDisks, by| {
             let opened = daemon.opened();
-            opened.change_disks(daemon.start_settings(), &call.body)
+            let report = opened.change_disks(daemon.start_settings(), &call.body)?;
+            daemon.tell_asked(by, &call.body.to_string());
+            Ok(report)
         }),
         answers(|daemon, call: EstimateChange, _| {
             let opened = daemon.opened();
             opened.estimate(daemon.start_settings(), &call.body)
         }),
-        answers(|daemon, call: RenameDisk, _| daemon.opened().rename_disk(&call.disk, &call.name)),
-        answers(|daemon, call: TakeOffline, _| daemon.opened().offline_disks(&call.body.disks)),
-        answers(|daemon, call: BringOnline, _| {
+        answers(|daemon, call: RenameDisk, by| {
+            let report = daemon.opened().rename_disk(&call.disk, &call.name)?;
+            daemon.tell_asked(by, &format!("rename {} to {}", call.disk, call.name));
+            Ok(report)
+        }),
+        answers(|daemon, call: TakeOffline, by| {
+            let report = daemon.opened().offline_disks(&call.body.disks)?;
+            daemon.tell_asked(by, &format!("take {} offline", call.body.disks.join(", ")));
+            Ok(report)
+        }),
+        answers(|daemon, call: BringOnline, by| {
             let opened = daemon.opened();
-            opened.online_disks(daemon.start_settings(), &call.body.disks)
+            let names = &call.body.disks;
+            let report = opened.online_disks(daemon.start_settings(), names)?;
+            let which = match names.is_empty() {
+                true => "every disk that was away".to_owned(),
+                false => names.join(", "),
+            };
+            daemon.tell_asked(by, &format!("bring {which} online"));
+            Ok(report)
         }),
         answers(|daemon, call: SetFault, _| daemon.fault(&call.disk, call.pulled)),
     ]

@@ -25,7 +25,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// What one door bears.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Connections at a time.
     pub connections_max: usize,
     /// How long a client may take to say what it wants.
@@ -37,7 +37,7 @@ pub(super) struct Limits {
 }
 
 /// The administration: only its owner gets as far as this.
-pub(super) const ADMINISTRATION: Limits = Limits {
+pub(crate) const ADMINISTRATION: Limits = Limits {
     connections_max: 256,
     head_most: Duration::from_secs(10),
     total_most: None,
@@ -45,7 +45,7 @@ pub(super) const ADMINISTRATION: Limits = Limits {
 };
 
 /// The metrics: every user of the machine gets as far as this, where a port was asked for.
-pub(super) const METRICS: Limits = Limits {
+pub(crate) const METRICS: Limits = Limits {
     connections_max: 16,
     head_most: Duration::from_secs(5),
     total_most: Some(Duration::from_secs(30)),
@@ -53,7 +53,7 @@ pub(super) const METRICS: Limits = Limits {
 };
 
 /// A door that connections come in by.
-pub(super) trait Door {
+pub(crate) trait Door {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
@@ -65,7 +65,7 @@ pub(super) trait Door {
 }
 
 /// Answers at `door` until `stop`; what is under way then is brought to its end.
-pub(super) async fn serve(door: &impl Door, limits: Limits, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(door: &impl Door, limits: Limits, mut stop: watch::Receiver<bool>) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let mut connections = JoinSet::new();
     loop {

@@ -29,6 +29,7 @@ use super::underway::{Place, Underway};
 use crate::api::call::Call;
 use crate::api::calls::{ReadFile, WriteFile};
 use crate::api::channel_body::{channel, piece_reader};
+use crate::api::door;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
 use crate::api::version;
@@ -208,10 +209,11 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
                         Err(error) => return answer_error(&error),
                     };
                     let answering = daemon.clone();
+                    let by = named(&peer, &headers);
                     let answer = blocking(daemon.underway.clone(), place, move || {
                         peer.check_there()?;
                         // Here, because a body may be long.
-                        Ok(read(&query, &body).map(|deed| deed(&answering, &peer.name())))
+                        Ok(read(&query, &body).map(|deed| deed(&answering, &by)))
                     });
                     match answer.await {
                         Ok(Ok(done)) => json(done),
@@ -233,6 +235,14 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
             }
         },
     )
+}
+
+/// Who asks, and at which door: the door is the word of the client, the user is the kernel's.
+fn named(peer: &Peer, headers: &HeaderMap) -> String {
+    match headers.get(door::HEADER) {
+        Some(door) if door == door::CONSOLE => format!("{} at the console", peer.name()),
+        _ => peer.name(),
+    }
 }
 
 fn json<T: serde::Serialize>(answer: ControlResult<T>) -> Response {
@@ -293,7 +303,7 @@ pub(super) async fn serve_metrics(
 
 /// Runs `work` on a thread that may wait; a panic there is the answer to one request only. The place
 /// is held until it is done, whatever becomes of the connection.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     underway: Arc<Underway>,
     place: Place,
     work: impl FnOnce() -> ControlResult<T> + Send + 'static,
@@ -312,7 +322,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-fn answer_error(error: &ControlError) -> Response {
+pub(crate) fn answer_error(error: &ControlError) -> Response {
     let status = match error.kind {
         ControlErrorKind::NotFound => StatusCode::NOT_FOUND,
         ControlErrorKind::Exists | ControlErrorKind::Busy | ControlErrorKind::Ending => {

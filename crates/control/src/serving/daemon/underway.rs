@@ -11,31 +11,31 @@ use tokio::sync::OwnedSemaphorePermit;
 /// A connection's place at its door, held until both the connection and the work that it asked for
 /// have ended.
 #[derive(Debug, Clone)]
-pub(super) struct Place(#[expect(dead_code, reason = "held")] Arc<OwnedSemaphorePermit>);
+pub(crate) struct Place(#[expect(dead_code, reason = "held")] Arc<OwnedSemaphorePermit>);
 
 impl Place {
-    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
         Self(Arc::new(permit))
     }
 }
 
 /// How many there are.
 #[derive(Debug, Default)]
-pub(super) struct Underway {
+pub(crate) struct Underway {
     count: Mutex<usize>,
     ended: Condvar,
 }
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(crate) struct Begun {
     underway: Arc<Underway>,
     #[expect(dead_code, reason = "held")]
     place: Place,
 }
 
 impl Underway {
-    pub(super) fn begin(self: &Arc<Self>, place: Place) -> Begun {
+    pub(crate) fn begin(self: &Arc<Self>, place: Place) -> Begun {
         *self.count.lock() += 1;
         Begun {
             underway: self.clone(),
@@ -44,7 +44,7 @@ impl Underway {
     }
 
     /// Waits until none is left.
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let mut count = self.count.lock();
         while *count > 0 {
             self.ended.wait(&mut count);
