@@ -34,7 +34,7 @@ use self::access::{Access, Asked, LIFETIME, Role};
 use self::change::Changes;
 use self::sight::Sight;
 use crate::api::calls::{ListFiles, MapFile, ShowEvents};
-use crate::api::error::{ControlError, ControlResult};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::query::Query;
 use crate::machine::discovery::scan;
@@ -260,10 +260,9 @@ async fn guard(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) 
             next.run(request).await
         }
         Err(refusal) => {
-            let error = ControlError::new(
-                crate::api::error::ControlErrorKind::Denied,
-                refusal.to_string(),
-            );
+            // Taken in, so that the answer is read before the connection ends.
+            let _ = whole(request.into_body()).await;
+            let error = ControlError::new(ControlErrorKind::Denied, refusal.to_string());
             (StatusCode::FORBIDDEN, axum::Json(error)).into_response()
         }
     };

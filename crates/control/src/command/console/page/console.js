@@ -300,7 +300,7 @@ function showFiles(files) {
   if (files.length === 0) { put(find('files'), element('p', { className: 'soft' }, 'No file is read or written.')); return; }
   const row = (it) => element('tr', {}, element('td', {}, it.name), element('td', {}, rate(it.read_bytes_per_s)), element('td', {}, rate(it.written_bytes_per_s)),
     element('td', {}, milliseconds(Math.max(it.read_latency_us || 0, it.write_latency_us || 0))));
-  put(find('files'), element('table', {}, element('thead', {}, element('tr', {}, ...['File', 'read', 'written', 'latency'].map((name) => element('th', {}, name)))),
+  put(find('files'), element('table', { className: 'list' }, element('thead', {}, element('tr', {}, ...['File', 'read', 'written', 'latency'].map((name) => element('th', {}, name)))),
     element('tbody', {}, ...files.slice(0, 12).map(row))));
 }
 
@@ -327,7 +327,7 @@ function makeChart(id, text) {
   const axis = { stroke: () => colour('--soft'), grid: { stroke: () => colour('--faint'), width: 1 }, ticks: { stroke: () => colour('--faint') } };
   const size = () => ({ width: Math.max(200, box.clientWidth), height: 160 });
   const chart = new uPlot({
-    ...size(), scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    ...size(), scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     series: [{}, line('read', '--read'), line('written', '--written')],
     axes: [axis, { ...axis, size: 64, values: (_, values) => values.map(text) }],
   }, [[], [], []], box);
