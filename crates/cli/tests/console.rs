@@ -362,6 +362,36 @@ fn a_browser_shows_a_group_and_changes_a_disk_after_the_dry_run() {
 }
 
 #[test]
+fn a_browser_shows_what_a_rebalance_has_still_to_move() {
+    let Some(mut browser) = Browser::begin() else {
+        return;
+    };
+    let place = open_group();
+    // It waits, so that the story does not race it.
+    place.tell(["rebalance", "data", "--power", "0", "--default"]);
+    place.tell(["disk", "drop", "data", "data_0001"]);
+    let console = Console::begin(&place);
+    browser.size(390, 1000, false);
+    browser.open(&console.look_url);
+    browser.wait("document.querySelectorAll('#moves .flow').length > 0");
+    let moves = browser.value("document.getElementById('moves').textContent");
+    let moves = moves.as_str().unwrap();
+    assert!(
+        moves.contains("Still to move") && moves.contains("data_0001 → data_0000"),
+        "{moves}"
+    );
+    let tile = browser.value("document.querySelectorAll('.tile')[1].textContent");
+    assert!(tile.as_str().unwrap().contains("dropping"), "{tile}");
+    let at = browser.value("[innerWidth, document.documentElement.scrollWidth]");
+    assert_eq!(at, json!([390, 390]));
+    browser.picture(&pictures().join("moving.png"));
+    place.tell(["rebalance", "data", "--power", "64", "--default", "--wait"]);
+    browser.wait("document.querySelectorAll('.tile').length == 3");
+    browser.wait("document.getElementById('operations').textContent.startsWith('Nothing')");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
 fn a_name_that_looks_like_markup_is_shown_as_text() {
     let Some(mut browser) = Browser::begin() else {
         return;

@@ -418,3 +418,48 @@ async fn whole(body: Body) -> ControlResult<Bytes> {
         Err(_) => Err(ControlError::invalid("the request's body did not come")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{FILES, HEADERS};
+
+    #[test]
+    fn the_page_names_no_other_place_and_has_nothing_inline() {
+        for (path, _, text) in FILES {
+            if path.starts_with("/uplot") {
+                assert!(text.contains("Permission is hereby granted"), "{path}");
+                continue;
+            }
+            let own = text.replace("http://www.w3.org/2000/svg", "");
+            for word in [
+                "http://",
+                "https://",
+                "//cdn",
+                "@import",
+                "innerHTML",
+                "eval(",
+                " style=",
+            ] {
+                assert!(!own.contains(word), "{path}: {word}");
+            }
+        }
+        let (_, _, page) = FILES[0];
+        assert_eq!(
+            page.matches("<script ").count(),
+            page.matches("<script src=\"/").count()
+        );
+        assert!(
+            !page.contains("<style") && !page.contains("onclick"),
+            "nothing inline"
+        );
+    }
+
+    #[test]
+    fn the_policy_allows_nothing_inline_and_nothing_from_elsewhere() {
+        let (_, policy) = HEADERS[0];
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+        for word in ["unsafe", "http", "*", "blob"] {
+            assert!(!policy.contains(word), "{policy}");
+        }
+    }
+}

@@ -321,13 +321,20 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+// At least a minute, however few points there are.
+function lastMinutes() {
+  const times = history[0];
+  const last = times.length > 0 ? times[times.length - 1] : Date.now() / 1000;
+  return [Math.min(times.length > 0 ? times[0] : last, last - 60), last];
+}
+
 function makeChart(id, text) {
   const box = find(id);
   const line = (label, name) => ({ label, stroke: () => colour(name), width: 1.6, value: (_, value) => (value === null || value === undefined ? '-' : text(value)) });
   const axis = { stroke: () => colour('--soft'), grid: { stroke: () => colour('--faint'), width: 1 }, ticks: { stroke: () => colour('--faint') } };
   const size = () => ({ width: Math.max(200, box.clientWidth), height: 160 });
   const chart = new uPlot({
-    ...size(), scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    ...size(), scales: { x: { range: lastMinutes }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     series: [{}, line('read', '--read'), line('written', '--written')],
     axes: [axis, { ...axis, size: 64, values: (_, values) => values.map(text) }],
   }, [[], [], []], box);
@@ -383,7 +390,7 @@ async function refresh() {
 }
 
 // What a change would come to, as sentences and as a picture; only then can it be made.
-function estimatePicture(judged) {
+function estimatePicture(judged, request) {
   const report = judged.report;
   const parts = [element('p', {}, 'The same as ', element('code', {}, judged.command))];
   const sentences = [];
@@ -391,6 +398,7 @@ function estimatePicture(judged) {
   if (report.restored_bytes) sentences.push(bytes(report.restored_bytes) + ' will be copied again from other copies.');
   if (report.resynced_bytes) sentences.push(bytes(report.resynced_bytes) + ' that the disks missed will be copied to them.');
   if (sentences.length === 0) sentences.push('No data moves.');
+  if (request.offline) sentences.push('Until they come back, what these disks hold has a copy less; disks that stay away longer than the repair time of the group are given up.');
   const own = report.times.find((time) => time.is_default);
   if (own && own.seconds) sentences.push('That takes about ' + duration(own.seconds) + ' at power ' + own.power + '.');
   sentences.push('Usable space: ' + bytes(report.usable_before_bytes) + ' now, ' + bytes(report.usable_bytes) + ' afterwards.');
@@ -425,7 +433,7 @@ async function dryRun(title, request) {
   put(find('dialog-body'), element('p', {}, 'Looking what it would come to …'));
   try {
     const judged = await ask('/api/estimate', request);
-    put(find('dialog-body'), ...estimatePicture(judged));
+    put(find('dialog-body'), ...estimatePicture(judged, request));
     const confirm = find('confirm');
     set(confirm, title);
     confirm.hidden = false;
@@ -480,10 +488,9 @@ async function showPath(path) {
   put(find('map'));
   put(find('listing'));
   try {
-    let entries = null;
-    try {
-      entries = await ask('/api/files' + query);
-    } catch (error) {
+    const entries = await ask('/api/files' + query);
+    // A file is its own only entry.
+    if (entries.length === 1 && entries[0].kind === 'file' && entries[0].path === path) {
       drawMap(await ask('/api/map' + query));
       return;
     }
@@ -527,6 +534,7 @@ async function begin() {
   makeChart('bytes-chart', bytes);
   makeChart('latency-chart', (value) => (value >= 10 ? value.toFixed(0) : value.toFixed(2)));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => charts.forEach((chart) => chart.redraw()));
+  set(find('zone'), 'times in ' + Intl.DateTimeFormat().resolvedOptions().timeZone);
   find('cancel').addEventListener('click', () => find('dialog').close());
   find('add').addEventListener('click', chooseDisk);
   find('file-form').addEventListener('submit', (event) => { event.preventDefault(); showPath(find('path').value || '/'); });
