@@ -216,7 +216,10 @@ fn method_router(route: &'static Route) -> MethodRouter<Arc<Daemon>> {
                         Ok(read(&query, &body).map(|deed| deed(&answering, &by)))
                     });
                     match answer.await {
-                        Ok(Ok(done)) => json(done),
+                        Ok(Ok(Ok(answer))) => {
+                            ([(CONTENT_TYPE, "application/json")], answer).into_response()
+                        }
+                        Ok(Ok(Err(error))) => answer_error(&error),
                         Ok(Err(misread)) => refuse(misread),
                         Err(error) => answer_error(&error),
                     }
