@@ -362,6 +362,39 @@ fn a_browser_shows_a_group_and_changes_a_disk_after_the_dry_run() {
 }
 
 #[test]
+fn a_browser_adds_a_disk_after_the_dry_run() {
+    let Some(mut browser) = Browser::begin() else {
+        return;
+    };
+    let place = open_group();
+    let disk = std::fs::File::create(place.disk("e")).unwrap();
+    disk.set_len(64 << 20).unwrap();
+    let console = Console::begin(&place);
+    browser.size(390, 1000, true);
+    browser.open(&console.operate_url);
+    browser.wait("!document.getElementById('add-line').hidden");
+    browser.value("document.getElementById('add').click()");
+    browser.wait("document.querySelectorAll('input[name=candidate]').length == 1");
+    browser.value("document.getElementById('failure-group').value = 'right'");
+    browser.value("document.querySelector('#dialog-body button').click()");
+    browser.wait("!document.getElementById('confirm').disabled");
+    let words = browser.value("document.getElementById('dialog-body').textContent");
+    let command = format!(
+        "spindle disk add data --failgroup right={}",
+        place.disk("e")
+    );
+    assert!(words.as_str().unwrap().contains(&command), "{words}");
+    browser.picture(&pictures().join("adding.png"));
+    let wide = browser.value("document.getElementById('dialog').scrollWidth <= innerWidth");
+    assert_eq!(wide, json!(true));
+    browser.value("document.getElementById('confirm').click()");
+    browser.wait("document.querySelectorAll('.tile').length == 5");
+    let group = place.ask(["group", "show", "data"]);
+    assert_eq!(group["disks"][4]["failure_group"], "right");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
 fn a_browser_shows_what_a_rebalance_has_still_to_move() {
     let Some(mut browser) = Browser::begin() else {
         return;

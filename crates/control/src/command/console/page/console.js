@@ -161,7 +161,7 @@ function showOperations(operations) {
     const state = it.state === 'run' ? 'power ' + it.power : it.state;
     return element('div', { className: 'operation' },
       element('p', {}, element('b', {}, it.pass), element('span', {}, state),
-        element('span', {}, bytes(it.done_bytes) + ' of ' + bytes(whole)),
+        element('span', {}, whole > 0 ? bytes(it.done_bytes) + ' of ' + bytes(whole) : 'how much is not known yet'),
         element('span', {}, rate(it.rate_bytes_per_s)),
         element('span', {}, it.state === 'run' ? duration(it.left_s) : '')),
       bar([whole > 0 ? it.done_bytes / whole : 0]),
