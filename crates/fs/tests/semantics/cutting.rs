@@ -271,7 +271,8 @@ fn a_disk_that_keeps_a_cut_waiting_keeps_nobody_from_reading_the_file() {
         let length = read.recv_timeout(LONG);
         let is_writing = !writer.is_finished();
         fixture.disks.release(slot);
-        (writer.join().unwrap(), reader.join().unwrap());
+        writer.join().unwrap();
+        reader.join().unwrap();
         (is_writing, length == Ok(55))
     });
     assert!(is_writing, "the disk keeps it waiting");

@@ -230,7 +230,9 @@ impl Group {
             let _change = self.change_inside();
             let apply = &mut |edit| self.catalog.apply(edit);
             match file.is_mirrored() {
-                true => self.dirty.missed_by(&file, &ranges, &[disk], apply),
+                true => {
+                    self.dirty.missed_by(&file, &ranges, &[disk], apply);
+                }
                 false => self.dirty.lost_by(&file, &ranges, disk, apply),
             }
         }

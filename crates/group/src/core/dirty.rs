@@ -161,15 +161,17 @@ impl State {
         ranges: &[(u64, u64)],
         disks: &[DiskNumber],
         apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) {
+    ) -> Sequence {
+        let mut said = Sequence(0);
         for (number, first, end) in ranges.iter().flat_map(|(first, end)| parts(*first, *end)) {
             let region = self.regions.entry((file.id, number)).or_default();
             for disk in disks {
                 region.miss(*disk, first, end);
             }
-            region.open((file.id, number), self.open_rows, apply);
+            said = said.max(region.open((file.id, number), self.open_rows, apply));
         }
         file.may_be_stale.store(true, Ordering::Release);
+        said
     }
 
     /// As [`DirtyRegions::caught_up`].
@@ -375,15 +377,16 @@ impl DirtyRegions {
     }
 
     /// A disk failed during an announced write: the rows name it before the marks move and
-    /// before the write is answered. Nothing has to be durable yet that the marks are not.
+    /// before the write is answered. Nothing has to be durable yet that the marks are not; a sync
+    /// has to wait for the edit that is given back, whoever put it.
     pub fn missed_by(
         &self,
         file: &File,
         ranges: &[(u64, u64)],
         disks: &[DiskNumber],
         apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) {
-        self.state.lock().miss(file, ranges, disks, apply);
+    ) -> Sequence {
+        self.state.lock().miss(file, ranges, disks, apply)
     }
 
     /// As [`Self::missed_by`], for the disk with the only copy of these blocks: they are lost. Where

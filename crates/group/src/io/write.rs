@@ -482,12 +482,9 @@ impl Core {
             return;
         }
         let _change = self.change_inside();
-        let apply = &mut |edit| {
-            let missed = self.catalog.apply(edit);
-            (file.listed_through).fetch_max(missed.0, Ordering::AcqRel);
-            missed
-        };
-        self.dirty.missed_by(file, ranges, disks, apply);
+        let apply = &mut |edit| self.catalog.apply(edit);
+        let said = self.dirty.missed_by(file, ranges, disks, apply);
+        (file.listed_through).fetch_max(said.0, Ordering::AcqRel);
     }
 
     /// Tells whoever copies extents of the range elsewhere that these blocks, and what was zeroed

@@ -149,7 +149,7 @@ impl Story {
         let answer = self.in_time("a truncation", || {
             group.truncate(file, bytes_of(first) as u64)
         });
-        self.end_write(subject, place, "a truncation", answer);
+        self.end_write(subject, place, "a truncation", answer.map(drop));
     }
 
     /// Cuts the file off, and writes over that at once or after a while.

@@ -257,10 +257,11 @@ impl Region {
 
     /// Whether an open row is to call all of the region stale on the disk.
     fn is_whole(&self, disk: DiskNumber) -> bool {
-        let place = (self.stale).binary_search_by_key(&disk, |stale| stale.disk);
-        place.map_or(true, |place| {
-            self.stale[place].grows && self.is_only_stale()
-        })
+        let Some(stale) = self.stale.iter().find(|stale| stale.disk == disk) else {
+            return true;
+        };
+        let is_suspect = || self.suspects.iter().any(|(_, suspect)| *suspect == disk);
+        self.is_only_stale() && (stale.grows || is_suspect())
     }
 
     /// What is stale is all that is, until a write is announced that a disk misses: a row may list it.
@@ -377,9 +378,17 @@ impl Region {
                 }
         };
         if row.disks.iter().any(says_too_much) {
-            let disks = self.put_open(key, rows, edit);
+            let mut disks = self.put_open(key, rows, edit);
             if let Some(row) = &mut self.row {
-                // Its sequence stays: whichever of the two is durable, it is open.
+                // Its sequence stays: whichever of the two is durable, it is open. So only what both say
+                // counts as said.
+                disks.retain(|new| {
+                    let mut former = row.disks.iter().filter(|named| named.disk == new.disk);
+                    former.next().is_some_and(|former| {
+                        new.everything &= former.everything;
+                        true
+                    })
+                });
                 row.disks = disks;
             }
         }
