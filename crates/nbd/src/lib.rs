@@ -4,7 +4,7 @@
 //! bytes out. [`server`] moves them over sockets, and [`volume`] is what it serves.
 //!
 //! The protocol is the one that its own document describes: "The NBD protocol", `doc/proto.md` of
-//! <https://github.com/NetworkBlockDevice/nbd>, as of commit 89ba7b53 (May 2026). What is spoken is
+//! <https://github.com/NetworkBlockDevice/nbd>, as of May 2026. What is spoken is
 //! fixed newstyle negotiation with `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
 //! `STRUCTURED_REPLY` and the metadata context `base:allocation`; then `READ`, `WRITE`, `DISC`,
 //! `FLUSH`, `TRIM`, `WRITE_ZEROES` and `BLOCK_STATUS`. TLS and extended headers are refused by the

@@ -10,7 +10,9 @@ use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, FileId, Group
 use spindle_catalog::{Catalog, CatalogError, KeptJournal, Region, Table};
 use spindle_device::{DiskSlot, Disks};
 use spindle_extent::space::{Run, Space};
-use spindle_format::{DirtyRecord, DiskRecord, ExtentRow, Feature, FileRecord, OpenerRecord};
+use spindle_format::{
+    DirtyRecord, DiskRecord, ExtentRow, Feature, Features, FileRecord, OpenerRecord,
+};
 use spindle_sync::level::{DeepMutex, InsideLock, LeafMutex, LeafRwLock, Mutex};
 
 use crate::background::scrub::Scrubs;
@@ -166,10 +168,7 @@ impl Group {
         }
         let scrubs = Scrubs::load(&catalog)?;
         let dirty = DirtyRegions::default();
-        load_dirty_regions(&catalog, &table, &dirty)?;
-        if (membership.state().features).contains(Feature::ListedRegions) {
-            dirty.list_blocks();
-        }
+        load_dirty_regions(&catalog, &table, &dirty, membership.state().features)?;
         let event_log = EventLog::open(&catalog)?;
         membership.begin_catching_up(note_stale(&dirty, &files, &table).into_iter());
         let background = Background::open(&catalog)?;
@@ -446,7 +445,11 @@ fn load_dirty_regions(
     catalog: &Catalog,
     table: &DiskTable,
     dirty: &DirtyRegions,
+    features: Features,
 ) -> Result<(), GroupError> {
+    if features.contains(Feature::ListedRegions) {
+        dirty.list_blocks();
+    }
     catalog.scan(Table::DirtyRegion, &mut |key, value| {
         let (id, region) = numbered_key(key)?;
         let record = DirtyRecord::parse(value).map_err(|error| {
