@@ -4,7 +4,7 @@
 //! not told as left out must have been read by it, copy by copy. And as the simulator damages
 //! nothing in silence, copies that a scrub compares never differ.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::{DiskNumber, FileId};
 use spindle_device::SeededRandom;
@@ -82,15 +82,19 @@ impl Story {
                     .violate(format!("a scrub found what nobody damaged: {finding:?}"));
             }
         }
+        // Before the look at what is still there: a disk that leaves has no name afterwards.
+        let disks: BTreeSet<DiskNumber> = before.iter().map(|copy| copy.disk).collect();
+        let name_of = |disk: DiskNumber| Some((disk, group.disk_name(disk)?.to_string()));
+        let names: BTreeMap<DiskNumber, String> = disks.into_iter().filter_map(name_of).collect();
         let after = self.copies(group);
         let is_told = |copy: &Copy| {
-            let name = group.disk_name(copy.disk).map(|name| name.to_string());
+            let name = names.get(&copy.disk);
             let at = copy.block * BLOCK_BYTES as u64;
             view.left_out.iter().any(|left_out| {
                 let end = left_out.offset_bytes + left_out.length_bytes;
                 left_out.file == copy.file
                     && (left_out.offset_bytes..end).contains(&at)
-                    && Some(&left_out.disk) == name.as_ref()
+                    && Some(&left_out.disk) == name
             })
         };
         for copy in before.intersection(&after) {
