@@ -196,6 +196,9 @@ fn an_export_that_cannot_be_is_refused_and_its_socket_not_made() {
     std::fs::write(place.path("file"), "mine").unwrap();
     let _listener = UnixListener::bind(place.path("served")).unwrap();
     let long = place.text(&"a".repeat(110));
+    let open_to_all = std::fs::Permissions::from_mode(0o777);
+    std::fs::create_dir(place.path("all")).unwrap();
+    std::fs::set_permissions(place.path("all"), open_to_all).unwrap();
     for (path, socket, wanted) in [
         ("data:/disk", "second", "is exported at"),
         ("data:/none", "second", "there is no"),
@@ -204,6 +207,7 @@ fn an_export_that_cannot_be_is_refused_and_its_socket_not_made() {
         ("data:/other", "file", "no socket"),
         ("data:/other", long.as_str(), "too long"),
         ("data:/other", "none/socket", "none/socket"),
+        ("data:/other", "all/socket", "can be written by others"),
     ] {
         let words = ["volume", "export", path, "--socket", socket];
         place.refuse(words, 2, &[wanted]);

@@ -24,6 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,8 @@ struct Waiting {
     notice: NotifyInodeOut,
     answer: Option<Answer>,
     forgets: Option<Arc<KeptBytes>>,
+    /// Who waits for it elsewhere; they are dropped when it is done, and nothing is sent.
+    witnesses: Vec<Sender<()>>,
     since: Instant,
 }
 
@@ -211,6 +214,37 @@ impl Notices {
         }
     }
 
+    /// Has the kernel drop all that it keeps of a file, after it has written changed pages, and waits
+    /// for that, so long at most. Whether it was done by then: it is done in any case, where there is a
+    /// process that does it.
+    pub(crate) fn drop_file(&self, node: u64, most: Duration) -> bool {
+        let (witness, done) = mpsc::channel();
+        let mut state = self.0.state.lock();
+        if state.closed_at.is_some() {
+            return false;
+        }
+        let notice = NotifyInodeOut {
+            node,
+            offset_bytes: 0,
+            length_bytes: 0,
+        };
+        let number = state.ask(notice, None, None);
+        if let Some(waiting) = state.waiting.get_mut(&number) {
+            waiting.witnesses.push(witness);
+        }
+        let is_failing = state.is_failing;
+        if std::mem::take(&mut state.is_asleep) {
+            self.0.changed.notify_one();
+        }
+        drop(state);
+        !is_failing && done.recv_timeout(most) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    /// Whether a process sends the notices of this mount.
+    pub(crate) fn has_program(&self) -> bool {
+        self.0.program.is_some()
+    }
+
     fn ask(&self, mut state: MutexGuard<'_, State>, dropped: Dropped, held: Option<Answer>) {
         state.ask(dropped.notice, held, None);
         if dropped.and_all.is_some() {
@@ -236,24 +270,26 @@ impl Notices {
 }
 
 impl State {
-    /// Has a notice sent, now where that can be.
+    /// Has a notice sent, now where that can be; its number.
     fn ask(
         &mut self,
         notice: NotifyInodeOut,
         answer: Option<Answer>,
         forgets: Option<Arc<KeptBytes>>,
-    ) {
+    ) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         let waiting = Waiting {
             notice,
             answer,
             forgets,
+            witnesses: Vec::new(),
             since: Instant::now(),
         };
         self.waiting.insert(number, waiting);
         self.unsent.insert(number);
         self.send_rest();
+        number
     }
 
     /// Sends what is not sent, the oldest first, as far as that goes.
@@ -301,11 +337,16 @@ impl State {
                 continue;
             };
             self.unsent.remove(&former);
-            if let Some(kept) = self.waiting.remove(&former).and_then(|one| one.forgets) {
+            let former = self.waiting.remove(&former);
+            let (forgets, witnesses) = former.map_or((None, Vec::new()), |former| {
+                (former.forgets, former.witnesses)
+            });
+            if let Some(kept) = forgets {
                 // What it was to be told is begun again.
                 kept.note_kept();
             }
             if let Some(waiting) = self.waiting.get_mut(&number) {
+                waiting.witnesses.extend(witnesses);
                 waiting.notice.offset_bytes = 0;
                 waiting.notice.length_bytes = 0;
             }
@@ -484,6 +525,10 @@ impl Shared {
 }
 
 impl NoticesThread {
+    pub(crate) const fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
     /// Nothing is served any more: returns when what waits is answered, and its notices have gone to
     /// the process, which sends them by itself.
     pub(crate) fn finish(&self) {

@@ -561,12 +561,22 @@ impl Mount {
     }
 
     /// Makes the kernel forget a file's attributes and cached bytes, after they changed by
-    /// another door. Never from a worker: the kernel may wait for requests under way.
+    /// another door, and waits for that, so long at most. The kernel waits for pages that are being read,
+    /// and nobody can end that wait: where this mount has a process that sends notices, it is that one
+    /// which waits. Never from a worker: the kernel may wait for requests under way.
     ///
     /// # Errors
-    /// What the kernel answered; a file that it does not know is no error.
-    pub fn invalidate_file(&self, id: FileId) -> Result<(), Errno> {
-        Stale::File(id).forget(&self.descriptors[0])
+    /// What the kernel answered, or that it was not done in time; a file that it does not know is no
+    /// error.
+    pub fn invalidate_file(&self, id: FileId, most: Duration) -> Result<(), Errno> {
+        let notices = self.notices.notices();
+        if !notices.has_program() {
+            return Stale::File(id).forget(&self.descriptors[0]);
+        }
+        match notices.drop_file(id.0, most) {
+            true => Ok(()),
+            false => Err(Errno::TIMEDOUT),
+        }
     }
 
     /// Makes the kernel forget what it knows of `name` in `parent`, that there is none included,

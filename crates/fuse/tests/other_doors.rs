@@ -6,12 +6,14 @@ mod support;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::time::Duration;
 
 use spindle_base::FileId;
 use spindle_fs::{Owner, Time};
 use support::in_both_modes;
 
 const ROOT_USER: Owner = Owner { user: 0, group: 0 };
+const MOST: Duration = Duration::from_secs(10);
 const NOW: Time = Time {
     seconds: 1_700_000_000,
     nanoseconds: 5,
@@ -56,7 +58,7 @@ fn bytes_and_size_changed_elsewhere_are_seen_after_the_kernel_is_told() {
             .file_system
             .write(&handle, 0, b"afterwards", false, NOW)
             .unwrap();
-        mounted.mount().invalidate_file(found.id).unwrap();
+        mounted.mount().invalidate_file(found.id, MOST).unwrap();
         mounted
             .mount()
             .invalidate_entry(FileId::ROOT, b"file")
@@ -69,7 +71,10 @@ fn bytes_and_size_changed_elsewhere_are_seen_after_the_kernel_is_told() {
 #[test]
 fn telling_the_kernel_of_what_it_does_not_know_is_no_error() {
     in_both_modes(|mounted| {
-        mounted.mount().invalidate_file(FileId(987_654)).unwrap();
+        mounted
+            .mount()
+            .invalidate_file(FileId(987_654), MOST)
+            .unwrap();
         mounted
             .mount()
             .invalidate_entry(FileId::ROOT, b"unknown")

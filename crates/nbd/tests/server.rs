@@ -455,6 +455,34 @@ fn a_server_that_stops_waits_for_a_volume_no_longer_than_it_is_told() {
     volume.open_gate();
 }
 
+/// The kernel still gives what the client had sent: another client may write there by then.
+#[test]
+fn what_a_client_had_sent_is_not_begun_after_it_was_cut_off() {
+    let volume = Memory::new();
+    let server = server(&volume);
+    let mut client = Client::connect(&server, false);
+    // As many as are under way at a time at most.
+    for cookie in 0..16 {
+        client.send(READ, 0, cookie, (GATE_OFFSET_BYTES, 512), &[]);
+    }
+    volume.wait_until_held(16);
+    for cookie in 16..32 {
+        client.send(WRITE, 0, cookie, (4096, 512), &pattern(512));
+    }
+    assert!(!server.stop(Duration::from_millis(100)));
+    volume.open_gate();
+    let begun = Instant::now();
+    while server.connections_count() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "the connection is forgotten");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(
+        volume.bytes.lock()[4096..4096 + 512]
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+}
+
 #[test]
 fn who_takes_no_replies_holds_up_neither_others_nor_the_end() {
     let volume = Memory::new();

@@ -29,6 +29,9 @@ const ENTRIES_MOST: usize = 1024;
 pub trait KernelCache: Send + Sync + std::fmt::Debug {
     /// Changed pages of the file are wanted on the disks before it is read.
     fn write_back(&self, id: FileId);
+    /// Bytes of the file were changed here: readers are to see them. Whether all that is kept of it was
+    /// forgotten in time; else it is soon.
+    fn bytes_changed(&self, id: FileId) -> bool;
     /// The entry `name` of `parent` means something else now.
     fn entry_changed(&self, parent: FileId, name: &OsStr);
 }

@@ -441,15 +441,31 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
+/// How long a command waits until the kernel has written the changed pages of a file.
+const WRITTEN_BACK_MOST: Duration = Duration::from_secs(10);
+/// How long a write by another door waits until readers of the mount see it: longer than a read takes.
+const SEEN_MOST: Duration = Duration::from_millis(250);
+
 impl KernelCache for Mounts {
     fn write_back(&self, id: FileId) {
         for served in self.list() {
             // The kernel writes changed pages before it forgets them. Where it does not know
             // the file there is nothing to write.
-            if let Err(error) = served.mount.invalidate_file(id) {
+            if let Err(error) = served.mount.invalidate_file(id, WRITTEN_BACK_MOST) {
                 tracing::warn!(%id, %error, "the kernel did not write a file back");
             }
         }
+    }
+
+    fn bytes_changed(&self, id: FileId) -> bool {
+        let mut has_forgotten = true;
+        for served in self.list() {
+            if let Err(error) = served.mount.invalidate_file(id, SEEN_MOST) {
+                tracing::debug!(%id, %error, "the kernel did not forget a file's bytes in time");
+                has_forgotten = false;
+            }
+        }
+        has_forgotten
     }
 
     fn entry_changed(&self, parent: FileId, name: &OsStr) {

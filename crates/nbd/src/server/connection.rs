@@ -17,7 +17,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,9 @@ pub(super) struct Connection {
     idle_count: AtomicUsize,
     allowance_bytes: Mutex<usize>,
     returned: Condvar,
+    /// What the client has sent and nobody has taken yet is not done any more: the kernel gives it to
+    /// who reads, also after the connection was shut down.
+    is_cut: AtomicBool,
 }
 
 /// A worker that lives; the last one to go takes the connection along.
@@ -116,6 +119,7 @@ impl Connection {
             idle_count: AtomicUsize::new(0),
             allowance_bytes: Mutex::new(ALLOWANCE_BYTES),
             returned: Condvar::new(),
+            is_cut: AtomicBool::new(false),
         }
     }
 
@@ -135,11 +139,13 @@ impl Connection {
 
     /// No further request is taken.
     pub(super) fn take_no_more(&self) {
+        self.is_cut.store(true, Ordering::Release);
         let _ = self.stream.shutdown(Shutdown::Read);
     }
 
     /// The client can neither send nor receive any more.
     pub(super) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
@@ -223,7 +229,7 @@ impl Connection {
     fn take_one(self: &Arc<Self>, kept: &mut Option<AlignedBuffer>) -> Option<Work<'_>> {
         self.idle_count.fetch_add(1, Ordering::AcqRel);
         let mut reading = self.reading.lock();
-        let taken = if reading.has_ended {
+        let taken = if reading.has_ended || self.is_cut.load(Ordering::Acquire) {
             None
         } else {
             self.read_one(reading.agreed, kept).unwrap_or_else(|error| {

@@ -42,10 +42,13 @@ impl ExportedFile {
         // What an earlier process left in the kernel counts as well.
         match self.handle.kept().after_write(true) {
             Forgotten::Nothing => {}
-            Forgotten::Written => self.kernel.write_back(self.handle.id()),
+            Forgotten::Written => {
+                self.kernel.bytes_changed(self.handle.id());
+            }
             Forgotten::WrittenAndAll => {
-                self.kernel.write_back(self.handle.id());
-                self.handle.kept().note_forgotten();
+                if self.kernel.bytes_changed(self.handle.id()) {
+                    self.handle.kept().note_forgotten();
+                }
             }
         }
     }

@@ -11,11 +11,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::sockets::connect;
+
+/// What group and others may not be allowed in its directory, unless only owners take files away there.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const STICKY: u32 = 0o1000;
 
 /// Clients that wait to be taken.
 const WAITING_MOST: i32 = 64;
@@ -55,7 +60,8 @@ impl ExportSocket {
     /// Makes it. Where it takes the place of `former` it lets in whom that did.
     ///
     /// # Errors
-    /// Where the path is too long or not absolute, something has it, or its directory is not there.
+    /// Where the path is too long or not absolute, something has it, or its directory is not there or
+    /// others could put something of theirs in its place there.
     pub(super) fn bind(
         path: &Path,
         former: Option<SocketIdentity>,
@@ -71,18 +77,20 @@ impl ExportSocket {
                 path.display()
             ))
         })?;
+        check_directory(path)?;
         let access = remove_dead(path, &address, former)?;
         let bound = || {
             let flags = SocketFlags::CLOEXEC;
             let socket =
                 rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            // What is bound gets them. Nobody can connect before somebody listens, and then only who may.
+            rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
             rustix::net::bind(&socket, &address)?;
-            // Nobody can connect before somebody listens, and then only who may.
-            let permissions = access.map_or(0o600, |access| access.permissions);
             if let Some(access) = access {
+                let permissions = std::fs::Permissions::from_mode(access.permissions);
                 std::os::unix::fs::lchown(path, Some(access.user), Some(access.group))?;
+                std::fs::set_permissions(path, permissions)?;
             }
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(permissions))?;
             rustix::net::listen(&socket, WAITING_MOST)?;
             let metadata = std::fs::symlink_metadata(path)?;
             io::Result::Ok((socket, SocketIdentity::of(&metadata)))
@@ -114,6 +122,29 @@ impl ExportSocket {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Refuses a directory in which another user could take the socket away and put his own in its place:
+/// he would be given the permissions that it is to have.
+fn check_directory(path: &Path) -> ControlResult<()> {
+    let directory = path.parent().unwrap_or(path);
+    let metadata = std::fs::metadata(directory)
+        .map_err(|error| ControlError::io("listen at", path.display(), &error))?;
+    let own = rustix::process::geteuid().as_raw();
+    let why = if ![own, 0].contains(&metadata.uid()) {
+        format!("belongs to user {}", metadata.uid())
+    } else if metadata.mode() & WRITABLE_BY_OTHERS != 0 && metadata.mode() & STICKY == 0 {
+        let permissions = metadata.mode() & 0o777;
+        format!("can be written by others (permissions {permissions:03o})")
+    } else {
+        return Ok(());
+    };
+    let told = format!(
+        "the directory {} {why}, who could put a socket of their own in the place of this one: choose \
+         another",
+        directory.display()
+    );
+    Err(ControlError::new(ControlErrorKind::Denied, told))
 }
 
 /// Takes away a socket at which nobody listens; refuses where anything else is there. Whom it let in,
