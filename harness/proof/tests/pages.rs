@@ -49,8 +49,9 @@ fn shell(scene: &Scene, script: &str) -> spindle_testbed::process::Outcome {
         program_directory().display(),
         std::env::var("PATH").unwrap()
     );
-    run(Command::new("bash")
-        .arg("-c")
+    // A command that does not return is an error of the page.
+    run(Command::new("timeout")
+        .args(["--kill-after=10", "300", "bash", "-c"])
         .arg(script.replace("/srv", &scene.path().display().to_string()))
         .current_dir(scene.path())
         .env("PATH", path)
