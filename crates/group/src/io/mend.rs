@@ -205,8 +205,8 @@ impl Core {
     }
 
     /// A crash from here on does not take for good what the disk gives at the bad blocks. Nothing where
-    /// the disks of the extent have come or gone since the place was found, where one on another disk is
-    /// mended beside it, or where no row can be made durable.
+    /// the disks of the extent have come or gone since the place was found, or no row can be made
+    /// durable.
     fn announce_mending<'a>(
         &'a self,
         place: &'a BadPlace,
@@ -222,12 +222,9 @@ impl Core {
             let has_flushed = |target| self.has_flushed(target);
             let ranges = Self::bad_ranges(place);
             let all_serve = || self.disks.iter().all(DiskState::is_online);
-            let begun =
+            let (writer, needed) =
                 self.dirty
                     .begin_mend(&place.file, &ranges, disk, &has_flushed, &all_serve, apply);
-            let Some((writer, needed)) = begun else {
-                return Ok(None);
-            };
             let mending = Mending {
                 group: self,
                 file: &place.file,

@@ -414,11 +414,6 @@ impl Region {
         }
     }
 
-    /// Whether a bad place is written again on another disk.
-    pub(crate) fn suspects_beside(&self, disk: DiskNumber) -> bool {
-        self.suspects.iter().any(|(_, other)| *other != disk)
-    }
-
     /// A disk goes: what it has there alone, or shares with the one under suspicion, has to count when
     /// it is back, and until then what the other shares with others.
     pub(crate) fn end_suspicions(

@@ -98,10 +98,9 @@ impl DirtyRegions {
     }
 
     /// Announces that blocks which a disk has wrong are written again there from another copy. Until it
-    /// is ended a row names the disk, unless another one is away or lacks something there: it may give
-    /// back anything, which a crash must not take for good. Returns the sequence that must be durable
-    /// before a block is written; nothing where a place on another disk is written again in the same
-    /// region: its row can name one of them only. Ended by [`DirtyRegions::end_mend`].
+    /// is ended a row names the disk, unless another one is away, lacks something there or is written
+    /// again there: it may give back anything, which a crash must not take for good. Returns the sequence
+    /// that must be durable before a block is written. Ended by [`DirtyRegions::end_mend`].
     pub fn begin_mend(
         &self,
         file: &File,
@@ -110,17 +109,10 @@ impl DirtyRegions {
         has_flushed: HasFlushed<'_>,
         all_serve: &dyn Fn() -> bool,
         apply: &mut dyn FnMut(Edit) -> Sequence,
-    ) -> Option<(Writer, Sequence)> {
+    ) -> (Writer, Sequence) {
         let mut needed = Sequence(0);
         let mut state = self.state.lock();
         let rows = state.open_rows;
-        let mut regions = ranges.iter().flat_map(|(first, end)| parts(*first, *end));
-        if regions.any(|(number, ..)| {
-            let region = state.regions.get(&(file.id, number));
-            region.is_some_and(|region| region.suspects_beside(disk))
-        }) {
-            return None;
-        }
         // Asked under the lock: one that goes later ends the suspicion.
         let all_serve = all_serve();
         state.writers_count += 1;
@@ -137,7 +129,7 @@ impl DirtyRegions {
             }
             needed = needed.max(region.open((file.id, number), rows, apply));
         }
-        Some((writer, needed))
+        (writer, needed)
     }
 
     /// What [`DirtyRegions::begin_mend`] announced has come to its end, and what the disk still has

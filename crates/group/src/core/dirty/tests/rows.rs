@@ -107,7 +107,7 @@ fn a_place_that_is_written_again_makes_all_of_the_region_stale_beside_what_its_d
         let apply = &mut applied.apply();
         dirty.begin_mend(&file, &[(100, 101)], AWAY, &|_| false, &|| true, apply)
     };
-    let (mend, needed) = begun.unwrap();
+    let (mend, needed) = begun;
     assert_eq!(needed, Sequence(2));
     assert!(applied.newest().stale[0].runs.is_empty());
     dirty.name_only_stale(file.id, true, &mut applied.apply());

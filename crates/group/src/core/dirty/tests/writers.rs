@@ -83,16 +83,14 @@ fn a_disk_under_suspicion_is_named_only_while_no_other_lacks_anything_or_is_away
     let mut applied = Applied::default();
     let begin = |all_serve: bool, applied: &mut Applied| {
         let has_flushed = |_: Target| false;
-        dirty
-            .begin_mend(
-                &file,
-                &[(5, 6)],
-                other,
-                &has_flushed,
-                &|| all_serve,
-                &mut applied.apply(),
-            )
-            .unwrap()
+        dirty.begin_mend(
+            &file,
+            &[(5, 6)],
+            other,
+            &has_flushed,
+            &|| all_serve,
+            &mut applied.apply(),
+        )
     };
     let (mend, _) = begin(false, &mut applied);
     assert_eq!(applied.newest(), open(&[]), "another one is away");
@@ -128,31 +126,6 @@ fn a_disk_under_suspicion_is_named_only_while_no_other_lacks_anything_or_is_away
     assert_eq!(applied.newest(), open(&[]));
     dirty.end_mend(file.id, &mend, newest, &mut applied.apply());
     assert_eq!(applied.newest(), open(&[]));
-}
-
-#[test]
-fn places_on_two_disks_are_not_mended_in_one_region_at_one_time() {
-    let (dirty, file) = (DirtyRegions::default(), file());
-    let other = Life {
-        disk: DiskNumber(5),
-        ..LIFE
-    };
-    let mut applied = Applied::default();
-    let begin = |disk: DiskNumber, blocks: (u64, u64), applied: &mut Applied| {
-        let has_flushed = |_: Target| false;
-        let apply = &mut applied.apply();
-        dirty.begin_mend(&file, &[blocks], disk, &has_flushed, &|| true, apply)
-    };
-    let (first, _) = begin(LIFE.disk, (5, 6), &mut applied).unwrap();
-    let (same, _) = begin(LIFE.disk, (7, 8), &mut applied).unwrap();
-    assert!(begin(other.disk, (9, 10), &mut applied).is_none());
-    let elsewhere = (REGION_BLOCKS, REGION_BLOCKS + 1);
-    let (elsewhere, _) = begin(other.disk, elsewhere, &mut applied).unwrap();
-    for mend in [first, same] {
-        dirty.end_mend(file.id, &mend, target(LIFE), &mut applied.apply());
-    }
-    assert!(begin(other.disk, (9, 10), &mut applied).is_some());
-    dirty.end_mend(file.id, &elsewhere, target(other), &mut applied.apply());
 }
 
 /// Whoever puts the row next finds it right.
