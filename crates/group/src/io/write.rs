@@ -429,9 +429,14 @@ impl Core {
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
         }
-        match announced.ranges.is_empty() {
-            true => self.note_missed(file, &ranges, &plan.missed),
-            false => self.note_missed(file, &announced.went_out.borrow(), &plan.missed),
+        if announced.ranges.is_empty() {
+            self.note_missed(file, &ranges, &plan.missed);
+        } else {
+            // Not what other parts of one announcement brought to other disks.
+            let went_out = announced.went_out.borrow();
+            let is_own = |range: &&(u64, u64)| lie_within(&[**range], &ranges);
+            let own: Ranges = went_out.iter().filter(is_own).copied().collect();
+            self.note_missed(file, &own, &plan.missed);
         }
         if intent.mirrored && !written.lives().all(|life| self.disks.is_current(life)) {
             // Noted before the other copy had this write, perhaps.
@@ -481,6 +486,16 @@ impl Core {
         if disks.is_empty() || self.dirty.is_left_out() {
             return;
         }
+        // One that has come back since, while nothing was stale there, nobody would look at.
+        let is_back = |disk: &DiskNumber| {
+            let disk = self.disks.get(*disk);
+            disk.is_some_and(|disk| disk.is_online())
+        };
+        let _returning = disks.iter().any(is_back).then(|| {
+            let back = disks.iter().copied().filter(is_back);
+            self.membership.begin_catching_up(back);
+            self.dirty.begin_resync()
+        });
         let _change = self.change_inside();
         let apply = &mut |edit| self.catalog.apply(edit);
         let said = self.dirty.missed_by(file, ranges, disks, apply);
