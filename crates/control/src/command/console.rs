@@ -375,27 +375,36 @@ async fn candidates(
 
 /// The dry run. It opens the disks that would join, and so is not for who may only look.
 async fn estimate(
-    State(desk): AtDesk,
-    Extension(role): Extension<Role>,
-    Extension(place): Extension<Place>,
+    desk: AtDesk,
+    role: Extension<Role>,
+    place: Extension<Place>,
     body: Body,
 ) -> Response {
-    let body = match whole(body).await {
-        Ok(body) => body,
-        Err(error) => return answer_error(&error),
-    };
-    answered(&desk, place, move |desk| {
-        role.check_operates()?;
-        desk.changes.estimate(&body)
+    operated(desk, role, place, body, |desk, body| {
+        desk.changes.estimate(body)
     })
     .await
 }
 
 async fn change(
+    desk: AtDesk,
+    role: Extension<Role>,
+    place: Extension<Place>,
+    body: Body,
+) -> Response {
+    operated(desk, role, place, body, |desk, body| {
+        desk.changes.make(body)
+    })
+    .await
+}
+
+/// What is for who may operate.
+async fn operated<T: Serialize + Send + 'static>(
     State(desk): AtDesk,
     Extension(role): Extension<Role>,
     Extension(place): Extension<Place>,
     body: Body,
+    work: impl FnOnce(&Desk, &[u8]) -> ControlResult<T> + Send + 'static,
 ) -> Response {
     let body = match whole(body).await {
         Ok(body) => body,
@@ -403,7 +412,7 @@ async fn change(
     };
     answered(&desk, place, move |desk| {
         role.check_operates()?;
-        desk.changes.make(&body)
+        work(desk, &body)
     })
     .await
 }

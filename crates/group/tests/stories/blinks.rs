@@ -1,6 +1,8 @@
 //! Disks that go away for a moment and lose what no flush had covered: what was under way across
 //! that moment is lost or begun anew, never taken for done.
 
+use std::sync::Arc;
+
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::DiskSlot;
 use spindle_group::{File, Group, GroupErrorKind, Layout};
@@ -256,90 +258,101 @@ fn zeros_before_a_write_to_a_new_extent_are_had_by_a_disk_that_lacked_what_was_c
     assert!(read(&group, &file, start + (256 << 10), data.len()) == data);
 }
 
+/// A mirrored file of which the first disk, which is back, lacks blocks of one region.
+struct HalfLacking {
+    scene: Scene,
+    group: Group,
+    file: Arc<File>,
+    /// What the file holds.
+    data: Vec<u8>,
+}
+
+impl HalfLacking {
+    /// The first disk lacks two blocks at each of these places.
+    fn new(seed: u64, places: &[usize]) -> Self {
+        let scene = Scene::mirrored(seed);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        let data = pattern(1, 4 * LENGTH);
+        group.write(&file, 0, &data).unwrap();
+        group.sync().unwrap();
+        resync(&group);
+        let mut own = Self {
+            scene,
+            group,
+            file,
+            data,
+        };
+        own.group.offline_disks(&[DiskNumber(0)]).unwrap();
+        for at in places {
+            own.overwrite(*at, 2);
+        }
+        own.group.sync().unwrap();
+        // Rounds of cleaning, but nothing is copied.
+        for round in 0..6 {
+            while own.group.step(1_000_000_000 + round * 6000).unwrap() {}
+        }
+        own.group.return_disks(&[DiskSlot(0)]).unwrap();
+        own
+    }
+
+    fn overwrite(&mut self, at: usize, seed: u64) {
+        let new = pattern(seed, 8192);
+        self.group.write(&self.file, at as u64, &new).unwrap();
+        self.data[at..at + 8192].copy_from_slice(&new);
+    }
+
+    /// The power is cut, and both disks are there when it comes back: all can be read, and the copies
+    /// become equal.
+    fn outlives_a_power_cut(self) {
+        let Self {
+            scene, group, data, ..
+        } = self;
+        drop(group);
+        scene.crash();
+        let was_away = scene.disks.is_vanished(DiskSlot(1));
+        if was_away {
+            scene.disks.bring_back(DiskSlot(1));
+        }
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        if was_away {
+            group.return_disks(&[DiskSlot(1)]).unwrap();
+        }
+        assert!(read(&group, &file, 0, data.len()) == data);
+        resync(&group);
+        assert!(read(&group, &file, 0, data.len()) == data);
+        assert_copies_equal(&scene, &group, &file, "after the power cut");
+        assert_sound(&group);
+    }
+}
+
 /// Each of the two lacks a few blocks of one region, which the other one has: after a power cut all of it
 /// can be read.
 #[test]
 fn what_two_disks_lack_of_one_region_is_all_that_they_lack_after_a_power_cut() {
-    let scene = Scene::mirrored(17);
-    let group = scene.open();
-    let file = create(&group, 10, NORMAL);
-    let mut data = pattern(1, 4 * LENGTH);
-    group.write(&file, 0, &data).unwrap();
-    group.sync().unwrap();
-    resync(&group);
-    let mut overwrite = |group: &Group, file: &File, at: usize, seed: u64| {
-        let new = pattern(seed, 8192);
-        group.write(file, at as u64, &new).unwrap();
-        data[at..at + 8192].copy_from_slice(&new);
-    };
-    group.offline_disks(&[DiskNumber(0)]).unwrap();
-    overwrite(&group, &file, 40_960, 2);
-    group.sync().unwrap();
-    // Rounds of cleaning, but nothing is copied.
-    for round in 0..6 {
-        while group.step(1_000_000_000 + round * 6000).unwrap() {}
-    }
-    group.return_disks(&[DiskSlot(0)]).unwrap();
+    let mut half = HalfLacking::new(17, &[40_960]);
     // What the first one lacks the second one has, which is written by both before the second one goes.
-    overwrite(&group, &file, 2 * LENGTH, 3);
-    scene.disks.vanish(DiskSlot(1));
-    overwrite(&group, &file, 3 * LENGTH, 4);
-    scene.disks.bring_back(DiskSlot(1));
-    group.return_disks(&[DiskSlot(1)]).unwrap();
+    half.overwrite(2 * LENGTH, 3);
+    half.scene.disks.vanish(DiskSlot(1));
+    half.overwrite(3 * LENGTH, 4);
+    half.scene.disks.bring_back(DiskSlot(1));
+    half.group.return_disks(&[DiskSlot(1)]).unwrap();
     // The file owes an error once: which blocks of an extent no flush had covered is not known.
-    group.sync().unwrap_err();
-    group.sync().unwrap();
-    drop(group);
-    scene.crash();
-    let group = scene.open();
-    let file = group.file(FileId(10)).unwrap();
-    assert!(read(&group, &file, 0, data.len()) == data);
-    resync(&group);
-    assert!(read(&group, &file, 0, data.len()) == data);
-    assert_copies_equal(&scene, &group, &file, "after the power cut");
-    assert_sound(&group);
+    half.group.sync().unwrap_err();
+    half.group.sync().unwrap();
+    half.outlives_a_power_cut();
 }
 
 /// It lacked them, and the other disk, which has them as they were, is away: a sync that was answered
 /// outlives the power.
 #[test]
 fn a_write_to_blocks_that_its_only_disk_lacked_counts_after_a_power_cut() {
-    let scene = Scene::mirrored(18);
-    let group = scene.open();
-    let file = create(&group, 10, NORMAL);
-    let mut data = pattern(1, 4 * LENGTH);
-    group.write(&file, 0, &data).unwrap();
-    group.sync().unwrap();
-    resync(&group);
-    let mut overwrite = |group: &Group, file: &File, at: usize, seed: u64| {
-        let new = pattern(seed, 8192);
-        group.write(file, at as u64, &new).unwrap();
-        data[at..at + 8192].copy_from_slice(&new);
-    };
-    group.offline_disks(&[DiskNumber(0)]).unwrap();
-    for number in 0..2 {
-        overwrite(&group, &file, 40_960 + number * 65_536, 2);
-    }
-    group.sync().unwrap();
-    // Rounds of cleaning, but nothing is copied.
-    for round in 0..6 {
-        while group.step(1_000_000_000 + round * 6000).unwrap() {}
-    }
-    group.return_disks(&[DiskSlot(0)]).unwrap();
-    scene.disks.vanish(DiskSlot(1));
-    overwrite(&group, &file, 40_960, 3);
-    group.sync().unwrap();
-    overwrite(&group, &file, 2 * LENGTH, 4);
-    group.sync().unwrap();
-    drop(group);
-    scene.crash();
-    scene.disks.bring_back(DiskSlot(1));
-    let group = scene.open();
-    let file = group.file(FileId(10)).unwrap();
-    group.return_disks(&[DiskSlot(1)]).unwrap();
-    assert!(read(&group, &file, 0, data.len()) == data);
-    resync(&group);
-    assert!(read(&group, &file, 0, data.len()) == data);
-    assert_copies_equal(&scene, &group, &file, "after the power cut");
-    assert_sound(&group);
+    let mut half = HalfLacking::new(18, &[40_960, 106_496]);
+    half.scene.disks.vanish(DiskSlot(1));
+    half.overwrite(40_960, 3);
+    half.group.sync().unwrap();
+    half.overwrite(2 * LENGTH, 4);
+    half.group.sync().unwrap();
+    half.outlives_a_power_cut();
 }

@@ -49,13 +49,32 @@ struct Named {
     disk: DiskNumber,
     /// No blocks are listed: all of the region is stale there.
     everything: bool,
+    /// What is said of it by every row from the edit on that writers wait for.
+    assured: Assured,
+}
+
+/// A row that was put anew without being waited for may say more than the one before it: a writer relies
+/// on what both say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Assured {
+    Nothing,
+    /// Those blocks that are stale.
+    Blocks,
+    Everything,
 }
 
 impl Named {
     fn all_of(record: &DirtyRecord) -> SmallVec<[Self; 2]> {
-        let named = |stale: &StaleDisk| Self {
-            disk: stale.disk,
-            everything: stale.runs.is_empty(),
+        let named = |stale: &StaleDisk| {
+            let everything = stale.runs.is_empty();
+            Self {
+                disk: stale.disk,
+                everything,
+                assured: match everything {
+                    true => Assured::Everything,
+                    false => Assured::Blocks,
+                },
+            }
         };
         record.stale.iter().map(named).collect()
     }
@@ -186,8 +205,12 @@ impl Region {
             && !self.is_short
         {
             let says_all = |disk: DiskNumber| {
+                let needed = match self.is_whole(disk) {
+                    true => Assured::Everything,
+                    false => Assured::Blocks,
+                };
                 let mut named = row.disks.iter().filter(|named| named.disk == disk);
-                named.any(|named| named.everything || !self.is_whole(disk))
+                named.any(|named| named.assured >= needed)
             };
             if self.to_be_named().all(says_all) {
                 return row.sequence;
@@ -380,15 +403,12 @@ impl Region {
         if row.disks.iter().any(says_too_much) {
             let mut disks = self.put_open(key, rows, edit);
             if let Some(row) = &mut self.row {
-                // Its sequence stays: whichever of the two is durable, it is open. So only what both say
-                // counts as said.
-                disks.retain(|new| {
-                    let mut former = row.disks.iter().filter(|named| named.disk == new.disk);
-                    former.next().is_some_and(|former| {
-                        new.everything &= former.everything;
-                        true
-                    })
-                });
+                // Its sequence stays: whichever of the two is durable, it is open.
+                for named in &mut disks {
+                    let former = row.disks.iter().find(|former| former.disk == named.disk);
+                    let former = former.map_or(Assured::Nothing, |former| former.assured);
+                    named.assured = named.assured.min(former);
+                }
                 row.disks = disks;
             }
         }

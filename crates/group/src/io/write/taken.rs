@@ -38,6 +38,12 @@ impl Core {
                 .flat_map(|gap| without(*gap, &[blocks]))
                 .collect(),
         };
+        if !self.bad_places.has_left() {
+            for range in gaps.iter().chain([&blocks]) {
+                self.note_taken(file, *range, targets, intent);
+            }
+            return Ok(());
+        }
         for target in targets {
             let mut lacking = Ranges::new();
             for gap in &gaps {
@@ -46,16 +52,13 @@ impl Core {
             lacking.extend(self.not_given_back(file, blocks, payload, *target));
             for range in gaps.iter().chain([&blocks]) {
                 for part in without(*range, &lacking) {
-                    self.note_taken(file, part, *target, intent);
+                    self.note_taken(file, part, &[*target], intent);
                 }
             }
             if !lacking.is_empty() {
                 let _change = self.change_inside();
                 self.leave_blocks(file, &lacking, target.life.disk);
             }
-        }
-        if !self.bad_places.has_left() {
-            return Ok(());
         }
         let mut refused = None;
         for range in gaps.iter().chain([&blocks]) {
@@ -77,7 +80,7 @@ impl Core {
         Err(self.write_failed(file, error.at_offset(offset_bytes)))
     }
 
-    fn note_taken(&self, file: &File, blocks: (u64, u64), target: Target, intent: &Intent) {
+    fn note_taken(&self, file: &File, blocks: (u64, u64), targets: &[Target], intent: &Intent) {
         let _change = self.change_inside();
         // Under the lock of the rows: who finds them exact and is answered has a sync wait for that.
         let apply = &mut |edit| {
@@ -85,7 +88,7 @@ impl Core {
             (file.listed_through).fetch_max(listed.0, Ordering::AcqRel);
             listed
         };
-        (self.dirty).took_write(file, blocks, &[target], intent.mirrored, apply);
+        (self.dirty).took_write(file, blocks, targets, intent.mirrored, apply);
     }
 
     /// Reads back those of the blocks which the disk has on a bad place; those that it does not give
@@ -146,10 +149,10 @@ impl Core {
         plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
             let took =
                 |copy: &ExtentCopy| (targets.iter()).any(|target| target.life.disk == copy.disk());
-            let extent = segment.extent.into_iter();
-            let copies =
-                extent.flat_map(|extent| extent.present().filter(took).collect::<Copies>());
-            let copies: Copies = copies.collect();
+            let mut copies: SmallVec<[ExtentCopy; 3]> = SmallVec::new();
+            if let Some(extent) = segment.extent {
+                copies.extend(extent.present().filter(took));
+            }
             let is_left = |copy: &ExtentCopy, block| {
                 (self.bad_places).is_left(file.id, copy.disk(), (block, block + 1))
             };
@@ -165,8 +168,6 @@ impl Core {
         Ok((found, lacking))
     }
 }
-
-type Copies = SmallVec<[ExtentCopy; 3]>;
 
 /// What remains of a range without these, which are ascending within it.
 pub(super) fn without((first, end): (u64, u64), taken: &[(u64, u64)]) -> Ranges {

@@ -116,3 +116,28 @@ fn a_place_that_is_written_again_makes_all_of_the_region_stale_beside_what_its_d
     dirty.end_mend(file.id, &mend, newest, &mut applied.apply());
     assert_eq!(applied.newest().stale[0].runs.len(), 1);
 }
+
+/// The place on the one disk is named when the other one has caught up, and not any more when it is
+/// mended.
+#[test]
+fn a_row_ceases_to_say_what_it_came_to_say_for_a_place_that_was_written_again() {
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    dirty.list_blocks();
+    let other = DiskNumber(AWAY.0 + 1);
+    let begun = {
+        let apply = &mut applied.apply();
+        dirty.begin_mend(&file, &[(100, 101)], AWAY, &|_| false, &|| true, apply)
+    };
+    dirty.missed_by(&file, &[(5, 7)], &[other], &mut applied.apply());
+    assert_eq!(applied.newest().stale[0].disk, other);
+    dirty.has_only_copy(file.id, (5, 7), other);
+    let (edit, _) = round(&dirty);
+    assert_eq!(record(&edit), open(&[AWAY]));
+    applied.apply()(edit);
+    assert!(dirty.is_named(AWAY));
+    let newest = target(Life { disk: AWAY, ..LIFE });
+    dirty.end_mend(file.id, &begun.0, newest, &mut applied.apply());
+    assert_eq!(applied.newest(), open(&[]));
+    assert!(!dirty.is_named(AWAY));
+}

@@ -16,6 +16,17 @@ struct GivesOtherBytes {
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
+impl GivesOtherBytes {
+    /// Reads until somebody has written the place again, and what goes on beside that has ended.
+    fn mend_by(&self, mut read: impl FnMut()) {
+        while self.under_way.lock().unwrap().is_none() {
+            read();
+        }
+        let under_way = self.under_way.lock().unwrap().take();
+        under_way.unwrap().join().unwrap();
+    }
+}
+
 impl std::fmt::Debug for GivesOtherBytes {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("GivesOtherBytes")
@@ -173,12 +184,10 @@ fn left_on_a_bad_place(
         theirs.take_offline(&[DiskNumber(0)], "it is gone").unwrap();
     }));
     let mut found = vec![0; 4096];
-    while disks.under_way.lock().unwrap().is_none() {
+    disks.mend_by(|| {
         group.read(&file, offset_bytes, &mut found).unwrap();
         assert!(found == right);
-    }
-    let under_way = disks.under_way.lock().unwrap().take();
-    under_way.unwrap().join().unwrap();
+    });
     assert!(group.membership.is_online(DiskNumber(DISK.0)), "it serves");
     group.read(&file, offset_bytes, &mut found).unwrap_err();
     (disks, group, file, extent, right)
@@ -314,11 +323,9 @@ fn a_power_cut_while_a_place_that_gives_other_bytes_is_mended_leaves_equal_copie
             let disks = Arc::new(inner.fork(seed));
             assert!(cut.set(Scene { disks, name }).is_ok());
         }));
-        while disks.under_way.lock().unwrap().is_none() {
+        disks.mend_by(|| {
             read(&group, &file, extent.offset_bytes, 4096);
-        }
-        let under_way = disks.under_way.lock().unwrap().take();
-        under_way.unwrap().join().unwrap();
+        });
         let scene = at_the_cut.get().unwrap();
         scene.crash();
         scene.disks.overwrite(DISK, place, &pattern(seed, 4096));
@@ -377,11 +384,9 @@ fn a_source_that_loses_its_last_write_beside_a_place_that_gives_other_bytes_coun
         inner.bring_back(DiskSlot(0));
     }));
     let mut found = vec![0; 4096];
-    while disks.under_way.lock().unwrap().is_none() {
+    disks.mend_by(|| {
         let _ = group.read(&file, offset_bytes, &mut found);
-    }
-    let under_way = disks.under_way.lock().unwrap().take();
-    under_way.unwrap().join().unwrap();
+    });
     group.return_disks(&[DiskSlot(0)]).unwrap();
     // What the disk kept of the write, if anything.
     let kept = read(&group, &file, offset_bytes, 4096);
@@ -411,11 +416,9 @@ fn a_write_that_waits_for_a_place_to_be_mended_is_missed_by_the_disk_that_is_awa
             .unwrap();
     }));
     let mut found = vec![0; 4096];
-    while disks.under_way.lock().unwrap().is_none() {
+    disks.mend_by(|| {
         let _ = group.read(&file, offset_bytes, &mut found);
-    }
-    let under_way = disks.under_way.lock().unwrap().take();
-    under_way.unwrap().join().unwrap();
+    });
     group.return_disks(&[DiskSlot(0)]).unwrap();
     for _ in 0..20 {
         assert!(read(&group, &file, offset_bytes, 4096) == new);
@@ -461,12 +464,10 @@ fn a_source_that_loses_its_last_write_does_not_count_beside_a_third_copy() {
         inner.bring_back(goes);
     }));
     let mut found = vec![0; 4096];
-    while disks.under_way.lock().unwrap().is_none() {
+    disks.mend_by(|| {
         group.read(&file, offset_bytes, &mut found).unwrap();
         assert!(found == new);
-    }
-    let under_way = disks.under_way.lock().unwrap().take();
-    under_way.unwrap().join().unwrap();
+    });
     group.return_disks(&[goes]).unwrap();
     for _ in 0..20 {
         assert!(read(&group, &file, offset_bytes, 4096) == new);
