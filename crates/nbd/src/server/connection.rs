@@ -213,6 +213,10 @@ impl Connection {
     fn work(self: &Arc<Self>) {
         let mut buffer: Option<AlignedBuffer> = None;
         while let Some(mut work) = self.take_one(&mut buffer) {
+            // A client that was cut off has sent this again elsewhere, and more after it.
+            if self.is_cut.load(Ordering::Acquire) {
+                return;
+            }
             let written = match work.refused.take() {
                 Some(error) => self.tell_failed(&work, &error),
                 None => self.serve(&mut work, &mut buffer),

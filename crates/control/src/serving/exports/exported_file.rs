@@ -53,6 +53,16 @@ impl ExportedFile {
         }
     }
 
+    /// As the mount does it: nothing is answered that a kill would lose, or of a group that is not ours
+    /// any more. What memory alone gave has asked no disk whose the group is.
+    fn check_answer(&self) -> Result<(), VolumeError> {
+        let group = self.file_system.group();
+        let kept = group
+            .keep_what_fell_out()
+            .and_then(|()| group.check_owner());
+        kept.map_err(|error| told(&FsError::from(error)))
+    }
+
     fn change_range(
         &self,
         offset_bytes: u64,
@@ -73,7 +83,8 @@ impl ExportedFile {
         }
         // Also after a failure: a part may be changed.
         self.forget_cached();
-        done.map_err(|error| told(&error))
+        done.map_err(|error| told(&error))?;
+        self.check_answer()
     }
 }
 
@@ -95,7 +106,7 @@ impl Volume for ExportedFile {
             let message = "the volume has become smaller";
             return Err(VolumeError::new(ErrorCode::Invalid, message));
         }
-        Ok(())
+        self.check_answer()
     }
 
     fn write_at(&self, offset_bytes: u64, data: WriteSource<'_>) -> Result<(), VolumeError> {
@@ -104,7 +115,7 @@ impl Volume for ExportedFile {
         self.forget_cached();
         written.map_err(|error| told(&error))?;
         self.handle.note_write(length, started.elapsed());
-        Ok(())
+        self.check_answer()
     }
 
     fn flush(&self) -> Result<(), VolumeError> {
@@ -163,6 +174,7 @@ impl Volume for ExportedFile {
             }
             at = to;
         }
+        self.check_answer()?;
         Ok(stretches)
     }
 }
@@ -176,4 +188,126 @@ fn told(error: &FsError) -> VolumeError {
         _ => ErrorCode::Io,
     };
     VolumeError::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Uuid};
+    use spindle_device::{DiskSlot, Disks, SharedMemory, SimulatedDisks};
+    use spindle_fs::{AttributeChange, Owner};
+    use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener, UnwrittenBlocks};
+
+    use super::*;
+
+    const OWNER: Owner = Owner { user: 0, group: 0 };
+
+    #[derive(Debug)]
+    struct NoKernel;
+
+    impl KernelCache for NoKernel {
+        fn write_back(&self, _id: FileId) {}
+
+        fn bytes_changed(&self, _id: FileId) -> bool {
+            true
+        }
+
+        fn entry_changed(&self, _parent: FileId, _name: &OsStr) {}
+    }
+
+    fn disks_with_a_group() -> Arc<SimulatedDisks> {
+        let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
+        let new = NewGroup {
+            name: GroupName::new("DATA").unwrap(),
+            uuid: Uuid([7; 16]),
+            redundancy: Redundancy::External,
+            au_size: AuSize::DEFAULT,
+            disks: vec![NewDisk {
+                slot: DiskSlot(0),
+                name: DiskName::new("D0".to_owned()).unwrap(),
+                failure_group: FailureGroupName::new("F0".to_owned()).unwrap(),
+                uuid: Uuid([1; 16]),
+            }],
+            profile: "plain".to_owned(),
+            created_s: 1,
+        };
+        Group::create(Arc::clone(&disks) as Arc<dyn Disks>, &new).unwrap();
+        let group = open(&disks, None);
+        FileSystem::create(&group, OWNER, now()).unwrap();
+        FileSystem::open(group).unwrap().close().unwrap();
+        disks
+    }
+
+    fn again(memory: &SharedMemory) -> SharedMemory {
+        let descriptor = memory.descriptor().try_clone_to_owned().unwrap();
+        SharedMemory::from_descriptor(descriptor).unwrap()
+    }
+
+    fn open(disks: &Arc<SimulatedDisks>, journal: Option<Arc<KeptJournal>>) -> Arc<Group> {
+        let opener = Opener {
+            host: "here".to_owned(),
+            origin: None,
+            booted_s: None,
+            boot: Uuid([9; 16]),
+            process_id: 1,
+            now_s: 1,
+            force: true,
+            preferred_failure_group: None,
+        };
+        let disks = Arc::clone(disks) as Arc<dyn Disks>;
+        let (name, slots) = (GroupName::new("DATA").unwrap(), [DiskSlot(0)]);
+        let group = Group::open_kept(disks, &slots, &name, &opener, &|_| false, journal);
+        Arc::new(group.unwrap())
+    }
+
+    #[test]
+    fn a_write_whose_record_fell_out_of_a_full_log_is_there_after_a_kill() {
+        const BLOCK: usize = BLOCK_SIZE_BYTES as usize;
+        let disks = disks_with_a_group();
+        let length_bytes = KeptJournal::length_bytes(1 << 10);
+        let memory = SharedMemory::create("journal", length_bytes).unwrap();
+        let blocks = SharedMemory::create("blocks", UnwrittenBlocks::length_bytes(64)).unwrap();
+        let journal = |memory: &SharedMemory| {
+            let blocks = UnwrittenBlocks::new(again(&blocks)).unwrap();
+            let journal = KeptJournal::new(again(memory)).unwrap();
+            Arc::new(journal.with_blocks(blocks))
+        };
+        let kept = journal(&memory);
+        let group = open(&disks, Some(Arc::clone(&kept)));
+        let file_system = Arc::new(FileSystem::open_kept(group, false).unwrap());
+        let name = OsStr::new("volume");
+        let made = file_system.create_file(FileId::ROOT, name, 0o600, OWNER, now());
+        let (entry, handle) = made.unwrap();
+        let grown = AttributeChange {
+            size_bytes: Some(1 << 20),
+            ..AttributeChange::default()
+        };
+        (file_system.set_attributes(entry.id, &grown, now())).unwrap();
+        file_system.sync_file(&handle, false).unwrap();
+        while !kept.is_overflowed() {
+            let change = AttributeChange {
+                permissions: Some(0o600),
+                ..AttributeChange::default()
+            };
+            (file_system.set_attributes(entry.id, &change, now())).unwrap();
+        }
+        let exported = ExportedFile {
+            file_system,
+            handle,
+            kernel: Arc::new(NoKernel),
+            is_read_only: false,
+        };
+        let data = [7; 2 * BLOCK];
+        (exported.write_at(0, data.as_slice().into())).unwrap();
+        // Nothing of a killed process runs any more, no drop either.
+        std::mem::forget(exported);
+
+        let next = FileSystem::open_kept(open(&disks, Some(journal(&memory))), true).unwrap();
+        let handle = next.open_file(entry.id).unwrap();
+        let mut read = vec![0; 2 * BLOCK];
+        let read_bytes = next.read_into(&handle, 0, read.as_mut_slice().into());
+        assert_eq!(read_bytes.unwrap(), 2 * BLOCK);
+        assert!(read == data, "what was answered is there");
+    }
 }
