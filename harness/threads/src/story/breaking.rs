@@ -111,6 +111,24 @@ impl Story {
         !(events.iter()).any(|event| event.kind == EventKind::BlocksUnreadable)
     }
 
+    /// A copy that lacks something, as one on a place that was bad, has no other one while a disk of the
+    /// first failure group is away: that one answers again, and is taken back before anything is read.
+    fn take_back_needed(&self, group: &Group) -> bool {
+        let view = group.view();
+        if view.resync_left_bytes == 0 {
+            return true;
+        }
+        let away = (view.disks.iter())
+            .filter(|disk| disk.mode == "offline" && disk.state != "absent")
+            .map(|disk| DiskSlot(disk.number.0));
+        away.filter(|slot| scene::failure_group(*slot) == 0)
+            .all(|slot| {
+                let taken = group.return_disks(&[slot]);
+                self.judge("taking back a disk that answers again", taken)
+                    .is_some()
+            })
+    }
+
     /// Opens while reads fail here and there; refused, it tries again, and at last without.
     pub(super) fn open_with_bad_reads(
         &self,
@@ -137,6 +155,11 @@ impl Story {
             let opened = scene::open(&self.access, &self.disks, 10 + opening);
             self.faults.stop_blinking();
             slots.iter().for_each(|slot| self.faults.mend_places(*slot));
+            if let Ok(group) = &opened
+                && !self.take_back_needed(group)
+            {
+                return opened;
+            }
             match opened {
                 Ok(group) if Self::has_compared_all(&group) => return Ok(group),
                 // No copy of some blocks could be read: they are compared at the next opening.
