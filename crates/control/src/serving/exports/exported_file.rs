@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_write_whose_record_fell_out_of_a_full_log_is_there_after_a_kill() {
-        const BLOCK: usize = BLOCK_SIZE_BYTES as usize;
+        const BLOCK: usize = 4096;
         let disks = disks_with_a_group();
         let length_bytes = KeptJournal::length_bytes(1 << 10);
         let memory = SharedMemory::create("journal", length_bytes).unwrap();
