@@ -8,6 +8,7 @@ mod file;
 mod pages;
 mod rebalance;
 mod scrub;
+mod status;
 mod top;
 mod volume;
 
@@ -72,6 +73,7 @@ pub use console::ConsoleArguments;
 pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
 pub use scrub::ScrubArguments;
+pub use status::StatusArguments;
 pub use top::{TopArguments, TopOrder};
 pub use volume::VolumeCommand;
 
@@ -245,6 +247,18 @@ On a terminal it is refreshed in place: q ends it, s sorts otherwise. Disks that
 slow come first. r/s and w/s are requests a second, rB/s and wB/s bytes a second, r_ms and w_ms
 their mean times in milliseconds. `spindle iostat` has the same figures alone.")]
     Top(TopArguments),
+    /// One page for each group: its health, space, background work, users and last events
+    #[command(after_help = "\
+Examples:
+  spindle status
+  spindle status data
+  spindle status data --watch                  refreshed in place; q ends it
+  spindle status data --json
+
+Below the space stands what is wrong and what to do, then who serves and who uses the group, what
+runs in the background and how long it takes, the last scrub since the group was opened, and the
+last events. Groups that are closed are shown as their disks tell.")]
+    Status(StatusArguments),
     /// The same in a browser on this machine, live, and with --operate changes of the disks
     #[command(after_help = "\
 Examples:

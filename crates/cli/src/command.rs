@@ -14,6 +14,7 @@ mod iostat;
 mod rebalance;
 mod scrub;
 mod serve;
+mod status;
 mod top;
 mod volume;
 
@@ -69,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             files,
             output,
         } => iostat::run(&settings, group, *interval, *count, *files, *output),
+        Command::Status(arguments) => status::run(&settings, arguments),
         Command::Top(arguments) => top::run(&settings, arguments),
         Command::Console(arguments) => console::run(&settings, arguments),
         Command::Dump {

@@ -23,6 +23,7 @@ pub(crate) mod nearness;
 pub(crate) mod operations;
 pub(crate) mod query;
 pub(crate) mod scrub;
+pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trust;
 pub(crate) mod version;

@@ -23,6 +23,7 @@ pub(crate) mod rebalance;
 pub(crate) mod scrub;
 pub(crate) mod setting;
 pub(crate) mod start;
+pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod upgrade;
 pub(crate) mod volume;

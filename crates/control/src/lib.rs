@@ -36,6 +36,7 @@ pub use api::location::Location;
 pub use api::nearness::{near_names, suggestion};
 pub use api::operations::{OperationReport, OperationsReport};
 pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
+pub use api::status::{StatusReport, UserReport};
 pub use api::top::TopReport;
 pub use api::view;
 pub use api::view::ReadyReport;
@@ -68,6 +69,7 @@ pub use command::rebalance::{list_operations, rebalance_group, set_default_power
 pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};
 pub use command::setting::{change_setting, show_settings};
 pub use command::start::{Starter, mount_served, refuse_unknown, start_daemon};
+pub use command::status::show_status;
 pub use command::top::Top;
 pub use command::upgrade::{UpgradeReport, upgrade};
 pub use command::volume::{

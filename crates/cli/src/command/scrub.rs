@@ -115,7 +115,8 @@ fn wait(settings: &Settings, group: &GroupName, first: ScrubReport) -> Result<Sc
     Ok(report)
 }
 
-fn progress(report: &ScrubReport) -> String {
+/// How far it is, or how it ended.
+pub(super) fn progress(report: &ScrubReport) -> String {
     let percent = match report.total_bytes {
         0 => 100,
         total => u128::from(report.done_bytes) * 100 / u128::from(total),

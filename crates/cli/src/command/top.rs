@@ -1,7 +1,7 @@
 //! `spindle top`: one group on one screen, refreshed in place.
 
-mod screen;
-mod terminal;
+pub(super) mod screen;
+pub(super) mod terminal;
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

@@ -19,9 +19,9 @@ pub(crate) fn is_ending(process_id: u32) -> Option<bool> {
 /// A process that uses what is mounted at a directory.
 #[derive(Debug)]
 pub(crate) struct User {
-    process_id: u32,
-    name: String,
-    how: String,
+    pub(crate) process_id: u32,
+    pub(crate) name: String,
+    pub(crate) how: String,
 }
 
 impl fmt::Display for User {

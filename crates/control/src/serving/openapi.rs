@@ -36,6 +36,7 @@ use crate::serving::route::{Handler, ROUTES, Route};
     view::DumpReport,
     crate::api::operations::OperationsReport,
     crate::api::scrub::ScrubReport,
+    crate::api::status::StatusReport,
     crate::api::top::TopReport,
     crate::api::group_settings::GroupSettings,
     crate::api::volume::VolumeReport,

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spindle_control::view::{DiskReport, EventReport, HealthFindingReport, RateReport};
+use spindle_control::view::{
+    DiskReport, EventReport, GroupReport, HealthFindingReport, HealthReport, RateReport,
+};
 use spindle_control::{OperationReport, TopReport};
 
 use crate::arguments::TopOrder;
@@ -47,7 +49,8 @@ impl Line {
         }
     }
 
-    const fn plain(text: String) -> Self {
+    /// Any other line.
+    pub const fn plain(text: String) -> Self {
         Self {
             text,
             is_loud: false,
@@ -89,13 +92,9 @@ impl Screen {
 
     /// The lines of one moment.
     pub fn lines(&self, report: &TopReport) -> Vec<Line> {
-        let mut lines = self.head(report);
-        for finding in &report.health.findings {
-            lines.extend(self.finding(finding));
-        }
-        for operation in &report.operations.operations {
-            lines.push(Line::plain(self.cut(&told(operation))));
-        }
+        let beside = format!(", {:.1} s", report.activity.interval_s);
+        let mut lines = self.head(&report.group, &report.health, &beside);
+        lines.extend(self.operations(&report.operations.operations));
         let events = self.events(&report.events);
         let foot = self.foot();
         let room = self.rows.map(|rows| {
@@ -135,15 +134,15 @@ impl Screen {
         cut(text, self.columns)
     }
 
-    fn head(&self, report: &TopReport) -> Vec<Line> {
-        let group = &report.group;
+    /// How the group is, and what is wrong; `beside` ends the first line.
+    pub fn head(&self, group: &GroupReport, health: &HealthReport, beside: &str) -> Vec<Line> {
         let state = match group.fenced {
             Some(_) => "stopped".to_owned(),
             None => group.state.to_string(),
         };
         let first = format!(
-            "{}: {state}, {} redundancy, health {}, {:.1} s",
-            group.name, group.redundancy, report.health.status, report.activity.interval_s
+            "{}: {state}, {} redundancy, health {}{beside}",
+            group.name, group.redundancy, health.status
         );
         let used_bytes = group.total_bytes.saturating_sub(group.free_bytes);
         let part = |of: u64| share(used_bytes, group.total_bytes, of);
@@ -162,7 +161,17 @@ impl Screen {
             signed_size(group.usable_bytes),
             group.disks.len()
         );
-        vec![Line::loud(self.cut(&first)), Line::plain(self.cut(&second))]
+        let mut lines = vec![Line::loud(self.cut(&first)), Line::plain(self.cut(&second))];
+        for finding in &health.findings {
+            lines.extend(self.finding(finding));
+        }
+        lines
+    }
+
+    /// A line for each pass of background work.
+    pub fn operations(&self, operations: &[OperationReport]) -> Vec<Line> {
+        let line = |operation| Line::plain(self.cut(&told(operation)));
+        operations.iter().map(line).collect()
     }
 
     /// What is wrong and what to do, in as many lines as that takes.
@@ -269,14 +278,16 @@ impl Screen {
             return Vec::new();
         }
         let newest = &events[events.len().saturating_sub(EVENTS_MOST)..];
-        let line = |event: &EventReport| {
-            let seconds = i64::try_from(event.time_s).unwrap_or(i64::MAX);
-            let text = format!("{}Z  {:<8}  {}", time(seconds), event.severity, event.text);
-            Line::plain(self.cut(&text))
-        };
         std::iter::once(Line::plain(String::new()))
-            .chain(newest.iter().map(line))
+            .chain(newest.iter().map(|event| self.event(event)))
             .collect()
+    }
+
+    /// An event in one line.
+    pub fn event(&self, event: &EventReport) -> Line {
+        let seconds = i64::try_from(event.time_s).unwrap_or(i64::MAX);
+        let text = format!("{}Z  {:<8}  {}", time(seconds), event.severity, event.text);
+        Line::plain(self.cut(&text))
     }
 
     fn foot(&self) -> Vec<Line> {

@@ -1,0 +1,38 @@
+//! What a person wants to know of a group at a glance.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::operations::OperationReport;
+use crate::api::scrub::ScrubReport;
+use crate::api::view::{EventReport, GroupReport, HealthReport};
+
+/// A process that uses a mount.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct UserReport {
+    /// The process.
+    pub process_id: u32,
+    /// Its name.
+    pub name: String,
+    /// Why it is one of them: a file that it has open, or that it stands in the directory.
+    pub how: String,
+    /// The mount point.
+    pub directory: String,
+}
+
+/// A group on one page.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct StatusReport {
+    /// Its state, its space and its disks.
+    pub group: GroupReport,
+    /// How well it is.
+    pub health: HealthReport,
+    /// Background work that runs or waits; none where nobody serves the group.
+    pub operations: Vec<OperationReport>,
+    /// The scrub that runs, or the last one since the group was opened; `null` where there was none.
+    pub scrub: Option<ScrubReport>,
+    /// Who uses its mounts, as far as the caller may see.
+    pub users: Vec<UserReport>,
+    /// Its newest events, the newest last.
+    pub events: Vec<EventReport>,
+}
