@@ -1,0 +1,243 @@
+//! The client against nfs-ganesha, a server of another hand, over loopback.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use spindle_nfs::disk::PathAddress;
+use spindle_nfs::rpc::Credentials;
+use spindle_nfs::{ErrorKind, Event, FileWanted, NfsDisk, NfsError, Outcome, Settings, Work};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+const MIB: usize = 1 << 20;
+const LARGE_BYTES: u32 = (3 << 20) + 4096;
+
+struct Ganesha {
+    directory: tempfile::TempDir,
+    port: u16,
+    process: Child,
+}
+
+impl Ganesha {
+    /// A server of an empty directory, or nothing where there cannot be one here.
+    fn start() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: nfs-ganesha needs root");
+            return None;
+        }
+        if Command::new("ganesha.nfsd").arg("-v").output().is_err() {
+            println!("skipped: ganesha.nfsd is not installed");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it has an address").port();
+        drop(listener);
+        let process = Self::spawn(&directory, port);
+        let mut this = Self {
+            directory,
+            port,
+            process,
+        };
+        this.wait_for_port();
+        Some(this)
+    }
+
+    fn spawn(directory: &tempfile::TempDir, port: u16) -> Child {
+        let root = directory.path();
+        for name in ["served", "state"] {
+            std::fs::create_dir_all(root.join(name)).expect("a directory");
+        }
+        let settings = format!(
+            "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1;\n\
+             Enable_NLM = false; Enable_RQUOTA = false; }}\n\
+             NFSv4 {{ Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 1;\n\
+             Only_Numeric_Owners = true; RecoveryRoot = \"{state}\"; }}\n\
+             EXPORT {{ Export_Id = 1; Path = \"{served}\"; Pseudo = \"/disks\"; Protocols = 4;\n\
+             Transports = TCP; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;\n\
+             FSAL {{ Name = VFS; }} }}\n",
+            served = root.join("served").display(),
+            state = root.join("state").display(),
+        );
+        std::fs::write(root.join("ganesha.conf"), settings).expect("settings are written");
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(root.join("log"));
+        let log = log.expect("a log");
+        Command::new("ganesha.nfsd")
+            .args(["-F", "-L", "STDERR", "-f"])
+            .arg(root.join("ganesha.conf"))
+            .arg("-p")
+            .arg(root.join("ganesha.pid"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("ganesha.nfsd starts")
+    }
+
+    fn wait_for_port(&mut self) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            let ended = self.process.try_wait().expect("it can be asked");
+            assert!(ended.is_none() && Instant::now() < until, "{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// As a machine that loses its power, and comes back.
+    fn restart(&mut self) {
+        self.process.kill().expect("it can be killed");
+        self.process.wait().expect("it ends");
+        self.process = Self::spawn(&self.directory, self.port);
+        self.wait_for_port();
+    }
+
+    fn open(&self, host: &str, paths: usize, name: Option<&str>) -> Result<NfsDisk, NfsError> {
+        let settings = Settings {
+            paths,
+            credentials: Credentials {
+                machine_name: host.to_owned(),
+                uid: 0,
+                gid: 0,
+            },
+            owner: format!("{host} group").into_bytes(),
+            verifier: *b"a start.",
+            directory: vec!["disks".to_owned()],
+            file: name.map(|name| FileWanted {
+                name: name.to_owned(),
+                makes: true,
+            }),
+            transfer_bytes: 1 << 20,
+            slots: 16,
+            probe_after_ms: 2000,
+            silent_after_ms: 5000,
+        };
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let address = PathAddress { server, own: None };
+        NfsDisk::open(settings, vec![address; paths], DEADLINE)
+    }
+
+    fn served(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.directory.path().join("served").join(name)).expect("the file is there")
+    }
+}
+
+impl Drop for Ganesha {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+fn pattern(length_bytes: usize, salt: u64) -> Vec<u8> {
+    let mut random = spindle_device::SeededRandom::new(salt);
+    let words = (0..length_bytes / 8).flat_map(|_| random.next_u64().to_be_bytes());
+    words.collect()
+}
+
+#[test]
+fn what_is_written_to_another_server_is_read_again_and_lies_in_its_file() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let mut disk = server.open("left", 2, Some("a")).expect("the file is made");
+    disk.set_size(16 * MIB as u64).expect("it gets its size");
+    assert_eq!(disk.size_bytes(), Ok(16 * MIB as u64));
+    let large = pattern(LARGE_BYTES as usize, 1);
+    disk.write(MIB as u64, &large, false)
+        .expect("an unstable write of several pieces");
+    let small = pattern(8192, 2);
+    disk.write(0, &small, true).expect("a durable write");
+    disk.flush().expect("a flush");
+    assert_eq!(disk.read(MIB as u64, LARGE_BYTES), Ok(large.clone()));
+    let batch = (0..64u64).map(|at| Work::Write {
+        offset_bytes: 8 * MIB as u64 + at * 8192,
+        data: pattern(8192, 100 + at).into(),
+        is_durable: false,
+    });
+    assert!(
+        disk.run(batch.collect()).iter().all(Result::is_ok),
+        "many at once"
+    );
+    let batch = (0..64u64).map(|at| Work::Read {
+        offset_bytes: 8 * MIB as u64 + at * 8192,
+        length_bytes: 8192,
+    });
+    for (at, read) in disk.run(batch.collect()).into_iter().enumerate() {
+        assert_eq!(read, Ok(Outcome::Data(pattern(8192, 100 + at as u64))));
+    }
+    disk.flush().expect("a flush");
+    let beyond = disk
+        .read(16 * MIB as u64, 4096)
+        .expect_err("nothing lies there");
+    assert_eq!(beyond.kind, ErrorKind::Gone);
+    let events = disk.take_events();
+    assert!(!events.contains(&Event::LostWrites), "{events:?}");
+    for path in 0..2 {
+        assert!(events.contains(&Event::PathUp(path)), "{events:?}");
+    }
+    let entries = disk.list().expect("the directory is listed");
+    let entry = entries
+        .iter()
+        .find(|entry| entry.name == "a")
+        .expect("it stands there");
+    assert!(entry.is_file && entry.size_bytes == 16 * MIB as u64);
+    disk.close().expect("it is closed");
+    let file = server.served("a");
+    assert_eq!(file[..8192], small);
+    assert_eq!(file[MIB..MIB + large.len()], large);
+}
+
+#[test]
+fn a_second_host_is_kept_out_until_the_first_one_closes() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let first = server
+        .open("left", 1, Some("a"))
+        .expect("the first one has it");
+    let refused = server
+        .open("right", 1, Some("a"))
+        .expect_err("the second one has not");
+    assert_eq!(refused.kind, ErrorKind::InUse, "{refused}");
+    first.close().expect("it is closed");
+    server.open("right", 1, Some("a")).expect("now it has");
+    let mut directory = server
+        .open("third", 1, None)
+        .expect("a directory is nobody's");
+    assert_eq!(directory.list().expect("it is listed").len(), 1);
+}
+
+#[test]
+fn a_server_that_is_killed_and_starts_again_gives_the_file_back_to_who_had_it() {
+    let Some(mut server) = Ganesha::start() else {
+        return;
+    };
+    let mut disk = server.open("left", 1, Some("a")).expect("the file is made");
+    disk.set_size(MIB as u64).expect("it gets its size");
+    let data = pattern(65_536, 3);
+    disk.write(0, &data, true).expect("a durable write");
+    disk.take_events();
+    server.restart();
+    let begun = Instant::now();
+    disk.write(65_536, &data, true)
+        .expect("a write after the restart");
+    println!(
+        "the first write after the restart took {:?}",
+        begun.elapsed()
+    );
+    assert_eq!(disk.read(0, 65_536), Ok(data.clone()));
+    let events = disk.take_events();
+    assert!(events.contains(&Event::Reclaimed), "{events:?}");
+    let file = server.served("a");
+    assert_eq!(file[65_536..131_072], data);
+}
