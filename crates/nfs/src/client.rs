@@ -467,6 +467,8 @@ impl Client {
             }
         }
         self.phase = Phase::NoSession;
+        // A server that ends each session at once is not asked without a pause.
+        self.wait_with_setup();
         for path in &mut self.paths {
             path.unbind();
         }

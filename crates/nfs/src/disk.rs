@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ use crate::status::{ErrorKind, NfsError};
 
 /// What is taken off a socket at once.
 const RECEIVE_BYTES: usize = 256 << 10;
+/// Ports that only root can have; those that the kernel's own client takes.
+const RESERVED_PORTS: std::ops::Range<u16> = 665..1024;
 
 /// How a server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -349,11 +351,29 @@ fn connect(address: &PathAddress) -> io::Result<TcpStream> {
     let socket: OwnedFd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_linger(socket.as_fd(), Some(Duration::ZERO))?;
     sockopt::set_tcp_nodelay(socket.as_fd(), true)?;
-    if let Some(own) = address.own {
-        rustix::net::bind(socket.as_fd(), &SocketAddr::new(own, 0))?;
-    }
+    bind(socket.as_fd(), address)?;
     match rustix::net::connect(socket.as_fd(), &address.server) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Binds a socket to our own address, and to a port that only root can have where we are root: many
+/// servers believe `AUTH_SYS` from no other (the export option `secure`).
+fn bind(socket: BorrowedFd<'_>, address: &PathAddress) -> io::Result<()> {
+    let any: IpAddr = if address.server.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let own = address.own.unwrap_or(any);
+    for port in RESERVED_PORTS.rev() {
+        match rustix::net::bind(socket, &SocketAddr::new(own, port)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::ADDRINUSE) => {}
+            Err(Errno::ACCESS) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rustix::net::bind(socket, &SocketAddr::new(own, 0))?)
 }

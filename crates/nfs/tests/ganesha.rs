@@ -198,6 +198,40 @@ fn what_is_written_to_another_server_is_read_again_and_lies_in_its_file() {
 }
 
 #[test]
+fn a_directory_of_many_files_is_listed_whole() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let names: Vec<String> = (0..3000)
+        .map(|at| format!("a-disk-with-a-name-{at:05}"))
+        .collect();
+    for name in &names {
+        std::fs::write(
+            server.directory.path().join("served").join(name),
+            b"12345678",
+        )
+        .expect("a file");
+    }
+    let mut directory = server
+        .open("left", 1, None)
+        .expect("a directory is nobody's");
+    let mut entries = directory.list().expect("it is listed");
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    assert!(
+        entries
+            .iter()
+            .all(|entry| entry.is_file && entry.size_bytes == 8)
+    );
+    assert_eq!(
+        entries
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect::<Vec<_>>(),
+        names
+    );
+}
+
+#[test]
 fn a_second_host_is_kept_out_until_the_first_one_closes() {
     let Some(server) = Ganesha::start() else {
         return;

@@ -356,6 +356,7 @@ fn faults(seed: u64) -> Faults {
         delays: on(3, 60),
         hangs: on(4, 3),
         full: on(5, 10),
+        confused: on(6, 5),
     }
 }
 

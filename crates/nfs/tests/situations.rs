@@ -338,3 +338,18 @@ fn a_closed_disk_is_free_for_another_host_at_once() {
     );
     assert_eq!(scene.run(Work::Size).unwrap_err().kind, ErrorKind::Closed);
 }
+
+#[test]
+fn a_close_whose_answer_was_lost_together_with_the_session_is_a_close() {
+    let mut scene = Scene::opened(1);
+    scene.held_path = Some(0);
+    let id = scene.begin(Work::Close);
+    // It is done, and its answer goes nowhere: the connection and the session are lost.
+    scene.server.holder = None;
+    scene.server.sessions.clear();
+    scene.server.connections[0] = None;
+    scene.held_path = None;
+    scene.client.disconnected(0, scene.server.now_ms);
+    assert_eq!(scene.end(id), Ok(Outcome::Done));
+    assert!(scene.server.sessions.is_empty());
+}

@@ -172,7 +172,11 @@ impl Client {
             }
             refused => {
                 let error = refused.error(job.work.operation());
-                if error.kind == ErrorKind::Fenced {
+                if matches!(job.work, Work::Close) && error.kind == ErrorKind::Fenced {
+                    // It was closed before, and the answer was lost together with the session.
+                    self.held = None;
+                    self.begin_closing(id);
+                } else if error.kind == ErrorKind::Fenced {
                     self.fail(error);
                 } else {
                     self.answer(id, Err(error));
@@ -240,6 +244,7 @@ impl Client {
             }
             Work::List => {}
         }
+        self.attempts = 0;
         Ok(())
     }
 

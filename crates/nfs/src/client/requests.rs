@@ -305,7 +305,6 @@ impl Client {
             });
         } else {
             self.phase = Phase::Ready;
-            self.attempts = 0;
         }
     }
 

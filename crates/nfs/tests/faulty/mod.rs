@@ -35,6 +35,9 @@ pub struct Faults {
     pub hangs: u64,
     /// Answers that say `NOSPC`.
     pub full: u64,
+    /// Requests that are refused as out of their slot's order, which they are not: the client gives
+    /// up a session that lives on.
+    pub confused: u64,
 }
 
 /// How long a restarted server lets files be claimed only as they were.
@@ -291,6 +294,9 @@ impl Server {
         let refused = |status| Ok(results(&[(first, status, Vec::new())]));
         if self.meets(self.faults.delays) {
             return refused(Status::DELAY);
+        }
+        if self.meets(self.faults.confused) {
+            return refused(Status::SEQ_MISORDERED);
         }
         let Some(state) = self.sessions.get_mut(&session) else {
             return refused(Status::BADSESSION);
