@@ -1,7 +1,10 @@
 //! The client against nfs-ganesha, a server of another hand, over loopback.
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_nfs::disk::PathAddress;
@@ -98,29 +101,21 @@ impl Ganesha {
         self.wait_for_port();
     }
 
+    fn address(&self) -> PathAddress {
+        PathAddress {
+            server: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
+            own: None,
+        }
+    }
+
     fn open(&self, host: &str, paths: usize, name: Option<&str>) -> Result<NfsDisk, NfsError> {
-        let settings = Settings {
-            paths,
-            credentials: Credentials {
-                machine_name: host.to_owned(),
-                uid: 0,
-                gid: 0,
-            },
-            owner: format!("{host} group").into_bytes(),
-            verifier: *b"a start.",
-            directory: vec!["disks".to_owned()],
-            file: name.map(|name| FileWanted {
-                name: name.to_owned(),
-                makes: true,
-            }),
-            transfer_bytes: 1 << 20,
-            slots: 16,
-            probe_after_ms: 2000,
-            silent_after_ms: 5000,
-        };
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let address = PathAddress { server, own: None };
-        NfsDisk::open(settings, vec![address; paths], DEADLINE)
+        let settings = settings(host, paths, name);
+        NfsDisk::open(settings, vec![self.address(); paths], DEADLINE)
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(id, signal).expect("it can be signalled");
     }
 
     fn served(&self, name: &str) -> Vec<u8> {
@@ -134,6 +129,78 @@ impl Drop for Ganesha {
         let _ = self.process.wait();
         if std::thread::panicking() {
             eprintln!("{}", self.log());
+        }
+    }
+}
+
+fn settings(host: &str, paths: usize, name: Option<&str>) -> Settings {
+    Settings {
+        paths,
+        credentials: Credentials {
+            machine_name: host.to_owned(),
+            uid: 0,
+            gid: 0,
+        },
+        owner: format!("{host} group").into_bytes(),
+        verifier: *b"a start.",
+        directory: vec!["disks".to_owned()],
+        file: name.map(|name| FileWanted {
+            name: name.to_owned(),
+            makes: true,
+        }),
+        transfer_bytes: 1 << 20,
+        slots: 16,
+        probe_after_ms: 300,
+        silent_after_ms: 800,
+    }
+}
+
+/// A way to the server that can keep what it is given.
+struct Way {
+    port: u16,
+    is_held: Arc<AtomicBool>,
+    /// What reached the server late.
+    late_bytes: Arc<AtomicUsize>,
+}
+
+impl Way {
+    fn to(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let way = Self {
+            port: listener.local_addr().expect("it has an address").port(),
+            is_held: Arc::default(),
+            late_bytes: Arc::default(),
+        };
+        let (is_held, late_bytes) = (Arc::clone(&way.is_held), Arc::clone(&way.late_bytes));
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
+                    continue;
+                };
+                let (is_held, late_bytes) = (Arc::clone(&is_held), Arc::clone(&late_bytes));
+                let mut back = client.try_clone().expect("a second handle");
+                let mut answers = server.try_clone().expect("a second handle");
+                std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+                std::thread::spawn(move || carry(client, server, &is_held, &late_bytes));
+            }
+        });
+        way
+    }
+}
+
+/// Carries calls to the server; while the way is held they wait, whatever the client does meanwhile.
+fn carry(mut client: TcpStream, mut server: TcpStream, is_held: &AtomicBool, late: &AtomicUsize) {
+    let mut bytes = vec![0; MIB];
+    while let Ok(count @ 1..) = client.read(&mut bytes) {
+        let is_late = is_held.load(Ordering::SeqCst);
+        while is_held.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if server.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+        if is_late {
+            late.fetch_add(count, Ordering::SeqCst);
         }
     }
 }
@@ -274,4 +341,88 @@ fn a_server_that_is_killed_and_starts_again_gives_the_file_back_to_who_had_it() 
     assert!(events.contains(&Event::Reclaimed), "{events:?}");
     let file = server.served("a");
     assert_eq!(file[65_536..131_072], data);
+}
+
+#[test]
+fn what_a_path_that_went_silent_still_holds_does_not_come_over_a_later_write() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let way = Way::to(server.port);
+    let mut first = server.address();
+    first.server.set_port(way.port);
+    let addresses = vec![first, server.address()];
+    let mut disk = NfsDisk::open(settings("left", 2, Some("a")), addresses, DEADLINE)
+        .expect("the file is made");
+    disk.set_size(MIB as u64).expect("it gets its size");
+    disk.rest(Duration::from_millis(200));
+    disk.take_events();
+    way.is_held.store(true, Ordering::SeqCst);
+    // One of them goes by the way that is held: requests are spread over the paths.
+    let second = |block: u64| Work::Write {
+        offset_bytes: block * 65_536,
+        data: pattern(65_536, 2).into(),
+        is_durable: true,
+    };
+    assert!(
+        disk.run((0..2).map(second).collect())
+            .iter()
+            .all(Result::is_ok)
+    );
+    assert!(
+        disk.take_events().contains(&Event::PathDown(0)),
+        "it was silent"
+    );
+    for block in 0..2 {
+        let third = pattern(65_536, 3 + block);
+        disk.write(block * 65_536, &third, true)
+            .expect("a later write");
+    }
+    way.is_held.store(false, Ordering::SeqCst);
+    let until = Instant::now() + Duration::from_secs(10);
+    while way.late_bytes.load(Ordering::SeqCst) < 65_536 {
+        assert!(Instant::now() < until, "the way has kept a write");
+        disk.rest(Duration::from_millis(20));
+    }
+    disk.rest(Duration::from_millis(500));
+    for block in 0..2 {
+        assert_eq!(
+            disk.read(block * 65_536, 65_536),
+            Ok(pattern(65_536, 3 + block))
+        );
+    }
+    disk.close().expect("it is closed");
+    assert_eq!(server.served("a")[..65_536], pattern(65_536, 3));
+}
+
+#[test]
+fn a_server_that_stops_for_a_while_does_each_write_once_when_it_goes_on() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let mut disk = server.open("left", 2, Some("a")).expect("the file is made");
+    disk.set_size(4 * MIB as u64).expect("it gets its size");
+    server.signal(rustix::process::Signal::STOP);
+    let id = rustix::process::Pid::from_child(&server.process);
+    let waker = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(3));
+        rustix::process::kill_process(id, rustix::process::Signal::CONT)
+    });
+    let batch = (0..32u64).map(|at| Work::Write {
+        offset_bytes: at * 65_536,
+        data: pattern(65_536, at).into(),
+        is_durable: true,
+    });
+    let begun = Instant::now();
+    assert!(disk.run(batch.collect()).iter().all(Result::is_ok));
+    assert!(begun.elapsed() > Duration::from_secs(2), "it stood still");
+    waker
+        .join()
+        .expect("it woke the server")
+        .expect("it can be signalled");
+    let events = disk.take_events();
+    assert!(events.contains(&Event::PathDown(0)) && !events.contains(&Event::LostWrites));
+    for at in 0..32u64 {
+        assert_eq!(disk.read(at * 65_536, 65_536), Ok(pattern(65_536, at)));
+    }
 }
