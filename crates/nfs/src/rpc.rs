@@ -92,49 +92,67 @@ pub fn reply_accepted(reader: &mut Reader<'_>) -> Result<(), Violation> {
 }
 
 /// Makes records out of what a connection gives. It holds at most one record of the length that was
-/// set, and of it no more than has come.
+/// set, and reserves no more than that.
 #[derive(Debug, Default)]
 pub struct RecordReader {
-    pending: Vec<u8>,
-    taken: usize,
+    mark: [u8; 4],
+    mark_bytes: usize,
+    /// How much of the fragment has not come, once its mark is whole.
+    left_bytes: usize,
+    is_last: bool,
     record: Vec<u8>,
 }
 
 impl RecordReader {
-    /// Adds what came.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.pending.drain(..self.taken);
-        self.taken = 0;
-        self.pending.extend_from_slice(bytes);
-    }
-
-    /// The next whole record, of at most `most_bytes`.
+    /// Takes from the front of `bytes` what belongs to the next record, of at most `most_bytes`, and
+    /// gives it when it is whole; otherwise all of `bytes` is taken.
     ///
     /// # Errors
     /// Where a record is longer: what follows cannot be told apart either.
-    pub fn next_record(&mut self, most_bytes: usize) -> Result<Option<Vec<u8>>, Violation> {
+    pub fn take(
+        &mut self,
+        bytes: &mut &[u8],
+        most_bytes: usize,
+    ) -> Result<Option<Vec<u8>>, Violation> {
         loop {
-            let Some((mark, rest)) = self.pending[self.taken..].split_first_chunk::<4>() else {
-                return Ok(None);
-            };
-            let mark = u32::from_be_bytes(*mark);
-            let length = (mark & !LAST_FRAGMENT) as usize;
-            if self.record.len().saturating_add(length) > most_bytes {
-                return Err(Violation("a reply that is longer than what was asked for"));
+            if self.mark_bytes < self.mark.len() {
+                let Some((byte, rest)) = bytes.split_first() else {
+                    return Ok(None);
+                };
+                self.mark[self.mark_bytes] = *byte;
+                self.mark_bytes += 1;
+                *bytes = rest;
+                if self.mark_bytes == self.mark.len() {
+                    self.begin_fragment(most_bytes)?;
+                }
+                continue;
             }
-            let is_last = mark & LAST_FRAGMENT != 0;
-            if length == 0 && !is_last {
-                return Err(Violation("a fragment of nothing"));
-            }
-            let Some(fragment) = rest.get(..length) else {
+            let (taken, rest) = bytes.split_at(self.left_bytes.min(bytes.len()));
+            self.record.extend_from_slice(taken);
+            self.left_bytes -= taken.len();
+            *bytes = rest;
+            if self.left_bytes > 0 {
                 return Ok(None);
-            };
-            self.record.extend_from_slice(fragment);
-            self.taken += 4 + length;
-            if is_last {
+            }
+            self.mark_bytes = 0;
+            if self.is_last {
                 return Ok(Some(std::mem::take(&mut self.record)));
             }
         }
+    }
+
+    fn begin_fragment(&mut self, most_bytes: usize) -> Result<(), Violation> {
+        let mark = u32::from_be_bytes(self.mark);
+        self.left_bytes = (mark & !LAST_FRAGMENT) as usize;
+        self.is_last = mark & LAST_FRAGMENT != 0;
+        if self.record.len().saturating_add(self.left_bytes) > most_bytes {
+            return Err(Violation("a reply that is longer than what was asked for"));
+        }
+        if self.left_bytes == 0 && !self.is_last {
+            return Err(Violation("a fragment of nothing"));
+        }
+        self.record.reserve_exact(self.left_bytes);
+        Ok(())
     }
 }
 
@@ -158,29 +176,28 @@ mod tests {
         let bytes = call();
         let mut reader = RecordReader::default();
         for byte in &bytes[..bytes.len() - 1] {
-            reader.push(&[*byte]);
-            assert_eq!(reader.next_record(1000), Ok(None));
+            assert_eq!(reader.take(&mut &[*byte][..], 1000), Ok(None));
         }
-        reader.push(&bytes[bytes.len() - 1..]);
-        assert_eq!(reader.next_record(1000), Ok(Some(bytes[4..].to_vec())));
-        assert_eq!(reader.next_record(1000), Ok(None));
+        let mut last = &bytes[bytes.len() - 1..];
+        assert_eq!(reader.take(&mut last, 1000), Ok(Some(bytes[4..].to_vec())));
+        assert_eq!(reader.take(&mut last, 1000), Ok(None));
     }
 
     #[test]
     fn fragments_are_one_record_and_two_records_are_two() {
         let mut reader = RecordReader::default();
-        reader.push(&[0, 0, 0, 1, 5, 128, 0, 0, 2, 6, 7, 128, 0, 0, 0]);
-        assert_eq!(reader.next_record(3), Ok(Some(vec![5, 6, 7])));
-        assert_eq!(reader.next_record(3), Ok(Some(vec![])));
+        let mut bytes = &[0, 0, 0, 1, 5, 128, 0, 0, 2, 6, 7, 128, 0, 0, 0][..];
+        assert_eq!(reader.take(&mut bytes, 3), Ok(Some(vec![5, 6, 7])));
+        assert_eq!(reader.take(&mut bytes, 3), Ok(Some(vec![])));
+        assert_eq!(reader.take(&mut bytes, 3), Ok(None));
     }
 
     #[test]
     fn a_record_longer_than_what_was_asked_for_is_refused_by_its_mark() {
         let mut reader = RecordReader::default();
-        reader.push(&[128, 0, 16, 0]);
-        assert!(reader.next_record(4095).is_err());
+        assert!(reader.take(&mut &[128, 0, 16, 0][..], 4095).is_err());
         let mut reader = RecordReader::default();
-        reader.push(&[0, 0, 0, 2, 5, 5, 128, 0, 0, 2]);
-        assert!(reader.next_record(3).is_err());
+        let mut bytes = &[0, 0, 0, 2, 5, 5, 128, 0, 0, 2][..];
+        assert!(reader.take(&mut bytes, 3).is_err());
     }
 }

@@ -258,6 +258,8 @@ impl Client {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Ok(());
         };
+        job.read
+            .reserve_exact((length_bytes - job.done_bytes) as usize);
         job.read.extend_from_slice(data);
         job.done_bytes += u32::try_from(data.len()).map_err(|_| Violation("a read too long"))?;
         if job.done_bytes == length_bytes {

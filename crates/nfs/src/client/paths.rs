@@ -143,24 +143,19 @@ impl Client {
     }
 
     /// Bytes came on the path.
-    pub fn received(&mut self, path: usize, bytes: &[u8], now_ms: u64) {
+    pub fn received(&mut self, path: usize, mut bytes: &[u8], now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
-        if !self.paths[path].is_connected() {
-            return;
-        }
-        self.paths[path].reader.push(bytes);
         let most_bytes = self.settings.transfer_bytes as usize + RECORD_BYTES_BESIDE;
         while self.paths[path].is_connected() {
-            let record = match self.paths[path].reader.next_record(most_bytes) {
-                Ok(Some(record)) => record,
-                Ok(None) => break,
-                Err(_) => {
-                    self.reset(path);
-                    break;
-                }
-            };
-            if self.take_record(path, &record).is_err() {
-                self.reset(path);
+            let taken = self.paths[path].reader.take(&mut bytes, most_bytes);
+            let taken = taken.and_then(|record| match record {
+                Some(record) => self.take_record(path, &record).map(|()| true),
+                None => Ok(false),
+            });
+            match taken {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => self.reset(path),
             }
         }
         self.pump();
