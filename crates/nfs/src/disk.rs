@@ -1,0 +1,379 @@
+//! A client over sockets that belong to the calling thread.
+//!
+//! Whoever asks for work drives the sockets until the answers are there. Between two batches nothing
+//! is sent, and the lease is not kept: who holds a disk without work calls [`NfsDisk::rest`].
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::client::{Action, Client, Event, JobId, Outcome, Settings, Work};
+use crate::compound::Entry;
+use crate::status::{ErrorKind, NfsError};
+
+/// What is taken off a socket at once.
+const RECEIVE_BYTES: usize = 256 << 10;
+/// Ports that only root can have; those that the kernel's own client takes.
+const RESERVED_PORTS: std::ops::Range<u16> = 665..1024;
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathAddress {
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// Our own address, where it is not the kernel's choice.
+    pub own: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    stream: TcpStream,
+    is_connected: bool,
+    /// What is to be sent, and how much of the first was.
+    queue: std::collections::VecDeque<Arc<Vec<u8>>>,
+    sent_bytes: usize,
+}
+
+/// One file on a server.
+#[derive(Debug)]
+pub struct NfsDisk {
+    client: Client,
+    addresses: Vec<PathAddress>,
+    sockets: Vec<Option<Socket>>,
+    begun: Instant,
+    deadline_ms: u64,
+    answers: BTreeMap<JobId, Result<Outcome, NfsError>>,
+    events: Vec<Event>,
+    received: Vec<u8>,
+}
+
+impl NfsDisk {
+    /// Opens the file that the settings name, or only the directory where they name none. Every piece
+    /// of work is answered within `deadline`, this one too.
+    ///
+    /// # Errors
+    /// What the server says, or that it does not answer.
+    ///
+    /// # Panics
+    /// Where the settings count other paths than there are addresses.
+    pub fn open(
+        settings: Settings,
+        addresses: Vec<PathAddress>,
+        deadline: Duration,
+    ) -> Result<Self, NfsError> {
+        assert_eq!(settings.paths, addresses.len(), "each path has an address");
+        let has_file = settings.file.is_some();
+        let mut disk = Self {
+            client: Client::new(settings, 0),
+            sockets: addresses.iter().map(|_| None).collect(),
+            addresses,
+            begun: Instant::now(),
+            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX >> 1),
+            answers: BTreeMap::new(),
+            events: Vec::new(),
+            received: vec![0; RECEIVE_BYTES],
+        };
+        if has_file {
+            disk.size_bytes()?;
+        }
+        Ok(disk)
+    }
+
+    /// Does all of it at once, in no order, and returns when each piece has its answer, in the order
+    /// of the pieces.
+    pub fn run(&mut self, batch: Vec<Work>) -> Vec<Result<Outcome, NfsError>> {
+        let deadline_ms = self.now_ms() + self.deadline_ms;
+        let asked: Vec<JobId> = batch
+            .into_iter()
+            .map(|work| {
+                let now_ms = self.now_ms();
+                self.client.submit(work, deadline_ms, now_ms)
+            })
+            .collect();
+        self.act();
+        while asked.iter().any(|id| !self.answers.contains_key(id)) {
+            self.wait(u64::MAX);
+        }
+        let take = |id| self.answers.remove(&id).expect("each has its answer");
+        asked.into_iter().map(take).collect()
+    }
+
+    /// Keeps the lease and the paths for so long, and does nothing else.
+    pub fn rest(&mut self, duration: Duration) {
+        let until_ms = self.now_ms() + u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1);
+        while self.now_ms() < until_ms {
+            self.wait(until_ms);
+        }
+    }
+
+    fn one(&mut self, work: Work) -> Result<Outcome, NfsError> {
+        let asked = work.operation();
+        let unanswered = NfsError::new(asked, ErrorKind::Closed);
+        self.run(vec![work]).pop().unwrap_or(Err(unanswered))
+    }
+
+    /// Reads a range that lies within the file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or not in time; so for all that follow.
+    pub fn read(&mut self, offset_bytes: u64, length_bytes: u32) -> Result<Vec<u8>, NfsError> {
+        let work = Work::Read {
+            offset_bytes,
+            length_bytes,
+        };
+        match self.one(work)? {
+            Outcome::Data(data) => Ok(data),
+            _ => Err(NfsError::new("READ", ErrorKind::Violation)),
+        }
+    }
+
+    /// Writes; durable when it returns with `is_durable`, else after [`NfsDisk::flush`].
+    ///
+    /// # Errors
+    /// As [`NfsDisk::read`].
+    pub fn write(
+        &mut self,
+        offset_bytes: u64,
+        data: &[u8],
+        is_durable: bool,
+    ) -> Result<(), NfsError> {
+        let work = Work::Write {
+            offset_bytes,
+            data: data.into(),
+            is_durable,
+        };
+        self.one(work).map(drop)
+    }
+
+    /// Makes every write durable that was answered.
+    ///
+    /// # Errors
+    /// As [`NfsDisk::read`], and where the server has forgotten a write: [`ErrorKind::LostWrites`].
+    pub fn flush(&mut self) -> Result<(), NfsError> {
+        self.one(Work::Flush).map(drop)
+    }
+
+    /// The size of the file.
+    ///
+    /// # Errors
+    /// As [`NfsDisk::read`].
+    pub fn size_bytes(&mut self) -> Result<u64, NfsError> {
+        match self.one(Work::Size)? {
+            Outcome::Size(size_bytes) => Ok(size_bytes),
+            _ => Err(NfsError::new("GETATTR", ErrorKind::Violation)),
+        }
+    }
+
+    /// Sets the size of the file.
+    ///
+    /// # Errors
+    /// As [`NfsDisk::read`].
+    pub fn set_size(&mut self, size_bytes: u64) -> Result<(), NfsError> {
+        self.one(Work::SetSize(size_bytes)).map(drop)
+    }
+
+    /// Lists the directory.
+    ///
+    /// # Errors
+    /// As [`NfsDisk::read`].
+    pub fn list(&mut self) -> Result<Vec<Entry>, NfsError> {
+        match self.one(Work::List)? {
+            Outcome::Entries(entries) => Ok(entries),
+            _ => Err(NfsError::new("READDIR", ErrorKind::Violation)),
+        }
+    }
+
+    /// Ends the hold on the file and the session.
+    ///
+    /// # Errors
+    /// As [`NfsDisk::read`]; the server then ends both when the lease is over.
+    pub fn close(mut self) -> Result<(), NfsError> {
+        self.one(Work::Close).map(drop)
+    }
+
+    /// What happened to the disk since this was asked last.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX >> 1)
+    }
+
+    /// Does what the client asks for.
+    fn act(&mut self) {
+        while let Some(action) = self.client.next_action() {
+            match action {
+                Action::Connect(at) => match connect(&self.addresses[at]) {
+                    Ok(stream) => {
+                        self.sockets[at] = Some(Socket {
+                            stream,
+                            is_connected: false,
+                            queue: std::collections::VecDeque::new(),
+                            sent_bytes: 0,
+                        });
+                    }
+                    Err(_) => self.lose(at),
+                },
+                Action::Send(at, bytes) => {
+                    if let Some(socket) = &mut self.sockets[at] {
+                        socket.queue.push_back(bytes);
+                    }
+                    if self.send(at).is_err() {
+                        self.lose(at);
+                    }
+                }
+                Action::Reset(at) => self.sockets[at] = None,
+                Action::Done(id, result) => {
+                    self.answers.insert(id, result);
+                }
+                Action::Event(event) => self.events.push(event),
+            }
+        }
+    }
+
+    fn lose(&mut self, at: usize) {
+        self.sockets[at] = None;
+        let now_ms = self.now_ms();
+        self.client.disconnected(at, now_ms);
+    }
+
+    fn send(&mut self, at: usize) -> io::Result<()> {
+        let Some(socket) = self.sockets[at]
+            .as_mut()
+            .filter(|socket| socket.is_connected)
+        else {
+            return Ok(());
+        };
+        while let Some(bytes) = socket.queue.front() {
+            match socket.stream.write(&bytes[socket.sent_bytes..]) {
+                Ok(sent_bytes) => socket.sent_bytes += sent_bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            if socket.sent_bytes == bytes.len() {
+                socket.queue.pop_front();
+                socket.sent_bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the sockets or for the time, `until_ms` at the latest, and does what follows.
+    fn wait(&mut self, until_ms: u64) {
+        let wake_at_ms = self.client.wake_at_ms().min(until_ms);
+        // A minute at most, so that no time is too long for the kernel; one millisecond at least.
+        let pause_ms = wake_at_ms.saturating_sub(self.now_ms()).clamp(1, 60_000);
+        let ready = self.poll(pause_ms);
+        let now_ms = self.now_ms();
+        self.client.tick(now_ms);
+        self.act();
+        for at in ready {
+            if let Err(_lost) = self.serve(at) {
+                self.lose(at);
+            }
+            self.act();
+        }
+    }
+
+    /// The paths that can go on.
+    fn poll(&self, pause_ms: u64) -> Vec<usize> {
+        let mut waited = Vec::new();
+        let mut paths = Vec::new();
+        for (at, socket) in self.sockets.iter().enumerate() {
+            let Some(socket) = socket else {
+                continue;
+            };
+            let mut flags = PollFlags::IN;
+            if !socket.is_connected || !socket.queue.is_empty() {
+                flags |= PollFlags::OUT;
+            }
+            waited.push(PollFd::new(&socket.stream, flags));
+            paths.push(at);
+        }
+        let pause = Timespec {
+            tv_sec: i64::try_from(pause_ms / 1000).unwrap_or(60),
+            tv_nsec: i64::try_from(pause_ms % 1000 * 1_000_000).unwrap_or(0),
+        };
+        // What interrupts it lets us look again, which does no harm.
+        let _ = rustix::event::poll(&mut waited, Some(&pause));
+        let ready = paths.into_iter().zip(&waited);
+        ready
+            .filter(|(_, one)| !one.revents().is_empty())
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    fn serve(&mut self, at: usize) -> io::Result<()> {
+        let Some(socket) = &mut self.sockets[at] else {
+            return Ok(());
+        };
+        if !socket.is_connected {
+            sockopt::socket_error(&socket.stream)??;
+            socket.is_connected = true;
+            let now_ms = self.now_ms();
+            self.client.connected(at, now_ms);
+            self.act();
+        }
+        self.send(at)?;
+        while let Some(socket) = &mut self.sockets[at] {
+            let count = match socket.stream.read(&mut self.received) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let now_ms = self.now_ms();
+            self.client.received(at, &self.received[..count], now_ms);
+            self.act();
+        }
+        Ok(())
+    }
+}
+
+/// Begins a connection. It is reset when it is dropped, so that what it still holds goes nowhere.
+fn connect(address: &PathAddress) -> io::Result<TcpStream> {
+    let family = if address.server.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket: OwnedFd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_linger(socket.as_fd(), Some(Duration::ZERO))?;
+    sockopt::set_tcp_nodelay(socket.as_fd(), true)?;
+    bind(socket.as_fd(), address)?;
+    match rustix::net::connect(socket.as_fd(), &address.server) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Binds a socket to our own address, and to a port that only root can have where we are root: many
+/// servers believe `AUTH_SYS` from no other (the export option `secure`).
+fn bind(socket: BorrowedFd<'_>, address: &PathAddress) -> io::Result<()> {
+    let any: IpAddr = if address.server.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let own = address.own.unwrap_or(any);
+    for port in RESERVED_PORTS.rev() {
+        match rustix::net::bind(socket, &SocketAddr::new(own, port)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::ADDRINUSE) => {}
+            Err(Errno::ACCESS) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rustix::net::bind(socket, &SocketAddr::new(own, 0))?)
+}
