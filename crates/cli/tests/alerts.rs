@@ -110,6 +110,25 @@ fn each_alert_comes_when_it_has_to_and_none_for_a_group_that_is_well() {
 }
 
 #[test]
+fn each_alert_names_a_section_of_the_operations_page_that_is_there() {
+    let page = std::fs::read_to_string(shipped("../docs/operations.md")).unwrap();
+    let headings: BTreeSet<String> = (page.lines())
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(|heading| heading.to_lowercase().replace(' ', "-"))
+        .collect();
+    let rules = std::fs::read_to_string(shipped("prometheus/spindle.rules.yml")).unwrap();
+    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() > 10, "{}", alerts.len());
+    for alert in alerts {
+        let (name, rest) = alert.split_once('\n').unwrap();
+        let link = rest.split_once("runbook: \"docs/operations.md#");
+        let section = link.and_then(|(_, after)| Some(after.split_once('"')?.0));
+        let section = section.unwrap_or_else(|| panic!("{name} has no runbook"));
+        assert!(headings.contains(section), "{name}: no section {section}");
+    }
+}
+
+#[test]
 fn what_alerts_and_dashboard_ask_for_is_among_the_metrics() {
     let place = Place::new();
     place.create_group();
