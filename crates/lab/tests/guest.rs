@@ -137,6 +137,41 @@ fn the_kernels_nfs_client_and_spindle_are_measured_in_a_guest() {
     assert_eq!(measured, wanted);
 }
 
+#[test]
+fn volumes_and_arrays_lose_nothing_that_they_acknowledged_when_their_power_is_cut_in_a_guest() {
+    if skips_without("lvcreate") || skips_without("mdadm") {
+        return;
+    }
+    let Some(scene) = new_scene() else { return };
+    let names = [
+        "ext4",
+        "lvm-striped-ext4",
+        "lvm-mirrored-xfs",
+        "md-raid0-ext3",
+        "md-raid1-ext4",
+    ];
+    let text = EXPERIMENT
+        .replace("CONTENDERS", &format!("{names:?}"))
+        .replace("blocks = 1", "blocks = 1\ncuts = 12");
+    let file = scene.write("cut.toml", &text);
+    let ran = scene.lab(&["run", &file]);
+    assert!(ran.status.success(), "{}\n{}", ran.stdout, ran.stderr);
+    let cuts = fs::read_to_string(scene.path().join("cut/cuts.json")).unwrap();
+    println!("{cuts}");
+    let cuts: Value = serde_json::from_str(&cuts).unwrap();
+    for name in names {
+        let cut = &cuts["contenders"][name];
+        let made = cut.get("made").unwrap_or(cut);
+        assert!(made["moments"].as_u64().unwrap_or(0) > 0, "{name}: {cut}");
+        assert_eq!(
+            made["lost"].as_array().map(Vec::len),
+            Some(0),
+            "{name}: {cut}"
+        );
+    }
+    scene.assert_clean();
+}
+
 /// What `doctor` says of the guest itself.
 fn doctor_on_the_guest(scene: &Scene, variables: &[(&str, &str)]) -> String {
     let said = scene.lab_with(variables, &["doctor"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::folder::Folder;
-use super::interval::{BLOCKS_FOR_A_CLAIM, Interval, centre, difference, interval};
+use super::interval::{Comparisons, Interval, centre, difference, interval_among};
 use super::summary::{ContenderSummary, Summary, WorkloadSummary, pairs, summarise};
 use super::verdict::{Verdict, judge};
 use crate::record::AGAIN;
@@ -51,9 +51,9 @@ pub struct Change {
 
 impl Change {
     /// From logs, a block each.
-    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
-        let found = interval(second)
-            .zip(interval(first))
+    fn of(first: &[f64], second: &[f64], comparisons: Comparisons) -> Option<Self> {
+        let found = interval_among(second, comparisons)
+            .zip(interval_among(first, comparisons))
             .map(|(second, first)| difference(second, first).exp());
         Some(Self {
             low: found.map(|found| found.low),
@@ -64,14 +64,14 @@ impl Change {
     }
 
     /// What may be said of it, where nothing forbids to say something.
-    fn judged(&self, margin: f64, floor: f64) -> Verdict {
+    fn judged(&self, margin: f64, floor: f64, comparisons: Comparisons) -> Verdict {
         let interval = self.low.zip(self.high).map(|(low, high)| Interval {
             low,
             centre: self.centre,
             high,
             confidence: 0.0,
         });
-        if interval.is_some() && self.blocks < BLOCKS_FOR_A_CLAIM {
+        if interval.is_some() && self.blocks < comparisons.blocks_for_a_claim() {
             return Verdict::Look;
         }
         judge(interval, margin, floor)
@@ -162,7 +162,7 @@ struct Both<'a> {
 
 fn rows(both: &Both) -> Vec<Row> {
     let [first, second] = &both.summaries;
-    let mut rows = Vec::new();
+    let mut found = Vec::new();
     for (index, workload) in first.workloads.iter().enumerate() {
         let same = second
             .workloads
@@ -173,30 +173,33 @@ fn rows(both: &Both) -> Vec<Row> {
         };
         let other = &second.workloads[place];
         for contender in &workload.contenders {
-            let found = other
+            let same = other
                 .contenders
                 .iter()
                 .find(|other| other.name == contender.name && !other.name.ends_with(AGAIN));
-            rows.extend(found.and_then(|found| {
-                row(
-                    both,
-                    [index, place],
-                    [(workload, contender), (other, found)],
-                )
+            found.extend(same.map(|same| {
+                let sides = [(workload, contender), (other, same)];
+                ([index, place], sides)
             }));
         }
     }
-    rows
+    // All words of the rows are to be right together.
+    let comparisons = Comparisons::of(found.len());
+    found
+        .into_iter()
+        .filter_map(|(places, sides)| row(both, places, sides, comparisons))
+        .collect()
 }
 
 fn row(
     both: &Both,
     places: [usize; 2],
     sides: [(&WorkloadSummary, &ContenderSummary); 2],
+    comparisons: Comparisons,
 ) -> Option<Row> {
     let [(workload, one), (_, other)] = sides;
     let logs = |rates: &[f64]| -> Vec<f64> { rates.iter().map(|rate| rate.ln()).collect() };
-    let rates = Change::of(&logs(&one.rates), &logs(&other.rates))?;
+    let rates = Change::of(&logs(&one.rates), &logs(&other.rates), comparisons)?;
     let against = one
         .against
         .clone()
@@ -211,7 +214,7 @@ fn row(
                 .map(|(own, other)| (own / other).ln())
                 .collect()
         };
-        Change::of(&logs(0), &logs(1))
+        Change::of(&logs(0), &logs(1), comparisons)
     });
     let reason = sides.iter().find_map(|(workload, contender)| {
         contender
@@ -246,9 +249,9 @@ fn row(
             (Some(_), _) => Verdict::Inconclusive,
             (None, Some(_)) => ratios
                 .unwrap_or(rates)
-                .judged(margin, floor)
+                .judged(margin, floor, comparisons)
                 .at_most_a_look(),
-            (None, None) => ratios.unwrap_or(rates).judged(margin, floor),
+            (None, None) => ratios.unwrap_or(rates).judged(margin, floor, comparisons),
         },
         against: against.filter(|_| ratios.is_some()),
         ratios,

@@ -18,7 +18,8 @@ pub enum Doubt {
         /// What an interval needs.
         needed: usize,
     },
-    /// Five to eleven blocks: enough for an interval, not for a claim.
+    /// Enough blocks for an interval, not for a claim: fewer than twelve, or than so many comparisons
+    /// together need.
     FewBlocks {
         /// Whole blocks.
         blocks: usize,
@@ -464,7 +465,7 @@ impl Doubt {
     pub fn what_to_do(&self) -> &'static str {
         match self {
             Self::TooFewBlocks { .. } | Self::FewBlocks { .. } => {
-                "Raise `blocks` (5 for a look, 12 for a claim) and run the file again: what is there is kept."
+                "Raise `blocks` (5 for a look, 12 for a claim, more where there are more than a hundred comparisons) and run the file again: what is there is kept."
             }
             Self::Stalls { .. } | Self::StallsDecide { .. } => {
                 "Find what these runs waited for: a stall of the storage's own is part of it, one of the machine is not. More blocks tell the two apart."

@@ -12,6 +12,10 @@
 //! that surround 95 % the ends are interpolated (Hettmansperger and Sheather 1986), which hardly
 //! depends on the noise either.
 //!
+//! An experiment makes many comparisons, and what is said of all of them is to hold together. So each
+//! interval is as wide as [`Comparisons`] asks for: one of so many may be wrong that all of them are
+//! right in 95 of 100 experiments (Bonferroni).
+//!
 //! Why no signed ranks and no bootstrap: `docs/decisions/lab-interval.md` has the figures, and the
 //! tests repeat them.
 
@@ -25,8 +29,46 @@ pub const BLOCKS_AT_LEAST: usize = 5;
 /// the blocks that were not disturbed.
 pub const BLOCKS_FOR_A_CLAIM: usize = 12;
 
-/// The coverage that is aimed at.
+/// How often all that is said together is to be right.
 const CONFIDENCE: f64 = 0.95;
+
+/// How many comparisons are to be right together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comparisons(usize);
+
+impl Comparisons {
+    /// A comparison that stands for itself.
+    pub const ONE: Self = Self(1);
+
+    /// So many; none is as one.
+    #[must_use]
+    pub fn of(count: usize) -> Self {
+        Self(count.max(1))
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.0
+    }
+
+    /// How often the interval of each must hold the truth, so that those of all do in 95 of 100,
+    /// however they hang together.
+    #[must_use]
+    pub fn confidence(self) -> f64 {
+        1.0 - (1.0 - CONFIDENCE) / as_float(self.0 as u64)
+    }
+
+    /// Fewer blocks give no interval that holds so often, and no claim.
+    #[must_use]
+    pub fn blocks_for_a_claim(self) -> usize {
+        let mut blocks = BLOCKS_FOR_A_CLAIM;
+        while coverage(blocks, 0) < self.confidence() {
+            blocks += 1;
+        }
+        blocks
+    }
+}
 
 /// An interval, in the unit of what it was made from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,16 +129,23 @@ pub fn centre(values: &[f64]) -> Option<f64> {
     median(values)
 }
 
-/// The interval of the middle of what `values` were drawn from; `None` for fewer than
-/// [`BLOCKS_AT_LEAST`].
+/// The interval of the middle of what `values` were drawn from, which stands for itself; `None` for
+/// fewer than [`BLOCKS_AT_LEAST`].
 #[must_use]
 pub fn interval(values: &[f64]) -> Option<Interval> {
+    interval_among(values, Comparisons::ONE)
+}
+
+/// The same as one of several: all of them hold together as often as one alone does. Where so few
+/// values give no such interval, it is the widest, and tells its own confidence.
+#[must_use]
+pub fn interval_among(values: &[f64], comparisons: Comparisons) -> Option<Interval> {
     if values.len() < BLOCKS_AT_LEAST {
         return None;
     }
     let mut ordered = values.to_vec();
     ordered.sort_by(f64::total_cmp);
-    let ends = Ends::of(ordered.len());
+    let ends = Ends::of(ordered.len(), comparisons.confidence());
     let last = ordered.len() - 1;
     let (outer, inner) = (ends.left_out, ends.left_out + 1);
     let between = |outer: f64, inner: f64| outer + ends.inwards * (inner - outer);
@@ -119,7 +168,7 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(count: usize) -> Self {
+    fn of(count: usize, aim: f64) -> Self {
         let wide = |left_out| Self {
             left_out,
             inwards: 0.0,
@@ -128,8 +177,8 @@ impl Ends {
         let mut best = wide(0);
         for left_out in 1..count.div_ceil(2) {
             let next = wide(left_out);
-            if next.confidence < CONFIDENCE {
-                return best.interpolated(count, next.confidence);
+            if next.confidence < aim {
+                return best.interpolated(count, next.confidence, aim);
             }
             best = next;
         }
@@ -137,17 +186,17 @@ impl Ends {
     }
 
     /// Between itself and the interval that leaves out one more, where it covers too much.
-    fn interpolated(self, count: usize, next: f64) -> Self {
-        if self.confidence <= CONFIDENCE {
+    fn interpolated(self, count: usize, next: f64, aim: f64) -> Self {
+        if self.confidence <= aim {
             return self;
         }
-        let share = (self.confidence - CONFIDENCE) / (self.confidence - next);
+        let share = (self.confidence - aim) / (self.confidence - next);
         // The rank of the end, from 1, and how many values lie beyond it on the other side.
         let rank = as_float(self.left_out as u64 + 1);
         let others = as_float(count as u64) - rank;
         Self {
             inwards: others * share / (rank + (others - rank) * share),
-            confidence: CONFIDENCE,
+            confidence: aim,
             ..self
         }
     }
@@ -163,6 +212,20 @@ fn coverage(count: usize, left_out: usize) -> f64 {
         chance *= as_float((count - heads) as u64) / as_float(heads as u64 + 1);
     }
     1.0 - 2.0 * tail
+}
+
+/// A confidence in percent, with as many digits as keep it from being rounded to certainty.
+#[must_use]
+pub fn percent(confidence: f64) -> String {
+    let missed = 1.0 - confidence;
+    let digits = if missed > 0.0015 {
+        1
+    } else if missed > 0.000_15 {
+        2
+    } else {
+        4
+    };
+    format!("{:.digits$} %", confidence * 100.0)
 }
 
 /// How often something must happen (a share of all runs) so that it is seen in `blocks` runs with

@@ -5,6 +5,7 @@
 mod class;
 mod curve;
 mod doubts;
+mod family;
 mod headline;
 mod latency;
 mod load;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use spindle_testbed::interrupt;
 
 use super::contender::{self, Contender};
@@ -25,7 +25,7 @@ use super::place::force_mounts_away;
 use super::process::{self, Identity};
 use super::recorder::Disks;
 use super::run::Listener;
-use crate::experiment::{DeviceKind, Experiment};
+use crate::experiment::Experiment;
 use crate::record::{Cut, Cuts, Plan, SCHEMA, read_json, write_json};
 
 /// The file in the experiment's folder.
@@ -41,7 +41,8 @@ const AT_ONCE: u32 = 10;
 /// Moments between two lines of progress.
 const TOLD_EACH: u32 = 50;
 
-/// Cuts the power of each contender that runs and was not cut yet.
+/// Cuts the power of each contender that runs and was not cut yet. `devices_are_the_labs` says that
+/// no person named the devices of the experiment.
 ///
 /// # Errors
 /// Where the lab is asked to stop, or the folder cannot be written.
@@ -49,6 +50,7 @@ pub fn make(
     folder: &Path,
     experiment: &Experiment,
     plan: &Plan,
+    devices_are_the_labs: bool,
     journal: &Journal,
     listener: &mut dyn Listener,
 ) -> Result<()> {
@@ -66,7 +68,10 @@ pub fn make(
         if is_cut || plan.not_run.contains_key(name) {
             continue;
         }
-        let cut = of_one(experiment, name, moments, journal, listener);
+        let cut = match obstacle_of(name, devices_are_the_labs) {
+            Some(reason) => Err(anyhow!("{reason}")),
+            None => of_one(experiment, name, moments, journal, listener),
+        };
         // One that was stopped half way did not happen.
         interrupt::check()?;
         let cut = cut.unwrap_or_else(|error| Cut::NotMade {
@@ -84,8 +89,8 @@ pub fn make(
 }
 
 /// Why the power of this one is not cut.
-fn obstacle(experiment: &Experiment, contender: &dyn Contender) -> Option<&'static str> {
-    if experiment.devices.kind == DeviceKind::Block {
+fn obstacle(devices_are_the_labs: bool, contender: &dyn Contender) -> Option<&'static str> {
+    if !devices_are_the_labs {
         return Some("the lab cuts the power of disks that it makes itself, and these are others");
     }
     if contender.is_device() {
@@ -100,6 +105,11 @@ fn obstacle(experiment: &Experiment, contender: &dyn Contender) -> Option<&'stat
     None
 }
 
+fn obstacle_of(name: &str, devices_are_the_labs: bool) -> Option<&'static str> {
+    let contender = contender::find(name).ok()?;
+    obstacle(devices_are_the_labs, contender.as_ref())
+}
+
 fn of_one(
     experiment: &Experiment,
     name: &str,
@@ -111,9 +121,6 @@ fn of_one(
         "cutting the power of {name}, at {moments} moments"
     ));
     let contender = contender::find(name).map_err(anyhow::Error::msg)?;
-    if let Some(reason) = obstacle(experiment, contender.as_ref()) {
-        bail!("{reason}");
-    }
     let count = contender
         .devices_at_least()
         .max(DISKS.min(experiment.devices.count));
@@ -229,5 +236,38 @@ impl Stage {
             Attended::Hung { reason, .. } => Err(anyhow!("{reason}")),
             Attended::Broke => Err(anyhow!("a mistake of the lab's own: its thread panicked")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_is_known_of_each_contender_and_the_others_say_why_not() {
+        for name in [
+            "ext4",
+            "btrfs-raid1",
+            "lvm-striped-ext4",
+            "lvm-raid10-xfs",
+            "md-raid1-xfs",
+        ] {
+            let is_fuse_there = Path::new("/dev/fuse").exists();
+            assert_eq!(obstacle_of(name, true).is_none(), is_fuse_there, "{name}");
+            let of_named = obstacle_of(name, false).unwrap();
+            assert!(
+                of_named.contains("disks that it makes itself"),
+                "{of_named}"
+            );
+        }
+        for name in ["nfs4", "zfs"] {
+            let reason = obstacle_of(name, true).unwrap();
+            assert!(reason.contains("started again"), "{name}: {reason}");
+        }
+        assert!(
+            obstacle_of("raw", true)
+                .unwrap()
+                .contains("without a file system")
+        );
     }
 }

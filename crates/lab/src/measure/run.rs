@@ -56,6 +56,8 @@ pub struct Manner {
     pub failures_stay_since_unix_s: Option<u64>,
     /// Whether to end once a contender hangs in the kernel and keeps the devices.
     pub ends_when_stuck: bool,
+    /// The devices are named, and the lab made them all the same: for a guest.
+    pub devices_are_the_labs: bool,
 }
 
 /// Runs an experiment into `folder`, which is made or continued. After a contender that hangs the
@@ -91,7 +93,9 @@ pub fn run(
     }
     if !left.is_empty() {
         let journal = Journal::begin(&journal::directory())?;
-        cuts::make(folder, experiment, &plan, &journal, listener)?;
+        let are_the_labs =
+            experiment.devices.kind != DeviceKind::Block || manner.devices_are_the_labs;
+        cuts::make(folder, experiment, &plan, are_the_labs, &journal, listener)?;
         listener.tell("making the devices");
         let devices = Arc::new(DeviceSet::make(&journal, &experiment.devices, erase)?);
         let asked = &experiment.database;

@@ -2,18 +2,19 @@
 //! container.
 //!
 //! Neither is to keep anything on this machine beside the devices that it is given: no list of
-//! devices, no archive of metadata, no monitor that outlives the volume.
+//! devices (nor hints where volumes were, which the next disks under these names would not have),
+//! no archive of metadata, no monitor that outlives the volume.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::program::command;
 
-const ALWAYS: &str = "devices{use_devicesfile=0} backup{backup=0 archive=0} \
+const ALWAYS: &str = "devices{use_devicesfile=0 hints=\"none\"} backup{backup=0 archive=0} \
     activation{monitoring=0} global{event_activation=0}";
 
 /// Without the daemon LVM would wait for nodes that nobody makes.
-const WITHOUT_DAEMON: &str = "devices{use_devicesfile=0 obtain_device_list_from_udev=0 \
+const WITHOUT_DAEMON: &str = "devices{use_devicesfile=0 hints=\"none\" obtain_device_list_from_udev=0 \
     external_device_info_source=\"none\"} backup{backup=0 archive=0} \
     activation{monitoring=0 udev_sync=0 udev_rules=0} global{event_activation=0}";
 

@@ -71,3 +71,30 @@ fn noise_alone_is_no_change() {
         }
     }
 }
+
+#[test]
+fn the_intervals_of_all_rows_are_as_wide_as_all_of_them_need() {
+    let (first, second) = (day(12, 1, 1.0, 0.04, 1.0), day(12, 2, 1.0, 0.04, 1.0));
+    let rows = compare(&first, &second).unwrap();
+    let xfs = of(&rows, "xfs").ratios.unwrap();
+    let logs = |folder: &Folder| -> Vec<f64> {
+        let pairs = pairs(folder, 0, "xfs", "ext4");
+        pairs
+            .values()
+            .map(|(own, other)| (own / other).ln())
+            .collect()
+    };
+    let of_level = |comparisons| {
+        let of = |folder| interval_among(&logs(folder), comparisons).unwrap();
+        difference(of(&second), of(&first)).exp()
+    };
+    let (own, together) = (
+        of_level(Comparisons::ONE),
+        of_level(Comparisons::of(rows.len())),
+    );
+    assert!(rows.len() > 1 && together.low < own.low && own.high < together.high);
+    assert_eq!(
+        (xfs.low, xfs.high),
+        (Some(together.low), Some(together.high))
+    );
+}

@@ -7,7 +7,7 @@ fn the_ends_are_those_of_the_binomial_distribution() {
     // Tables of the sign test: of twelve throws at most two heads have a chance of 79/4096.
     assert!((coverage(12, 2) - (1.0 - 2.0 * 79.0 / 4096.0)).abs() < 1e-12);
     assert!((coverage(5, 0) - (1.0 - 2.0 / 32.0)).abs() < 1e-12);
-    let of = |count| Ends::of(count);
+    let of = |count| Ends::of(count, CONFIDENCE);
     assert_eq!((of(5).left_out, of(6).left_out), (0, 0));
     assert!((of(5).confidence - 0.9375).abs() < 1e-12);
     assert!(of(5).inwards.abs() < 1e-12);
@@ -16,6 +16,17 @@ fn the_ends_are_those_of_the_binomial_distribution() {
     assert_eq!(of(12).left_out, 2);
     assert!((of(12).inwards - 0.263_13).abs() < 1e-4, "{:?}", of(12));
     assert!((of(12).confidence - 0.95).abs() < 1e-12);
+    // As one of six it misses in 0.83 of 100, between one left out (0.63) and two (3.86).
+    let of_six = Ends::of(12, Comparisons::of(6).confidence());
+    assert_eq!(of_six.left_out, 1);
+    assert!((of_six.confidence - (1.0 - 0.05 / 6.0)).abs() < 1e-12);
+    assert!(of_six.inwards > 0.0 && of_six.inwards < 0.5, "{of_six:?}");
+    // Twelve blocks miss in 2 of 4,096 at the least: that is enough for 102 comparisons.
+    let needed = |count| Comparisons::of(count).blocks_for_a_claim();
+    assert_eq!(
+        [0, 1, 102, 103, 204, 205].map(needed),
+        [12, 12, 12, 13, 13, 14]
+    );
     // As many blocks as an experiment may have.
     assert_eq!(of(1000).left_out, 468);
 }
@@ -31,6 +42,16 @@ fn the_centre_and_the_ends_of_a_known_sample() {
     assert!(centre(&[]).is_none());
     let turned = found.inverse();
     assert!((turned.low - 0.01).abs() < 1e-12 && (turned.high - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_confidence_in_percent_is_never_rounded_to_certainty() {
+    let shown = |count| percent(Comparisons::of(count).confidence());
+    assert_eq!(
+        [1, 6, 20, 50].map(shown),
+        ["95.0 %", "99.2 %", "99.8 %", "99.90 %"]
+    );
+    assert_eq!([102, 1000].map(shown), ["99.95 %", "99.9950 %"]);
 }
 
 #[test]
@@ -189,6 +210,41 @@ fn the_interval_holds_the_truth_as_often_as_it_says_whatever_the_noise() {
                 (0.93..=0.97).contains(&share),
                 "{noise:?}, {block_count} blocks: {share}"
             );
+        }
+    }
+}
+
+#[test]
+fn among_many_comparisons_an_interval_misses_the_truth_as_seldom_as_that_asks_for() {
+    const EXPERIMENTS: f64 = 4000.0;
+    for noise in NOISES {
+        for (block_count, count) in [(12, 6), (12, 20), (15, 20), (24, 20), (24, 100)] {
+            let comparisons = Comparisons::of(count);
+            let of = |values: &[f64]| {
+                let found = interval_among(values, comparisons).unwrap();
+                assert!(found.confidence >= comparisons.confidence() - 1e-12);
+                (found.low, found.high)
+            };
+            let missed = 1.0 - coverage_of((noise, NO_STALLS), block_count, TRUTH, of);
+            // In two experiments, at a confidence as high.
+            let between = |seed: u64| {
+                let of = |seed| {
+                    let values = differences(noise, NO_STALLS, block_count, seed);
+                    interval_among(&values, comparisons).unwrap()
+                };
+                let found = difference(of(2 * seed + 1), of(2 * seed));
+                u32::from(found.low > 0.0 || found.high < 0.0)
+            };
+            let between = f64::from((0..4000).map(between).sum::<u32>()) / EXPERIMENTS;
+            println!("{noise:?}, {block_count} blocks, {count}: {missed:.5}, of two {between:.5}");
+            let allowed = 1.0 - comparisons.confidence();
+            let own_error = 3.0 * (allowed / EXPERIMENTS).sqrt();
+            for missed in [missed, between] {
+                assert!(
+                    missed <= 1.2 * allowed + own_error,
+                    "{noise:?}, {block_count} blocks, {count}: {missed}"
+                );
+            }
         }
     }
 }

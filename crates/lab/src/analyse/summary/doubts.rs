@@ -3,7 +3,7 @@
 use super::{ContenderSummary, Ratio, Told, class, regime, steady};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
-use crate::analyse::interval::{BLOCKS_AT_LEAST, BLOCKS_FOR_A_CLAIM};
+use crate::analyse::interval::BLOCKS_AT_LEAST;
 use crate::analyse::series::{median, unsettled};
 use crate::experiment::{DatabaseKind, Workload};
 use crate::record::{AGAIN, Outcome};
@@ -124,7 +124,7 @@ pub(super) fn of_a_contender(
                 blocks: ratio.blocks,
                 needed: BLOCKS_AT_LEAST,
             });
-        } else if ratio.blocks < BLOCKS_FOR_A_CLAIM {
+        } else if ratio.blocks < ratio.blocks_for_a_claim() {
             doubts.push(Doubt::FewBlocks {
                 blocks: ratio.blocks,
             });

@@ -3,7 +3,7 @@
 
 use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
 use crate::analyse::doubt::Doubt;
-use crate::analyse::interval::{BLOCKS_FOR_A_CLAIM, rarest_seen};
+use crate::analyse::interval::{percent, rarest_seen};
 use crate::analyse::verdict::Verdict;
 use crate::record::AGAIN;
 
@@ -58,11 +58,12 @@ fn a_look(summary: &Summary) -> Vec<String> {
         .collect();
     let few = looks
         .iter()
-        .filter_map(|contender| Some(contender.ratio?.blocks))
-        .filter(|blocks| *blocks < BLOCKS_FOR_A_CLAIM)
+        .filter_map(|contender| contender.ratio)
+        .map(|ratio| (ratio.blocks, ratio.blocks_for_a_claim()))
+        .filter(|(blocks, needed)| blocks < needed)
         .max()
-        .map(|most| format!(
-            "This is a look from {most} blocks, not a claim: a claim needs {BLOCKS_FOR_A_CLAIM}. Raise `blocks` and run the file again; what is there is kept."
+        .map(|(most, needed)| format!(
+            "This is a look from {most} blocks, not a claim: a claim needs {needed}. Raise `blocks` and run the file again; what is there is kept."
         ));
     let crowded = looks
         .iter()
@@ -95,9 +96,37 @@ fn what_it_is_of(summary: &Summary) -> Option<String> {
         .map(|ratio| ratio.blocks)
         .max()?;
     Some(format!(
-        "Each interval is of the middle block: half of all blocks have a higher ratio, half a lower one. What happens in fewer than {:.0} of 100 runs, such as a stall, may not have been met in {most} blocks.",
+        "Each interval is of the middle block: half of all blocks have a higher ratio, half a lower one. {}What happens in fewer than {:.0} of 100 runs, such as a stall, may not have been met in {most} blocks.",
+        what_holds_together(summary),
         rarest_seen(most) * 100.0
     ))
+}
+
+/// How sure all words of it are together; nothing where a look claims none.
+fn what_holds_together(summary: &Summary) -> String {
+    let claims: Vec<&Ratio> = ratios(summary)
+        .filter(|ratio| ratio.low.is_some() && ratio.blocks >= ratio.blocks_for_a_claim())
+        .collect();
+    let Some(count) = claims.iter().map(|ratio| ratio.comparisons).max() else {
+        return String::new();
+    };
+    if count == 1 {
+        return String::new();
+    }
+    let slow = summary
+        .workloads
+        .iter()
+        .flat_map(|workload| &workload.contenders)
+        .flat_map(|contender| &contender.latencies)
+        .filter(|found| found.verdict.is_some())
+        .filter_map(|found| Some(found.ratio?.comparisons))
+        .max()
+        .map_or(String::new(), |count| {
+            format!("; the {count} of p95 and p99 do among themselves")
+        });
+    format!(
+        "The intervals are so wide that all {count} comparisons of rates hold together in 95 of 100 experiments{slow}. "
+    )
 }
 
 fn of_all_loads(summary: &Summary, found: &Overall) -> String {
@@ -304,9 +333,9 @@ fn said(name: &str, baseline: &str, ratio: Option<&Ratio>, verdict: Verdict) -> 
     let interval = match (ratio.low, ratio.high, ratio.confidence) {
         (Some(low), Some(high), Some(confidence)) => {
             format!(
-                "ratio {:.3}, {:.1} % interval {low:.3} to {high:.3}",
+                "ratio {:.3}, {} interval {low:.3} to {high:.3}",
                 ratio.centre,
-                confidence * 100.0
+                percent(confidence)
             )
         }
         _ => format!("ratio {:.3}, no interval", ratio.centre),

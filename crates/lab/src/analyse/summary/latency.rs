@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
-use super::{doubts, runs_of};
+use super::{doubts, family, runs_of};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
+use crate::analyse::interval::Comparisons;
 use crate::analyse::latency::quantile_us;
 use crate::analyse::series::median;
 use crate::analyse::verdict::Verdict;
@@ -46,13 +47,17 @@ fn by_block(folder: &Folder, workload: usize, label: &str, quantile: f64) -> BTr
         .collect()
 }
 
-fn ratio_of(one: &BTreeMap<u32, f64>, other: &BTreeMap<u32, f64>) -> Option<Ratio> {
+fn ratio_of(
+    one: &BTreeMap<u32, f64>,
+    other: &BTreeMap<u32, f64>,
+    comparisons: Comparisons,
+) -> Option<Ratio> {
     let pairs: Pairs = of_pairs(one, other);
     let pairs: Vec<(f64, f64)> = pairs.into_values().collect();
     // Latencies are recorded in whole microseconds: 6 and 6 may be a sixth apart.
     let least = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).fold(f64::INFINITY, f64::min);
     let rounding = 0.5 / least(|pair| pair.0) + 0.5 / least(|pair| pair.1);
-    Some(ratio(&pairs)?.widened(rounding))
+    Some(ratio(&pairs, comparisons)?.widened(rounding))
 }
 
 /// What is found of `label` under a load; `against` is none for the baseline itself and for what
@@ -74,9 +79,14 @@ pub(super) fn found(
         let of = |label: &str| by_block(folder, workload, label, quantile);
         let own = of(label);
         let us: Vec<f64> = own.values().copied().collect();
-        let noise = ratio_of(&of(&again), &of(baseline));
+        let noise = ratio_of(&of(&again), &of(baseline), Comparisons::ONE);
         let noise_floor = noise.map(|noise| noise.reach());
-        let ratio = against.and_then(|against| ratio_of(&own, &of(against)));
+        let comparisons = if label == again {
+            Comparisons::ONE
+        } else {
+            family::of_latencies(folder)
+        };
+        let ratio = against.and_then(|against| ratio_of(&own, &of(against), comparisons));
         let judged = ratio.filter(|_| label != again).map(|ratio| {
             let is_forbidden = is_forbidden
                 || doubts::of_the_noise(noise.as_ref())

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
-    ContenderSummary, LatencyFound, Told, WorkloadSummary, class, contender, doubts, labels,
-    latency, quiet, reference, runs_of,
+    ContenderSummary, LatencyFound, Told, WorkloadSummary, class, contender, doubts, family,
+    labels, latency, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
+use crate::analyse::interval::Comparisons;
 use crate::analyse::verdict::Verdict;
 use crate::record::AGAIN;
 
@@ -73,7 +74,9 @@ struct Load<'a> {
 impl<'a> Load<'a> {
     fn of(folder: &'a Folder, index: usize) -> Self {
         let baseline = &folder.experiment.baseline;
-        let noise = ratio_of(folder, index, &format!("{baseline}{AGAIN}"), baseline);
+        let again = format!("{baseline}{AGAIN}");
+        // It claims nothing, it only forbids: no word can be wrong by it.
+        let noise = ratio_of(folder, index, &again, baseline, Comparisons::ONE);
         Self {
             folder,
             index,
@@ -104,7 +107,13 @@ impl<'a> Load<'a> {
         let is_comparable = class::is_same(folder, label, &against);
         let is_baseline = label == *baseline;
         if !is_baseline {
-            contender.ratio = ratio_of(folder, index, label, &against).filter(|_| is_comparable);
+            let comparisons = if label.ends_with(AGAIN) {
+                Comparisons::ONE
+            } else {
+                family::of_rates(folder)
+            };
+            contender.ratio =
+                ratio_of(folder, index, label, &against, comparisons).filter(|_| is_comparable);
             contender.against = Some(against.clone());
         }
         let reference = before
@@ -178,7 +187,13 @@ impl<'a> Load<'a> {
     }
 }
 
-fn ratio_of(folder: &Folder, index: usize, label: &str, other: &str) -> Option<Ratio> {
+fn ratio_of(
+    folder: &Folder,
+    index: usize,
+    label: &str,
+    other: &str,
+    comparisons: Comparisons,
+) -> Option<Ratio> {
     let pairs: Vec<(f64, f64)> = pairs(folder, index, label, other).into_values().collect();
-    ratio(&pairs)
+    ratio(&pairs, comparisons)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::pairs;
 use super::ratio::{Pairs, Ratio, ratio};
-use super::{WorkloadSummary, class, reference};
+use super::{WorkloadSummary, class, family, reference};
 use crate::analyse::folder::Folder;
 use crate::analyse::series::mean;
 use crate::analyse::verdict::Verdict;
@@ -43,7 +43,8 @@ pub(super) fn overall(folder: &Folder, workloads: &[WorkloadSummary]) -> Vec<Ove
             if !class::is_same(folder, name, &against) || is_unranked(workloads, name) {
                 return None;
             }
-            let ratio = ratio(&over_all_loads(folder, workloads.len(), name, &against))?;
+            let pairs = over_all_loads(folder, workloads.len(), name, &against);
+            let ratio = ratio(&pairs, family::of_rates(folder))?;
             let found = ratio.judged(folder.experiment.margin, floor).0;
             Some(Overall {
                 name: name.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::analyse::doubt::Doubt;
-use crate::analyse::interval::{BLOCKS_FOR_A_CLAIM, Interval, centre, interval};
+use crate::analyse::interval::{Comparisons, Interval, centre, interval_among};
 use crate::analyse::series::median;
 use crate::analyse::verdict::{Verdict, judge};
 
@@ -20,6 +20,10 @@ pub struct Ratio {
     pub high: Option<f64>,
     /// How often such an interval holds that of the middle of all blocks there could be.
     pub confidence: Option<f64>,
+    /// How many intervals are made so wide that all of them hold together in 95 of 100 experiments;
+    /// one in records from before that was done.
+    #[serde(default = "alone")]
+    pub comparisons: usize,
     /// Whole blocks that it rests on.
     pub blocks: usize,
     /// Of all blocks together: the sum of the one over the sum of the other.
@@ -28,6 +32,10 @@ pub struct Ratio {
     pub far_below: usize,
     /// Blocks whose ratio lies far above that of the middle one.
     pub far_above: usize,
+}
+
+fn alone() -> usize {
+    Comparisons::ONE.count()
 }
 
 /// What one and the other reached, by block.
@@ -47,14 +55,15 @@ const FAR_AT_LEAST: f64 = 0.10;
 /// the same median distance, which few far blocks do not move.
 const FAR_DEVIATIONS: f64 = 3.0 * 1.4826;
 
-/// The ratio of the first of each pair to the second; `None` for no pairs.
-pub(super) fn ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
+/// The ratio of the first of each pair to the second, as one of so many comparisons; `None` for no
+/// pairs.
+pub(super) fn ratio(pairs: &[(f64, f64)], comparisons: Comparisons) -> Option<Ratio> {
     let logs: Vec<f64> = pairs
         .iter()
         .map(|(one, other)| (one / other).ln())
         .collect();
     let middle = centre(&logs)?;
-    let found = interval(&logs).map(Interval::exp);
+    let found = interval_among(&logs, comparisons).map(Interval::exp);
     let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     let far = (FAR_DEVIATIONS * median(&distances)?).max(FAR_AT_LEAST);
     let (one, other) = pairs
@@ -65,6 +74,7 @@ pub(super) fn ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
         centre: middle.exp(),
         high: found.map(|found| found.high),
         confidence: found.map(|found| found.confidence),
+        comparisons: comparisons.count(),
         blocks: logs.len(),
         together: one / other,
         far_below: logs.iter().filter(|log| *log - middle < -far).count(),
@@ -80,6 +90,12 @@ impl Ratio {
             high: self.high?,
             confidence: self.confidence?,
         })
+    }
+
+    /// Fewer blocks give no claim that holds together with the others.
+    #[must_use]
+    pub fn blocks_for_a_claim(&self) -> usize {
+        Comparisons::of(self.comparisons).blocks_for_a_claim()
     }
 
     /// The same with ends that lie further out by this share.
@@ -129,7 +145,7 @@ impl Ratio {
         margin: f64,
         floor: f64,
     ) -> (Verdict, Option<Doubt>) {
-        if interval.is_some() && self.blocks < BLOCKS_FOR_A_CLAIM {
+        if interval.is_some() && self.blocks < self.blocks_for_a_claim() {
             return (Verdict::Look, None);
         }
         let verdict = judge(interval, margin, floor);

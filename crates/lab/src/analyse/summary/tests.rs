@@ -189,8 +189,8 @@ fn over_all_loads_nothing_is_claimed_where_the_baseline_differs_from_itself_unde
 
 #[test]
 fn what_stalls_is_named_beside_the_verdict_of_the_middle_block() {
-    let folder = folder(experiment(12), |planned| {
-        let stalls = planned.contender == "xfs" && planned.block % 6 == 0;
+    let folder = folder(experiment(24), |planned| {
+        let stalls = planned.contender == "xfs" && planned.block % 12 == 0;
         let speed = match planned.contender.as_str() {
             "xfs" if stalls => 0.5,
             "xfs" => 1.5,
@@ -209,14 +209,85 @@ fn what_stalls_is_named_beside_the_verdict_of_the_middle_block() {
         .find(|line| line.contains("tpcb") && line.contains("xfs is"))
         .unwrap();
     assert!(
-        line.contains("In 2 of 12 blocks xfs was far slower than usual"),
+        line.contains("In 2 of 24 blocks xfs was far slower than usual"),
         "{line}"
     );
     let last = summary.headline.last().unwrap();
     assert!(
-        last.contains("fewer than 22 of 100 runs") && last.contains("in 12 blocks"),
+        last.contains("fewer than 12 of 100 runs") && last.contains("in 24 blocks"),
         "{last}"
     );
+}
+
+/// Two blocks of twelve in which xfs stalls, among so many contenders and loads.
+fn stalling(contenders: &str, loads: &str, blocks: u32) -> Summary {
+    let text = format!(
+        "contenders = [\"ext4\", \"xfs\"{contenders}]\nblocks = {blocks}\n[devices]\nkind = \"loop\"\n\
+         [[workload]]\nkind = \"tpcb\"\n{loads}"
+    );
+    let asked = crate::experiment::Experiment::parse(&text).unwrap();
+    summarise(&folder(asked, |planned| {
+        let speed = match planned.contender.as_str() {
+            "xfs" if planned.block == 3 || planned.block == 8 => 0.5,
+            "xfs" => 1.5,
+            _ => 1.0,
+        };
+        noisy(planned, speed, 0.02)
+    }))
+}
+
+#[test]
+fn the_more_a_report_compares_the_more_a_word_needs_so_that_all_of_them_hold_together() {
+    // By itself it is faster: two blocks of twelve are left out.
+    let alone = stalling("", "", 12);
+    let xfs = of(&alone, 0, "xfs");
+    assert_eq!(
+        (xfs.ratio.unwrap().comparisons, xfs.verdict),
+        (1, Some(Verdict::Faster))
+    );
+    assert!(
+        !alone.headline.concat().contains("hold together"),
+        "{:?}",
+        alone.headline
+    );
+    // With two more contenders and three more loads, and all of them over all loads, it is one of
+    // fifteen, and twelve blocks leave out hardly one.
+    let loads = "users = 2\n[[workload]]\nkind = \"growth\"\n[[workload]]\nkind = \"scan\"\n\
+        [[workload]]\nkind = \"random\"\n";
+    let others = ", \"ext3\", \"btrfs-single\"";
+    let together = stalling(others, loads, 12);
+    let xfs = of(&together, 0, "xfs");
+    let ratio = xfs.ratio.unwrap();
+    assert_eq!(
+        (ratio.comparisons, xfs.verdict),
+        (15, Some(Verdict::Inconclusive))
+    );
+    assert!(
+        (ratio.confidence.unwrap() - (1.0 - 0.05 / 15.0)).abs() < 1e-9,
+        "{ratio:?}"
+    );
+    let over_all = together
+        .overall
+        .iter()
+        .find(|one| one.name == "xfs")
+        .unwrap();
+    assert_eq!(
+        (over_all.ratio.comparisons, over_all.verdict),
+        (15, Verdict::Inconclusive)
+    );
+    // The slow operations are a family of their own; the baseline's second name is in none.
+    let p95 = of(&together, 0, "ext3").latencies[0].ratio.unwrap();
+    assert!(p95.comparisons > 15 && p95.comparisons <= 24, "{p95:?}");
+    assert_eq!(together.workloads[0].noise.unwrap().comparisons, 1);
+    let last = together.headline.last().unwrap();
+    assert!(
+        last.contains("all 15 comparisons of rates hold together in 95 of 100 experiments; the")
+            && last.contains("of p95 and p99 do among themselves"),
+        "{last}"
+    );
+    // Twice the blocks carry it.
+    let xfs_of_more = stalling(others, loads, 24);
+    assert_eq!(of(&xfs_of_more, 0, "xfs").verdict, Some(Verdict::Faster));
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Contender for Array {
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {
         let mut maker = Maker::new(site);
-        let device = PathBuf::from(format!("/dev/md/spindle-lab-{}", std::process::id()));
+        let device = device();
         for leaf in site.leaves {
             // A member keeps its mark, by which the array would be put together again.
             maker.intend(Undo::Content(leaf.path.clone()))?;
@@ -79,13 +79,39 @@ impl Contender for Array {
             Ok((!state.contains("resync")).then_some(()))
         })?;
         let point = maker.filesystem(self.filesystem, &[&device])?;
+        self.standing(maker, point)
+    }
+
+    fn starts_again(&self) -> bool {
+        true
+    }
+
+    fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
+        let mut maker = Maker::new(site);
+        let device = device();
+        maker.intend(Undo::Array(device.clone()))?;
+        let mut assemble = mdadm();
+        assemble.arg("--assemble").arg(&device).arg("--run");
+        maker.run(assemble.args(site.leaves.iter().map(|leaf| &leaf.path)))?;
+        let point = maker.mount(self.filesystem, "", &device)?;
+        self.standing(maker, point)
+    }
+}
+
+fn device() -> PathBuf {
+    PathBuf::from(format!("/dev/md/spindle-lab-{}", std::process::id()))
+}
+
+impl Array {
+    fn standing(&self, maker: Maker<'_>, point: PathBuf) -> Result<Standing> {
+        let count = u32::try_from(maker.site.leaves.len())?;
         let layout = Layout {
             copies: match self.level {
                 "0" => 1,
-                "1" => u32::try_from(site.leaves.len())?,
+                "1" => count,
                 _ => 2,
             },
-            devices: u32::try_from(site.leaves.len())?,
+            devices: count,
             data_checksums: false,
             page_cache: true,
             made_by: Vec::new(),

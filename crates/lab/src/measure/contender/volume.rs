@@ -63,7 +63,7 @@ impl Contender for Volume {
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {
         let mut maker = Maker::new(site);
-        let group = format!("spindlelab{}", std::process::id());
+        let group = group();
         let paths: Vec<&Path> = site.leaves.iter().map(|leaf| leaf.path.as_path()).collect();
         let count = paths.len();
         // 1 MiB of stripe or chunk for all, as Spindle's coarse striping has.
@@ -117,11 +117,40 @@ impl Contender for Volume {
                 Ok((run(&mut list)?.trim() == "100.00").then_some(()))
             })?;
         }
-        let device = PathBuf::from(format!("/dev/mapper/{group}-data"));
-        let point = maker.filesystem(self.filesystem, &[&device])?;
+        let point = maker.filesystem(self.filesystem, &[&device(&group)])?;
+        self.standing(maker, point)
+    }
+
+    fn starts_again(&self) -> bool {
+        true
+    }
+
+    fn start_again(&self, site: &Site<'_>) -> Result<Standing> {
+        let mut maker = Maker::new(site);
+        let group = group();
+        maker.intend(Undo::VolumeGroup(group.clone()))?;
+        maker.run(lvm("vgchange").args(["--activate", "y", &group]))?;
+        if !has_udev() {
+            run(command("dmsetup").arg("mknodes"))?;
+        }
+        let point = maker.mount(self.filesystem, "", &device(&group))?;
+        self.standing(maker, point)
+    }
+}
+
+fn group() -> String {
+    format!("spindlelab{}", std::process::id())
+}
+
+fn device(group: &str) -> PathBuf {
+    PathBuf::from(format!("/dev/mapper/{group}-data"))
+}
+
+impl Volume {
+    fn standing(&self, maker: Maker<'_>, point: PathBuf) -> Result<Standing> {
         let layout = Layout {
             copies: self.copies,
-            devices: u32::try_from(count)?,
+            devices: u32::try_from(maker.site.leaves.len())?,
             data_checksums: false,
             page_cache: true,
             made_by: Vec::new(),

@@ -270,6 +270,7 @@ fn work_to_the_end(order: &Path) -> Result<Word> {
     let mut experiment =
         Experiment::parse(&order.experiment).map_err(|mistake| anyhow!("{mistake}"))?;
     let devices = &mut experiment.devices;
+    let devices_are_the_labs = devices.kind != DeviceKind::Block;
     devices.kind = DeviceKind::Block;
     devices.count = u32::try_from(order.devices.len())?;
     devices.names.clone_from(&order.devices);
@@ -282,6 +283,7 @@ fn work_to_the_end(order: &Path) -> Result<Word> {
     let manner = Manner {
         failures_stay_since_unix_s: Some(order.failures_stay_since_unix_s),
         ends_when_stuck: true,
+        devices_are_the_labs,
     };
     let finished = run(
         &order.experiment,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::prose;
 use crate::analyse::folder::Folder;
+use crate::analyse::interval::percent;
 use crate::analyse::summary::{ContenderSummary, Summary, class_title};
 use crate::analyse::verdict::Verdict;
 use crate::quantity::show_number;
@@ -264,7 +265,7 @@ fn legend(summary: &Summary) -> String {
          EQUIVALENT: the interval lies within {:.2} to {:.2}. Noise: how far {} may lie from itself under a second name; \
          no smaller difference is claimed.",
         if confidence.is_finite() {
-            format!("{:.1} % ", confidence * 100.0)
+            format!("{} ", percent(confidence))
         } else {
             String::new()
         },

@@ -1,7 +1,6 @@
 //! The verdicts as the one sentence that stands over everything else.
 
 use super::class_of;
-use crate::analyse::interval::BLOCKS_FOR_A_CLAIM;
 use crate::analyse::summary::{ContenderSummary, Ratio, Summary, class_title};
 use crate::analyse::verdict::Verdict;
 use crate::record::{AGAIN, DurabilityClass};
@@ -178,11 +177,12 @@ fn a_look(summary: &Summary) -> String {
     let blocks = (summary.workloads.iter())
         .flat_map(|load| &load.contenders)
         .filter(|one| one.verdict == Some(Verdict::Look))
-        .filter_map(|one| Some(one.ratio?.blocks))
+        .filter_map(|one| one.ratio)
+        .map(|ratio| (ratio.blocks, ratio.blocks_for_a_claim()))
         .max();
     match blocks.filter(|_| is_only_a_look(summary)) {
-        Some(blocks) => {
-            format!("a look from {blocks} blocks and no claim, which needs {BLOCKS_FOR_A_CLAIM}: ")
+        Some((blocks, needed)) => {
+            format!("a look from {blocks} blocks and no claim, which needs {needed}: ")
         }
         None => String::new(),
     }
