@@ -22,6 +22,7 @@ mod faulty;
 mod guard;
 #[cfg(test)]
 mod hanging_tests;
+mod held_byte;
 mod memory;
 mod open;
 mod plain;
@@ -39,6 +40,7 @@ pub use buffer::{AlignedBuffer, ReadPart, WritePart};
 pub use counters::{DiskCounters, LATENCY_BUCKETS, LatencyHistogram};
 pub use engine::{Engine, open_engine};
 pub use faulty::FaultableDisks;
+pub use held_byte::{hold_byte, is_byte_held};
 pub use memory::{Lent, ReadTarget, WriteSource};
 pub use open::{
     DISK_SIZE_MIN_BYTES, DiskKind, FileDisk, FileDiskError, OpenDisk, OpenError, OpenErrorKind,

@@ -22,8 +22,8 @@
 //! torn, until the owner has compared the blocks.
 //!
 //! # Not here
-//! Which process is which client and whether it lives, waiting, the extent map itself, and the
-//! judgement what is to be compared: of those the layers above know. A client can write
+//! Which process is which client, waiting, the extent map itself, and the judgement what is to be
+//! compared: of those the layers above know. Whether a client lives the disks say ([`presence`]). A client can write
 //! anything into this memory, as it can into the disks; what it says is checked so far that the
 //! owner neither panics nor waits for ever.
 
@@ -33,6 +33,7 @@ pub mod locks;
 #[cfg(feature = "loom")]
 pub mod models;
 mod operation;
+pub mod presence;
 mod revocation;
 
 pub use clients::{Client, UnderWay};
