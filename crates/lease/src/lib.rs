@@ -23,9 +23,9 @@
 //!
 //! # Not here
 //! Which process is which client, waiting, the extent map itself, and the judgement what is to be
-//! compared: of those the layers above know. Whether a client lives the disks say ([`presence`]). A client can write
-//! anything into this memory, as it can into the disks; what it says is checked so far that the
-//! owner neither panics nor waits for ever.
+//! compared: of those the layers above know. Whether a client lives the disks say ([`presence`]).
+//! A client can write anything into this memory, as it can into the disks; what it says is checked
+//! so far that the owner neither panics nor waits for ever.
 
 mod clients;
 mod layout;
