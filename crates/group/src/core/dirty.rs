@@ -486,14 +486,14 @@ impl DirtyRegions {
             }
             // What another one lacks is all that it lacks, until more is announced.
             region.stop_growing();
-            if missed.is_empty() {
-                continue;
+            if !missed.is_empty() {
+                region.miss_lately(gone.disk, &missed, &copied);
+                region.open(*key, rows, apply);
+                is_stale(key.0);
             }
-            region.miss_lately(gone.disk, &missed, &copied);
-            region.open(*key, rows, apply);
-            // Others may have the only copies from here on, which a crash must not find stale.
+            // Others may have the only copies from here on, which a crash must not find stale: also of
+            // what was written long ago and has just been copied to them.
             region.name_only_stale(*key, rows, apply);
-            is_stale(key.0);
         }
     }
 

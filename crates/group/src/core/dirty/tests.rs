@@ -243,6 +243,8 @@ fn a_disk_that_has_caught_up_leaves_the_row_and_the_last_one_takes_it_away() {
     assert_eq!(self::record(&edit).stale.len(), 1);
     dirty.forget_disk(DiskNumber(9));
     let (_, edit) = rounds_until_an_edit(&dirty);
+    assert_eq!(self::record(&edit), open(&[]), "the outage opened it");
+    let (_, edit) = rounds_until_an_edit(&dirty);
     assert!(edit.changes[0].2.is_none(), "the row goes");
     assert_eq!(dirty.count(), 0);
 }

@@ -141,3 +141,29 @@ fn a_row_ceases_to_say_what_it_came_to_say_for_a_place_that_was_written_again() 
     assert_eq!(applied.newest(), open(&[]));
     assert!(!dirty.is_named(AWAY));
 }
+
+/// The one that gave it all that may be the next to go, and be killed together with the process.
+#[test]
+fn a_disk_that_has_everything_again_is_named_no_more_when_another_goes_that_nothing_was_written_to()
+{
+    let (dirty, file) = (DirtyRegions::default(), file());
+    let mut applied = Applied::default();
+    dirty.list_blocks();
+    dirty.missed_by(&file, &[(5, 9)], &[AWAY], &mut applied.apply());
+    let (_, edit) = rounds_until_an_edit(&dirty);
+    assert!(!record(&edit).open);
+    applied.apply()(edit);
+    // So long ago that no disk lacks it.
+    for _ in 0..4 {
+        round(&dirty);
+    }
+    let newest = target(Life { disk: AWAY, ..LIFE });
+    dirty.caught_up(&file, (5, 9), &[newest], &[]);
+    let other = Life {
+        disk: DiskNumber(AWAY.0 + 1),
+        incarnation: LIFE.incarnation.next(),
+    };
+    let lately = lately(&dirty, &[]);
+    dirty.went_offline(other, &lately, &|_| true, &|_| {}, &mut applied.apply());
+    assert_eq!(applied.newest(), open(&[]));
+}
