@@ -16,11 +16,6 @@ use spindle_control::{ControlError, ControlErrorKind};
 
 use crate::arguments::Arguments;
 
-/// Each request takes small pieces of memory and gives them back
-/// (docs/decisions/release-build.md).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
     let arguments = match Arguments::from_arg_matches(&matches) {
