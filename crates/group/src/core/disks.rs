@@ -314,11 +314,9 @@ impl DiskTable {
         Flushed::is_current(self, life)
     }
 
-    /// Whether the disk, here or away, has neither come nor gone since, nor failed a flush of which no
-    /// state tells yet: it may have dropped what is to be read there.
+    /// Whether the disk, here or away, has neither come nor gone since.
     pub fn is_same(&self, life: Life) -> bool {
         (self.get(life.disk)).is_some_and(|disk| disk.life() == life)
-            && !self.failures(life.disk).stand_against(life.incarnation)
     }
 
     /// The disks of these copies as they are now.
