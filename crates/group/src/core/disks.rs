@@ -448,6 +448,21 @@ impl Serving for DiskTable {
 
     /// In the preferred failure group where there is one, else on the least busy disk.
     fn choose(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)> {
+        let mut doubtful = 0;
+        for (number, copy) in extent.copies().iter().enumerate() {
+            let life = self.get(copy.disk()).map(DiskState::life);
+            let is_doubtful =
+                |life: Life| (self.failures(life.disk)).stand_against(life.incarnation);
+            doubtful |= u8::from(life.is_some_and(is_doubtful)) << number;
+        }
+        // One that failed a flush shows perhaps what was before: where there is another, not that one.
+        let chosen = (doubtful != 0).then(|| self.choose_of(extent, avoid | doubtful));
+        chosen.flatten().or_else(|| self.choose_of(extent, avoid))
+    }
+}
+
+impl DiskTable {
+    fn choose_of(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)> {
         let mut best: Option<(u32, usize, ExtentCopy, DiskSlot)> = None;
         for (number, copy) in extent.copies().iter().enumerate() {
             if avoid >> number & 1 != 0 || !copy.is_present() {

@@ -91,11 +91,15 @@ impl Core {
         out: &mut ReadTarget<'_>,
     ) -> Result<(), GroupError> {
         loop {
+            let failures = self.membership.failed_flushes();
+            let failures_count = failures.noted_count();
             let turns_count = self.membership.turns_count();
             let answer = self.read_planned(file, first, end, out);
             // A disk that went away while this was under way, and may be back, has lost what the
-            // plan relied on.
-            if self.membership.turns_count() == turns_count {
+            // plan relied on; and so, perhaps, has one that failed a flush.
+            if self.membership.turns_count() == turns_count
+                && failures.noted_count() == failures_count
+            {
                 return answer;
             }
         }

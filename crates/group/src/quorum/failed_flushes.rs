@@ -97,6 +97,8 @@ struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct FailedFlushes {
     by_disk: ByNumber<Counts>,
+    /// Of all disks: who reads looks before and after.
+    noted_count: AtomicU64,
     /// The newest of each disk. Held by whoever notes one or forgets some, so that the journal says
     /// the same.
     newest: LeafMutex<BTreeMap<DiskNumber, DeviceError>>,
@@ -122,6 +124,12 @@ impl FailedFlushes {
         }
         let counts = self.by_disk.get_or_put(disk.0, Counts::default);
         counts.count.fetch_add(1, Ordering::AcqRel);
+        self.noted_count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many flushes of any disk failed since the group was opened. Cheap.
+    pub(crate) fn noted_count(&self) -> u64 {
+        self.noted_count.load(Ordering::Acquire)
     }
 
     /// This appearance of the disk is served from now on. Where a process that takes over meets

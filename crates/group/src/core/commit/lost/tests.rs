@@ -1,5 +1,6 @@
 //! Disks that fail a flush and serve on: what is lost by that, and what is not.
 
+mod before_the_state;
 mod copied;
 mod outlived;
 

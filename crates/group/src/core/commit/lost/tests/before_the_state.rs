@@ -1,0 +1,151 @@
+//! A disk has failed a flush and dropped what it held, and no state that says so is published yet:
+//! another disk of that flush keeps silent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::{AlignedBuffer, DiskSlot, FaultyOperation};
+
+use crate::Group;
+use crate::background::planner::Move;
+use crate::background::relocation::Step;
+use crate::core::file::File;
+use crate::scene::{NORMAL, Scene, create, pattern, read};
+
+/// The first copy of the file lies there, which is read first.
+const DROPS: DiskNumber = DiskNumber(0);
+/// The other copy.
+const GOOD: DiskNumber = DiskNumber(1);
+/// It has nothing of the file.
+const SILENT: DiskNumber = DiskNumber(2);
+
+const OLD: [u8; 4096] = [1; 4096];
+
+/// A synced file of one block with its copies on the first two disks, and another one with a copy on the
+/// third. What says that both are written to is durable.
+fn scene_and_files(seed: u64) -> (Scene, Group, [Arc<File>; 2]) {
+    let disks = [(0, 64), (1, 64), (2, 64), (3, 64)];
+    let scene = Scene::new(seed, Redundancy::Normal, &disks);
+    let group = scene.open();
+    let files: Vec<_> = (10..60).map(|id| create(&group, id, NORMAL)).collect();
+    for file in &files {
+        group.write(file, 0, &OLD).unwrap();
+    }
+    group.sync().unwrap();
+    let disks_of = |file: &Arc<File>| {
+        let extent = &group.map(file)[0];
+        [0, 1].map(|copy| extent.copies[copy].unwrap().0)
+    };
+    let place = files
+        .iter()
+        .position(|file| disks_of(file) == [DROPS, GOOD]);
+    let file = Arc::clone(&files[place.expect("one of so many")]);
+    let elsewhere = |file: &&Arc<File>| {
+        let disks = disks_of(file);
+        disks.contains(&SILENT) && !disks.contains(&DROPS)
+    };
+    let other = files.iter().find(elsewhere).expect("one of so many");
+    for file in [&file, other] {
+        group.write(file, 0, &OLD).unwrap();
+    }
+    group.sync().unwrap();
+    // Read last.
+    let good = group.disks.get(GOOD).unwrap();
+    good.is_slow.store(true, Ordering::Relaxed);
+    let files = [file, Arc::clone(other)];
+    (scene, group, files)
+}
+
+/// Runs `meanwhile` after the disk has failed a flush, which the process knows, and before the flush of
+/// the silent one is answered.
+fn before_the_state(scene: &Scene, group: &Group, other: &File, meanwhile: impl FnOnce()) {
+    group.write(other, 0, &[7; 4096]).unwrap();
+    scene.disks.set_deadline(Duration::from_secs(60));
+    scene.disks.drop_at_flushes(DiskSlot(DROPS.0), 1);
+    (scene.disks).hang(DiskSlot(SILENT.0), FaultyOperation::Flush, 0..u64::MAX);
+    thread::scope(|scope| {
+        let syncer = scope.spawn(|| group.make_durable());
+        let begun = Instant::now();
+        while !group.membership.failed_flushes().of(DROPS).stand() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "no flush failed");
+            thread::yield_now();
+        }
+        assert!(group.disks.is_online(DROPS));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
+        scene.disks.release(DiskSlot(SILENT.0));
+        syncer.join().unwrap().unwrap();
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert!(!group.disks.is_online(DROPS), "it failed a flush");
+}
+
+#[test]
+fn what_a_disk_dropped_is_not_read_there_before_the_state_says_that_it_went() {
+    let (scene, group, [file, other]) = scene_and_files(61);
+    group.write(&file, 0, &[2; 4096]).unwrap();
+    before_the_state(&scene, &group, &other, || {
+        assert!(
+            read(&group, &file, 0, 4096) == [2; 4096],
+            "bytes from before an answered write"
+        );
+    });
+}
+
+#[test]
+fn a_write_of_a_part_of_a_block_takes_the_rest_from_no_disk_that_dropped_it() {
+    let (scene, group, [file, other]) = scene_and_files(62);
+    group.write(&file, 0, &[2; 512]).unwrap();
+    before_the_state(&scene, &group, &other, || {
+        group.write(&file, 512, &[3; 512]).unwrap()
+    });
+    group.sync_file(&file, true).unwrap();
+    assert!(read(&group, &file, 512, 512) == [3; 512]);
+    assert!(
+        read(&group, &file, 0, 512) == [2; 512],
+        "an answered and synced write is on no disk"
+    );
+}
+
+#[test]
+fn a_move_copies_nothing_that_its_source_dropped_before_the_state_says_so() {
+    let (scene, group, [file, other]) = scene_and_files(63);
+    let new = pattern(9, 4096);
+    group.write(&file, 0, &new).unwrap();
+    let extent = file.map.read().extent(0).unwrap();
+    let from = extent.copies()[0];
+    assert_eq!(from.disk(), DROPS);
+    let moved = Move {
+        file: file.id,
+        index: 0,
+        copy_number: 0,
+        from,
+        to: DiskNumber(3),
+        blocks: from.blocks(),
+    };
+    let mut last = None;
+    before_the_state(&scene, &group, &other, || {
+        let Ok(mut relocation) = group.begin_relocation(&moved) else {
+            return;
+        };
+        let mut buffer = AlignedBuffer::zeroed(1 << 20);
+        loop {
+            let step = group
+                .step_relocation(&mut relocation, 256, &mut buffer)
+                .unwrap();
+            if !matches!(step, Step::Copied(_)) {
+                last = Some(step);
+                return;
+            }
+        }
+    });
+    group.sync_file(&file, true).unwrap();
+    assert!(
+        read(&group, &file, 0, 4096) == new,
+        "{last:?}: a copy that was moved shows what was before a synced write"
+    );
+}
