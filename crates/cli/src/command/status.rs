@@ -53,27 +53,35 @@ fn watch(settings: &Settings, name: Option<&GroupName>, interval: Duration) -> R
     // What is not there is told before the screen is another one.
     let mut reports = show_status(settings, name)?;
     let terminal = Terminal::take()?;
+    let mut trouble: Option<String> = None;
     loop {
         let (columns, rows) = terminal.size();
+        let screen = screen_of(columns);
         let mut lines = pages(&reports, columns);
+        lines.truncate(rows.saturating_sub(2));
+        if let Some(trouble) = &trouble {
+            lines.push(Line::loud(screen.cut(trouble)));
+        }
         let foot = format!("q quit   every {} s", interval.as_secs_f64());
-        lines.truncate(rows.saturating_sub(1));
-        lines.push(Line::plain(foot.chars().take(columns).collect()));
+        lines.push(Line::plain(screen.cut(&foot)));
         terminal.draw(&lines)?;
-        for key in terminal.wait(interval)? {
-            if matches!(key, Key::Quit) {
-                return Ok(0);
-            }
+        if terminal.wait(interval)?.contains(&Key::Quit) {
+            return Ok(0);
         }
-        match show_status(settings, name) {
-            Ok(now) => reports = now,
-            Err(error) => {
-                let message = vec![Line::loud(error.message())];
-                terminal.draw(&message)?;
-                std::thread::sleep(Duration::from_millis(500));
+        // What was last known stays, with what is wrong below it.
+        trouble = match show_status(settings, name) {
+            Ok(now) => {
+                reports = now;
+                None
             }
-        }
+            Err(error) => Some(error.message()),
+        };
     }
+}
+
+/// The lines are those of `spindle top`; the order concerns disks and files, which a page has not.
+fn screen_of(columns: usize) -> Screen {
+    Screen::plain(columns, TopOrder::Bytes)
 }
 
 fn pages(reports: &[StatusReport], columns: usize) -> Vec<Line> {
@@ -88,7 +96,7 @@ fn pages(reports: &[StatusReport], columns: usize) -> Vec<Line> {
 }
 
 fn page(report: &StatusReport, columns: usize) -> Vec<Line> {
-    let screen = Screen::plain(columns, TopOrder::Bytes);
+    let screen = screen_of(columns);
     let group = &report.group;
     let mut lines = screen.head(group, &report.health, "");
     let mut tell = |text: &str| lines.push(Line::plain(screen.cut(text)));

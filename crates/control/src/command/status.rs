@@ -49,16 +49,22 @@ fn status_of(settings: &Settings, group: GroupReport) -> ControlResult<StatusRep
         ControlError::new(ControlErrorKind::NotFound, format!("{name} has just gone"))
     })?;
     let client = match group.state {
-        GroupState::Mounted => served::find(settings, &group.name)?,
+        GroupState::Mounted => {
+            told_in_the_log(&group.name, served::find(settings, &group.name)).flatten()
+        }
         _ => None,
     };
-    let operations = client.as_ref().map(|client| client.ask(&ShowOperations {}));
-    let operations = operations.transpose()?;
-    let scrub = match client.as_ref().map(|client| client.ask(&ShowScrub {})) {
-        Some(Err(error)) if error.kind != ControlErrorKind::NotFound => return Err(error),
-        Some(Ok(scrub)) => Some(scrub),
-        _ => None,
-    };
+    // One that has just stopped answering does not hide the other groups: its health says so.
+    let operations = client.as_ref().and_then(|client| {
+        let answer = client.ask(&ShowOperations {});
+        told_in_the_log(&group.name, answer)
+    });
+    let scrub = client
+        .as_ref()
+        .and_then(|client| match client.ask(&ShowScrub {}) {
+            Err(error) if error.kind == ControlErrorKind::NotFound => None,
+            answer => told_in_the_log(&group.name, answer),
+        });
     let users = group.mounts.iter().flat_map(|mount| {
         let users = users_of(Path::new(&mount.directory));
         users.into_iter().map(|user| UserReport {
@@ -78,9 +84,15 @@ fn status_of(settings: &Settings, group: GroupReport) -> ControlResult<StatusRep
     })
 }
 
-/// A group whose log cannot be read has findings that say why.
 fn newest_events(settings: &Settings, name: GroupName) -> Vec<EventReport> {
+    let group = name.to_string();
     let mut log = Events::new(settings, Some(name), EventFilter::default());
-    let mut events = log.all().unwrap_or_default();
+    let mut events = told_in_the_log(&group, log.all()).unwrap_or_default();
     events.split_off(events.len().saturating_sub(EVENTS_MOST))
+}
+
+fn told_in_the_log<T>(group: &str, answer: ControlResult<T>) -> Option<T> {
+    answer
+        .inspect_err(|error| tracing::warn!(group = %group, "{error:#}"))
+        .ok()
 }
