@@ -8,7 +8,7 @@
 //!   connection it is sent: what is sent twice is done once, and what a dead connection still holds
 //!   cannot be done after a later request of the slot.
 //! - A request whose time is over is answered, and stays in its slot as one that is late:
-//!   [`Client::late_count`] tells of those, and who wants an order sends nothing meanwhile.
+//!   [`Client::late_count`] tells of those, and no write is begun meanwhile.
 //! - A flush succeeds only where the server's verifier is that of every write that it covers.
 //! - After a restart of the server a file is claimed again as it was open. Where the server does not
 //!   grant that, nothing is written any more: another host may have the file.

@@ -9,10 +9,7 @@ use std::collections::BTreeMap;
 
 use faulty::{Due, Faults, Server};
 use spindle_device::SeededRandom;
-use spindle_nfs::rpc::Credentials;
-use spindle_nfs::{
-    Action, Client, ErrorKind, Event, FileWanted, JobId, NfsError, Outcome, Settings, Work,
-};
+use spindle_nfs::{Action, Client, ErrorKind, Event, JobId, NfsError, Outcome, Settings, Work};
 
 const SECTOR_BYTES: usize = 512;
 const BLOCK_SECTORS: usize = 8;
@@ -21,23 +18,10 @@ const DEADLINE_MS: u64 = 30_000;
 
 fn settings(paths: usize, verifier: u8) -> Settings {
     Settings {
-        paths,
-        credentials: Credentials {
-            machine_name: "here".to_owned(),
-            uid: 0,
-            gid: 0,
-        },
-        owner: b"a host and a group".to_vec(),
         verifier: [verifier; 8],
-        directory: vec!["disks".to_owned()],
-        file: Some(FileWanted {
-            name: "a".to_owned(),
-            makes: true,
-        }),
         transfer_bytes: 16 << 10,
         slots: 6,
-        probe_after_ms: 2000,
-        silent_after_ms: 5000,
+        ..faulty::settings(paths)
     }
 }
 

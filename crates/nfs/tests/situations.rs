@@ -7,36 +7,11 @@ mod faulty;
 
 use std::collections::BTreeMap;
 
-use faulty::{Due, Faults, GRACE_MS, Server};
-use spindle_nfs::rpc::Credentials;
-use spindle_nfs::{
-    Action, Client, ErrorKind, Event, FileWanted, JobId, NfsError, Outcome, Settings, Work,
-};
+use faulty::{Due, Faults, GRACE_MS, Server, settings};
+use spindle_nfs::{Action, Client, ErrorKind, Event, JobId, NfsError, Outcome, Settings, Work};
 
 const BLOCK_BYTES: usize = 4096;
 const DEADLINE_MS: u64 = 30_000;
-
-fn settings(paths: usize) -> Settings {
-    Settings {
-        paths,
-        credentials: Credentials {
-            machine_name: "here".to_owned(),
-            uid: 0,
-            gid: 0,
-        },
-        owner: b"a host and a group".to_vec(),
-        verifier: [1; 8],
-        directory: vec!["disks".to_owned()],
-        file: Some(FileWanted {
-            name: "a".to_owned(),
-            makes: true,
-        }),
-        transfer_bytes: 8 << 10,
-        slots: 1,
-        probe_after_ms: 2000,
-        silent_after_ms: 5000,
-    }
-}
 
 /// Both ends, and what happened.
 struct Scene {
@@ -66,7 +41,11 @@ impl Scene {
 
     /// With the file held, and every path up.
     fn opened(paths: usize) -> Self {
-        let mut scene = Self::new(settings(paths));
+        Self::opened_with(settings(paths))
+    }
+
+    fn opened_with(settings: Settings) -> Self {
+        let mut scene = Self::new(settings);
         scene.run(Work::Size).unwrap();
         scene.pass(100);
         scene
@@ -272,6 +251,32 @@ fn a_request_that_is_late_keeps_its_slot_until_it_is_answered() {
     assert_eq!(scene.client.late_count(), 0);
     assert_eq!(scene.run(write(0, 2, true)), Ok(Outcome::Done));
     scene.pass(60_000);
+    assert_eq!(scene.server.current[0], 2);
+}
+
+#[test]
+fn nothing_is_written_beside_a_write_that_was_given_up_and_may_still_be_done() {
+    let mut scene = Scene::opened_with(Settings {
+        slots: 4,
+        // Nobody looks whether the path is silent.
+        probe_after_ms: 100_000,
+        silent_after_ms: 100_000,
+        ..settings(1)
+    });
+    scene.server.hangs_until_ms = scene.server.now_ms + 40_000;
+    let error = scene.run(write(0, 1, true)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    assert_eq!(scene.client.late_count(), 1);
+    let id = scene.begin(write(0, 2, true));
+    let is_sent = |scene: &Scene| {
+        let has_data = |bytes: &[u8]| bytes.windows(64).any(|part| part == [2; 64]);
+        scene.sent.iter().any(|(_, bytes)| has_data(bytes))
+    };
+    while !is_sent(&scene) {
+        scene.step(u64::MAX / 2);
+    }
+    assert_eq!(scene.client.late_count(), 0, "it waits for the first one");
+    assert_eq!(scene.end(id), Ok(Outcome::Done));
     assert_eq!(scene.server.current[0], 2);
 }
 

@@ -326,7 +326,10 @@ impl Client {
                 continue;
             };
             let is_flush = matches!(job.work, Work::Flush);
+            // One that was given up may still be done: what is written after it has to come after it.
+            let is_write = matches!(job.work, Work::Write { .. });
             let must_wait = job.not_before_ms > self.now_ms
+                || (is_write && self.late_count() > 0)
                 || (is_flush && !job.has_lost_writes && self.unflushed.is_flushing());
             if must_wait {
                 later.push(id);

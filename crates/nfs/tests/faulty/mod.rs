@@ -12,9 +12,10 @@ pub mod operations;
 use std::collections::BTreeMap;
 
 use spindle_device::SeededRandom;
-use spindle_nfs::Status;
+use spindle_nfs::rpc::Credentials;
 use spindle_nfs::wire::operation;
 use spindle_nfs::xdr::{Put, Reader, Violation};
+use spindle_nfs::{FileWanted, Settings, Status};
 
 /// What the server does wrong.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,6 +73,29 @@ pub enum Due {
     Reply(usize, u64, Vec<u8>),
     /// The client sees that its connection is cut.
     Cut(usize, u64),
+}
+
+/// A client of one file, which it makes, with so many paths and one slot.
+pub fn settings(paths: usize) -> Settings {
+    Settings {
+        paths,
+        credentials: Credentials {
+            machine_name: "here".to_owned(),
+            uid: 0,
+            gid: 0,
+        },
+        owner: b"a host and a group".to_vec(),
+        verifier: [1; 8],
+        directory: vec!["disks".to_owned()],
+        file: Some(FileWanted {
+            name: "a".to_owned(),
+            makes: true,
+        }),
+        transfer_bytes: 8 << 10,
+        slots: 1,
+        probe_after_ms: 2000,
+        silent_after_ms: 5000,
+    }
 }
 
 /// The server and the network to it.
