@@ -486,19 +486,17 @@ impl Core {
         if disks.is_empty() || self.dirty.is_left_out() {
             return;
         }
-        // One that has come back since, while nothing was stale there, nobody would look at.
-        let is_back = |disk: &DiskNumber| {
-            let disk = self.disks.get(*disk);
-            disk.is_some_and(|disk| disk.is_online())
-        };
-        let _returning = disks.iter().any(is_back).then(|| {
-            let back = disks.iter().copied().filter(is_back);
-            self.membership.begin_catching_up(back);
-            self.dirty.begin_resync()
-        });
         let _change = self.change_inside();
         let apply = &mut |edit| self.catalog.apply(edit);
         let said = self.dirty.missed_by(file, ranges, disks, apply);
+        // Only now: one that came back before this was noted, with nothing stale there, nobody would
+        // look at, and one that comes back later finds it noted.
+        let is_back = |disk: &DiskNumber| self.disks.is_online(*disk);
+        if disks.iter().any(is_back) {
+            let back = disks.iter().copied().filter(is_back);
+            self.membership.begin_catching_up(back);
+            drop(self.dirty.begin_resync());
+        }
         (file.listed_through).fetch_max(said.0, Ordering::AcqRel);
     }
 

@@ -1,9 +1,11 @@
 //! Writes that are announced and refused: nobody has missed them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use spindle_base::{DiskNumber, Redundancy};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
+use spindle_sync::level::Unshown;
 
 use crate::Group;
 use crate::core::file::File;
@@ -121,4 +123,46 @@ fn what_a_disk_missed_before_a_write_that_is_refused_stays_missed() {
     scene.disks.bring_back(first);
     group.return_disks(&[first]).unwrap();
     assert!(read(&group, &file, at, new.len()) == new);
+}
+
+/// A write has missed the disk and does not get to note it; meanwhile the disk comes back, lacks nothing,
+/// and readers have ceased to look. Then it lacks what the write notes, and that is brought to it.
+#[test]
+fn a_disk_that_is_back_before_it_is_noted_to_have_missed_a_write_gets_it() {
+    let scene = Scene::new(3, Redundancy::Normal, FIVE);
+    let group = scene.open();
+    let (file, mut data, at, [_, away]) = quiet_file(&group);
+    let number = DiskNumber(away.0);
+    take_offline(&group, away);
+    let first = at / BLOCK_SIZE_BYTES;
+    let missed = [(first, first + 1)];
+    std::thread::scope(|scope| {
+        let alone = group.change.write(Unshown);
+        let writer = scope.spawn(|| group.note_missed(&file, &missed, &[number]));
+        // It waits for its turn by now; if not, this test shows less.
+        std::thread::sleep(Duration::from_millis(200));
+        let held = group.held_epochs();
+        let returning = group.membership.judge_return(&[away], &held).unwrap();
+        group.disks.set_slot(number, away);
+        let coming = group.dirty.begin_resync();
+        assert_eq!(group.membership.return_disks(&returning).unwrap(), [number]);
+        drop(coming);
+        assert!((group.dirty).end_resync(&|disk| group.disks.is_online(disk), &|| {}));
+        group.membership.caught_up(number);
+        drop(alone);
+        writer.join().unwrap();
+    });
+    assert!(
+        group.dirty.is_resyncing(),
+        "a reader takes what the disk lacks"
+    );
+    assert_eq!(group.membership.catching_up(), [number]);
+    resync(&group);
+    assert_has_it(&group, &file, &data, at, "it is copied again");
+    data[usize::try_from(at).unwrap()] ^= 1;
+    group
+        .write(&file, at, &data[usize::try_from(at).unwrap()..][..4096])
+        .unwrap();
+    group.sync().unwrap();
+    assert_sound(&group);
 }
