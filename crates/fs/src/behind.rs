@@ -11,8 +11,8 @@
 //! - Whoever writes a run of blocks to the disks shares the file's content all the while, and has
 //!   the run to itself. So nobody truncates below it, and no older bytes land on newer ones. A
 //!   block that changes meanwhile stays in memory and is written again.
-//! - A write past the memory puts its bytes into the blocks that are there, before and after it is
-//!   out, and no part of a block comes into memory meanwhile: see [`Blocks::begin_around`].
+//! - A write past the memory puts its bytes into the blocks that are there before it is out, and no
+//!   part of a block comes into memory meanwhile: see [`Blocks::begin_around`].
 //! - A block that an earlier process left and that nobody has taken yet is taken before anybody can
 //!   write its file: see [`left`].
 //!
@@ -66,7 +66,6 @@ pub(crate) struct Copies {
 
 /// A write that goes past the memory, until it is dropped, be that by a panic.
 struct Around<'a> {
-    memory: &'a UnwrittenBlocks,
     node: &'a Node,
     offset_bytes: u64,
     data: &'a [u8],
@@ -81,7 +80,6 @@ impl<'a> Around<'a> {
     ) -> Self {
         (node.unwritten.lock()).begin_around(memory, offset_bytes, data);
         Self {
-            memory,
             node,
             offset_bytes,
             data,
@@ -91,7 +89,7 @@ impl<'a> Around<'a> {
 
 impl Drop for Around<'_> {
     fn drop(&mut self) {
-        (self.node.unwritten.lock()).end_around(self.memory, self.offset_bytes, self.data);
+        (self.node.unwritten.lock()).end_around(self.offset_bytes, self.data);
     }
 }
 

@@ -420,16 +420,14 @@ impl ReplicatedRegion {
         let Some(replica) = replica else {
             return Err(failed("read", "no disk that holds it is online"));
         };
-        let whole = match &mut *self.ahead.lock() {
-            Some(ahead) => ahead.read(&map, first, out, |first, out| {
-                self.read_at(replica.slot, map.data_place(replica, first), out)
-                    .is_ok()
-            }),
-            None => {
-                let place = map.data_place(replica, first);
-                self.read_at(replica.slot, place, out).is_ok()
-            }
+        let read = |first, out: &mut [u8]| {
+            let place = map.data_place(replica, first);
+            self.read_at(replica.slot, place, out).is_ok()
         };
+        // Only the thread that opens waits for a disk with this lock.
+        let ahead =
+            (self.ahead.lock().as_mut()).map(|ahead| ahead.read(&map, first, &mut *out, read));
+        let whole = ahead.unwrap_or_else(|| read(first, &mut *out));
         for (block, out) in (first..).zip(out.chunks_exact_mut(BLOCK_LENGTH)) {
             let sum = map.sum(block);
             if sum == 0 {

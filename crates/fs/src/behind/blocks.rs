@@ -306,13 +306,13 @@ impl Blocks {
         self.patch(memory, offset, bytes);
     }
 
-    /// It has ended; what came into memory meanwhile was older or came at the same time.
-    pub(super) fn end_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
+    /// It has ended. What came into memory meanwhile stays as it is: whoever brought it may have read
+    /// what this write had put on the disks before, so that it is newer.
+    pub(super) fn end_around(&mut self, offset: u64, bytes: &[u8]) {
         let mut under_way = self.around.iter();
         let index = under_way.position(|blocks| *blocks == range_of(offset, bytes));
         (self.around).swap_remove(index.expect("a write ends that has begun"));
         self.turn += 1;
-        self.patch(memory, offset, bytes);
     }
 
     fn patch(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {

@@ -268,6 +268,43 @@ fn a_page_is_not_read_in_part_from_memory_that_a_write_past_it_has_reached_befor
     });
 }
 
+/// A write past the memory is on the disks, and about to be answered; whoever read it there writes the
+/// same page anew.
+#[test]
+fn a_page_that_was_written_by_who_had_read_a_write_past_the_memory_is_not_overwritten_by_that() {
+    for waits_before in [false, true] {
+        let (_, fs, handle) = kept();
+        let node = &handle.node;
+        behind(&fs, &handle, 0, &[1; BLOCK]);
+        if !waits_before {
+            fs.sync().unwrap();
+        }
+        let memory = fs.core.unwritten_memory().unwrap();
+        let page = [2; BLOCK];
+        let content = node.content.read();
+        let around = Around::begin(memory, node, 0, &page);
+        let file = node.file.as_ref().unwrap();
+        fs.core.group.write(file, 0, &page).unwrap();
+        let read = || {
+            let mut bytes = vec![0; BLOCK];
+            fs.read(&handle, 0, &mut bytes).unwrap();
+            bytes[0]
+        };
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                assert_eq!(read(), 2);
+                behind(&fs, &handle, 0, &[3; BLOCK]);
+            });
+            reader.join().unwrap();
+        });
+        drop(around);
+        drop(content);
+        assert_eq!(read(), 3);
+        fs.sync().unwrap();
+        assert_eq!(read(), 3, "it waited before: {waits_before}");
+    }
+}
+
 #[test]
 fn a_page_for_which_memory_has_no_room_is_not_put_there_in_part() {
     let (_, fs, handle) = kept();

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_catalog::{Catalog, CatalogError, Edit, Region, Table};
-use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
+use spindle_device::{DiskSlot, Disks, FaultyOperation, SeededRandom, SimulatedDisks};
 use spindle_format::{AuRun, STATE_PLACES};
 use spindle_sync::Mutex;
 
@@ -249,6 +250,33 @@ fn a_block_that_is_right_on_no_replica_is_left_to_who_reads_it() {
     assert_eq!(open.region.verify(0, true).unwrap(), []);
     assert_eq!(disks.durable_bytes(DiskSlot(0), place(7), BLOCK), damaged);
     assert!(read(&open.region, 7).is_err());
+}
+
+#[test]
+fn a_read_that_a_disk_keeps_waiting_keeps_no_other_read_and_no_write_waiting() {
+    let disks = make(2);
+    let open = open(&disks);
+    open.region.grow(1 << 20).unwrap();
+    write(&open.region, &[(7, 1), (9, 2)]).unwrap();
+    disks.set_deadline(Duration::from_secs(60));
+    let slots = [DiskSlot(0), DiskSlot(1)];
+    for slot in slots {
+        disks.hang(slot, FaultyOperation::Read, place(7)..place(7) + 4096);
+    }
+    let (told, answered) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let region = &open.region;
+        let waiting = scope.spawn(|| read(region, 7));
+        // It has asked its disk by now; if not, this test shows less.
+        std::thread::sleep(Duration::from_millis(200));
+        scope.spawn(move || told.send((read(region, 9), write(region, &[(11, 3)]))));
+        let answer = answered.recv_timeout(Duration::from_secs(20));
+        slots.iter().for_each(|slot| disks.release(*slot));
+        let (other, written) = answer.expect("another read, and a write, wait for that disk");
+        assert_eq!(other.unwrap(), block(2));
+        written.unwrap();
+        assert_eq!(waiting.join().unwrap().unwrap(), block(1));
+    });
 }
 
 #[test]
