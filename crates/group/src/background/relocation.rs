@@ -33,7 +33,7 @@ use spindle_sync::{Fault, is_put_back};
 use crate::background::Group;
 use crate::background::planner::Move;
 use crate::core::dirty::Ranges;
-use crate::core::disks::DiskState;
+use crate::core::disks::{DiskState, Target};
 use crate::core::file::File;
 use crate::core::files::{file_ranges, push_file_ranges};
 use crate::core::moving::Ticket;
@@ -61,6 +61,9 @@ pub struct Relocation {
     /// has lost what no flush covered of the pieces, and what was read from a source that went
     /// may be older than what it had.
     lives: SmallVec<[Life; 4]>,
+    /// The file's writes to disks with copies until then, where the extent is to get a copy that it
+    /// lacks: those of a file that had one copy were announced to nobody.
+    unannounced: SmallVec<[Target; 4]>,
     /// Blocks from the extent's start that were copied.
     done_blocks: u64,
     rounds: u8,
@@ -122,12 +125,16 @@ impl Group {
                 let target = self.disks.get(moved.to).map(DiskState::life);
                 let mut lives: SmallVec<[Life; 4]> = target.into_iter().collect();
                 lives.extend(self.disks.lives(extent.iter().flat_map(Extent::present)));
-                file.moving.begin(moved.index).map(|ticket| (ticket, lives))
+                let mut unannounced = file.written.lock().clone();
+                unannounced
+                    .retain(|target| !moved.from.is_present() && lives.contains(&target.life));
+                let ticket = file.moving.begin(moved.index);
+                ticket.map(|ticket| (ticket, lives, unannounced))
             } else {
                 None
             }
         };
-        let Some((ticket, lives)) = begun else {
+        let Some((ticket, lives, unannounced)) = begun else {
             self.give_run_back(run);
             return Err(Refusal::Outdated);
         };
@@ -140,6 +147,7 @@ impl Group {
             ticket,
             run,
             lives,
+            unannounced,
             done_blocks: 0,
             rounds: 0,
             lacking: BTreeSet::new(),
@@ -292,6 +300,10 @@ impl Group {
         };
         let was_alone = is_alone(&extent);
         if was_alone && !self.flush_target(moved)? {
+            return Ok(None);
+        }
+        // A disk that went with them unflushed would not be known to lack them beside the new copy.
+        if !self.flush_targets(&relocation.unannounced)? {
             return Ok(None);
         }
         let _alone = file.range_lock.exclusive(first, end);

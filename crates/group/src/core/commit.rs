@@ -23,7 +23,7 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::commit::owed::ToldBefore;
-use crate::core::disks::{Fate, Target};
+use crate::core::disks::Target;
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
@@ -412,19 +412,21 @@ impl Core {
         self.take_offline(&disks, &first.error.to_string())
     }
 
-    /// Flushes what was written to the disks in these incarnations; false where one is not there any
-    /// more, or failed it. Who had written to that one owes it, and the caller does nothing that
-    /// relies on it.
+    /// Flushes what was written to the disks in these incarnations, as [`Self::flush_targets`].
     pub(crate) fn flush_lives(&self, lives: &[Life]) -> Result<bool, GroupError> {
-        let flushes = &self.disks.flushes;
-        let targets: SmallVec<[Target; 4]> =
-            lives.iter().map(|life| flushes.newest(*life)).collect();
-        if self.cover(&targets).is_err() {
+        let newest = lives.iter().map(|life| self.disks.flushes.newest(*life));
+        self.flush_targets(&newest.collect::<SmallVec<[Target; 4]>>())
+    }
+
+    /// Flushes what was written to disks, where no flush has covered it; false where one is not there
+    /// any more, or failed it. Who had written to that one owes it, and the caller does nothing that
+    /// relies on it.
+    pub(crate) fn flush_targets(&self, targets: &[Target]) -> Result<bool, GroupError> {
+        if self.cover(targets).is_err() {
             self.check_fence()?;
             return Ok(false);
         }
-        let is_flushed = |target: &Target| flushes.fate(&self.disks, *target) == Fate::Flushed;
-        Ok(targets.iter().all(is_flushed))
+        Ok(targets.iter().all(|target| self.has_flushed(*target)))
     }
 
     /// Makes the file's data durable and, where `metadata` asks for it or its map has changed,

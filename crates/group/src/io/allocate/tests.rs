@@ -1,5 +1,7 @@
 //! Looking for space beside others who take what is found.
 
+use crate::background::planner::Move;
+use crate::background::relocation::Step;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::io::allocate::SpaceSearch;
 use crate::io::write::Payload;
@@ -7,7 +9,7 @@ use crate::scene::{
     EXTERNAL, MIB, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync,
 };
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::DiskSlot;
+use spindle_device::{AlignedBuffer, DiskSlot};
 
 #[test]
 fn a_request_is_refused_only_where_nothing_was_left_to_be_found() {
@@ -108,5 +110,63 @@ fn a_write_beside_a_conversion_is_known_as_written_lately() {
         assert_eq!(copies, 2);
         assert_copies_equal(&scene, &group, &file, "after the blink");
         assert!(read(&group, &file, 2 << 20, data.len()) == data);
+    }
+}
+
+/// The extent gets its second copy from a disk that has not flushed the write, fails the flush that comes
+/// then, and is back.
+#[test]
+fn what_a_conversion_found_unflushed_is_the_same_on_both_copies_when_its_disk_has_dropped_it() {
+    for seed in 1..9 {
+        let scene = Scene::mirrored(seed);
+        let group = scene.open();
+        let file = create(&group, 10, EXTERNAL);
+        group.write(&file, 0, &pattern(1, 4096)).unwrap();
+        group.sync().unwrap();
+        let new = pattern(2, 4096);
+        group
+            .write_range(&file, 0, 1, |core, intent, announced| {
+                // The writer has looked, and holds its range. The file becomes mirrored.
+                std::thread::scope(|scope| {
+                    let convert = || group.convert_files(&[(file.id, Redundancy::Normal)]);
+                    scope.spawn(convert).join().unwrap().unwrap();
+                });
+                let payload = Payload::Data((&new[..]).into());
+                core.write_blocks(&file, (0, 1), payload, intent, announced)
+            })
+            .unwrap();
+        let extent = file.map.read().extent(0).unwrap();
+        let first = extent.copies()[0].disk();
+        let from = spindle_format::ExtentCopy::MISSING;
+        let to = DiskNumber(u16::from(first == DiskNumber(0)));
+        let moved = Move {
+            file: file.id,
+            index: 0,
+            copy_number: 1,
+            from,
+            to,
+            blocks: extent.copies()[0].blocks(),
+        };
+        let mut relocation = group.begin_relocation(&moved).unwrap();
+        let mut buffer = AlignedBuffer::zeroed(1 << 20);
+        let step = loop {
+            let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+            match step.unwrap() {
+                Step::Copied(_) => {}
+                step => break step,
+            }
+        };
+        assert_eq!(step, Step::Finished);
+        let slot = DiskSlot(first.0);
+        scene.disks.vanish(slot);
+        scene.disks.bring_back(slot);
+        group
+            .take_offline(&[first], "it dropped what it had")
+            .unwrap();
+        group.sync_file(&file, true).unwrap();
+        group.return_disks(&[slot]).unwrap();
+        resync(&group);
+        assert_copies_equal(&scene, &group, &file, "after the blink");
+        assert!(read(&group, &file, 0, new.len()) == new);
     }
 }
