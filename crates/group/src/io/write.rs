@@ -414,7 +414,7 @@ impl Core {
             self.note_moving(file, first, end);
         }
         if !failed.is_empty()
-            && let Err(error) = self.settle_failed_writes(file, &ranges, &failed)
+            && let Err(error) = self.settle_failed_writes(file, &plan, &ranges, &written, &failed)
         {
             self.note_missed(file, &ranges, &plan.missed);
             return Err(error);
@@ -571,12 +571,17 @@ impl Core {
     fn settle_failed_writes(
         &self,
         file: &File,
+        plan: &WritePlan,
         ranges: &[(u64, u64)],
+        written: &Written,
         failed: &[(DiskNumber, DeviceError)],
     ) -> Result<(), GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
         let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
-        let lost = self.without_copy(file, &file.map.read(), (first, end), &gone)?;
+        let took: SmallVec<[DiskNumber; 4]> = (written.lives().map(|life| life.disk))
+            .filter(|disk| !gone.contains(disk) && !plan.missed.contains(disk))
+            .collect();
+        let lost = self.without_copy(file, &file.map.read(), (first, end), &took)?;
         if let Some(segment) = lost {
             let Segment { index, .. } = segment;
             if file.is_mirrored() {
@@ -661,7 +666,7 @@ impl Core {
     ) -> Result<(), GroupError> {
         let is_lost = |map: &Map| {
             file.set_back_count.load(Ordering::Acquire) != set_back_count
-                || self.is_lost_meanwhile(file, map, range, written)
+                || self.is_lost_meanwhile(file, map, range, plan, written)
         };
         let is_lost = if plan.marks.is_empty() {
             file.set_back_count.load(Ordering::Acquire) != set_back_count
@@ -699,29 +704,34 @@ impl Core {
         file: &File,
         map: &Map,
         range: (u64, u64),
+        plan: &WritePlan,
         written: &Written,
     ) -> bool {
-        let gone: SmallVec<[DiskNumber; 2]> = (written.lives())
-            .filter(|life| !self.disks.is_current(*life))
+        if written.lives().all(|life| self.disks.is_current(life)) {
+            return false;
+        }
+        let took: SmallVec<[DiskNumber; 4]> = (written.lives())
+            .filter(|life| self.disks.is_current(*life) && !plan.missed.contains(&life.disk))
             .map(|life| life.disk)
             .collect();
-        !gone.is_empty() && !matches!(self.without_copy(file, map, range, &gone), Ok(None))
+        !matches!(self.without_copy(file, map, range, &took), Ok(None))
     }
 
-    /// The last blocks of the range that have no copy on a disk that serves, these left aside, and copies
-    /// on bad places that give back other bytes.
+    /// The last blocks of the range that have no copy on one of the disks that `took` them and serve:
+    /// one that came back meanwhile has what was there before. Copies on bad places that give back
+    /// other bytes do not count.
     fn without_copy(
         &self,
         file: &File,
         map: &Map,
         (first, end): (u64, u64),
-        gone: &[DiskNumber],
+        took: &[DiskNumber],
     ) -> Result<Option<Segment>, GroupError> {
         let has_copy = |segment: &Segment, extent: &Extent| {
             let blocks = (segment.at_block, segment.at_block + segment.blocks);
             let counts = |copy: ExtentCopy| {
                 self.disks.slot_of(copy).is_some()
-                    && !gone.contains(&copy.disk())
+                    && took.contains(&copy.disk())
                     && !self.bad_places.is_left(file.id, copy.disk(), blocks)
             };
             extent.present().any(counts)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
-use spindle_device::DiskSlot;
+use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
 use spindle_sync::level::Unshown;
 
 use crate::Group;
@@ -164,5 +164,42 @@ fn a_disk_that_is_back_before_it_is_noted_to_have_missed_a_write_gets_it() {
         .write(&file, at, &data[usize::try_from(at).unwrap()..][..4096])
         .unwrap();
     group.sync().unwrap();
+    assert_sound(&group);
+}
+
+/// The only disk that is written to does not take the write; the other one, which was away, comes back
+/// while that is under way. It has what was there before, and counts for no copy of the write.
+#[test]
+fn a_disk_that_comes_back_during_a_write_is_no_copy_of_what_the_other_one_did_not_take() {
+    let scene = Scene::new(4, Redundancy::Normal, FIVE);
+    let group = scene.open();
+    let (file, data, at, [first, away]) = quiet_file(&group);
+    take_offline(&group, away);
+    let extents = group.map(&file);
+    let extent = extents.iter().find(|extent| extent.offset_bytes == at);
+    let copies = &extent.unwrap().copies;
+    let on_first = copies.iter().flatten().find(|copy| copy.0.0 == first.0);
+    let place = on_first.unwrap().1..on_first.unwrap().1 + 4096;
+    scene.disks.set_deadline(Duration::from_secs(60));
+    scene
+        .disks
+        .hang(first, FaultyOperation::Write, place.clone());
+    let answer = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| group.write(&file, at, &pattern(5, 4096)));
+        // It waits for the disk by now; if not, this test shows less.
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(group.return_disks(&[away]).unwrap(), [DiskNumber(away.0)]);
+        let medium = DeviceErrorKind::Medium;
+        (scene.disks).fail(first, FaultyOperation::Write, place, 1, medium);
+        scene.disks.release(first);
+        writer.join().unwrap()
+    });
+    answer.expect_err("no disk took it");
+    resync(&group);
+    assert!(
+        group.disks.is_online(DiskNumber(first.0)),
+        "it has the only copy"
+    );
+    assert_has_it(&group, &file, &data, at, "after a write that was refused");
     assert_sound(&group);
 }
