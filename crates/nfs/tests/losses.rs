@@ -5,7 +5,7 @@
 
 mod faulty;
 
-use faulty::scene::{BLOCK_BYTES, Scene, count, write};
+use faulty::scene::{BLOCK_BYTES, Scene, asked, count, write};
 use faulty::settings;
 use spindle_nfs::wire::operation;
 use spindle_nfs::{ErrorKind, Event, Outcome, Settings, Status, Work};
@@ -113,8 +113,8 @@ fn a_late_unstable_write_that_is_forgotten_is_a_loss() {
     assert!(is_lost(&mut scene), "it may have been read meanwhile");
 }
 
-#[test]
-fn a_late_unstable_write_that_the_server_does_between_two_flushes_is_durable_after_the_second() {
+/// An unstable write was given up, then the server did it behind a flush, and its answer is lost.
+fn written_between_two_flushes() -> Scene {
     let mut scene = opened();
     // It lies on its way until long after its deadline.
     scene.held_path = Some(0);
@@ -125,13 +125,86 @@ fn a_late_unstable_write_that_the_server_does_between_two_flushes_is_durable_aft
     let error = scene.end(late).unwrap_err();
     assert_eq!(error.kind, ErrorKind::TimedOut);
     assert!(!is_lost(&mut scene));
-    // The server does it, and its answer is lost.
     scene.meddles = Box::new(|asked, reply| (asked != operation::WRITE).then_some(reply));
     scene.server.send(0, &call);
     scene.until(|scene| scene.server.current[0] == 1);
     assert_eq!(scene.client.late_count(), 1);
+    scene
+}
+
+#[test]
+fn a_late_unstable_write_that_the_server_does_between_two_flushes_is_durable_after_the_second() {
+    let mut scene = written_between_two_flushes();
     assert!(!is_lost(&mut scene));
     assert_eq!(scene.server.durable[0], 1);
+}
+
+#[test]
+fn a_late_unstable_write_that_the_server_does_between_two_flushes_and_forgets_is_a_loss() {
+    let mut scene = written_between_two_flushes();
+    forget(&mut scene);
+    scene.meddles = Box::new(|_, reply| Some(reply));
+    scene.drops = Box::new(|_| false);
+    // Its answer comes from the server's memory of the slot, and then another write's.
+    assert_eq!(scene.run(write(1, 1, false)), Ok(Outcome::Done));
+    assert!(is_lost(&mut scene), "it may have been read meanwhile");
+}
+
+#[test]
+fn an_unstable_write_that_was_late_after_its_session_was_lost_is_durable_after_the_next_flush() {
+    let mut scene = opened();
+    scene.meddles = Box::new(|asked, reply| (asked != operation::WRITE).then_some(reply));
+    let late = scene.begin(write(0, 1, false));
+    scene.until(|scene| scene.server.current[0] == 1);
+    scene.server.sessions.clear();
+    scene.server.exchange_refusal = Some(Status::DELAY);
+    let error = scene.end(late).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    assert!(scene.events.contains(&Event::SessionLost));
+    scene.server.exchange_refusal = None;
+    assert!(!is_lost(&mut scene));
+    assert_eq!(scene.server.durable[0], 1);
+}
+
+#[test]
+fn a_loss_that_a_later_flush_could_not_tell_either_is_told_by_the_one_after_it() {
+    let mut scene = opened();
+    scene.run(write(0, 1, false)).unwrap();
+    scene.server.restart();
+    scene.until(|scene| scene.events.contains(&Event::LostWrites));
+    scene.drops = Box::new(|asked| asked != operation::EXCHANGE_ID);
+    let error = scene.run(Work::Flush).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut, "no session could be had");
+    scene.drops = Box::new(|_| false);
+    assert!(is_lost(&mut scene));
+    assert!(!is_lost(&mut scene));
+}
+
+#[test]
+fn no_second_commit_is_asked_for_while_a_late_one_is_under_way() {
+    let mut scene = opened();
+    scene.run(write(0, 1, false)).unwrap();
+    scene.held_path = Some(0);
+    let late = scene.begin(Work::Flush);
+    let call = scene.held.pop().unwrap();
+    scene.held_path = None;
+    scene.drops = Box::new(|asked| asked == operation::COMMIT);
+    let error = scene.end(late).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    scene.drops = Box::new(|_| false);
+    let next = scene.begin(Work::Flush);
+    let commits = scene.sent.iter().map(|(_, call)| call);
+    let commits = commits.filter(|call| asked(call) == operation::COMMIT);
+    assert_eq!(
+        commits.last(),
+        Some(&call),
+        "the same is sent again at most"
+    );
+    // The first one fails in the server, which takes everything for written.
+    scene.server.commits_to_refuse = 1;
+    scene.server.send(0, &call);
+    let error = scene.end(next).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LostWrites);
 }
 
 #[test]

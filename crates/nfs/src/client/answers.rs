@@ -132,8 +132,6 @@ impl Client {
             registration: self.registration,
             is_settled: false,
         });
-        // Who had the file before may have left what no COMMIT covers.
-        self.unflushed.doubt();
         Ok(())
     }
 

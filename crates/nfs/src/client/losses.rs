@@ -1,6 +1,6 @@
 //! Writes that the server has lost, or may have: who is told, and what is written again.
 
-use super::session::{Carries, Purpose, Sent};
+use super::session::{Carries, Purpose, Sent, Session};
 use super::{Action, Client, Event, JobId, Phase, Work};
 use crate::compound::{Refused, Results, Verifier};
 use crate::status::{ErrorKind, NfsError, Status};
@@ -25,23 +25,11 @@ impl Client {
         }
     }
 
-    /// Nobody waits for this work any more; its slot waits on.
+    /// Nobody waits for this work any more; its slot waits on. From now until it is answered the server
+    /// may do it at any moment, and a reader may see it: each flush asks for a COMMIT.
     pub(super) fn make_late(&mut self, id: JobId) {
         let carries = self.session.as_mut().and_then(|one| one.make_late(id));
         if carries == Some(Carries::UnstableWrite) {
-            self.unflushed.doubt();
-        }
-    }
-
-    /// The server may have done what was given up since the last COMMIT, and a reader may have seen it.
-    pub(super) fn doubt_late_writes(&mut self) {
-        let has_late = self.session.iter().any(|session| {
-            let mut late = session
-                .under_way()
-                .filter(|sent| sent.purpose == Purpose::Late);
-            late.any(|sent| sent.carries == Carries::UnstableWrite)
-        });
-        if has_late {
             self.unflushed.doubt();
         }
     }
@@ -53,7 +41,6 @@ impl Client {
         results: &mut Results<'_>,
     ) -> Result<(), Refused> {
         match sent.carries {
-            Carries::UnstableWrite => self.unflushed.doubt(),
             Carries::Commit => {
                 results.done(operation::PUTFH)?;
                 let verifier = results.commit()?;
@@ -63,7 +50,8 @@ impl Client {
                 results.done(operation::PUTFH)?;
                 results.write(sent.length_bytes)?;
             }
-            Carries::Other => {}
+            // It has been in doubt since it was given up.
+            Carries::UnstableWrite | Carries::Other => {}
         }
         Ok(())
     }
@@ -72,6 +60,13 @@ impl Client {
         if !self.unflushed.flushed(verifier) {
             self.unflushed.lose();
             self.lose_writes();
+        }
+        let mut under_way = self.session.iter().flat_map(Session::under_way);
+        let is_late =
+            |sent: &Sent| sent.purpose == Purpose::Late && sent.carries == Carries::UnstableWrite;
+        if under_way.any(is_late) {
+            drop(under_way);
+            self.unflushed.doubt();
         }
     }
 

@@ -235,9 +235,6 @@ impl Client {
         };
         let work = job.work.clone();
         let (done_bytes, has_lost_writes) = (job.done_bytes, job.has_lost_writes);
-        if matches!(work, Work::Flush) {
-            self.doubt_late_writes();
-        }
         match work {
             Work::List => self.begin_listing(id),
             Work::Flush if has_lost_writes => {
