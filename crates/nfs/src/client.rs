@@ -9,7 +9,9 @@
 //!   cannot be done after a later request of the slot.
 //! - A request whose time is over is answered, and stays in its slot as one that is late:
 //!   [`Client::late_count`] tells of those, and no write is begun meanwhile.
-//! - A flush succeeds only where the server's verifier is that of every write that it covers.
+//! - A flush succeeds only where the server's verifier is that of every write that it covers, and asks
+//!   for a `COMMIT` wherever the server may hold what is not durable. A loss is owed to a flush until
+//!   one has told it.
 //! - After a restart of the server a file is claimed again as it was open. Where the server does not
 //!   grant that, nothing is written any more: another host may have the file.
 //!
@@ -17,155 +19,31 @@
 //! same owner with another verifier comes, or when its lease is over.
 
 mod answers;
+mod calls;
+mod interface;
+mod losses;
+mod owner;
 mod paths;
 mod requests;
+mod session;
+#[cfg(test)]
+mod tests;
 mod unflushed;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use crate::compound::{Entry, Handle, SessionId, StateId, Verifier};
-use crate::rpc::Credentials;
 use crate::status::{ErrorKind, NfsError};
 
-use paths::{CallKind, Path};
-use requests::Session;
+pub use interface::{
+    Action, ENTRIES_MOST, Event, FileWanted, JobId, Outcome, PATHS_MOST, Settings,
+    TRANSFER_BYTES_MOST, Work,
+};
+
+use calls::CallKind;
+use paths::Path;
+use session::Session;
 use unflushed::Unflushed;
-
-/// The most paths to one server.
-pub const PATHS_MOST: usize = 4;
-/// The most entries of a directory that are listed.
-pub const ENTRIES_MOST: usize = 65_536;
-
-/// What a client is told once.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How many paths there are, at most [`PATHS_MOST`].
-    pub paths: usize,
-    /// As whom it calls.
-    pub credentials: Credentials,
-    /// The same for every client that may take this one's place, and for no other.
-    pub owner: Vec<u8>,
-    /// Another one each time that it starts: the server then ends what the one before had.
-    pub verifier: Verifier,
-    /// The directory, from the root of the server's exports.
-    pub directory: Vec<String>,
-    /// The file in it; none to list the directory only.
-    pub file: Option<FileWanted>,
-    /// The most that one request carries.
-    pub transfer_bytes: u32,
-    /// The most requests under way.
-    pub slots: u32,
-    /// A path that was silent so long with requests out is asked whether it is there.
-    pub probe_after_ms: u64,
-    /// A path that was silent so long is cut, and its requests go elsewhere.
-    pub silent_after_ms: u64,
-}
-
-/// The file that is the disk.
-#[derive(Debug, Clone)]
-pub struct FileWanted {
-    /// Its name in the directory.
-    pub name: String,
-    /// Make it where it is not there.
-    pub makes: bool,
-}
-
-/// A piece of work.
-#[derive(Debug, Clone)]
-pub enum Work {
-    /// Gives the bytes of a range that lies within the file.
-    Read {
-        /// Where.
-        offset_bytes: u64,
-        /// How much.
-        length_bytes: u32,
-    },
-    /// Writes.
-    Write {
-        /// Where.
-        offset_bytes: u64,
-        /// What.
-        data: Arc<[u8]>,
-        /// Durable before it is answered; else after a later [`Work::Flush`].
-        is_durable: bool,
-    },
-    /// Makes every write durable that was answered before.
-    Flush,
-    /// Gives the size.
-    Size,
-    /// Sets the size.
-    SetSize(u64),
-    /// Lists the directory.
-    List,
-    /// Ends the hold on the file, and the session. Nothing can be asked afterwards.
-    Close,
-}
-
-impl Work {
-    /// What the protocol calls it.
-    #[must_use]
-    pub const fn operation(&self) -> &'static str {
-        match self {
-            Self::Read { .. } => "READ",
-            Self::Write { .. } => "WRITE",
-            Self::Flush => "COMMIT",
-            Self::Size => "GETATTR",
-            Self::SetSize(_) => "SETATTR",
-            Self::List => "READDIR",
-            Self::Close => "CLOSE",
-        }
-    }
-}
-
-/// What work gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is done.
-    Done,
-    /// What was read, as long as was asked.
-    Data(Vec<u8>),
-    /// The size in bytes.
-    Size(u64),
-    /// The entries of the directory.
-    Entries(Vec<Entry>),
-}
-
-/// Tells pieces of work apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(u64);
-
-/// What whoever drives a client is to do, in this order.
-#[derive(Debug, Clone)]
-pub enum Action {
-    /// Connect the path; [`Client::connected`] or [`Client::disconnected`] follows.
-    Connect(usize),
-    /// Send the bytes on the path.
-    Send(usize, Arc<Vec<u8>>),
-    /// Cut the path at once, so that what it still holds goes nowhere. Nothing follows.
-    Reset(usize),
-    /// Work is answered.
-    Done(JobId, Result<Outcome, NfsError>),
-    /// Something happened that concerns the disk as a whole.
-    Event(Event),
-}
-
-/// What concerns the disk as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// The server forgot writes that were answered and not flushed: they are to be made again.
-    LostWrites,
-    /// The session was lost, and another one is made.
-    SessionLost,
-    /// The file was claimed again after a restart of the server.
-    Reclaimed,
-    /// The path answers.
-    PathUp(usize),
-    /// The path was cut, or does not answer.
-    PathDown(usize),
-    /// Nothing can be done any more: the reason.
-    Failed(NfsError),
-}
 
 #[derive(Debug)]
 struct Job {
@@ -173,7 +51,7 @@ struct Job {
     deadline_ms: u64,
     not_before_ms: u64,
     attempts: u32,
-    done_bytes: u32,
+    done_bytes: usize,
     read: Vec<u8>,
     entries: Vec<Entry>,
     cookie: u64,
@@ -201,6 +79,9 @@ struct Held {
     state: StateId,
     /// In which registration of ours the server gave it.
     registration: u64,
+    /// What was in the server's memory before us was made durable, or its loss is owed: nothing is
+    /// read before, so that no reader acts on what a restart takes back.
+    is_settled: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -214,6 +95,9 @@ struct Bounds {
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
+    /// How the server tells us from who comes before and after us.
+    owner: Vec<u8>,
+    verifier: Verifier,
     now_ms: u64,
     xid: u32,
     next_job: u64,
@@ -229,12 +113,19 @@ pub struct Client {
     /// Counts how often the server did not know us. Its own name for us does not tell: a server that
     /// starts twice within a second may give the same.
     registration: u64,
+    /// The server gave us a session once: whoever has our name with another verifier took our place.
+    was_registered: bool,
     held: Option<Held>,
     /// In which registration nothing more is claimed.
     reclaimed_in: Option<u64>,
     bounds: Bounds,
     unflushed: Unflushed,
+    /// How often writes were lost.
+    losses: u64,
+    /// No flush has told the last loss yet.
     owes_loss: bool,
+    /// A session ended under a COMMIT whose answer nobody has seen.
+    has_unknown_commit: bool,
     setup_not_before_ms: u64,
     attempts: u32,
     closing: Option<JobId>,
@@ -243,17 +134,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client without connections; the first actions ask for them.
+    /// A client without connections; the first actions ask for them. The verifier is drawn for each
+    /// client: by another one than before the server ends what the client before had, in the same
+    /// process, too.
     ///
     /// # Panics
     /// Where the settings name no path or too many, or no slot.
     #[must_use]
-    pub fn new(settings: Settings, now_ms: u64) -> Self {
+    pub fn new(mut settings: Settings, verifier: Verifier, now_ms: u64) -> Self {
         assert!(
             (1..=PATHS_MOST).contains(&settings.paths),
             "a server has one to four paths"
         );
         assert!(settings.slots > 0, "a session without slots does nothing");
+        settings.transfer_bytes = settings.transfer_bytes.min(TRANSFER_BYTES_MOST);
         let paths = (0..settings.paths).map(|_| Path::new(now_ms)).collect();
         let bounds = Bounds {
             read_bytes: settings.transfer_bytes,
@@ -262,7 +156,9 @@ impl Client {
         };
         let mut client = Self {
             // Where a server keeps answers by our numbers, another start has others.
-            xid: u32::from_be_bytes(*settings.verifier.first_chunk().expect("it has eight bytes")),
+            xid: u32::from_be_bytes(*verifier.first_chunk().expect("it has eight bytes")),
+            owner: owner::of(&settings, verifier),
+            verifier,
             settings,
             now_ms,
             next_job: 0,
@@ -274,11 +170,14 @@ impl Client {
             former_session: None,
             client: 0,
             registration: 0,
+            was_registered: false,
             held: None,
             reclaimed_in: None,
             bounds,
             unflushed: Unflushed::default(),
+            losses: 0,
             owes_loss: false,
+            has_unknown_commit: false,
             setup_not_before_ms: now_ms,
             attempts: 0,
             closing: None,
@@ -293,7 +192,7 @@ impl Client {
     pub fn submit(&mut self, work: Work, deadline_ms: u64, now_ms: u64) -> JobId {
         let id = JobId(self.next_job);
         self.next_job += 1;
-        let has_lost_writes = matches!(work, Work::Flush) && std::mem::take(&mut self.owes_loss);
+        let has_lost_writes = matches!(work, Work::Flush) && self.owes_loss;
         let job = Job {
             work,
             deadline_ms,
@@ -351,9 +250,15 @@ impl Client {
         let paths = self.paths.iter().enumerate();
         let paths = paths.filter_map(|(at, path)| path.wake_at_ms(self.oldest_sent_ms(at), self));
         let slots = self.session.iter().flat_map(Session::waits_until_ms);
+        let after_ms = self.settings.dropped_after_ms;
+        let dropped = self.session.iter().flat_map(|session| {
+            let paths = 0..self.paths.len();
+            paths.filter_map(|path| session.dropped_at_ms(path, after_ms))
+        });
         let renewal = self.session.as_ref().map(|_| self.renew_at_ms());
         jobs.chain(paths)
             .chain(slots.filter_map(later))
+            .chain(dropped)
             .chain(later(self.setup_not_before_ms))
             .chain(renewal)
             .min()
@@ -387,16 +292,11 @@ impl Client {
                 self.end_closing();
                 continue;
             }
-            if let Some(session) = &mut self.session {
-                session.make_late(id);
-            }
+            self.make_late(id);
             self.waiting.retain(|waiting| *waiting != id);
             let Some(job) = self.jobs.get(&id) else {
                 continue;
             };
-            if matches!(job.work, Work::Flush) {
-                self.unflushed.put_back(id);
-            }
             let error = NfsError::new(job.work.operation(), ErrorKind::TimedOut);
             self.answer(id, Err(error));
         }
@@ -404,6 +304,9 @@ impl Client {
 
     fn answer(&mut self, id: JobId, result: Result<Outcome, NfsError>) {
         if self.jobs.remove(&id).is_some() {
+            if matches!(&result, Err(error) if error.kind == ErrorKind::LostWrites) {
+                self.owes_loss = false;
+            }
             self.actions.push_back(Action::Done(id, result));
         }
     }
@@ -430,47 +333,6 @@ impl Client {
         self.waiting.clear();
         for id in self.jobs.keys().copied().collect::<Vec<_>>() {
             self.answer(id, Err(error));
-        }
-    }
-
-    /// The server forgot unflushed writes: every flush that waits says so, or else the next one.
-    fn lose_writes(&mut self) {
-        self.actions.push_back(Action::Event(Event::LostWrites));
-        let mut is_told = false;
-        for job in self.jobs.values_mut() {
-            if matches!(job.work, Work::Flush) {
-                job.has_lost_writes = true;
-                is_told = true;
-            }
-            if let Work::Write {
-                is_durable: false, ..
-            } = job.work
-            {
-                // A piece of it may be among what was forgotten: all of it is written again.
-                job.done_bytes = 0;
-            }
-        }
-        self.owes_loss |= !is_told;
-    }
-
-    /// The session is of no use any more; what was under way is asked again in the next one.
-    fn lose_session(&mut self) {
-        let Some(session) = self.session.take() else {
-            return;
-        };
-        self.actions.push_back(Action::Event(Event::SessionLost));
-        self.former_session = Some(session.id());
-        for id in session.jobs().rev() {
-            if self.jobs.contains_key(&id) {
-                self.unflushed.put_back(id);
-                self.waiting.push_front(id);
-            }
-        }
-        self.phase = Phase::NoSession;
-        // A server that ends each session at once is not asked without a pause.
-        self.wait_with_setup();
-        for path in &mut self.paths {
-            path.unbind();
         }
     }
 
@@ -502,7 +364,7 @@ impl Client {
         let session = self.session.as_ref().map(Session::id);
         let path = self.paths.iter().position(Path::is_up);
         if let (Some(session), Some(path)) = (session, path) {
-            self.call(path, CallKind::Destroy(session, None));
+            self.call(path, CallKind::Close(session));
         } else {
             self.end_closing();
         }

@@ -7,7 +7,7 @@ use crate::rpc::{Credentials, PROCEDURE_COMPOUND, begin_call, finish_record};
 use crate::status::{NfsError, Status};
 use crate::wire::{
     DENY_WRITE, HANDLE_BYTES_MAX, MINOR_VERSION, NAME_BYTES_MAX, OPAQUE_BYTES_MAX,
-    SHARE_READ_WRITE, Stable, USE_NON_PNFS, attribute, operation,
+    SHARE_READ_WRITE, Stable, UPDATE_CONFIRMED, USE_NON_PNFS, attribute, operation,
 };
 use crate::xdr::{Put, Reader, Violation};
 
@@ -78,13 +78,15 @@ impl Compound {
         self
     }
 
-    /// `EXCHANGE_ID`: tells who we are. Another verifier ends what an earlier client of this owner had.
+    /// `EXCHANGE_ID`: tells who we are. Another verifier ends what an earlier client of this owner had;
+    /// but with `is_update`, which is refused where the server does not know this owner and verifier.
     #[must_use]
-    pub fn exchange_id(self, owner: &[u8], verifier: Verifier) -> Self {
+    pub fn exchange_id(self, owner: &[u8], verifier: Verifier, is_update: bool) -> Self {
+        let updates = if is_update { UPDATE_CONFIRMED } else { 0 };
         self.operation(operation::EXCHANGE_ID)
             .fixed(&verifier)
             .opaque(owner)
-            .u32(USE_NON_PNFS)
+            .u32(USE_NON_PNFS | updates)
             .u32(0)
             .u32(0)
     }

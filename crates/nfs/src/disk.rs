@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::client::{Action, Client, Event, JobId, Outcome, Settings, Work};
-use crate::compound::Entry;
+use crate::compound::{Entry, Verifier};
 use crate::status::{ErrorKind, NfsError};
 
 /// What is taken off a socket at once.
@@ -62,7 +62,7 @@ impl NfsDisk {
     /// What the server says, or that it does not answer.
     ///
     /// # Panics
-    /// Where the settings count other paths than there are addresses.
+    /// Where the settings count other paths than there are addresses, or the kernel has no random bytes.
     pub fn open(
         settings: Settings,
         addresses: Vec<PathAddress>,
@@ -71,7 +71,7 @@ impl NfsDisk {
         assert_eq!(settings.paths, addresses.len(), "each path has an address");
         let has_file = settings.file.is_some();
         let mut disk = Self {
-            client: Client::new(settings, 0),
+            client: Client::new(settings, draw_verifier(), 0),
             sockets: addresses.iter().map(|_| None).collect(),
             addresses,
             begun: Instant::now(),
@@ -338,6 +338,15 @@ impl NfsDisk {
         }
         Ok(())
     }
+}
+
+/// One that no other client has: whoever comes second ends what the first one had, in whichever
+/// process, and at whatever time its clock shows.
+fn draw_verifier() -> Verifier {
+    let mut verifier = Verifier::default();
+    let count = rustix::rand::getrandom(&mut verifier[..], rustix::rand::GetRandomFlags::empty());
+    assert_eq!(count, Ok(verifier.len()), "the kernel gives random bytes");
+    verifier
 }
 
 /// Begins a connection. It is reset when it is dropped, so that what it still holds goes nowhere.

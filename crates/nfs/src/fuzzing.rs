@@ -24,7 +24,6 @@ pub fn settings(paths: usize) -> Settings {
             gid: 0,
         },
         owner: b"a host and a group".to_vec(),
-        verifier: [1; 8],
         directory: vec!["disks".to_owned()],
         file: Some(FileWanted {
             name: "a".to_owned(),
@@ -34,6 +33,7 @@ pub fn settings(paths: usize) -> Settings {
         slots: 4,
         probe_after_ms: 2000,
         silent_after_ms: 5000,
+        dropped_after_ms: 10_000,
     }
 }
 
@@ -100,7 +100,7 @@ pub fn results(input: &[u8]) {
 /// Where the client does what it must not: a mistake of ours.
 pub fn conversation(input: &[u8]) {
     results(input);
-    let mut client = Client::new(settings(2), 0);
+    let mut client = Client::new(settings(2), [1; 8], 0);
     let mut now_ms = 0;
     let mut asked = BTreeSet::new();
     let works = [
@@ -256,7 +256,7 @@ mod tests {
         // Sixteen right replies with an even body: session, reclaim complete, open, and then work that
         // is answered by nothing.
         super::conversation(&[[5u8, 0]; 16].concat());
-        let mut client = super::Client::new(super::settings(1), 0);
+        let mut client = super::Client::new(super::settings(1), [1; 8], 0);
         for _ in 0..12 {
             while let Some(action) = client.next_action() {
                 match action {

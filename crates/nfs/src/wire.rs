@@ -70,6 +70,9 @@ pub const OPAQUE_BYTES_MAX: usize = 1024;
 pub const NAME_BYTES_MAX: usize = 1024;
 /// `EXCHANGE_ID`: the server knew this client already, by this owner and verifier.
 pub const EXCHANGED_CONFIRMED: u32 = 0x8000_0000;
+/// `EXCHANGE_ID`: changes what the server knows of this client, and makes it no new one
+/// (`EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`).
+pub const UPDATE_CONFIRMED: u32 = 0x4000_0000;
 /// `EXCHANGE_ID`: no parallel NFS.
 pub const USE_NON_PNFS: u32 = 0x0001_0000;
 /// `OPEN`: reading and writing, and no delegation, which would be called back.

@@ -142,7 +142,6 @@ fn settings(host: &str, paths: usize, name: Option<&str>) -> Settings {
             gid: 0,
         },
         owner: format!("{host} group").into_bytes(),
-        verifier: *b"a start.",
         directory: vec!["disks".to_owned()],
         file: name.map(|name| FileWanted {
             name: name.to_owned(),
@@ -152,6 +151,7 @@ fn settings(host: &str, paths: usize, name: Option<&str>) -> Settings {
         slots: 16,
         probe_after_ms: 300,
         silent_after_ms: 800,
+        dropped_after_ms: 5000,
     }
 }
 
@@ -425,4 +425,31 @@ fn a_server_that_stops_for_a_while_does_each_write_once_when_it_goes_on() {
     for at in 0..32u64 {
         assert_eq!(disk.read(at * 65_536, 65_536), Ok(pattern(65_536, at)));
     }
+}
+
+#[test]
+fn a_disk_that_is_opened_again_by_the_same_process_has_the_file_and_the_former_one_has_not() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let mut former = server.open("left", 1, Some("a")).expect("the file is made");
+    former.set_size(MIB as u64).expect("it gets its size");
+    let mut disk = server
+        .open("left", 1, Some("a"))
+        .expect("it is opened again");
+    let fenced = former
+        .write(0, &pattern(4096, 1), true)
+        .expect_err("its session has ended");
+    assert_eq!(fenced.kind, ErrorKind::Fenced, "{fenced}");
+    // And the former one has not ended the hold of the second while it learned that.
+    disk.write(0, &pattern(4096, 2), true).expect("a write");
+    assert!(!disk.take_events().contains(&Event::SessionLost));
+    let mut other = server.open("left", 1, Some("b")).expect("another file");
+    other.set_size(4096).expect("it gets its size");
+    disk.write(0, &pattern(4096, 3), true).expect("a write");
+    assert!(
+        !disk.take_events().contains(&Event::SessionLost),
+        "two files of one host are two clients"
+    );
+    assert_eq!(server.served("a")[..4096], pattern(4096, 3));
 }

@@ -5,130 +5,9 @@
 
 mod faulty;
 
-use std::collections::BTreeMap;
-
-use faulty::{Due, Faults, GRACE_MS, Server, settings};
-use spindle_nfs::{Action, Client, ErrorKind, Event, JobId, NfsError, Outcome, Settings, Work};
-
-const BLOCK_BYTES: usize = 4096;
-const DEADLINE_MS: u64 = 30_000;
-
-/// Both ends, and what happened.
-struct Scene {
-    server: Server,
-    client: Client,
-    answers: BTreeMap<JobId, Result<Outcome, NfsError>>,
-    events: Vec<Event>,
-    /// What is sent on this path reaches the server only in the end.
-    held_path: Option<usize>,
-    held: Vec<Vec<u8>>,
-    sent: Vec<(usize, Vec<u8>)>,
-}
-
-impl Scene {
-    fn new(settings: Settings) -> Self {
-        let paths = settings.paths;
-        Self {
-            server: Server::new(1, Faults::default(), 64 * BLOCK_BYTES, paths),
-            client: Client::new(settings, 0),
-            answers: BTreeMap::new(),
-            events: Vec::new(),
-            held_path: None,
-            held: Vec::new(),
-            sent: Vec::new(),
-        }
-    }
-
-    /// With the file held, and every path up.
-    fn opened(paths: usize) -> Self {
-        Self::opened_with(settings(paths))
-    }
-
-    fn opened_with(settings: Settings) -> Self {
-        let mut scene = Self::new(settings);
-        scene.run(Work::Size).unwrap();
-        scene.pass(100);
-        scene
-    }
-
-    fn act(&mut self) {
-        while let Some(action) = self.client.next_action() {
-            match action {
-                Action::Connect(path) => {
-                    self.server.connect(path);
-                    self.client.connected(path, self.server.now_ms);
-                }
-                Action::Send(path, bytes) => {
-                    self.sent.push((path, bytes.to_vec()));
-                    if self.held_path == Some(path) {
-                        self.held.push(bytes.to_vec());
-                    } else {
-                        self.server.send(path, &bytes);
-                    }
-                }
-                Action::Reset(path) => self.server.reset(path),
-                Action::Done(id, result) => {
-                    self.answers.insert(id, result);
-                }
-                Action::Event(event) => self.events.push(event),
-            }
-        }
-    }
-
-    /// Lets the next thing happen, by `until_ms`.
-    fn step(&mut self, until_ms: u64) {
-        self.act();
-        let wake_at_ms = self.client.wake_at_ms().clamp(self.server.now_ms, until_ms);
-        match self.server.next(wake_at_ms) {
-            Some(Due::Reply(path, _, bytes)) => {
-                self.client.received(path, &bytes, self.server.now_ms);
-            }
-            Some(Due::Cut(path, _)) => self.client.disconnected(path, self.server.now_ms),
-            _ => {
-                self.server.now_ms = self.server.now_ms.max(wake_at_ms);
-                self.client.tick(self.server.now_ms);
-            }
-        }
-        self.act();
-    }
-
-    /// Lets so much time go by.
-    fn pass(&mut self, duration_ms: u64) {
-        let until_ms = self.server.now_ms + duration_ms;
-        while self.server.now_ms < until_ms {
-            self.step(until_ms);
-        }
-    }
-
-    fn begin(&mut self, work: Work) -> JobId {
-        let now_ms = self.server.now_ms;
-        let id = self.client.submit(work, now_ms + DEADLINE_MS, now_ms);
-        self.act();
-        id
-    }
-
-    fn end(&mut self, id: JobId) -> Result<Outcome, NfsError> {
-        loop {
-            if let Some(result) = self.answers.remove(&id) {
-                return result;
-            }
-            self.step(self.server.now_ms + 1000);
-        }
-    }
-
-    fn run(&mut self, work: Work) -> Result<Outcome, NfsError> {
-        let id = self.begin(work);
-        self.end(id)
-    }
-}
-
-fn write(block: u64, value: u8, is_durable: bool) -> Work {
-    Work::Write {
-        offset_bytes: block * BLOCK_BYTES as u64,
-        data: vec![value; BLOCK_BYTES].into(),
-        is_durable,
-    }
-}
+use faulty::scene::{BLOCK_BYTES, DEADLINE_MS, Scene, write};
+use faulty::{GRACE_MS, settings};
+use spindle_nfs::{Client, ErrorKind, Event, Outcome, Settings, Work};
 
 #[test]
 fn a_write_that_a_silent_path_holds_does_not_come_over_a_later_one() {
@@ -196,12 +75,10 @@ fn a_second_host_is_refused_and_a_new_start_of_the_first_is_not() {
     let mut scene = Scene::opened(1);
     let mut other = settings(1);
     other.owner = b"another host".to_vec();
-    scene.client = Client::new(other, scene.server.now_ms);
+    scene.client = Client::new(other, [1; 8], scene.server.now_ms);
     let error = scene.run(Work::Size).unwrap_err();
     assert_eq!(error.kind, ErrorKind::InUse, "{error}");
-    let mut again = settings(1);
-    again.verifier = [2; 8];
-    scene.client = Client::new(again, scene.server.now_ms);
+    scene.client = Client::new(settings(1), [2; 8], scene.server.now_ms);
     assert!(scene.run(Work::Size).is_ok());
 }
 

@@ -1,6 +1,6 @@
 //! What the answers of the server mean for who waits.
 
-use super::requests::{Purpose, Sent};
+use super::session::{Carries, Purpose, Sent};
 use super::{Action, Client, ENTRIES_MOST, Event, Held, JobId, Outcome, Work};
 use crate::compound::{Limits, Listing, Refused, Results, StateId, Written};
 use crate::rpc::reply_accepted;
@@ -39,7 +39,10 @@ impl Client {
             }
             Err(Refused::Broken(violation)) => return Err(violation),
             Err(Refused::Told(_, status)) if status.is_wait() => session.send_later(slot, now_ms),
-            Err(Refused::Told(_, status)) if status.is_session_lost() => self.lose_session(),
+            Err(Refused::Told(_, status)) if status.is_session_lost() => {
+                session.take_answered(slot);
+                self.lose_session();
+            }
             Err(Refused::Told(_, Status::CONN_NOT_BOUND_TO_SESSION)) => {
                 session.send_later(slot, now_ms);
                 self.paths[path].unbind();
@@ -50,7 +53,13 @@ impl Client {
             }
             Err(refused) => {
                 let sent = session.take_undone(slot);
+                let may_come_again = sent.as_ref().is_some_and(|sent| sent.copies > 1);
                 self.refuse(sent, refused);
+                if may_come_again {
+                    // The slot's number is free, and what else goes under it could be taken for the
+                    // copy that lies on a dead path: with the session, that copy is of no use.
+                    self.lose_session();
+                }
             }
         }
         Ok(())
@@ -62,7 +71,9 @@ impl Client {
         };
         let taken = match sent.purpose {
             Purpose::Job(id) => self.take_job(id, &sent, results),
-            Purpose::Late | Purpose::Renew => Ok(()),
+            Purpose::Late => self.take_late(&sent, results),
+            Purpose::Renew => Ok(()),
+            Purpose::Settle => self.take_settled(results),
             Purpose::Reclaim => self.take_reclaim(results),
             Purpose::ReclaimComplete => self.take_reclaim_complete(results),
             Purpose::Open => self.take_open(results),
@@ -95,6 +106,20 @@ impl Client {
         }
     }
 
+    fn take_settled(&mut self, results: &mut Results<'_>) -> Result<(), Refused> {
+        results.done(operation::PUTFH)?;
+        let verifier = results.commit()?;
+        self.take_committed(verifier);
+        self.settle();
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.is_settled = true;
+        }
+    }
+
     fn take_open(&mut self, results: &mut Results<'_>) -> Result<(), Refused> {
         results.walk(self.settings.directory.len())?;
         let state: StateId = results.open()?;
@@ -105,6 +130,7 @@ impl Client {
             handle,
             state,
             registration: self.registration,
+            is_settled: false,
         });
         Ok(())
     }
@@ -127,10 +153,16 @@ impl Client {
         let Some(sent) = sent else {
             return;
         };
+        match sent.carries {
+            Carries::Commit => self.refuse_commit(refused),
+            Carries::UnstableWrite => self.refuse_write(false, refused),
+            Carries::DurableWrite => self.refuse_write(true, refused),
+            Carries::Other => {}
+        }
         match sent.purpose {
             Purpose::Job(id) => self.refuse_job(id, refused),
             Purpose::Late | Purpose::Renew => {}
-            Purpose::Reclaim | Purpose::ReclaimComplete | Purpose::Open => {
+            Purpose::Reclaim | Purpose::ReclaimComplete | Purpose::Open | Purpose::Settle => {
                 self.refuse_setup(sent.purpose, refused);
             }
         }
@@ -139,8 +171,10 @@ impl Client {
     fn refuse_setup(&mut self, purpose: Purpose, refused: Refused) {
         match refused {
             Refused::Told(_, status) if status.is_wait() => self.wait_with_setup(),
-            Refused::Told(_, Status::RETRY_UNCACHED_REP) => {}
             Refused::Told(_, status) if status.is_session_lost() => self.lose_session(),
+            // The loss is owed. The disk is there all the same.
+            _ if purpose == Purpose::Settle => self.settle(),
+            Refused::Told(_, Status::RETRY_UNCACHED_REP) => {}
             Refused::Told(number, status) if purpose == Purpose::Reclaim => {
                 // Whatever the reason: we do not hold the file, and another host may.
                 self.fail(NfsError {
@@ -154,7 +188,6 @@ impl Client {
     }
 
     fn refuse_job(&mut self, id: JobId, refused: Refused) {
-        self.unflushed.put_back(id);
         let now_ms = self.now_ms;
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -165,11 +198,19 @@ impl Client {
                 job.attempts = job.attempts.saturating_add(1);
                 self.waiting.push_back(id);
             }
-            Refused::Told(_, Status::RETRY_UNCACHED_REP) => self.waiting.push_front(id),
             Refused::Told(_, status) if status.is_session_lost() => {
                 self.waiting.push_front(id);
                 self.lose_session();
             }
+            Refused::Told(_, status)
+                if matches!(job.work, Work::Flush) && status.kind() != ErrorKind::Fenced =>
+            {
+                self.answer_refused_flush(id, refused);
+            }
+            Refused::Broken(_) if matches!(job.work, Work::Flush) => {
+                self.answer_refused_flush(id, refused);
+            }
+            Refused::Told(_, Status::RETRY_UNCACHED_REP) => self.waiting.push_front(id),
             refused => {
                 let error = refused.error(job.work.operation());
                 if matches!(job.work, Work::Close) && error.kind == ErrorKind::Fenced {
@@ -211,13 +252,11 @@ impl Client {
             } => {
                 let written = results.write(sent.length_bytes)?;
                 check_written(&written, sent, is_durable)?;
-                self.take_written(id, &written, sent.done_bytes, data.len());
+                self.take_written(id, &written, sent, data.len());
             }
             Work::Flush => {
                 let verifier = results.commit()?;
-                if !self.unflushed.flushed(verifier) {
-                    self.lose_writes();
-                }
+                self.take_committed(verifier);
                 let is_lost = self.jobs.get(&id).is_some_and(|job| job.has_lost_writes);
                 let lost = NfsError::new("COMMIT", ErrorKind::LostWrites);
                 self.answer(
@@ -259,10 +298,10 @@ impl Client {
             return Ok(());
         };
         job.read
-            .reserve_exact((length_bytes - job.done_bytes) as usize);
+            .reserve_exact((length_bytes as usize).saturating_sub(job.done_bytes));
         job.read.extend_from_slice(data);
-        job.done_bytes += u32::try_from(data.len()).map_err(|_| Violation("a read too long"))?;
-        if job.done_bytes == length_bytes {
+        job.done_bytes += data.len();
+        if job.done_bytes == length_bytes as usize {
             let data = std::mem::take(&mut job.read);
             self.answer(id, Ok(Outcome::Data(data)));
         } else if is_end {
@@ -276,21 +315,33 @@ impl Client {
         Ok(())
     }
 
-    /// So much more of the data was written, from `from_bytes` of it on.
-    fn take_written(&mut self, id: JobId, written: &Written, from_bytes: u32, length_bytes: usize) {
+    /// So much more of the data was written.
+    pub(super) fn take_written(
+        &mut self,
+        id: JobId,
+        written: &Written,
+        sent: &Sent,
+        length_bytes: usize,
+    ) {
+        if sent.carries == Carries::UnstableWrite && sent.losses != self.losses {
+            // It was under way when writes were lost, and may be one of them: it is written again.
+            self.unflushed.doubt();
+            self.waiting.push_front(id);
+            return;
+        }
         if written.stable == Stable::Unstable && !self.unflushed.written(written.verifier) {
             self.lose_writes();
         }
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        if job.done_bytes != from_bytes {
+        if job.done_bytes != sent.done_bytes {
             // What was written before this piece was forgotten meanwhile: it begins anew.
             self.waiting.push_front(id);
             return;
         }
-        job.done_bytes += written.count_bytes;
-        if job.done_bytes as usize == length_bytes {
+        job.done_bytes += written.count_bytes as usize;
+        if job.done_bytes == length_bytes {
             self.answer(id, Ok(Outcome::Done));
         } else {
             self.waiting.push_front(id);

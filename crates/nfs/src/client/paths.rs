@@ -1,17 +1,13 @@
-//! Connections to the server, and the calls that belong to a connection and to no slot.
+//! Connections to the server: which are there, which are silent, which are cut.
 //!
 //! A path is up when it has answered in the session, not when it is connected: a stopped server
 //! accepts connections.
 
 use std::sync::Arc;
 
+use super::calls::{Call, CallKind};
 use super::{Action, Client, Event, Phase};
-use crate::compound::{Compound, Refused, Results, SessionId};
-use crate::rpc::{
-    PROCEDURE_NULL, RecordReader, begin_call, finish_record, reply_accepted, reply_xid,
-};
-use crate::status::{ErrorKind, NfsError, Status};
-use crate::wire::{EXCHANGED_CONFIRMED, operation};
+use crate::rpc::{PROCEDURE_NULL, RecordReader, begin_call, finish_record, reply_xid};
 use crate::xdr::{Reader, Violation};
 
 /// What a record may have beside what was asked for.
@@ -30,30 +26,13 @@ enum PathState {
     Up,
 }
 
-/// A call outside the slots; a path carries one at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallKind {
-    Exchange,
-    /// Ends a session. With the client's id and the next sequence, another one is made after that.
-    Destroy(SessionId, Option<(u64, u32)>),
-    Create(u64, u32),
-    Bind,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Call {
-    xid: u32,
-    kind: CallKind,
-    sent_ms: u64,
-}
-
 /// One connection.
 #[derive(Debug)]
 pub struct Path {
     state: PathState,
     reader: RecordReader,
     heard_ms: u64,
-    call: Option<Call>,
+    pub(super) call: Option<Call>,
     probe: Option<u32>,
     not_before_ms: u64,
     attempts: u32,
@@ -76,6 +55,17 @@ impl Path {
 
     pub fn is_up(&self) -> bool {
         self.state == PathState::Up
+    }
+
+    /// Whether it can carry a call.
+    pub fn is_free(&self) -> bool {
+        self.is_connected() && self.call.is_none()
+    }
+
+    /// A call was refused: the next one waits, each time longer.
+    pub fn pause(&mut self, now_ms: u64) {
+        self.not_before_ms = now_ms + Client::pause_ms(self.attempts);
+        self.attempts = self.attempts.saturating_add(1);
     }
 
     fn is_connected(&self) -> bool {
@@ -113,7 +103,9 @@ impl Path {
                 });
                 let later = self.not_before_ms > client.now_ms;
                 let pause = later.then_some(self.not_before_ms);
-                silent.into_iter().chain(pause).min()
+                let called = self.call.map(|call| call.sent_ms);
+                let dropped = called.map(|ms| ms + client.settings.dropped_after_ms);
+                silent.into_iter().chain(pause).chain(dropped).min()
             }
         }
     }
@@ -169,144 +161,22 @@ impl Client {
             self.paths[path].probe = None;
             return Ok(());
         }
-        if let Some(call) = self.paths[path].call.filter(|call| call.xid == xid) {
-            self.paths[path].call = None;
-            return self.take_call(path, call.kind, reader);
+        if let Some(call) = self.paths[path].call.take_if(|call| call.xid == xid) {
+            let taken = self.take_call(path, call.kind, reader);
+            if taken.is_err() {
+                // What cannot be read answers nothing: the call ends with the path.
+                self.paths[path].call = Some(call);
+            }
+            return taken;
         }
         // An answer to what nobody waits for: it was sent twice, and answered twice.
         self.take_answer(path, xid, reader)
     }
 
-    fn take_call(
-        &mut self,
-        path: usize,
-        kind: CallKind,
-        mut reader: Reader<'_>,
-    ) -> Result<(), Violation> {
-        if let Err(violation) = reply_accepted(&mut reader) {
-            if kind == CallKind::Exchange {
-                self.fail(NfsError::new("EXCHANGE_ID", ErrorKind::Access));
-                return Ok(());
-            }
-            return Err(violation);
-        }
-        let mut results = Results::new(reader)?;
-        let taken = match kind {
-            CallKind::Exchange => self.take_exchange(path, &mut results),
-            CallKind::Destroy(_, next) => self.take_destroy(path, next, &mut results),
-            CallKind::Create(..) => self.take_create(path, &mut results),
-            CallKind::Bind => results.done(operation::BIND_CONN_TO_SESSION).map(|()| {
-                self.raise(path);
-            }),
-        };
-        match taken {
-            Ok(()) => Ok(()),
-            Err(Refused::Broken(violation)) => Err(violation),
-            Err(Refused::Told(number, status)) => {
-                self.take_call_refusal(path, kind, number, status);
-                Ok(())
-            }
-        }
-    }
-
-    fn take_call_refusal(&mut self, path: usize, kind: CallKind, number: u32, status: Status) {
-        if kind == CallKind::Bind {
-            if status.is_session_lost() {
-                self.lose_session();
-            } else {
-                let path = &mut self.paths[path];
-                path.not_before_ms = self.now_ms + Self::pause_ms(path.attempts);
-                path.attempts = path.attempts.saturating_add(1);
-            }
-            return;
-        }
-        let is_passing = status.is_wait()
-            || status.is_session_lost()
-            || matches!(status, Status::CLIENTID_BUSY | Status::SERVERFAULT);
-        if is_passing {
-            self.phase = Phase::NoSession;
-            self.wait_with_setup();
-        } else {
-            self.fail(NfsError::told(operation::name(number), status));
-        }
-    }
-
-    fn take_exchange(&mut self, path: usize, results: &mut Results<'_>) -> Result<(), Refused> {
-        let exchanged = results.exchange_id()?;
-        let is_known = exchanged.flags & EXCHANGED_CONFIRMED != 0;
-        if !is_known || exchanged.client != self.client {
-            self.registration += 1;
-            self.client = exchanged.client;
-        }
-        let next = (exchanged.client, exchanged.sequence);
-        // What a session still has under way must not be done beside what follows.
-        self.former_session = self.former_session.filter(|_| is_known);
-        match self.former_session {
-            Some(former) => self.call(path, CallKind::Destroy(former, Some(next))),
-            None => self.call(path, CallKind::Create(next.0, next.1)),
-        }
-        Ok(())
-    }
-
-    fn take_destroy(
-        &mut self,
-        path: usize,
-        next: Option<(u64, u32)>,
-        results: &mut Results<'_>,
-    ) -> Result<(), Refused> {
-        let done = results.done(operation::DESTROY_SESSION);
-        let Some((client, sequence)) = next else {
-            self.end_closing();
-            return Ok(());
-        };
-        match done {
-            Ok(()) | Err(Refused::Told(_, Status::BADSESSION)) => {
-                self.former_session = None;
-                self.call(path, CallKind::Create(client, sequence));
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
-    fn take_create(&mut self, path: usize, results: &mut Results<'_>) -> Result<(), Refused> {
-        let created = results.create_session()?;
-        self.begin_session(&created)?;
-        self.phase = Phase::SettingUp;
-        self.raise(path);
-        Ok(())
-    }
-
-    fn raise(&mut self, path: usize) {
+    pub(super) fn raise(&mut self, path: usize) {
         self.paths[path].state = PathState::Up;
         self.paths[path].attempts = 0;
         self.actions.push_back(Action::Event(Event::PathUp(path)));
-    }
-
-    pub(super) fn call(&mut self, path: usize, kind: CallKind) {
-        let xid = self.next_xid();
-        let compound = Compound::new(xid, &self.settings.credentials);
-        let compound = match kind {
-            CallKind::Exchange => {
-                compound.exchange_id(&self.settings.owner, self.settings.verifier)
-            }
-            CallKind::Destroy(session, _) => compound.destroy_session(session),
-            CallKind::Create(client, sequence) => {
-                let most_bytes = self.settings.transfer_bytes.saturating_add(4096);
-                compound.create_session(client, sequence, self.settings.slots, most_bytes)
-            }
-            CallKind::Bind => {
-                let session = self.session.as_ref().map(super::Session::id);
-                compound.bind(session.expect("a path is bound to a session that is there"))
-            }
-        };
-        self.paths[path].call = Some(Call {
-            xid,
-            kind,
-            sent_ms: self.now_ms,
-        });
-        let bytes = Arc::new(compound.finish());
-        self.actions.push_back(Action::Send(path, bytes));
     }
 
     pub(super) fn connect_paths(&mut self) {
@@ -317,18 +187,6 @@ impl Client {
                 };
                 self.actions.push_back(Action::Connect(at));
             }
-        }
-    }
-
-    pub(super) fn make_session(&mut self) {
-        if self.phase != Phase::NoSession || self.setup_not_before_ms > self.now_ms {
-            return;
-        }
-        let mut paths = self.paths.iter();
-        let free = paths.position(|path| path.is_connected() && path.call.is_none());
-        if let Some(path) = free {
-            self.phase = Phase::Making;
-            self.call(path, CallKind::Exchange);
         }
     }
 
@@ -349,6 +207,10 @@ impl Client {
     pub(super) fn look_at_paths(&mut self) {
         for at in 0..self.paths.len() {
             let oldest_ms = self.oldest_sent_ms(at);
+            if self.has_dropped(at) {
+                self.reset(at);
+                continue;
+            }
             let path = &self.paths[at];
             let since_ms = match path.state {
                 PathState::Down { .. } => continue,
@@ -372,6 +234,18 @@ impl Client {
                 self.actions.push_back(Action::Send(at, Arc::new(bytes)));
             }
         }
+    }
+
+    /// Whether a connected path owes an answer for so long that the server must have dropped the
+    /// request. It is never asked again on the same connection: the protocol forbids that.
+    fn has_dropped(&self, at: usize) -> bool {
+        let path = &self.paths[at];
+        let after_ms = self.settings.dropped_after_ms;
+        let called = path.call.map(|call| call.sent_ms.saturating_add(after_ms));
+        let session = self.session.as_ref();
+        let asked = session.and_then(|session| session.dropped_at_ms(at, after_ms));
+        let at_ms = called.into_iter().chain(asked).min();
+        path.is_connected() && at_ms.is_some_and(|at_ms| at_ms <= self.now_ms)
     }
 
     /// Cuts a path and tries it again later.
@@ -403,11 +277,9 @@ impl Client {
         let call = path.call.take();
         self.actions.push_back(Action::Event(Event::PathDown(at)));
         match call.map(|call| call.kind) {
-            Some(CallKind::Destroy(_, None)) => self.end_closing(),
-            Some(CallKind::Exchange | CallKind::Create(..) | CallKind::Destroy(..)) => {
-                self.phase = Phase::NoSession;
-            }
+            Some(CallKind::Close(_)) => self.end_closing(),
             Some(CallKind::Bind) | None => {}
+            Some(_) => self.phase = Phase::NoSession,
         }
         if let Some(session) = &mut self.session {
             session.path_is_down(at);

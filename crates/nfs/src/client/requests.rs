@@ -1,9 +1,10 @@
-//! Slots of a session, and what is sent in them.
+//! What is sent in the slots of a session.
 
 use std::sync::Arc;
 
+use super::session::{Carries, Purpose, Sent, Session, Slot};
 use super::{Action, Client, Held, Job, JobId, Phase, Work};
-use crate::compound::{Compound, Created, Refused, SequenceAt, SessionId};
+use crate::compound::{Compound, Created, Refused, SequenceAt};
 use crate::status::{ErrorKind, NfsError};
 use crate::wire::Stable;
 use crate::xdr::Violation;
@@ -14,138 +15,6 @@ const REQUEST_BYTES_BESIDE: u32 = 2048;
 const LISTING_BYTES: u32 = 32 << 10;
 /// The name of what opens the file, among the names of this client.
 const OPEN_OWNER: &[u8] = b"disk";
-
-/// Who waits for the answer of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// A piece of work.
-    Job(JobId),
-    /// Nobody any more: it was answered as late.
-    Late,
-    /// The file is claimed as it was.
-    Reclaim,
-    /// Nothing more is claimed.
-    ReclaimComplete,
-    /// The file is opened.
-    Open,
-    /// The lease is kept.
-    Renew,
-}
-
-/// A request that the server has not answered.
-#[derive(Debug)]
-pub struct Sent {
-    pub at: SequenceAt,
-    pub purpose: Purpose,
-    /// From where in the piece of work on.
-    pub done_bytes: u32,
-    /// How much was asked for or sent.
-    pub length_bytes: u32,
-    xid: u32,
-    bytes: Arc<Vec<u8>>,
-    /// Where it was sent last, and when; nowhere while it waits for a path.
-    path: Option<(usize, u64)>,
-    not_before_ms: u64,
-    attempts: u32,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    /// The number of the last request that the server has done.
-    done: u32,
-    sent: Option<Sent>,
-}
-
-/// A session.
-#[derive(Debug)]
-pub struct Session {
-    id: SessionId,
-    slots: Vec<Slot>,
-    /// When something was last asked, which keeps the lease.
-    asked_ms: u64,
-}
-
-impl Session {
-    pub const fn id(&self) -> SessionId {
-        self.id
-    }
-
-    /// The work that is under way.
-    pub fn jobs(&self) -> impl DoubleEndedIterator<Item = JobId> {
-        let sent = self.slots.iter().filter_map(|slot| slot.sent.as_ref());
-        sent.filter_map(|sent| match sent.purpose {
-            Purpose::Job(id) => Some(id),
-            _ => None,
-        })
-    }
-
-    pub fn late_count(&self) -> usize {
-        let sent = self.slots.iter().filter_map(|slot| slot.sent.as_ref());
-        sent.filter(|sent| sent.purpose == Purpose::Late).count()
-    }
-
-    /// Nobody waits for this work any more; the slot waits on.
-    pub fn make_late(&mut self, id: JobId) {
-        let sent = self.slots.iter_mut().filter_map(|slot| slot.sent.as_mut());
-        for sent in sent.filter(|sent| sent.purpose == Purpose::Job(id)) {
-            sent.purpose = Purpose::Late;
-        }
-    }
-
-    pub fn path_is_down(&mut self, path: usize) {
-        let sent = self.slots.iter_mut().filter_map(|slot| slot.sent.as_mut());
-        for sent in sent.filter(|sent| sent.path.is_some_and(|(at, _)| at == path)) {
-            sent.path = None;
-        }
-    }
-
-    pub fn waits_until_ms(&self) -> impl Iterator<Item = u64> {
-        let sent = self.slots.iter().filter_map(|slot| slot.sent.as_ref());
-        sent.filter(|sent| sent.path.is_none())
-            .map(|sent| sent.not_before_ms)
-    }
-
-    fn free_slot(&self) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.sent.is_none())
-    }
-
-    fn has(&self, purpose: Purpose) -> bool {
-        let sent = self.slots.iter().filter_map(|slot| slot.sent.as_ref());
-        sent.into_iter().any(|sent| sent.purpose == purpose)
-    }
-
-    /// The slot of a request that was sent on `path`.
-    pub fn slot_of(&self, xid: u32) -> Option<usize> {
-        let is_it = |slot: &Slot| slot.sent.as_ref().is_some_and(|sent| sent.xid == xid);
-        self.slots.iter().position(is_it)
-    }
-
-    pub fn sent(&self, slot: usize) -> Option<&Sent> {
-        self.slots[slot].sent.as_ref()
-    }
-
-    /// The server has done it: the slot is free for the next one.
-    pub fn take_done(&mut self, slot: usize) -> Option<Sent> {
-        let slot = &mut self.slots[slot];
-        let sent = slot.sent.take()?;
-        slot.done = sent.at.sequence;
-        Some(sent)
-    }
-
-    /// The server has not even looked at it: the slot's number is still free.
-    pub fn take_undone(&mut self, slot: usize) -> Option<Sent> {
-        self.slots[slot].sent.take()
-    }
-
-    /// It is sent again, as it is, after a pause.
-    pub fn send_later(&mut self, slot: usize, now_ms: u64) {
-        if let Some(sent) = &mut self.slots[slot].sent {
-            sent.path = None;
-            sent.not_before_ms = now_ms + Client::pause_ms(sent.attempts);
-            sent.attempts = sent.attempts.saturating_add(1);
-        }
-    }
-}
 
 impl Client {
     pub(super) fn begin_session(&mut self, created: &Created) -> Result<(), Refused> {
@@ -180,7 +49,9 @@ impl Client {
 
     pub(super) fn renew(&mut self) {
         if self.session.is_some() && self.renew_at_ms() <= self.now_ms {
-            self.send(Purpose::Renew, false, 0, |compound| compound);
+            self.send(Purpose::Renew, Carries::Other, false, 0, |compound| {
+                compound
+            });
             if let Some(session) = &mut self.session {
                 // Where every slot is taken the lease is kept by what is asked there.
                 session.asked_ms = self.now_ms;
@@ -192,6 +63,7 @@ impl Client {
     fn send(
         &mut self,
         purpose: Purpose,
+        carries: Carries,
         is_cached: bool,
         length_bytes: u32,
         fill: impl FnOnce(Compound) -> Compound,
@@ -220,6 +92,8 @@ impl Client {
         session.slots[slot].sent = Some(Sent {
             at,
             purpose,
+            carries,
+            losses: self.losses,
             done_bytes,
             length_bytes,
             xid,
@@ -227,6 +101,7 @@ impl Client {
             path: None,
             not_before_ms: 0,
             attempts: 0,
+            copies: 0,
         });
         self.send_again();
         true
@@ -258,6 +133,7 @@ impl Client {
                 return;
             };
             sent.path = Some((path, now_ms));
+            sent.copies += 1;
             session.asked_ms = now_ms;
             let bytes = Arc::clone(&sent.bytes);
             self.actions.push_back(Action::Send(path, bytes));
@@ -273,7 +149,12 @@ impl Client {
             return;
         };
         let client = self.client;
-        let steps = [Purpose::Reclaim, Purpose::ReclaimComplete, Purpose::Open];
+        let steps = [
+            Purpose::Reclaim,
+            Purpose::ReclaimComplete,
+            Purpose::Open,
+            Purpose::Settle,
+        ];
         if steps.into_iter().any(|step| session.has(step)) {
             return;
         }
@@ -283,26 +164,29 @@ impl Client {
             .filter(|held| held.registration != self.registration);
         let is_reclaimed = self.reclaimed_in == Some(self.registration);
         if let Some(held) = former {
-            self.send(Purpose::Reclaim, true, 0, |compound| {
+            self.send(Purpose::Reclaim, Carries::Other, true, 0, |compound| {
                 let claimed = compound.put_handle(&held.handle);
                 claimed.open_previous(client, OPEN_OWNER)
             });
         } else if !is_reclaimed {
-            self.send(
-                Purpose::ReclaimComplete,
-                true,
-                0,
-                Compound::reclaim_complete,
-            );
+            let purpose = Purpose::ReclaimComplete;
+            self.send(purpose, Carries::Other, true, 0, Compound::reclaim_complete);
         } else if let Some(file) = self.settings.file.clone()
             && held.is_none()
         {
             let directory = self.settings.directory.clone();
-            self.send(Purpose::Open, true, 0, |compound| {
+            self.send(Purpose::Open, Carries::Other, true, 0, |compound| {
                 let walked = compound.walk(&directory);
                 let opened = walked.open_name(client, OPEN_OWNER, &file.name, file.makes);
                 opened.get_handle().get_limits()
             });
+        } else if let Some(held) = held.filter(|held| !held.is_settled) {
+            let is_sent = self.send(Purpose::Settle, Carries::Commit, true, 0, |compound| {
+                compound.put_handle(&held.handle).commit()
+            });
+            if is_sent {
+                self.unflushed.begin();
+            }
         } else {
             self.phase = Phase::Ready;
         }
@@ -350,10 +234,10 @@ impl Client {
             return;
         };
         let work = job.work.clone();
-        let done_bytes = job.done_bytes;
+        let (done_bytes, has_lost_writes) = (job.done_bytes, job.has_lost_writes);
         match work {
             Work::List => self.begin_listing(id),
-            Work::Flush if job.has_lost_writes => {
+            Work::Flush if has_lost_writes => {
                 self.answer(id, Err(NfsError::new("COMMIT", ErrorKind::LostWrites)));
             }
             Work::Flush if self.unflushed.is_empty() => self.answer(id, Ok(super::Outcome::Done)),
@@ -368,18 +252,20 @@ impl Client {
         }
     }
 
-    fn begin_on_file(&mut self, id: JobId, work: Work, held: &Held, done_bytes: u32) {
+    fn begin_on_file(&mut self, id: JobId, work: Work, held: &Held, done_bytes: usize) {
         let purpose = Purpose::Job(id);
         let state = held.state;
         let begin = |compound: Compound| compound.put_handle(&held.handle);
-        let from = |offset_bytes: u64| offset_bytes.saturating_add(u64::from(done_bytes));
+        let from = |offset_bytes: u64| offset_bytes.saturating_add(done_bytes as u64);
         match work {
             Work::Read {
                 offset_bytes,
                 length_bytes,
             } => {
-                let length = (length_bytes - done_bytes).min(self.bounds.read_bytes);
-                self.send(purpose, false, length, |compound| {
+                let left_bytes = (length_bytes as usize).saturating_sub(done_bytes);
+                let left_bytes = u32::try_from(left_bytes).unwrap_or(length_bytes);
+                let length = left_bytes.min(self.bounds.read_bytes);
+                self.send(purpose, Carries::Other, false, length, |compound| {
                     begin(compound).read(state, from(offset_bytes), length)
                 });
             }
@@ -388,33 +274,35 @@ impl Client {
                 data,
                 is_durable,
             } => {
-                let rest = &data[done_bytes as usize..];
+                let rest = &data[done_bytes..];
                 let piece = &rest[..rest.len().min(self.bounds.write_bytes as usize)];
                 let length = u32::try_from(piece.len()).expect("a piece is within its bound");
-                let stable = if is_durable {
-                    Stable::FileSync
+                let (stable, carries) = if is_durable {
+                    (Stable::FileSync, Carries::DurableWrite)
                 } else {
-                    Stable::Unstable
+                    (Stable::Unstable, Carries::UnstableWrite)
                 };
-                self.send(purpose, true, length, |compound| {
+                self.send(purpose, carries, true, length, |compound| {
                     begin(compound).write(state, from(offset_bytes), stable, piece)
                 });
             }
             Work::Flush => {
-                if self.send(purpose, true, 0, |compound| begin(compound).commit()) {
-                    self.unflushed.begin(id);
+                let commit = |compound| begin(compound).commit();
+                if self.send(purpose, Carries::Commit, true, 0, commit) {
+                    self.unflushed.begin();
                 }
             }
             Work::Size => {
-                self.send(purpose, false, 0, |compound| begin(compound).get_limits());
+                let ask = |compound| begin(compound).get_limits();
+                self.send(purpose, Carries::Other, false, 0, ask);
             }
             Work::SetSize(size_bytes) => {
-                self.send(purpose, true, 0, |compound| {
-                    begin(compound).set_size(state, size_bytes)
-                });
+                let set = |compound| begin(compound).set_size(state, size_bytes);
+                self.send(purpose, Carries::Other, true, 0, set);
             }
             Work::Close => {
-                self.send(purpose, true, 0, |compound| begin(compound).close(state));
+                let close = |compound| begin(compound).close(state);
+                self.send(purpose, Carries::Other, true, 0, close);
             }
             Work::List => {}
         }
@@ -432,7 +320,8 @@ impl Client {
         let (cookie, verifier) = (*cookie, *cookie_verifier);
         let directory = self.settings.directory.clone();
         let most_bytes = LISTING_BYTES.min(self.bounds.read_bytes);
-        self.send(Purpose::Job(id), false, most_bytes, |compound| {
+        let purpose = Purpose::Job(id);
+        self.send(purpose, Carries::Other, false, most_bytes, |compound| {
             compound
                 .walk(&directory)
                 .read_directory(cookie, verifier, most_bytes)

@@ -3,13 +3,18 @@
 //! The fault model: a restart forgets sessions, opens and (some of) what was written unstable, and
 //! changes its verifier, or keeps it where it lies. A request may be run late, twice, or not before
 //! its connection is cut; an answer may be short, be lost, or say `DELAY`; the server may hang, have
-//! no room, or not know the file any more. The slots themselves are right: they are what is relied on.
+//! no room, or not know the file any more. A request may be dropped while others are answered; a
+//! `COMMIT` may be refused, and what it was to write is then taken for written, as a kernel takes the
+//! pages of a failed `fsync`; data may be forgotten without any sign. The slots themselves are right: they are what is relied on.
 
 #![allow(dead_code, reason = "each story uses another part of it")]
 
+mod memory;
 pub mod operations;
+pub mod scene;
+pub mod tally;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_device::SeededRandom;
 use spindle_nfs::rpc::Credentials;
@@ -39,6 +44,12 @@ pub struct Faults {
     /// Requests that are refused as out of their slot's order, which they are not: the client gives
     /// up a session that lives on.
     pub confused: u64,
+    /// Requests that are dropped, while others of the connection are answered.
+    pub drops: u64,
+    /// Refused `COMMIT`s.
+    pub refused_commits: u64,
+    /// Requests before which unstable data is forgotten, and nothing tells of it.
+    pub forgets: u64,
 }
 
 /// How long a restarted server lets files be claimed only as they were.
@@ -85,7 +96,6 @@ pub fn settings(paths: usize) -> Settings {
             gid: 0,
         },
         owner: b"a host and a group".to_vec(),
-        verifier: [1; 8],
         directory: vec!["disks".to_owned()],
         file: Some(FileWanted {
             name: "a".to_owned(),
@@ -95,6 +105,7 @@ pub fn settings(paths: usize) -> Settings {
         slots: 1,
         probe_after_ms: 2000,
         silent_after_ms: 5000,
+        dropped_after_ms: 10_000,
     }
 }
 
@@ -113,6 +124,8 @@ pub struct Server {
     pub current: Vec<u8>,
     pub verifier: u64,
     pub clients: BTreeMap<Vec<u8>, ClientState>,
+    /// Those that have no session yet.
+    pub unconfirmed: BTreeMap<Vec<u8>, ClientState>,
     pub sessions: BTreeMap<[u8; 16], SessionState>,
     /// Who has the file open, keeping writers out.
     pub holder: Option<u64>,
@@ -121,6 +134,23 @@ pub struct Server {
     pub restarts: u64,
     pub lost_blocks: u64,
     pub replays: u64,
+    /// Blocks that are taken for written, and are not.
+    pub unwritable: BTreeSet<usize>,
+    /// So many more `COMMIT`s are refused.
+    pub commits_to_refuse: u64,
+    pub refused_commits: u64,
+    pub dropped: u64,
+    /// What durable writes are told.
+    pub durable_refusal: Option<Status>,
+    /// What the next request in a slot is told, which is not looked at.
+    pub sequence_refusal: Option<Status>,
+    /// What whoever registers is told.
+    pub exchange_refusal: Option<Status>,
+    /// How a session was bound to which connection; asked for only where a session ends.
+    pub bound: BTreeSet<([u8; 16], u64)>,
+    pub checks_binding: bool,
+    /// The connection whose request is run.
+    pub serving: u64,
     numbers: u64,
     /// Of clients, in this life: a server that starts again may call its clients as before.
     pub clients_named: u64,
@@ -141,12 +171,23 @@ impl Server {
             current: vec![0; size_bytes],
             verifier: 1,
             clients: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             sessions: BTreeMap::new(),
             holder: None,
             former_holder: None,
             restarts: 0,
             lost_blocks: 0,
             replays: 0,
+            unwritable: BTreeSet::new(),
+            commits_to_refuse: 0,
+            refused_commits: 0,
+            dropped: 0,
+            durable_refusal: None,
+            sequence_refusal: None,
+            exchange_refusal: None,
+            bound: BTreeSet::new(),
+            checks_binding: false,
+            serving: 0,
             numbers: 100,
             clients_named: 0,
         }
@@ -193,6 +234,10 @@ impl Server {
             self.plan(1, Due::Cut(path, connection));
             return;
         }
+        if self.meets(self.faults.drops) {
+            self.dropped += 1;
+            return;
+        }
         let travel_ms = 1 + self.random.below(3);
         let is_late = self.meets(late);
         let after_ms = travel_ms + if is_late { self.random.below(9000) } else { 0 };
@@ -237,6 +282,10 @@ impl Server {
             self.restart();
             return;
         }
+        if self.meets(self.faults.forgets) {
+            self.forget();
+        }
+        self.serving = connection;
         let reply = self.answer(&bytes).expect("calls of ours can be read");
         let travel_ms = 1 + self.random.below(3);
         self.plan(travel_ms, Due::Reply(path, connection, reply));
@@ -245,19 +294,7 @@ impl Server {
     /// The server dies and is there again, having forgotten what it held in memory.
     pub fn restart(&mut self) {
         self.restarts += 1;
-        for at in (0..self.current.len()).step_by(4096) {
-            let block = at..at + 4096;
-            if self.current[block.clone()] == self.durable[block.clone()] {
-                continue;
-            }
-            if self.random.chance(1, 2) {
-                // The server's own kernel had written it out by chance.
-                self.durable[block.clone()].copy_from_slice(&self.current[block]);
-            } else {
-                self.current[block.clone()].copy_from_slice(&self.durable[block]);
-                self.lost_blocks += 1;
-            }
-        }
+        self.forget();
         if !self.faults.keeps_verifier {
             self.verifier = self.number();
         }
@@ -269,6 +306,7 @@ impl Server {
             self.former_holder = Some(owner.clone());
         }
         self.clients.clear();
+        self.unconfirmed.clear();
         self.clients_named = 0;
         self.grace_until_ms = self.now_ms + GRACE_MS;
         for path in 0..self.connections.len() {
@@ -318,6 +356,9 @@ impl Server {
         let refused = |status| Ok(results(&[(first, status, Vec::new())]));
         if self.meets(self.faults.delays) {
             return refused(Status::DELAY);
+        }
+        if let Some(status) = self.sequence_refusal.take() {
+            return refused(status);
         }
         if self.meets(self.faults.confused) {
             return refused(Status::SEQ_MISORDERED);

@@ -1,7 +1,7 @@
 //! What each operation does to the server's state.
 
 use spindle_nfs::Status;
-use spindle_nfs::wire::{EXCHANGED_CONFIRMED, attribute, operation};
+use spindle_nfs::wire::{EXCHANGED_CONFIRMED, UPDATE_CONFIRMED, attribute, operation};
 use spindle_nfs::xdr::{Put, Reader, Violation};
 
 use super::{ClientState, Server, SessionState, SlotState};
@@ -9,6 +9,7 @@ use super::{ClientState, Server, SessionState, SlotState};
 type Answer = Result<(Status, Vec<u8>), Violation>;
 
 const HANDLE: &[u8] = b"the file";
+
 pub const LEASE_S: u32 = 60;
 
 impl Server {
@@ -22,6 +23,7 @@ impl Server {
                 if !self.sessions.contains_key(&session) {
                     return refused(Status::BADSESSION);
                 }
+                self.bound.insert((session, self.serving));
                 let mut body = session.to_vec();
                 body.put_u32(1);
                 body.put_u32(0);
@@ -29,6 +31,10 @@ impl Server {
             }
             operation::DESTROY_SESSION => {
                 let session: [u8; 16] = reader.array()?;
+                let is_bound = self.bound.contains(&(session, self.serving));
+                if self.checks_binding && !is_bound && self.sessions.contains_key(&session) {
+                    return refused(Status::CONN_NOT_BOUND_TO_SESSION);
+                }
                 match self.sessions.remove(&session) {
                     Some(_) => Ok((Status::OK, Vec::new())),
                     None => refused(Status::BADSESSION),
@@ -41,27 +47,33 @@ impl Server {
     fn exchange_id(&mut self, reader: &mut Reader<'_>) -> Answer {
         let verifier = reader.array()?;
         let owner = reader.opaque(1024)?.to_vec();
-        reader.array::<12>()?;
+        let flags = reader.u32()?;
+        reader.array::<8>()?;
+        if let Some(status) = self.exchange_refusal {
+            return refused(status);
+        }
         let known = self.clients.get(&owner).cloned();
+        if flags & UPDATE_CONFIRMED != 0 {
+            let confirmed = known.as_ref().filter(|client| client.is_confirmed);
+            match confirmed {
+                None => return refused(Status::NOENT),
+                Some(client) if client.verifier != verifier => return refused(Status::NOT_SAME),
+                Some(_) => {}
+            }
+        }
         let known = known.filter(|client| client.verifier == verifier);
         let client = known.unwrap_or_else(|| {
+            // Who was there before has its state until this one is confirmed by a session.
             self.clients_named += 1;
-            ClientState {
+            let client = ClientState {
                 id: self.clients_named,
                 verifier,
                 is_confirmed: false,
                 is_complete: false,
-            }
+            };
+            self.unconfirmed.insert(owner, client.clone());
+            client
         });
-        if let Some(former) = self.clients.insert(owner, client.clone())
-            && former.id != client.id
-        {
-            self.sessions
-                .retain(|_, session| session.client != former.id);
-            if self.holder == Some(former.id) {
-                self.holder = None;
-            }
-        }
         let mut body = Vec::new();
         body.put_u64(client.id);
         body.put_u32(1);
@@ -84,11 +96,14 @@ impl Server {
         let fore: [u8; 28] = reader.array()?;
         reader.array::<28>()?;
         reader.array::<12>()?;
-        let mut clients = self.clients.values_mut();
-        let Some(client) = clients.find(|client| client.id == id) else {
+        let mut unconfirmed = self.unconfirmed.iter();
+        let new = unconfirmed.find(|(_, client)| client.id == id);
+        if let Some(owner) = new.map(|(owner, _)| owner.clone()) {
+            self.confirm(owner);
+        }
+        if !self.clients.values().any(|client| client.id == id) {
             return refused(Status::STALE_CLIENTID);
-        };
-        client.is_confirmed = true;
+        }
         let number = self.number();
         let mut session = [0; 16];
         session[..8].copy_from_slice(&number.to_be_bytes());
@@ -98,6 +113,7 @@ impl Server {
             slots: (0..slots).map(|_| SlotState::default()).collect(),
         };
         self.sessions.insert(session, state);
+        self.bound.insert((session, self.serving));
         let mut body = session.to_vec();
         body.put_u32(1);
         body.put_u32(0);
@@ -106,6 +122,21 @@ impl Server {
         body.put_u32(0);
         body.extend_from_slice(&[0; 28]);
         Ok((Status::OK, body))
+    }
+
+    /// A client has a session now, and what another one of its owner had is ended.
+    fn confirm(&mut self, owner: Vec<u8>) {
+        let Some(mut client) = self.unconfirmed.remove(&owner) else {
+            return;
+        };
+        client.is_confirmed = true;
+        if let Some(former) = self.clients.insert(owner, client) {
+            self.sessions
+                .retain(|_, session| session.client != former.id);
+            if self.holder == Some(former.id) {
+                self.holder = None;
+            }
+        }
     }
 
     pub fn in_a_session(&mut self, client: u64, number: u32, reader: &mut Reader<'_>) -> Answer {
@@ -226,12 +257,18 @@ impl Server {
                 if is_full {
                     return refused(Status::NOSPC);
                 }
+                if let Some(status) = self.durable_refusal.filter(|_| stable > 0) {
+                    return refused(status);
+                }
                 if is_short {
                     let count = data.len().div_ceil(2).next_multiple_of(512);
                     data = &data[..count.min(data.len())];
                 }
                 let range = offset..offset + data.len();
                 self.current[range.clone()].copy_from_slice(data);
+                for block in range.start / 4096..range.end.div_ceil(4096) {
+                    self.unwritable.remove(&block);
+                }
                 if stable > 0 {
                     // What a server makes durable is whole blocks of its own.
                     let blocks = range.start / 4096 * 4096..range.end.next_multiple_of(4096);
@@ -246,7 +283,9 @@ impl Server {
                 if is_delayed {
                     return refused(Status::DELAY);
                 }
-                self.durable.copy_from_slice(&self.current);
+                if !self.commit() {
+                    return refused(Status::IO);
+                }
                 body.put_u64(self.verifier);
             }
             operation::SETATTR => {
