@@ -10,6 +10,7 @@ pub(crate) mod engine;
 pub(crate) mod held;
 pub(crate) mod hook_settings;
 pub(crate) mod identity;
+pub(crate) mod nfs;
 pub(crate) mod path;
 pub(crate) mod probe;
 pub(crate) mod process;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use rustix::io::Errno;
 
 use crate::Disks;
+use crate::mixed::SLOTS_END;
 use crate::request::{DeviceErrorKind, DiskSlot, Request, Work};
-use crate::table::DISK_SLOTS_MAX;
 use cache::VolatileCaches;
 
 /// Any disks, with cables to pull.
@@ -31,9 +31,7 @@ impl<D: Disks> FaultableDisks<D> {
         Self {
             inner,
             pulled_count: AtomicU32::new(0),
-            pulled: (0..DISK_SLOTS_MAX)
-                .map(|_| AtomicBool::new(false))
-                .collect(),
+            pulled: (0..SLOTS_END).map(|_| AtomicBool::new(false)).collect(),
             caches: None,
         }
     }

@@ -24,6 +24,7 @@ mod guard;
 mod hanging_tests;
 mod held_byte;
 mod memory;
+mod mixed;
 mod open;
 mod plain;
 mod power_cut;
@@ -42,6 +43,7 @@ pub use engine::{Engine, open_engine};
 pub use faulty::FaultableDisks;
 pub use held_byte::{hold_byte, is_byte_held};
 pub use memory::{Lent, ReadTarget, WriteSource};
+pub use mixed::{MixedDisks, REMOTE_SLOTS_MAX, RemoteDisk, RemoteFailure, RemoteJob};
 pub use open::{
     DISK_SIZE_MIN_BYTES, DiskKind, FileDisk, FileDiskError, OpenDisk, OpenError, OpenErrorKind,
 };

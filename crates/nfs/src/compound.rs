@@ -6,8 +6,8 @@
 use crate::rpc::{Credentials, PROCEDURE_COMPOUND, begin_call, finish_record};
 use crate::status::{NfsError, Status};
 use crate::wire::{
-    DENY_WRITE, HANDLE_BYTES_MAX, MINOR_VERSION, NAME_BYTES_MAX, OPAQUE_BYTES_MAX,
-    SHARE_READ_WRITE, Stable, UPDATE_CONFIRMED, USE_NON_PNFS, attribute, operation,
+    DENY_NONE, DENY_WRITE, HANDLE_BYTES_MAX, MINOR_VERSION, NAME_BYTES_MAX, OPAQUE_BYTES_MAX,
+    SHARE_READ, SHARE_READ_WRITE, Stable, UPDATE_CONFIRMED, USE_NON_PNFS, attribute, operation,
 };
 use crate::xdr::{Put, Reader, Violation};
 
@@ -19,6 +19,15 @@ pub type StateId = [u8; 16];
 pub type SessionId = [u8; 16];
 /// Changes when a server may have forgotten unstable writes.
 pub type Verifier = [u8; 8];
+
+/// For what a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To read and write it, and nobody else may write.
+    Own,
+    /// To read it, whoever holds it.
+    Look,
+}
 
 /// The most operations of one compound of ours.
 pub const OPERATIONS_MOST: u32 = 32;
@@ -161,20 +170,29 @@ impl Compound {
         })
     }
 
-    fn open(self, client: u64, owner: &[u8]) -> Self {
+    fn open(self, client: u64, owner: &[u8], access: Access) -> Self {
+        let (access, denied) = match access {
+            Access::Look => (SHARE_READ, DENY_NONE),
+            Access::Own => (SHARE_READ_WRITE, DENY_WRITE),
+        };
         self.operation(operation::OPEN)
             .u32(0)
-            .u32(SHARE_READ_WRITE)
-            .u32(DENY_WRITE)
+            .u32(access)
+            .u32(denied)
             .u64(client)
             .opaque(owner)
     }
 
-    /// `OPEN` of a name in the current directory for reading and writing, where nobody else may
-    /// write; with `makes`, the file is made where it is not there.
+    /// `OPEN` of a name in the current directory; with `makes`, the file is made where it is not there.
     #[must_use]
-    pub fn open_name(self, client: u64, owner: &[u8], name: &str, makes: bool) -> Self {
-        let mut this = self.open(client, owner);
+    pub fn open_name(
+        self,
+        (client, owner): (u64, &[u8]),
+        name: &str,
+        makes: bool,
+        access: Access,
+    ) -> Self {
+        let mut this = self.open(client, owner, access);
         this = if makes {
             // UNCHECKED4: one that is there is taken as it is.
             let this = this.u32(1).u32(0).bitmap(&[attribute::MODE]);
@@ -189,8 +207,8 @@ impl Compound {
 
     /// `OPEN` of the current file, as it was open before the server started again.
     #[must_use]
-    pub fn open_previous(self, client: u64, owner: &[u8]) -> Self {
-        self.open(client, owner).u32(0).u32(1).u32(0)
+    pub fn open_previous(self, client: u64, owner: &[u8], access: Access) -> Self {
+        (self.open(client, owner, access)).u32(0).u32(1).u32(0)
     }
 
     /// `GETFH`.

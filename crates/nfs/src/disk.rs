@@ -34,11 +34,56 @@ pub struct PathAddress {
 
 #[derive(Debug)]
 struct Socket {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     is_connected: bool,
     /// What is to be sent, and how much of the first was.
     queue: std::collections::VecDeque<Arc<Vec<u8>>>,
     sent_bytes: usize,
+}
+
+/// What a disk waits for. Whoever waits needs the disk itself only before and after.
+#[derive(Debug, Clone)]
+pub(crate) struct Waits {
+    /// Each path with its socket, and what is waited for there.
+    sockets: Vec<(usize, Arc<TcpStream>, PollFlags)>,
+    /// When to go on at the latest.
+    until_ms: u64,
+    pause_ms: u64,
+}
+
+/// Paths that can go on, with the socket of which that is known.
+pub(crate) type Ready = Vec<(usize, Arc<TcpStream>)>;
+
+impl Waits {
+    /// Whether whoever waits for this would go on too late, or not at all, for what `other` says.
+    pub(crate) fn misses(&self, other: &Self) -> bool {
+        let is_waited_for = |(at, stream, flags): &(usize, Arc<TcpStream>, PollFlags)| {
+            self.sockets.iter().any(|(own_at, own_stream, own_flags)| {
+                own_at == at && Arc::ptr_eq(own_stream, stream) && own_flags.contains(*flags)
+            })
+        };
+        other.until_ms < self.until_ms || !other.sockets.iter().all(is_waited_for)
+    }
+
+    /// Waits; `wake` ends it, too.
+    pub(crate) fn poll(&self, wake: Option<BorrowedFd<'_>>) -> Ready {
+        let streams = self.sockets.iter();
+        let mut waited: Vec<PollFd<'_>> = streams
+            .map(|(_, stream, flags)| PollFd::new(&**stream, *flags))
+            .collect();
+        waited.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+        let pause = Timespec {
+            tv_sec: i64::try_from(self.pause_ms / 1000).unwrap_or(60),
+            tv_nsec: i64::try_from(self.pause_ms % 1000 * 1_000_000).unwrap_or(0),
+        };
+        // What interrupts it lets us look again, which does no harm.
+        let _ = rustix::event::poll(&mut waited, Some(&pause));
+        let ready = self.sockets.iter().zip(&waited);
+        ready
+            .filter(|(_, one)| !one.revents().is_empty())
+            .map(|((at, stream, _), _)| (*at, Arc::clone(stream)))
+            .collect()
+    }
 }
 
 /// One file on a server.
@@ -90,19 +135,31 @@ impl NfsDisk {
     /// of the pieces.
     pub fn run(&mut self, batch: Vec<Work>) -> Vec<Result<Outcome, NfsError>> {
         let deadline_ms = self.now_ms() + self.deadline_ms;
-        let asked: Vec<JobId> = batch
-            .into_iter()
-            .map(|work| {
-                let now_ms = self.now_ms();
-                self.client.submit(work, deadline_ms, now_ms)
-            })
-            .collect();
-        self.act();
+        let works = batch.into_iter();
+        let asked: Vec<JobId> = works.map(|work| self.begin(work, deadline_ms)).collect();
         while asked.iter().any(|id| !self.answers.contains_key(id)) {
             self.wait(u64::MAX);
         }
-        let take = |id| self.answers.remove(&id).expect("each has its answer");
+        let take = |id| self.take_answer(id).expect("each has its answer");
         asked.into_iter().map(take).collect()
+    }
+
+    /// Sends a piece of work, and waits for nothing.
+    pub(crate) fn begin(&mut self, work: Work, deadline_ms: u64) -> JobId {
+        let now_ms = self.now_ms();
+        let id = self.client.submit(work, deadline_ms, now_ms);
+        self.act();
+        id
+    }
+
+    /// The answer to a piece of work, where it is there; once.
+    pub(crate) fn take_answer(&mut self, id: JobId) -> Option<Result<Outcome, NfsError>> {
+        self.answers.remove(&id)
+    }
+
+    /// Whether a piece of work has its answer.
+    pub(crate) fn has_answer(&self, id: JobId) -> bool {
+        self.answers.contains_key(&id)
     }
 
     /// Keeps the lease and the paths for so long, and does nothing else.
@@ -203,7 +260,7 @@ impl NfsDisk {
         std::mem::take(&mut self.events)
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX >> 1)
     }
 
@@ -214,7 +271,7 @@ impl NfsDisk {
                 Action::Connect(at) => match connect(&self.addresses[at]) {
                     Ok(stream) => {
                         self.sockets[at] = Some(Socket {
-                            stream,
+                            stream: Arc::new(stream),
                             is_connected: false,
                             queue: std::collections::VecDeque::new(),
                             sent_bytes: 0,
@@ -253,7 +310,7 @@ impl NfsDisk {
             return Ok(());
         };
         while let Some(bytes) = socket.queue.front() {
-            match socket.stream.write(&bytes[socket.sent_bytes..]) {
+            match (&*socket.stream).write(&bytes[socket.sent_bytes..]) {
                 Ok(sent_bytes) => socket.sent_bytes += sent_bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -269,14 +326,41 @@ impl NfsDisk {
 
     /// Waits for the sockets or for the time, `until_ms` at the latest, and does what follows.
     fn wait(&mut self, until_ms: u64) {
-        let wake_at_ms = self.client.wake_at_ms().min(until_ms);
-        // A minute at most, so that no time is too long for the kernel; one millisecond at least.
-        let pause_ms = wake_at_ms.saturating_sub(self.now_ms()).clamp(1, 60_000);
-        let ready = self.poll(pause_ms);
+        let ready = self.waits(until_ms).poll(None);
+        self.go_on(ready);
+    }
+
+    /// What to wait for, until `until_ms` at the latest.
+    pub(crate) fn waits(&self, until_ms: u64) -> Waits {
+        let until_ms = self.client.wake_at_ms().min(until_ms);
+        let sockets = self.sockets.iter().enumerate();
+        let waited = sockets.filter_map(|(at, socket)| {
+            let socket = socket.as_ref()?;
+            let mut flags = PollFlags::IN;
+            if !socket.is_connected || !socket.queue.is_empty() {
+                flags |= PollFlags::OUT;
+            }
+            Some((at, Arc::clone(&socket.stream), flags))
+        });
+        Waits {
+            sockets: waited.collect(),
+            until_ms,
+            // A minute at most, so that no time is too long for the kernel; one millisecond at least.
+            pause_ms: until_ms.saturating_sub(self.now_ms()).clamp(1, 60_000),
+        }
+    }
+
+    /// Does what follows when these paths can go on, or time went by.
+    pub(crate) fn go_on(&mut self, ready: Ready) {
         let now_ms = self.now_ms();
         self.client.tick(now_ms);
         self.act();
-        for at in ready {
+        for (at, stream) in ready {
+            // It may be another connection by now.
+            let is_it = |socket: &Socket| Arc::ptr_eq(&socket.stream, &stream);
+            if !self.sockets[at].as_ref().is_some_and(is_it) {
+                continue;
+            }
             if let Err(_lost) = self.serve(at) {
                 self.lose(at);
             }
@@ -284,40 +368,12 @@ impl NfsDisk {
         }
     }
 
-    /// The paths that can go on.
-    fn poll(&self, pause_ms: u64) -> Vec<usize> {
-        let mut waited = Vec::new();
-        let mut paths = Vec::new();
-        for (at, socket) in self.sockets.iter().enumerate() {
-            let Some(socket) = socket else {
-                continue;
-            };
-            let mut flags = PollFlags::IN;
-            if !socket.is_connected || !socket.queue.is_empty() {
-                flags |= PollFlags::OUT;
-            }
-            waited.push(PollFd::new(&socket.stream, flags));
-            paths.push(at);
-        }
-        let pause = Timespec {
-            tv_sec: i64::try_from(pause_ms / 1000).unwrap_or(60),
-            tv_nsec: i64::try_from(pause_ms % 1000 * 1_000_000).unwrap_or(0),
-        };
-        // What interrupts it lets us look again, which does no harm.
-        let _ = rustix::event::poll(&mut waited, Some(&pause));
-        let ready = paths.into_iter().zip(&waited);
-        ready
-            .filter(|(_, one)| !one.revents().is_empty())
-            .map(|(at, _)| at)
-            .collect()
-    }
-
     fn serve(&mut self, at: usize) -> io::Result<()> {
         let Some(socket) = &mut self.sockets[at] else {
             return Ok(());
         };
         if !socket.is_connected {
-            sockopt::socket_error(&socket.stream)??;
+            sockopt::socket_error(&*socket.stream)??;
             socket.is_connected = true;
             let now_ms = self.now_ms();
             self.client.connected(at, now_ms);
@@ -325,7 +381,7 @@ impl NfsDisk {
         }
         self.send(at)?;
         while let Some(socket) = &mut self.sockets[at] {
-            let count = match socket.stream.read(&mut self.received) {
+            let count = match (&*socket.stream).read(&mut self.received) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

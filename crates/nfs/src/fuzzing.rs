@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::client::{Action, Client, FileWanted, Settings, Work};
-use crate::compound::{Results, SequenceAt};
+use crate::compound::{Access, Results, SequenceAt};
 use crate::rpc::Credentials;
 use crate::wire::operation;
 use crate::xdr::{Put, Reader};
@@ -28,6 +28,7 @@ pub fn settings(paths: usize) -> Settings {
         file: Some(FileWanted {
             name: "a".to_owned(),
             makes: true,
+            access: Access::Own,
         }),
         transfer_bytes: 1 << 16,
         slots: 4,

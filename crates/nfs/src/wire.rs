@@ -77,8 +77,12 @@ pub const UPDATE_CONFIRMED: u32 = 0x4000_0000;
 pub const USE_NON_PNFS: u32 = 0x0001_0000;
 /// `OPEN`: reading and writing, and no delegation, which would be called back.
 pub const SHARE_READ_WRITE: u32 = 3 | 0x0400;
+/// `OPEN`: reading alone, and no delegation.
+pub const SHARE_READ: u32 = 1 | 0x0400;
 /// `OPEN`: nobody else may write.
 pub const DENY_WRITE: u32 = 2;
+/// `OPEN`: others may do what they like.
+pub const DENY_NONE: u32 = 0;
 
 /// How durable a write is before it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

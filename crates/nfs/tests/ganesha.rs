@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use spindle_nfs::disk::PathAddress;
 use spindle_nfs::rpc::Credentials;
-use spindle_nfs::{ErrorKind, Event, FileWanted, NfsDisk, NfsError, Outcome, Settings, Work};
+use spindle_nfs::{
+    Access, ErrorKind, Event, FileWanted, NfsDisk, NfsError, Outcome, Settings, Work,
+};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const MIB: usize = 1 << 20;
@@ -146,6 +148,7 @@ fn settings(host: &str, paths: usize, name: Option<&str>) -> Settings {
         file: name.map(|name| FileWanted {
             name: name.to_owned(),
             makes: true,
+            access: Access::Own,
         }),
         transfer_bytes: 1 << 20,
         slots: 16,

@@ -7,7 +7,7 @@ mod faulty;
 use faulty::scene::{BLOCK_BYTES, DEADLINE_MS, Scene, count, write};
 use faulty::settings;
 use spindle_nfs::wire::operation;
-use spindle_nfs::{Client, ErrorKind, Event, FileWanted, Outcome, Settings, Status, Work};
+use spindle_nfs::{Access, Client, ErrorKind, Event, FileWanted, Outcome, Settings, Status, Work};
 
 fn read() -> Work {
     Work::Read {
@@ -169,6 +169,7 @@ fn two_files_of_one_owner_do_not_end_each_others_sessions() {
     other.file = Some(FileWanted {
         name: "b".to_owned(),
         makes: true,
+        access: Access::Own,
     });
     scene.client = Client::new(other, [2; 8], scene.server.now_ms);
     scene.begin(Work::Size);

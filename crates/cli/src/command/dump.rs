@@ -24,7 +24,7 @@ pub fn run(
         Some(group) if disks.is_empty() => {
             spindle_control::dump_group(settings, &name_of(group)?, rows_most)?
         }
-        _ => spindle_control::dump_disks(disks)?,
+        _ => spindle_control::dump_disks(settings, disks)?,
     };
     if output.json {
         print_json(&report)?;

@@ -32,7 +32,7 @@ pub fn dump_group(
     let disks = found
         .disks
         .iter()
-        .map(|probe| dump_disk(probe))
+        .map(|probe| dump_disk(probe, settings))
         .collect::<ControlResult<_>>()?;
     let opened = Opened::open_found(settings, &found, &Access::Look { force: true });
     let (catalog, note) = match opened.and_then(|opened| dump_catalog(&opened, rows_most)) {

@@ -10,6 +10,7 @@ use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::nearness::suggestion;
 use crate::api::view::{DiskStatus, ScanReport};
 use crate::machine::held::Holder;
+use crate::machine::nfs::NfsServers;
 use crate::machine::probe::{Probe, look_at_all, which_are_in_use};
 use crate::machine::settings::Settings;
 
@@ -22,6 +23,7 @@ const SCANNED_BYTES_MAX: u64 = 16 << 20;
 pub(crate) struct Discovery {
     /// Every disk there, in the order of the search path.
     pub probes: Vec<Probe>,
+    servers: NfsServers,
     search_path: String,
 }
 
@@ -44,18 +46,16 @@ impl Discovery {
     /// # Errors
     /// Where a pattern of the search path is none.
     pub(crate) fn look(settings: &Settings) -> ControlResult<Self> {
-        Ok(Self::look_at(
-            &settings.disk_paths()?,
-            settings.search_path(),
-        ))
+        Ok(Self::look_at(&settings.disk_paths()?, settings))
     }
 
     /// Looks at these disks.
     #[must_use]
-    pub(crate) fn look_at(paths: &[PathBuf], search_path: String) -> Self {
+    pub(crate) fn look_at(paths: &[PathBuf], settings: &Settings) -> Self {
         Self {
-            probes: look_at_all(paths),
-            search_path,
+            probes: look_at_all(paths, &settings.servers),
+            servers: settings.servers.clone(),
+            search_path: settings.search_path(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Discovery {
     pub(super) fn report(&self) -> ScanReport {
         let paths: Vec<&Path> = self.probes.iter().map(|probe| &*probe.path).collect();
         let mut disks: Vec<_> = (self.probes.iter())
-            .zip(which_are_in_use(&paths))
+            .zip(which_are_in_use(&paths, &self.servers))
             .map(|(probe, in_use)| probe.report(in_use))
             .collect();
         for (disk, keeper) in self.held() {
@@ -280,7 +280,7 @@ fn conflict<'a>(disks: &[&'a Probe]) -> Option<(&'a Probe, &'a Probe)> {
 pub fn scan(settings: &Settings) -> ControlResult<ScanReport> {
     let mut discovery = Discovery::look(settings)?;
     for probe in &mut discovery.probes {
-        probe.look_for_data(SCANNED_BYTES_MAX);
+        probe.look_for_data(SCANNED_BYTES_MAX, &settings.servers);
     }
     Ok(discovery.report())
 }

@@ -1,6 +1,6 @@
 //! The disks of this process: the engine that moves the bytes, and what is wrapped around it.
 //!
-//! From the bottom up: io_uring or plain system calls; the recorder where one was asked for;
+//! From the bottom up: io_uring or plain system calls, beside clients of NFS servers; the recorder where one was asked for;
 //! the switch that pulls a cable for a test; and, for who only looks, the memory that takes
 //! writes. A disk that was opened stays open and locked until it is released or the process
 //! ends.
@@ -9,12 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spindle_device::{
-    DeviceError, DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, OpenDisk, OpenError,
+    DeviceError, DiskCounters, DiskSlot, Disks, FaultableDisks, FileDisk, MixedDisks, OpenError,
     OpenErrorKind, PlainDisks, RecordedDisks,
 };
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext};
 use crate::api::view::Counters;
+use crate::machine::nfs::NfsServers;
 use crate::machine::read_only_disks::ReadOnlyDisks;
 use crate::machine::settings::Settings;
 
@@ -25,8 +26,9 @@ const VOLATILE_CACHES_VARIABLE: &str = "SPINDLE_VOLATILE_CACHES";
 /// Disks that are open, and the engine below them.
 #[derive(Debug)]
 pub struct Engine {
-    below: Arc<spindle_device::Engine>,
-    recorder: Option<Arc<RecordedDisks<Arc<spindle_device::Engine>>>>,
+    below: Arc<MixedDisks>,
+    servers: NfsServers,
+    recorder: Option<Arc<RecordedDisks<Arc<MixedDisks>>>>,
     cables: Option<Arc<FaultableDisks<Arc<dyn Disks>>>>,
     disks: Arc<dyn Disks>,
 }
@@ -49,8 +51,9 @@ impl Engine {
             }
             engine
         };
-        let below = Arc::new(below);
+        let below = Arc::new(MixedDisks::new(below, settings.io_deadline));
         Self {
+            servers: settings.servers.clone(),
             disks: below.clone(),
             recorder: None,
             cables: None,
@@ -88,7 +91,7 @@ impl Engine {
     /// # Errors
     /// Where it is not there, not to be opened, or in use.
     pub fn attach_to_own(&self, path: &Path) -> ControlResult<DiskSlot> {
-        Ok(self.below.try_attach(OpenDisk::open(path)?)?)
+        self.servers.attach_to_own(&self.below, path)
     }
 
     /// Opens a disk only to look at it.
@@ -96,7 +99,7 @@ impl Engine {
     /// # Errors
     /// Where it is not there or not to be opened.
     pub fn attach_to_look(&self, path: &Path) -> ControlResult<DiskSlot> {
-        Ok(self.below.try_attach(OpenDisk::open_read_only(path)?)?)
+        self.servers.attach_to_look(&self.below, path)
     }
 
     /// Makes a plain file and opens it as a disk.
@@ -104,7 +107,13 @@ impl Engine {
     /// # Errors
     /// Where there is one already, or no room for it.
     pub fn make(&self, disk: &FileDisk) -> ControlResult<DiskSlot> {
-        Ok(self.below.try_attach(disk.create()?)?)
+        self.servers.make(&self.below, disk)
+    }
+
+    /// The servers that the settings name.
+    #[must_use]
+    pub(crate) const fn servers(&self) -> &NfsServers {
+        &self.servers
     }
 
     /// Lets go of a disk: somebody else may have it, and requests to its slot fail.

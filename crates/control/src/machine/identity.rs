@@ -39,6 +39,13 @@ fn origin() -> Option<Origin> {
     })
 }
 
+/// This host's name, and what tells the machine from others of the name where it has an id.
+#[must_use]
+pub(crate) fn host() -> (String, Uuid) {
+    let machine = origin().map_or(Uuid([0; 16]), |origin| origin.machine);
+    (opener_identity().0, machine)
+}
+
 /// What the machine's clocks show.
 pub(crate) fn moment() -> Moment {
     let read_ms = |clock| {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use spindle_base::Uuid;
-use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, PlainDisks, Request, Work};
+use spindle_device::{
+    AlignedBuffer, DEADLINE_DEFAULT, DiskSlot, Disks, Engine, MixedDisks, PlainDisks, Request, Work,
+};
 use spindle_format::{
     DiskEnds, FormatError, GroupState, LABEL_PLACES, Label, LabelStatus, OpenerRecord,
     SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, Signature, foreign_signatures,
@@ -16,6 +18,7 @@ use spindle_group::{DiskLook, LabelFound, Overwritten};
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::view::{DiskStatus, FoundDisk};
 use crate::machine::held;
+use crate::machine::nfs::{NfsServers, is_remote};
 use crate::machine::unknown_data;
 use crate::machine::unknown_data::Contents;
 
@@ -39,11 +42,11 @@ pub struct Probe {
 
 /// Looks at all of these disks, many at a time.
 #[must_use]
-pub(crate) fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
-    let disks = PlainDisks::new();
+pub(crate) fn look_at_all(paths: &[PathBuf], servers: &NfsServers) -> Vec<Probe> {
+    let disks = disks_to_look_at();
     let opened: Vec<ControlResult<DiskSlot>> = paths
         .iter()
-        .map(|path| Ok(disks.try_attach(OpenDisk::open_read_only(path)?)?))
+        .map(|path| servers.attach_to_look(&disks, path))
         .collect();
     let slots: Vec<DiskSlot> = opened.iter().filter_map(|slot| slot.clone().ok()).collect();
     let mut looks = spindle_group::look(&disks, &slots).into_iter();
@@ -70,6 +73,12 @@ pub(crate) fn look_at_all(paths: &[PathBuf]) -> Vec<Probe> {
             probe
         })
         .collect()
+}
+
+/// None yet. Whoever only looks needs no fast engine.
+#[must_use]
+pub(crate) fn disks_to_look_at() -> MixedDisks {
+    MixedDisks::new(Engine::Plain(PlainDisks::new()), DEADLINE_DEFAULT)
 }
 
 /// The marks of other formats at both ends of the disk.
@@ -116,23 +125,22 @@ impl Probe {
     /// Looks at one disk that is to be used: a plain file that seems to be free is read to its
     /// end, unless something is found in it before.
     #[must_use]
-    pub fn look(path: &Path) -> Self {
-        let mut probes = look_at_all(&[path.to_owned()]);
+    pub(crate) fn look(path: &Path, servers: &NfsServers) -> Self {
+        let mut probes = look_at_all(&[path.to_owned()], servers);
         let mut probe = probes.remove(0);
         if probe.status() == DiskStatus::Member {
-            probe.look_at_marks_of_member();
+            probe.look_at_marks_of_member(servers);
         }
-        probe.look_for_data(u64::MAX);
+        probe.look_for_data(u64::MAX, servers);
         probe
     }
 
     /// One that is used anew is to bear no marks that were there beside our structures.
-    fn look_at_marks_of_member(&mut self) {
-        let disks = PlainDisks::new();
-        let opened = OpenDisk::open_read_only(&self.path).and_then(|disk| disks.try_attach(disk));
-        match opened {
+    fn look_at_marks_of_member(&mut self, servers: &NfsServers) {
+        let disks = disks_to_look_at();
+        match servers.attach_to_look(&disks, &self.path) {
             Ok(slot) => self.look_for_marks(&disks, slot),
-            Err(error) => self.failure = Some(error.into()),
+            Err(error) => self.failure = Some(error),
         }
     }
 
@@ -144,11 +152,19 @@ impl Probe {
     }
 
     /// Reads so much of a plain file that seems to be free, to tell what it holds.
-    pub fn look_for_data(&mut self, most_bytes: u64) {
+    pub(crate) fn look_for_data(&mut self, most_bytes: u64, servers: &NfsServers) {
         if self.status() != DiskStatus::Candidate {
             return;
         }
-        match unknown_data::look_for_data(&self.path, most_bytes) {
+        let contents = match is_remote(&self.path) {
+            false => unknown_data::look_for_data(&self.path, most_bytes),
+            true => {
+                let disks = disks_to_look_at();
+                let slot = servers.attach_to_look(&disks, &self.path);
+                slot.and_then(|slot| unknown_data::look_on_disk(&disks, slot, most_bytes))
+            }
+        };
+        match contents {
             Ok(contents) => self.contents = Some(contents),
             Err(error) => self.failure = Some(error),
         }
@@ -358,7 +374,8 @@ impl Probe {
 /// nobody else gets it: it is asked only where the answer is needed. Another who asks seems to hold
 /// it, and so it is asked twice.
 #[must_use]
-pub(crate) fn which_are_in_use(paths: &[&Path]) -> Vec<bool> {
+pub(crate) fn which_are_in_use(paths: &[&Path], servers: &NfsServers) -> Vec<bool> {
+    let is_in_use = |path: &Path| is_in_use(path, servers);
     let mut in_use: Vec<bool> = paths.iter().map(|path| is_in_use(path)).collect();
     if in_use.contains(&true) {
         std::thread::sleep(MOMENT);
@@ -369,7 +386,10 @@ pub(crate) fn which_are_in_use(paths: &[&Path]) -> Vec<bool> {
     in_use
 }
 
-fn is_in_use(path: &Path) -> bool {
+fn is_in_use(path: &Path, servers: &NfsServers) -> bool {
+    if is_remote(path) {
+        return servers.is_held(path);
+    }
     std::fs::metadata(path).is_ok_and(|metadata| {
         if metadata.file_type().is_block_device() {
             held_by_kernel(path)

@@ -5,6 +5,7 @@
 //! What a flag says goes before the environment, the environment before `spindle.toml`, and that
 //! before the defaults.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -13,12 +14,14 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::Deserialize;
+use spindle_base::ErrorClass;
 use spindle_device::DEADLINE_DEFAULT;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::{parse_kinds, parse_severity};
 use crate::api::trust::Trust;
 use crate::machine::hook_settings::HookSettings;
+use crate::machine::nfs::{NfsServers, ServerTable, is_remote};
 use crate::machine::runtime_directory;
 
 /// Variable with the search path: globs, separated by commas.
@@ -49,6 +52,8 @@ pub struct Settings {
     pub io_deadline: Duration,
     /// Whether reads verify the pages of databases.
     pub verifies: bool,
+    /// NFS servers with files that are disks.
+    pub(crate) servers: NfsServers,
 }
 
 /// How long a hook may take where the file does not say.
@@ -64,6 +69,8 @@ struct SettingsFile {
     hooks: Option<HooksTable>,
     io_deadline_s: Option<u64>,
     verify: Option<Verify>,
+    #[serde(default)]
+    nfs: BTreeMap<String, ServerTable>,
 }
 
 /// What a read verifies.
@@ -145,6 +152,7 @@ impl Settings {
             hook: file.hooks.map(HooksTable::check).transpose()?,
             io_deadline: io_deadline(file.io_deadline_s)?,
             verifies: file.verify.unwrap_or_default() == Verify::Pages,
+            servers: NfsServers::check(file.nfs)?,
             plain_engine: std::env::var("SPINDLE_ENGINE").is_ok_and(|engine| engine == "plain"),
         })
     }
@@ -179,13 +187,18 @@ impl Settings {
         } else {
             let mut found = Vec::new();
             for pattern in &self.disk_patterns {
-                found.extend(expand(pattern)?);
+                found.extend(match is_remote(Path::new(pattern)) {
+                    true => self.expand_remote(pattern)?,
+                    false => expand(pattern)?,
+                });
             }
             found
         };
         // Two patterns, or a link and its target, may name one disk: it must be opened once.
         for path in &mut paths {
-            if let Ok(absolute) = std::path::absolute(&*path) {
+            if !is_remote(path)
+                && let Ok(absolute) = std::path::absolute(&*path)
+            {
                 *path = absolute;
             }
         }
@@ -195,6 +208,21 @@ impl Settings {
             seen.insert(real)
         });
         Ok(paths)
+    }
+
+    /// A server that does not answer hides its own disks, and no others.
+    fn expand_remote(&self, pattern: &str) -> ControlResult<Vec<PathBuf>> {
+        match self.servers.expand(pattern) {
+            Err(error) if error.class == ErrorClass::Environment => {
+                tracing::warn!("{}", error.message());
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+            Ok(mut found) => {
+                found.sort_by_key(|path| natural_order(path));
+                Ok(found)
+            }
+        }
     }
 }
 
@@ -297,7 +325,7 @@ fn parse(mut file: File, path: &Path) -> ControlResult<SettingsFile> {
     toml::from_str(&text).map_err(|error| {
         let reason = error.message().to_owned();
         ControlError::invalid(format!(
-            "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s, verify and [hooks]",
+            "{} is not understood: {reason}; known are disks, runtime_directory, preferred_failure_group, io_deadline_s, verify, [hooks] and [nfs.NAME]",
             path.display()
         ))
     })

@@ -11,7 +11,10 @@ use std::path::Path;
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::Errno;
 
+use spindle_device::{DiskSlot, Disks};
+
 use crate::api::error::{ControlError, ControlResult};
+use crate::machine::probe::read_at;
 
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -76,6 +79,33 @@ pub fn look_for_data(path: &Path, most_bytes: u64) -> ControlResult<Contents> {
         at = end;
     }
     Ok(Contents::Zeros { whole: true })
+}
+
+/// As [`look_for_data`], of a disk whose holes nobody tells.
+///
+/// # Errors
+/// Where the disk cannot be read.
+pub(crate) fn look_on_disk(
+    disks: &dyn Disks,
+    slot: DiskSlot,
+    most_bytes: u64,
+) -> ControlResult<Contents> {
+    let size_bytes = disks.size_bytes(slot);
+    let end = size_bytes.min(most_bytes);
+    let mut at = 0;
+    while at < end {
+        let length = (end - at).min(PIECE_BYTES as u64);
+        let length = usize::try_from(length).unwrap_or(PIECE_BYTES);
+        let piece = read_at(disks, slot, at, length)?;
+        if let Some(within) = piece.iter().position(|byte| *byte != 0) {
+            let offset_bytes = at + within as u64;
+            return Ok(Contents::Data { offset_bytes });
+        }
+        at += length as u64;
+    }
+    Ok(Contents::Zeros {
+        whole: end == size_bytes,
+    })
 }
 
 /// The next stretch from `at` on that is no hole; all of the rest where the file system does not

@@ -142,7 +142,10 @@ pub(crate) fn make(settings: &Settings, wanted: &WantedGroup) -> ControlResult<G
     // Looked at before any is opened or made, so that a refusal leaves nothing behind.
     let mut probes = Vec::new();
     for disk in &wanted.disks {
-        let probe = disk.make_bytes.is_none().then(|| Probe::look(&disk.path));
+        let probe = disk
+            .make_bytes
+            .is_none()
+            .then(|| Probe::look(&disk.path, &settings.servers));
         if let Some(probe) = &probe {
             refuse_what_stands_there(probe, wanted.force)?;
             probe.refuse_held()?;

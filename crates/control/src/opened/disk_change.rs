@@ -304,7 +304,10 @@ impl Opened {
         failure_group: FailureGroupName,
         overwrite: bool,
     ) -> ControlResult<NewDisk> {
-        let probe = disk.make_bytes.is_none().then(|| Probe::look(&disk.path));
+        let probe = disk
+            .make_bytes
+            .is_none()
+            .then(|| Probe::look(&disk.path, self.engine().servers()));
         if let Some(probe) = &probe {
             self.refuse_member(probe)?;
             let stray = probe.status() == DiskStatus::Member && self.is_of_this_group(probe);

@@ -182,7 +182,7 @@ impl Opened {
         let path = disks
             .is_fenced(slot)
             .then(|| PathBuf::from(disks.path(slot)))?;
-        (which_are_in_use(&[&path]) == [true]).then_some(path)
+        (which_are_in_use(&[&path], self.engine().servers()) == [true]).then_some(path)
     }
 
     fn open_slot(&self, disk: DiskNumber) -> Option<DiskSlot> {
@@ -208,9 +208,9 @@ impl Opened {
         // What somebody holds is not looked at: it may hang, and who looks would wait as long.
         let mut paths = settings.disk_paths()?;
         let refs: Vec<&Path> = paths.iter().map(|path| &**path).collect();
-        let mut in_use = which_are_in_use(&refs).into_iter();
+        let mut in_use = which_are_in_use(&refs, &settings.servers).into_iter();
         paths.retain(|_| in_use.next() == Some(false));
-        let discovery = Discovery::look_at(&paths, settings.search_path());
+        let discovery = Discovery::look_at(&paths, settings);
         let uuid = self.group().view().uuid;
         let is_it = |label: &Label| {
             label.group_uuid == uuid
@@ -224,7 +224,7 @@ impl Opened {
             // device; one that is held and in use has not.
             probe.label().is_some_and(is_it)
                 && !probe.is_cut_off()
-                && which_are_in_use(&[&probe.path]) == [false]
+                && which_are_in_use(&[&probe.path], &settings.servers) == [false]
         });
         // One that was overwritten is refused by the group, which says what stands there.
         let was_it = |probe: &&Probe| {

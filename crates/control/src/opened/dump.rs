@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::Value;
 use spindle_catalog::Table;
-use spindle_device::{Disks, OpenDisk, PlainDisks};
+use spindle_device::Disks;
 use spindle_format::{
     FormatError, FormatErrorKind, LABEL_BYTES, LABEL_COPIES, OPENER_BYTES, OPENER_PLACE,
     OpenerRecord, ParsedGroupState, ParsedLabel, STATE_PLACES, STATE_SLOT_BYTES,
@@ -16,7 +16,8 @@ use spindle_format::{
 
 use crate::api::error::ControlResult;
 use crate::api::view::{CatalogDump, DiskDump, DumpReport, RowDump, StructureDump, TableDump};
-use crate::machine::probe::{Probe, look_at_all, read_at};
+use crate::machine::probe::{Probe, disks_to_look_at, look_at_all, read_at};
+use crate::machine::settings::Settings;
 use crate::opened::open::Opened;
 
 const TABLES: [(Table, &str); 11] = [
@@ -40,9 +41,10 @@ const ROWS_MOST: usize = 4096;
 ///
 /// # Errors
 /// Where one cannot be read.
-pub fn dump_disks(paths: &[PathBuf]) -> ControlResult<DumpReport> {
-    let probes = look_at_all(paths);
-    let disks = probes.iter().map(dump_disk).collect::<ControlResult<_>>()?;
+pub fn dump_disks(settings: &Settings, paths: &[PathBuf]) -> ControlResult<DumpReport> {
+    let probes = look_at_all(paths, &settings.servers);
+    let dumps = probes.iter().map(|probe| dump_disk(probe, settings));
+    let disks = dumps.collect::<ControlResult<_>>()?;
     Ok(DumpReport {
         disks,
         catalog: None,
@@ -50,12 +52,12 @@ pub fn dump_disks(paths: &[PathBuf]) -> ControlResult<DumpReport> {
     })
 }
 
-pub(crate) fn dump_disk(probe: &Probe) -> ControlResult<DiskDump> {
+pub(crate) fn dump_disk(probe: &Probe, settings: &Settings) -> ControlResult<DiskDump> {
     if let Some(failure) = probe.failure() {
         return Err(failure.clone());
     }
-    let disks = PlainDisks::new();
-    let slot = disks.attach(OpenDisk::open_read_only(&probe.path)?);
+    let disks = disks_to_look_at();
+    let slot = settings.servers.attach_to_look(&disks, &probe.path)?;
     let read = |place: u64, length_bytes: usize| read_at(&disks, slot, place, length_bytes);
     let mut labels = Vec::new();
     for place in (0..LABEL_COPIES).filter_map(|copy| probe.label_place(copy)) {

@@ -198,7 +198,7 @@ impl Opened {
         let opener = opener(settings, access.force())?;
         // Who holds the disks knows that no process of this machine has the group, whatever the
         // opener record says: a killed one leaves a number that another process may have now.
-        let held = !writable && which_are_in_use(&paths).contains(&true);
+        let held = !writable && which_are_in_use(&paths, &settings.servers).contains(&true);
         let inherits = kept.as_ref().is_some_and(|kept| kept.has_mount);
         let follows = kept.as_ref().is_some_and(|kept| kept.follows);
         let beating = Beating::default();

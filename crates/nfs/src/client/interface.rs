@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::compound::Entry;
+use crate::compound::{Access, Entry};
 use crate::rpc::Credentials;
 use crate::status::NfsError;
 
@@ -49,6 +49,8 @@ pub struct FileWanted {
     pub name: String,
     /// Make it where it is not there.
     pub makes: bool,
+    /// For what.
+    pub access: Access,
 }
 
 /// A piece of work.
@@ -113,7 +115,7 @@ pub enum Outcome {
 
 /// Tells pieces of work apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub(super) u64);
+pub struct JobId(pub(crate) u64);
 
 /// What whoever drives a client is to do, in this order.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::session::{Carries, Purpose, Sent, Session, Slot};
 use super::{Action, Client, Held, Job, JobId, Phase, Work};
-use crate::compound::{Compound, Created, Refused, SequenceAt};
+use crate::compound::{Access, Compound, Created, Refused, SequenceAt};
 use crate::status::{ErrorKind, NfsError};
 use crate::wire::Stable;
 use crate::xdr::Violation;
@@ -159,6 +159,8 @@ impl Client {
             return;
         }
         let held = self.held.clone();
+        let file = self.settings.file.clone();
+        let access = file.as_ref().map_or(Access::Own, |file| file.access);
         let former = held
             .as_ref()
             .filter(|held| held.registration != self.registration);
@@ -166,18 +168,18 @@ impl Client {
         if let Some(held) = former {
             self.send(Purpose::Reclaim, Carries::Other, true, 0, |compound| {
                 let claimed = compound.put_handle(&held.handle);
-                claimed.open_previous(client, OPEN_OWNER)
+                claimed.open_previous(client, OPEN_OWNER, access)
             });
         } else if !is_reclaimed {
             let purpose = Purpose::ReclaimComplete;
             self.send(purpose, Carries::Other, true, 0, Compound::reclaim_complete);
-        } else if let Some(file) = self.settings.file.clone()
+        } else if let Some(file) = file
             && held.is_none()
         {
             let directory = self.settings.directory.clone();
             self.send(Purpose::Open, Carries::Other, true, 0, |compound| {
                 let walked = compound.walk(&directory);
-                let opened = walked.open_name(client, OPEN_OWNER, &file.name, file.makes);
+                let opened = walked.open_name((client, OPEN_OWNER), &file.name, file.makes, access);
                 opened.get_handle().get_limits()
             });
         } else if let Some(held) = held.filter(|held| !held.is_settled) {

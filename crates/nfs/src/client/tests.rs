@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::session::{Carries, Purpose, Sent};
 use super::{Client, FileWanted, Settings, Work, owner};
-use crate::compound::{SequenceAt, Written};
+use crate::compound::{Access, SequenceAt, Written};
 use crate::fuzzing::settings;
 use crate::wire::{OPAQUE_BYTES_MAX, Stable};
 
@@ -69,6 +69,7 @@ fn of(directory: &[&str], file: Option<&str>, verifier: [u8; 8]) -> Vec<u8> {
         file: file.map(|name| FileWanted {
             name: name.to_owned(),
             makes: false,
+            access: Access::Own,
         }),
         ..settings(1)
     };

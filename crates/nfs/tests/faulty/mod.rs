@@ -20,7 +20,7 @@ use spindle_device::SeededRandom;
 use spindle_nfs::rpc::Credentials;
 use spindle_nfs::wire::operation;
 use spindle_nfs::xdr::{Put, Reader, Violation};
-use spindle_nfs::{FileWanted, Settings, Status};
+use spindle_nfs::{Access, FileWanted, Settings, Status};
 
 /// What the server does wrong.
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,6 +100,7 @@ pub fn settings(paths: usize) -> Settings {
         file: Some(FileWanted {
             name: "a".to_owned(),
             makes: true,
+            access: Access::Own,
         }),
         transfer_bytes: 8 << 10,
         slots: 1,
