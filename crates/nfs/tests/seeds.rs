@@ -256,6 +256,12 @@ impl Run {
 
     /// The client dies with all it has under way, and its successor comes.
     fn succeed(&mut self) {
+        // A COMMIT that is refused to who is dead by then is told to nobody, and the successor's
+        // succeeds: no client can see that.
+        let is_flush = |asked: &Asked| matches!(asked, Asked::Flush { .. });
+        let has_commit = self.asked.values().any(is_flush)
+            || self.client.late_count() > 0
+            || !self.client.is_ready();
         self.verifier += 1;
         self.tally.successors += 1;
         let settings = settings(self.server.connections.len());
@@ -267,6 +273,7 @@ impl Run {
         for sector in &mut self.sectors {
             sector.acknowledged = None;
             sector.seen = None;
+            sector.is_lost |= has_commit;
         }
         self.submit(Work::Size, Asked::Other);
     }
