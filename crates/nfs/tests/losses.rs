@@ -226,6 +226,26 @@ fn a_write_whose_answer_broke_the_protocol_is_durable_after_the_next_flush() {
 }
 
 #[test]
+fn a_late_durable_write_that_was_none_is_durable_after_the_next_flush() {
+    let mut scene = opened();
+    scene.server.hangs_until_ms = scene.server.now_ms + 40_000;
+    scene.meddles = Box::new(|asked, mut reply| {
+        if asked == operation::WRITE {
+            let at = reply.len() - 12;
+            reply[at..at + 4].fill(0);
+        }
+        Some(reply)
+    });
+    let error = scene.run(write(0, 1, true)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    scene.pass(15_000);
+    assert_eq!(scene.client.late_count(), 0);
+    let before = count(&scene, operation::COMMIT);
+    assert!(!is_lost(&mut scene));
+    assert_eq!(count(&scene, operation::COMMIT), before + 1);
+}
+
+#[test]
 fn a_commit_that_is_refused_is_a_loss_whatever_the_next_one_says() {
     let mut scene = opened();
     scene.run(write(0, 1, false)).unwrap();

@@ -63,8 +63,10 @@ impl Run {
             values: vec![0],
             ..Sector::default()
         };
+        let mut server = Server::new(seed, faults, SECTORS * SECTOR_BYTES, paths);
+        server.checks_binding = seed.is_multiple_of(7);
         Self {
-            server: Server::new(seed, faults, SECTORS * SECTOR_BYTES, paths),
+            server,
             client: Client::new(settings(paths), [1; 8], 0),
             random: SeededRandom::new(seed ^ 0x5eed),
             sectors: vec![empty; SECTORS],
@@ -348,6 +350,7 @@ fn faults(seed: u64) -> Faults {
         hangs: on(4, 3),
         full: on(5, 10),
         confused: on(6, 5),
+        failing: on(9, 4),
         drops: on(7, 20),
         refused_commits: on(8, 40),
         forgets: 0,
@@ -403,6 +406,7 @@ fn what_was_written_durably_is_there_though_the_server_keeps_its_verifier() {
             // loss: here is none.
             refused_commits: 0,
             confused: 0,
+            failing: 0,
             full: 0,
             ..faults(seed)
         };
