@@ -194,9 +194,9 @@ fn no_second_commit_is_asked_for_while_a_late_one_is_under_way() {
     scene.drops = Box::new(|_| false);
     let next = scene.begin(Work::Flush);
     let commits = scene.sent.iter().map(|(_, call)| call);
-    let commits = commits.filter(|call| asked(call) == operation::COMMIT);
+    let mut commits = commits.filter(|call| asked(call) == operation::COMMIT);
     assert_eq!(
-        commits.last(),
+        commits.next_back(),
         Some(&call),
         "the same is sent again at most"
     );
@@ -223,6 +223,26 @@ fn a_write_whose_answer_broke_the_protocol_is_durable_after_the_next_flush() {
     assert_eq!((scene.server.current[0], scene.server.durable[0]), (1, 0));
     assert!(!is_lost(&mut scene));
     assert_eq!(scene.server.durable[0], 1);
+}
+
+#[test]
+fn a_late_durable_write_that_was_none_is_durable_after_the_next_flush() {
+    let mut scene = opened();
+    scene.server.hangs_until_ms = scene.server.now_ms + 40_000;
+    scene.meddles = Box::new(|asked, mut reply| {
+        if asked == operation::WRITE {
+            let at = reply.len() - 12;
+            reply[at..at + 4].fill(0);
+        }
+        Some(reply)
+    });
+    let error = scene.run(write(0, 1, true)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    scene.pass(15_000);
+    assert_eq!(scene.client.late_count(), 0);
+    let before = count(&scene, operation::COMMIT);
+    assert!(!is_lost(&mut scene));
+    assert_eq!(count(&scene, operation::COMMIT), before + 1);
 }
 
 #[test]

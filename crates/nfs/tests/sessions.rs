@@ -139,6 +139,15 @@ fn a_server_that_refuses_while_it_starts_is_asked_again() {
 }
 
 #[test]
+fn a_fault_of_the_servers_own_while_the_file_is_claimed_does_not_end_the_hold() {
+    let mut scene = Scene::opened(1);
+    scene.server.restart();
+    scene.server.sequence_refusal = Some(Status::SERVERFAULT);
+    assert_eq!(scene.run(write(0, 1, true)), Ok(Outcome::Done));
+    assert!(scene.events.contains(&Event::Reclaimed));
+}
+
+#[test]
 fn a_server_that_refuses_whoever_opens_is_told_at_once() {
     let mut scene = Scene::new(settings(1));
     scene.server.exchange_refusal = Some(Status::ACCESS);

@@ -171,6 +171,10 @@ impl Client {
     fn refuse_setup(&mut self, purpose: Purpose, refused: Refused) {
         match refused {
             Refused::Told(_, status) if status.is_wait() => self.wait_with_setup(),
+            // A fault of its own says nothing of who holds the file.
+            Refused::Told(_, Status::SERVERFAULT) if purpose != Purpose::Settle => {
+                self.wait_with_setup();
+            }
             Refused::Told(_, status) if status.is_session_lost() => self.lose_session(),
             // The loss is owed. The disk is there all the same.
             _ if purpose == Purpose::Settle => self.settle(),
@@ -370,7 +374,12 @@ impl Client {
     }
 }
 
-fn check_written(written: &Written, sent: &Sent, is_durable: bool) -> Result<(), Violation> {
+/// Whether an answer to a write is one.
+pub(super) fn check_written(
+    written: &Written,
+    sent: &Sent,
+    is_durable: bool,
+) -> Result<(), Violation> {
     if is_durable && written.stable != Stable::FileSync {
         return Err(Violation("a durable write that is none"));
     }

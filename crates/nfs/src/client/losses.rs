@@ -1,5 +1,6 @@
 //! Writes that the server has lost, or may have: who is told, and what is written again.
 
+use super::answers::check_written;
 use super::session::{Carries, Purpose, Sent, Session};
 use super::{Action, Client, Event, JobId, Phase, Work};
 use crate::compound::{Refused, Results, Verifier};
@@ -48,7 +49,8 @@ impl Client {
             }
             Carries::DurableWrite => {
                 results.done(operation::PUTFH)?;
-                results.write(sent.length_bytes)?;
+                let written = results.write(sent.length_bytes)?;
+                check_written(&written, sent, true)?;
             }
             // It has been in doubt since it was given up.
             Carries::UnstableWrite | Carries::Other => {}

@@ -44,6 +44,8 @@ pub struct Faults {
     /// Requests that are refused as out of their slot's order, which they are not: the client gives
     /// up a session that lives on.
     pub confused: u64,
+    /// Requests that are refused before they are looked at, for a reason of the server's own.
+    pub failing: u64,
     /// Requests that are dropped, while others of the connection are answered.
     pub drops: u64,
     /// Refused `COMMIT`s.
@@ -360,6 +362,9 @@ impl Server {
         }
         if let Some(status) = self.sequence_refusal.take() {
             return refused(status);
+        }
+        if self.meets(self.faults.failing) {
+            return refused(Status::SERVERFAULT);
         }
         if self.meets(self.faults.confused) {
             return refused(Status::SEQ_MISORDERED);

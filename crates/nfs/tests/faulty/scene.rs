@@ -27,6 +27,8 @@ pub struct Scene {
     /// Which calls the network loses.
     pub drops: Box<dyn FnMut(u32) -> bool>,
     pub meddles: Meddle,
+    /// How often time came to a stand.
+    idle: u32,
 }
 
 impl Scene {
@@ -42,6 +44,7 @@ impl Scene {
             sent: Vec::new(),
             drops: Box::new(|_| false),
             meddles: Box::new(|_, reply| Some(reply)),
+            idle: 0,
         }
     }
 
@@ -84,7 +87,8 @@ impl Scene {
     /// Lets the next thing happen, by `until_ms`.
     pub fn step(&mut self, until_ms: u64) {
         self.act();
-        let wake_at_ms = self.client.wake_at_ms().clamp(self.server.now_ms, until_ms);
+        let now_ms = self.server.now_ms;
+        let wake_at_ms = self.client.wake_at_ms().clamp(now_ms, until_ms);
         match self.server.next(wake_at_ms) {
             Some(Due::Reply(path, _, bytes)) => {
                 let call = self.sent.iter().rev();
@@ -101,6 +105,15 @@ impl Scene {
                 self.client.tick(self.server.now_ms);
             }
         }
+        self.idle = if self.server.now_ms > now_ms {
+            0
+        } else {
+            self.idle + 1
+        };
+        assert!(
+            self.idle < 1000,
+            "the client is woken for what it does not do"
+        );
         self.act();
     }
 
