@@ -229,7 +229,10 @@ mod tests {
         assert_eq!(seen.load(77), Some(0));
         memory.words()[77].store(5, Ordering::Relaxed);
         assert_eq!(seen.load(77), Some(5));
-        assert_eq!((seen.load((1 << 17) - 1), seen.load(1 << 17)), (Some(0), None));
+        assert_eq!(
+            (seen.load((1 << 17) - 1), seen.load(1 << 17)),
+            (Some(0), None)
+        );
         // The owner's next process still maps it for writing.
         let again = memory.descriptor().try_clone_to_owned().unwrap();
         SharedMemory::from_descriptor(again).unwrap().words()[77].store(6, Ordering::Relaxed);
