@@ -188,12 +188,13 @@ fn child() {
     std::thread::scope(|scope| {
         for index in 0..2 {
             let memory = ReadOnlyMemory::from_descriptor(open(map, false).into()).unwrap();
-            let seen = SeenMap::new(memory, Disks::default()).unwrap();
+            let seen = SeenMap::new(memory).unwrap();
             let mut worker = Worker {
                 leases: &leases,
                 client,
                 index,
                 seen,
+                told: Disks::default(),
                 notes: &notes,
                 disks: &disks,
                 random: SeededRandom::new(seed * 2 + index as u64),
@@ -212,6 +213,7 @@ struct Worker<'a> {
     client: Client,
     index: usize,
     seen: SeenMap,
+    told: Disks,
     notes: &'a Notes,
     disks: &'a DiskFiles,
     random: SeededRandom,
@@ -230,10 +232,10 @@ impl Worker<'_> {
         };
         self.notes.count_of(reason).fetch_add(1, Ordering::SeqCst);
         if reason == Reason::Standing {
-            self.seen.learn(Disks {
+            self.told = Disks {
                 standing: self.notes.standing().load(Ordering::SeqCst),
                 blocks: vec![DISK_BLOCKS; usize::from(DISKS_COUNT)],
-            });
+            };
         }
         pause(100);
     }
@@ -249,7 +251,7 @@ impl Worker<'_> {
             pause(100);
             return None;
         };
-        let direct = match self.seen.lookup(&announced, piece) {
+        let direct = match self.seen.lookup(&announced, &self.told, piece) {
             Found::Direct(direct) => direct,
             Found::ThroughMount(reason) => return Some(reason),
         };
@@ -284,7 +286,7 @@ impl Worker<'_> {
                 return None;
             }
         };
-        match self.seen.lookup(&announced, piece) {
+        match self.seen.lookup(&announced, &self.told, piece) {
             Found::Direct(direct) => {
                 self.notes
                     .count(Count::Writes)

@@ -109,6 +109,21 @@ impl Running {
     }
 }
 
+/// A client.
+struct By<'a> {
+    leases: &'a Leases,
+    client: Client,
+    seen: SeenMap,
+}
+
+/// As an owner tells its clients.
+fn told_by(map: &SharedMap) -> Disks {
+    Disks {
+        standing: map.standing(),
+        blocks: vec![DISK_BLOCKS; 3],
+    }
+}
+
 /// What clients found.
 #[derive(Default)]
 struct Tally {
@@ -118,9 +133,9 @@ struct Tally {
 }
 
 /// Looks at every extent.
-fn look(seen: &SeenMap, leases: &Leases, client: Client, changes: bool, tally: &mut Tally) {
+fn look(by: &By<'_>, told: &Disks, changes: bool, tally: &mut Tally) {
     for file in 0..FILES_COUNT {
-        let mut operation = leases.operation(client, 0);
+        let mut operation = by.leases.operation(by.client, 0);
         let announced = operation.announce_read(Blocks::new(FileId(file), 0, 1));
         let announced = announced.unwrap();
         for index in INDICES {
@@ -130,7 +145,7 @@ fn look(seen: &SeenMap, leases: &Leases, client: Client, changes: bool, tally: &
                 inside_blocks: 0,
                 blocks: 1 << CLASS,
             };
-            match seen.lookup(&announced, &piece) {
+            match by.seen.lookup(&announced, told, &piece) {
                 Found::Direct(direct) => {
                     let found = direct.copies().iter().map(|copy| copy.offset_bytes >> 12);
                     let found: Vec<u64> = found.collect();
@@ -159,7 +174,11 @@ fn a_client_finds_what_an_owner_said_or_the_mount_wherever_owners_are_killed() {
     let map = SharedMap::create().unwrap();
     let begun = SharedMemory::create("begun", 4096).unwrap();
     let memory = map.memory().read_only().unwrap();
-    let mut seen = SeenMap::new(memory, Disks::default()).unwrap();
+    let by = By {
+        leases: &leases,
+        client,
+        seen: SeenMap::new(memory).unwrap(),
+    };
     let mut random = SeededRandom::new(3);
     let (mut beside, mut behind) = (Tally::default(), Tally::default());
     for round in 0..100 {
@@ -174,20 +193,11 @@ fn a_client_finds_what_an_owner_said_or_the_mount_wherever_owners_are_killed() {
         }
         let looks_until = Instant::now() + Duration::from_micros(random.below(6000));
         while Instant::now() < looks_until {
-            // As an owner tells its clients.
-            seen.learn(Disks {
-                standing: map.standing(),
-                blocks: vec![DISK_BLOCKS; 3],
-            });
-            look(&seen, &leases, client, true, &mut beside);
+            look(&by, &told_by(&map), true, &mut beside);
         }
         drop(owner);
-        seen.learn(Disks {
-            standing: map.standing(),
-            blocks: vec![DISK_BLOCKS; 3],
-        });
         // Nobody changes it now: each entry is whole, or says nothing.
-        look(&seen, &leases, client, false, &mut behind);
+        look(&by, &told_by(&map), false, &mut behind);
     }
     assert!(beside.direct > 1000 && beside.through_mount > 100);
     assert!(beside.changes > 0 && behind.direct > 100 && behind.through_mount > 10);

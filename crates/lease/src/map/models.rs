@@ -37,17 +37,20 @@ const fn piece(file: FileKey) -> Piece {
 fn new_map() -> (SharedMap, SeenMap) {
     let mut map = SharedMap::create().expect("memory");
     map.set(key(1), 0, &entry(1)).expect("room");
-    let disks = Disks {
+    let memory = map.memory().read_only().expect("memory");
+    (map, SeenMap::new(memory).expect("a map"))
+}
+
+fn disks() -> Disks {
+    Disks {
         standing: 0,
         blocks: vec![9, 9],
-    };
-    let memory = map.memory().read_only().expect("memory");
-    (map, SeenMap::new(memory, disks).expect("a map"))
+    }
 }
 
 /// The blocks that copies begin at, where the map says any.
 fn places(seen: &SeenMap, file: FileKey) -> Option<Vec<u64>> {
-    let copies = seen.find(Mode::Read, &piece(file)).ok()?;
+    let copies = seen.find(Mode::Read, &disks(), &piece(file)).ok()?;
     Some(copies.iter().map(|copy| copy.offset_bytes >> 12).collect())
 }
 
@@ -67,7 +70,7 @@ pub fn what_moves_is_found_where_it_lies() {
         let Ok(announced) = operation.announce_read(blocks) else {
             return;
         };
-        if let Found::Direct(direct) = seen.lookup(&announced, &piece(key(1))) {
+        if let Found::Direct(direct) = seen.lookup(&announced, &disks(), &piece(key(1))) {
             let block = usize::try_from(direct.copies()[0].offset_bytes >> 12).expect("small");
             let found = shared_disk[block].load(Ordering::Relaxed);
             assert_eq!(found, OURS, "what is at block {block}");
@@ -131,7 +134,7 @@ pub fn what_begins_behind_an_outage_asks_no_disk() {
         let mut operation = shared.operation(client, 0);
         let announced = operation.announce_read(Blocks::new(FileId(1), 0, 1));
         let announced = announced.expect("nothing is revoked");
-        if let Found::Direct(_) = seen.lookup(&announced, &piece(key(1))) {
+        if let Found::Direct(_) = seen.lookup(&announced, &disks(), &piece(key(1))) {
             let over = is_over.load(Ordering::Relaxed);
             assert_eq!(over, 0, "the owner counts on nobody being there");
         }

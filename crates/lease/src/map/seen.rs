@@ -21,7 +21,6 @@ use crate::{Announced, Mode};
 #[derive(Debug)]
 pub struct SeenMap {
     memory: ReadOnlyMemory,
-    disks: Disks,
 }
 
 /// What a client was told of the disks: it goes to no others, and nowhere beyond their ends.
@@ -103,11 +102,11 @@ pub enum Reason {
 }
 
 impl SeenMap {
-    /// The map in this memory, for a client that was told this of the disks.
+    /// The map in this memory.
     ///
     /// # Errors
     /// What it is instead, for a message.
-    pub fn new(memory: ReadOnlyMemory, disks: Disks) -> Result<Self, String> {
+    pub fn new(memory: ReadOnlyMemory) -> Result<Self, String> {
         if memory.load(WORDS_COUNT - 1).is_none() {
             return Err(format!(
                 "the memory of the map has not the {WORDS_COUNT} words that are needed"
@@ -119,19 +118,14 @@ impl SeenMap {
                 "the memory is not that of a map of version {VERSION}"
             ));
         }
-        Ok(Self { memory, disks })
-    }
-
-    /// The client was told of the disks anew.
-    pub fn learn(&mut self, disks: Disks) {
-        self.disks = disks;
+        Ok(Self { memory })
     }
 
     /// Whether the disks are as the client was told: what has failed may have done so because they are
     /// not.
     #[must_use]
-    pub fn is_current(&self) -> bool {
-        self.memory.load(STANDING) == Some(self.disks.standing)
+    pub fn is_current(&self, disks: &Disks) -> bool {
+        self.memory.load(STANDING) == Some(disks.standing)
     }
 
     /// Where these blocks lie, of which the operation is announced: to be written where the operation
@@ -140,10 +134,15 @@ impl SeenMap {
     /// # Panics
     /// Where the operation was announced of another file.
     #[must_use]
-    pub fn lookup<'a>(&self, announced: &'a Announced<'_>, piece: &Piece) -> Found<'a> {
+    pub fn lookup<'a>(
+        &self,
+        announced: &'a Announced<'_>,
+        disks: &Disks,
+        piece: &Piece,
+    ) -> Found<'a> {
         let file = announced.blocks().file;
         assert_eq!(file, Some(piece.file.file), "the announced file");
-        match self.find(announced.mode(), piece) {
+        match self.find(announced.mode(), disks, piece) {
             Ok(copies) => Found::Direct(Direct {
                 copies,
                 announced: PhantomData,
@@ -155,10 +154,11 @@ impl SeenMap {
     pub(super) fn find(
         &self,
         mode: Mode,
+        disks: &Disks,
         piece: &Piece,
     ) -> Result<SmallVec<[CopyPlace; COPIES_MAX]>, Reason> {
         // What hangs on it comes with the message that tells the client of it.
-        if !self.is_current() {
+        if !self.is_current(disks) {
             return Err(Reason::Standing);
         }
         let entry = self.entry(piece.file, piece.index)?;
@@ -175,7 +175,7 @@ impl SeenMap {
         }
         let place_of = |copy: ExtentCopy| {
             let disk = copy.disk();
-            let known = self.disks.blocks.get(usize::from(disk.0))?;
+            let known = disks.blocks.get(usize::from(disk.0))?;
             (copy.start_block() + copy.blocks() <= *known).then(|| CopyPlace {
                 disk,
                 offset_bytes: copy.start_bytes() + (piece.inside_blocks << 12),

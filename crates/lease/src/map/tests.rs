@@ -50,6 +50,7 @@ struct Both {
     client: Client,
     map: SharedMap,
     seen: SeenMap,
+    disks: Disks,
 }
 
 impl Both {
@@ -57,12 +58,14 @@ impl Both {
         let leases = Leases::create().unwrap();
         let client = leases.let_in(100).unwrap();
         let map = SharedMap::create().unwrap();
-        let seen = see(&map);
+        let seen = SeenMap::new(map.memory().read_only().unwrap()).unwrap();
+        let disks = disks(&map);
         Self {
             leases,
             client,
             map,
             seen,
+            disks,
         }
     }
 
@@ -71,11 +74,11 @@ impl Both {
         let mut operation = self.leases.operation(self.client, 0);
         let blocks = Blocks::new(piece.file.file, 0, 1);
         let reads = operation.announce_read(blocks).unwrap();
-        let read = in_short(self.seen.lookup(&reads, piece));
+        let read = in_short(self.seen.lookup(&reads, &self.disks, piece));
         drop(reads);
         let writes = operation.announce_write(blocks, |_| Patience::GiveUp);
         let writes = writes.unwrap();
-        let written = in_short(self.seen.lookup(&writes, piece));
+        let written = in_short(self.seen.lookup(&writes, &self.disks, piece));
         writes.done();
         [read, written]
     }
@@ -97,10 +100,6 @@ fn disks(map: &SharedMap) -> Disks {
         standing: map.standing(),
         blocks: vec![DISK_BLOCKS; usize::from(DISKS_COUNT)],
     }
-}
-
-fn see(map: &SharedMap) -> SeenMap {
-    SeenMap::new(map.memory().read_only().unwrap(), disks(map)).unwrap()
 }
 
 fn at(disk: u16, block: u64) -> CopyPlace {
@@ -221,12 +220,12 @@ fn from_an_outage_on_a_client_asks_no_disk_until_it_is_told() {
     let mut both = Both::new();
     both.map.set(key(7), 0, &entry(5000)).unwrap();
     let whole = piece(key(7), 0, 0, 16);
-    assert!(both.seen.is_current() && both.read(&whole).is_ok());
+    assert!(both.seen.is_current(&both.disks) && both.read(&whole).is_ok());
     both.map.raise_standing();
-    assert!(!both.seen.is_current());
+    assert!(!both.seen.is_current(&both.disks));
     assert_eq!(both.read(&whole), Err(Reason::Standing));
-    both.seen.learn(disks(&both.map));
-    assert!(both.seen.is_current() && both.read(&whole).is_ok());
+    both.disks = disks(&both.map);
+    assert!(both.seen.is_current(&both.disks) && both.read(&whole).is_ok());
 }
 
 #[test]
@@ -299,7 +298,7 @@ fn a_new_owner_forgets_what_the_former_one_said_and_goes_on_from_there() {
     next.reset();
     let whole = piece(key(7), 0, 0, 1);
     assert_eq!(both.read(&whole), Err(Reason::Standing));
-    both.seen.learn(disks(&next));
+    both.disks = disks(&next);
     assert_eq!(both.read(&whole), Err(Reason::NotInMap));
     next.set(key(7), 0, &entry(6000)).unwrap();
     assert_eq!(both.read(&whole).unwrap()[0], at(1, 6000));
@@ -309,10 +308,10 @@ fn a_new_owner_forgets_what_the_former_one_said_and_goes_on_from_there() {
 fn memory_of_something_else_is_no_map() {
     let leases = Leases::create().unwrap();
     let short = leases.memory().read_only().unwrap();
-    let why = SeenMap::new(short, Disks::default()).unwrap_err();
+    let why = SeenMap::new(short).unwrap_err();
     assert!(why.contains("words"), "{why}");
     let new = || SharedMemory::create("other", SharedMap::LENGTH_BYTES).unwrap();
-    let why = SeenMap::new(new().read_only().unwrap(), Disks::default()).unwrap_err();
+    let why = SeenMap::new(new().read_only().unwrap()).unwrap_err();
     assert!(why.contains("version 1"), "{why}");
     let other = new();
     other.words()[0].store(5, Ordering::Relaxed);
@@ -328,7 +327,9 @@ fn nobody_looks_for_another_file_than_is_announced() {
     let mut operation = both.leases.operation(both.client, 0);
     let blocks = Blocks::new(FileId(8), 0, 1);
     let announced = operation.announce_read(blocks).unwrap();
-    let _ = both.seen.lookup(&announced, &piece(key(7), 0, 0, 1));
+    let _ = both
+        .seen
+        .lookup(&announced, &both.disks, &piece(key(7), 0, 0, 1));
 }
 
 #[test]
@@ -421,7 +422,7 @@ fn run(seed: u64, steps_count: u32) -> (Both, Vec<FileKey>, usize) {
             }
             1 if random.chance(1, 8) => {
                 both.map.reset();
-                both.seen.learn(disks(&both.map));
+                both.disks = disks(&both.map);
                 said.clear();
                 rows.clear();
             }
@@ -514,7 +515,7 @@ fn bits_that_are_flipped_anywhere_are_no_panic_and_lead_nowhere_else() {
         }
         // A new owner makes all of it whole.
         both.map.reset();
-        both.seen.learn(disks(&both.map));
+        both.disks = disks(&both.map);
         for file in &files[..BUCKET_ROWS] {
             let whole = piece(*file, 0, 0, 16);
             assert_eq!(both.read(&whole), Err(Reason::NotInMap));
