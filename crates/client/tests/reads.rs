@@ -376,6 +376,15 @@ fn nothing_is_announced_while_the_mount_is_asked() {
     assert_eq!(asked_count.load(Ordering::SeqCst), 2);
 }
 
+/// Its drop ends the threads, whatever became of the test.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn what_is_read_while_extents_move_is_what_the_file_holds() {
     let mut fixture = Fixture::new(Striping::Coarse);
@@ -422,11 +431,12 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
                 }
             });
         }
+        let _end = End(&is_over);
         // Two places for the first copy on its disk, in turn; the one that it left is wiped.
         let [moving, other] = extents[index as usize];
         let second = ExtentCopy::new(moving.disk(), DISK_BLOCKS - 256, moving.class());
         let disk = &writing[usize::from(moving.disk().0)];
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_secs(30);
         for turn in 0.. {
             if turn >= 50 && direct_count.load(Ordering::Relaxed) > 500 {
                 break;
@@ -441,6 +451,7 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
             };
             let revocation = leases.revoke(blocks).unwrap();
             while !revocation.under_way().is_empty() {
+                assert!(Instant::now() < until, "{:?}", revocation.under_way());
                 std::thread::sleep(Duration::from_micros(20));
             }
             let mut bytes = vec![0; 256 * BLOCK_BYTES];
@@ -452,6 +463,5 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
             bytes.fill(0);
             disk.write_all_at(&bytes, old.start_bytes()).unwrap();
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
