@@ -233,7 +233,9 @@ mod tests {
             (seen.load((1 << 17) - 1), seen.load(1 << 17)),
             (Some(0), None)
         );
-        // The owner's next process still maps it for writing.
+        // Nobody opens it anew for writing, and the owner's next process still maps it so.
+        let mode = rustix::fs::fstat(memory.descriptor()).unwrap().st_mode;
+        assert_eq!(mode & 0o777, 0o400);
         let again = memory.descriptor().try_clone_to_owned().unwrap();
         SharedMemory::from_descriptor(again).unwrap().words()[77].store(6, Ordering::Relaxed);
         assert_eq!(seen.load(77), Some(6));

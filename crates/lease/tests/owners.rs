@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::fs::OpenOptions;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -52,16 +52,15 @@ fn child() {
         return;
     };
     let told: Vec<u64> = told.split(' ').map(|it| it.parse().unwrap()).collect();
-    let [map, begun, seed] = told[..] else {
+    let [begun, seed] = told[..] else {
         panic!("{told:?}");
     };
-    let shared = |descriptor: u64| {
-        let path = format!("/proc/self/fd/{descriptor}");
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        SharedMemory::from_descriptor(OwnedFd::from(file.unwrap())).unwrap()
-    };
-    let begun = shared(begun);
-    let mut map = SharedMap::new(shared(map)).unwrap();
+    let path = format!("/proc/self/fd/{begun}");
+    let begun = OpenOptions::new().read(true).write(true).open(path);
+    let begun = SharedMemory::from_descriptor(OwnedFd::from(begun.unwrap())).unwrap();
+    // Not by `/proc`: nobody opens the map anew for writing.
+    let map = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let mut map = SharedMap::new(SharedMemory::from_descriptor(map).unwrap()).unwrap();
     let mut random = SeededRandom::new(seed);
     map.reset();
     // Made before, so that most kills come while the map is changed.
@@ -95,14 +94,13 @@ impl Drop for Running {
 
 impl Running {
     fn start(map: &SharedMemory, begun: &SharedMemory, seed: u64) -> Self {
-        let inherited = |memory: &SharedMemory| {
-            fcntl_setfd(memory.descriptor(), FdFlags::empty()).unwrap();
-            memory.descriptor().as_raw_fd()
-        };
-        let told = format!("{} {} {seed}", inherited(map), inherited(begun));
+        fcntl_setfd(begun.descriptor(), FdFlags::empty()).unwrap();
+        let told = format!("{} {seed}", begun.descriptor().as_raw_fd());
+        let map = map.descriptor().try_clone_to_owned().unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child"])
             .env(CHILD, told)
+            .stdin(Stdio::from(map))
             .stdout(Stdio::null())
             .spawn();
         Self(process.unwrap())

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use spindle_base::DiskNumber;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::words::{MAGIC_WORDS, ReadOnlyMemory, fence};
 use spindle_format::{COPIES_MAX, ExtentCopy};
 
@@ -178,7 +178,7 @@ impl SeenMap {
             let known = disks.blocks.get(usize::from(disk.0))?;
             (copy.start_block() + copy.blocks() <= *known).then(|| CopyPlace {
                 disk,
-                offset_bytes: copy.start_bytes() + (piece.inside_blocks << 12),
+                offset_bytes: copy.start_bytes() + piece.inside_blocks * BLOCK_SIZE_BYTES,
             })
         };
         let places: Option<_> = entry.copies().map(place_of).collect();
