@@ -18,7 +18,8 @@
 //! [`SeenMap::lookup`] takes the announcement. The owner revokes, waits until nothing is under way there,
 //! changes the entry, and lifts the revocation. So whoever is not refused sees the entry as it is, for as
 //! long as the operation lasts. Without a revocation the owner may only say *more* than before
-//! (blocks that hold data now, a hole that was filled, leave to write), or, holding the lock of the blocks, that
+//! (blocks that hold data now, a hole that was filled, leave to write; not one more copy of what may
+//! be written already, which a write under way would miss), or, holding the lock of the blocks, that
 //! a write of the mount waits in the memory.
 //!
 //! # Not here

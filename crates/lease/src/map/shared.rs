@@ -81,7 +81,8 @@ impl SharedMap {
 
     /// Says this of extent `index` of the file from now on.
     ///
-    /// Where it says less than before, the extent's blocks are revoked and nothing is under way there; or
+    /// Where it says less than before, or other copies of what may be written (one more, too: a write that
+    /// is under way would miss it), the extent's blocks are revoked and nothing is under way there; or
     /// their lock is held, and a write of the mount waits in the memory.
     ///
     /// # Errors
