@@ -56,7 +56,7 @@ pub use recorder::{
 pub use request::{
     DeviceError, DeviceErrorKind, DiskSlot, FailureListener, Operation, Request, Work,
 };
-pub use shared_memory::SharedMemory;
+pub use shared_memory::{ReadOnlyMemory, SharedMemory};
 pub use simulated::{DiskImage, FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
 pub use uring::{DEADLINE_DEFAULT, UringDisks};

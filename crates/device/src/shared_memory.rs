@@ -7,11 +7,11 @@
 #![allow(unsafe_code, reason = "mapping memory has no safe interface")]
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FallocateFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, memfd_create, open};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
 use rustix::io::retry_on_intr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -46,6 +46,10 @@ impl SharedMemory {
     /// # Errors
     /// What the kernel answered, or that the descriptor is of something else.
     pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
+        Self::map(descriptor, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn map(descriptor: OwnedFd, protection: ProtFlags) -> io::Result<Self> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no sealed shared memory");
         if !fcntl_get_seals(&descriptor)?.contains(SealFlags::SHRINK) {
             return Err(wrong());
@@ -62,7 +66,7 @@ impl SharedMemory {
             mmap(
                 std::ptr::null_mut(),
                 length_bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
+                protection,
                 MapFlags::SHARED,
                 &descriptor,
                 0,
@@ -74,6 +78,29 @@ impl SharedMemory {
             start,
             words_count,
         })
+    }
+
+    /// A descriptor of the same memory that gives nobody more than reading, to be given to a process
+    /// that shall not store into it.
+    ///
+    /// From now on the memory is also opened anew for writing by nobody who has not the right to open
+    /// everything: `/proc` would let a process of the same user do so otherwise.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn read_only_descriptor(&self) -> io::Result<OwnedFd> {
+        fchmod(&self.descriptor, Mode::RUSR)?;
+        let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(retry_on_intr(|| open(&path, flags, Mode::empty()))?)
+    }
+
+    /// The same memory as a process sees it that may only read it.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn read_only(&self) -> io::Result<ReadOnlyMemory> {
+        ReadOnlyMemory::from_descriptor(self.read_only_descriptor()?)
     }
 
     /// The descriptor, to be given to another process.
@@ -131,9 +158,37 @@ unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
+/// A mapped memfd that this process cannot store into, and others may at any moment.
+#[derive(Debug)]
+pub struct ReadOnlyMemory(SharedMemory);
+
+impl ReadOnlyMemory {
+    /// The memory behind a descriptor of [`SharedMemory::read_only_descriptor`], or any other of the
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::from_descriptor`].
+    pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
+        SharedMemory::map(descriptor, ProtFlags::READ).map(Self)
+    }
+
+    /// The descriptor, to be given to another process.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.descriptor()
+    }
+
+    /// What is in a word; `None` where there are not so many. What hangs on the word is seen behind an
+    /// acquire fence: in memory that cannot be written the language allows no stronger load.
+    #[must_use]
+    pub fn load(&self, word: usize) -> Option<u64> {
+        Some(self.0.words().get(word)?.load(Ordering::Relaxed))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::SharedMemory;
+    use super::{ReadOnlyMemory, SharedMemory};
     use std::os::fd::AsFd;
     use std::sync::atomic::Ordering;
 
@@ -165,9 +220,33 @@ mod tests {
     }
 
     #[test]
+    fn who_may_only_read_sees_each_store_and_cannot_map_the_memory_for_writing() {
+        let memory = SharedMemory::create("test", 1 << 20).unwrap();
+        let descriptor = memory.read_only_descriptor().unwrap();
+        let other = descriptor.try_clone().unwrap();
+        assert!(SharedMemory::from_descriptor(other).is_err());
+        let seen = ReadOnlyMemory::from_descriptor(descriptor).unwrap();
+        assert_eq!(seen.load(77), Some(0));
+        memory.words()[77].store(5, Ordering::Relaxed);
+        assert_eq!(seen.load(77), Some(5));
+        assert_eq!(
+            (seen.load((1 << 17) - 1), seen.load(1 << 17)),
+            (Some(0), None)
+        );
+        // Nobody opens it anew for writing, and the owner's next process still maps it so.
+        let mode = rustix::fs::fstat(memory.descriptor()).unwrap().st_mode;
+        assert_eq!(mode & 0o777, 0o400);
+        let again = memory.descriptor().try_clone_to_owned().unwrap();
+        SharedMemory::from_descriptor(again).unwrap().words()[77].store(6, Ordering::Relaxed);
+        assert_eq!(seen.load(77), Some(6));
+    }
+
+    #[test]
     fn a_descriptor_of_something_else_is_refused() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let other = file.as_fd().try_clone_to_owned().unwrap();
         assert!(SharedMemory::from_descriptor(other).is_err());
+        let other = file.as_fd().try_clone_to_owned().unwrap();
+        assert!(ReadOnlyMemory::from_descriptor(other).is_err());
     }
 }

@@ -7,12 +7,12 @@
 use std::sync::atomic::Ordering;
 
 #[cfg(not(feature = "loom"))]
-pub use crate::shared_memory::SharedMemory;
+pub use crate::shared_memory::{ReadOnlyMemory, SharedMemory};
 #[cfg(not(feature = "loom"))]
 pub use std::sync::atomic::{AtomicU64 as Word, fence};
 
 #[cfg(feature = "loom")]
-pub use explored::SharedMemory;
+pub use explored::{ReadOnlyMemory, SharedMemory};
 #[cfg(feature = "loom")]
 pub use spindle_sync::atomic::{AtomicU64 as Word, fence};
 
@@ -47,6 +47,7 @@ pub fn check_head(words: &[Word], magic: u64, version: u64, what: &str) -> Resul
 mod explored {
     use std::io;
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     use super::Word;
 
@@ -82,5 +83,25 @@ mod explored {
         /// Nothing is given back.
         #[expect(clippy::unused_self, reason = "the real one needs it")]
         pub const fn release(&self, _first_word: usize, _end_word: usize) {}
+
+        /// The same memory, for reading.
+        ///
+        /// # Errors
+        /// None.
+        pub fn read_only(&self) -> io::Result<ReadOnlyMemory> {
+            Ok(ReadOnlyMemory(self.clone()))
+        }
+    }
+
+    /// As [`crate::ReadOnlyMemory`], without a kernel.
+    #[derive(Debug)]
+    pub struct ReadOnlyMemory(SharedMemory);
+
+    impl ReadOnlyMemory {
+        /// What is in a word; `None` where there are not so many.
+        #[must_use]
+        pub fn load(&self, word: usize) -> Option<u64> {
+            Some(self.0.words().get(word)?.load(Ordering::Relaxed))
+        }
     }
 }

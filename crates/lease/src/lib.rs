@@ -21,8 +21,10 @@
 //! a lock takes that away ([`Patience::Overtake`]): the announcement does not end then but stays as
 //! torn, until the owner has compared the blocks.
 //!
+//! Where the blocks lie a client finds in a memory of its own ([`map`]), which it cannot write.
+//!
 //! # Not here
-//! Which process is which client, waiting, the extent map itself, and the judgement what is to be
+//! Which process is which client, waiting, the owner's own extent map, and the judgement what is to be
 //! compared: of those the layers above know. Whether a client lives the disks say ([`presence`]).
 //! A client can write anything into this memory, as it can into the disks; what it says is checked
 //! so far that the owner neither panics nor waits for ever.
@@ -30,6 +32,7 @@
 mod clients;
 mod layout;
 pub mod locks;
+pub mod map;
 #[cfg(feature = "loom")]
 pub mod models;
 mod operation;

@@ -62,13 +62,16 @@ impl Places {
 
 /// Mixed as by the finaliser of MurmurHash3, whose source says that each bit changes each other
 /// one with a probability of nearly one half.
-fn place_of(file: u64, stretch: u64) -> u32 {
-    let mut mixed = file.rotate_left(32) ^ stretch;
+pub(crate) const fn mixed(file: u64, number: u64) -> u64 {
+    let mut mixed = file.rotate_left(32) ^ number;
     mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    mixed ^= mixed >> 33;
+    mixed ^ (mixed >> 33)
+}
+
+fn place_of(file: u64, stretch: u64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 words")]
-    let place = (mixed % LOCKS_COUNT as u64) as u32;
+    let place = (mixed(file, stretch) % LOCKS_COUNT as u64) as u32;
     place
 }
 

@@ -99,6 +99,7 @@ impl<'a> Operation<'a> {
         let locked = None;
         Ok(Announced {
             operation: self,
+            blocks,
             state,
             locked,
             is_done: true,
@@ -152,6 +153,7 @@ impl<'a> Operation<'a> {
         }
         Ok(Announced {
             operation: self,
+            blocks,
             state,
             locked: Some(places),
             is_done: false,
@@ -207,12 +209,19 @@ impl<'a> Operation<'a> {
 #[must_use = "the announcement ends with it"]
 pub struct Announced<'a> {
     operation: &'a Operation<'a>,
+    blocks: Blocks,
     state: u64,
     locked: Option<Places>,
     is_done: bool,
 }
 
 impl Announced<'_> {
+    /// Of which blocks.
+    #[must_use]
+    pub const fn blocks(&self) -> Blocks {
+        self.blocks
+    }
+
     /// What was announced.
     #[must_use]
     pub const fn mode(&self) -> Mode {

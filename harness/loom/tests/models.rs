@@ -1,11 +1,12 @@
 //! Orders of memory that are weaker than what everybody would see, tried by loom.
 //!
-//! The models stand beside the code that they are of (`models.rs` of `catalog` and of `group`), and
+//! The models stand beside the code that they are of (`models.rs` of `catalog`, of `group` and of `lease`), and
 //! run it; here is only how far each is tried. Each was seen to fail with one of its orders
 //! weakened: `docs/decisions/memory-orders.md` lists the words, and the model of each.
 
 use spindle_catalog::models as kept;
 use spindle_group::models as group;
+use spindle_lease::map::models as map;
 use spindle_lease::models as lease;
 
 /// Threads are made to give way so often at places of loom's choice: more finds no more here, and
@@ -56,4 +57,10 @@ models! {
         an_operation_is_found_whole,
         what_is_overtaken_is_torn,
         a_takeover_leaves_no_moment;
+    map:
+        what_moves_is_found_where_it_lies,
+        an_entry_is_found_whole,
+        the_next_file_in_a_place_is_not_taken_for_the_one_before,
+        the_file_before_in_a_place_is_not_taken_for_the_next,
+        what_begins_behind_an_outage_asks_no_disk;
 }

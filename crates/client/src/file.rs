@@ -1,0 +1,197 @@
+//! A file of a client: what is read of it comes from the disks where the map says so, and from the mount
+//! where it does not.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use smallvec::SmallVec;
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_device::AlignedBuffer;
+use spindle_extent::schedule::Schedule;
+use spindle_lease::map::{FileKey, Found, Piece, Reason, SeenMap};
+use spindle_lease::{Announced, Blocks, Refused};
+
+use crate::{ServingDisks, Worker};
+
+/// A file that was opened on the mount, and what the owner told of it. `M` is the descriptor there.
+#[derive(Debug)]
+pub struct ClientFile<M = File> {
+    key: FileKey,
+    schedule: Schedule,
+    mount: M,
+}
+
+/// What a read did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// Bytes that were read: fewer than were asked for at the end of the file.
+    pub length_bytes: usize,
+    /// How many of them came from the disks.
+    pub direct_bytes: usize,
+    /// Why not all of them did: the first reason that there was.
+    pub detour: Option<Detour>,
+}
+
+/// Why the mount was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detour {
+    /// The range does not begin and end with blocks.
+    Unaligned,
+    /// The announcement was refused.
+    Refused(Refused),
+    /// The map says no plain place. With [`Reason::Standing`] the owner is asked for the disks.
+    Map(Reason),
+    /// Every copy failed.
+    Disks,
+}
+
+/// Parts of a buffer that the disks did not fill, in order.
+type Left = SmallVec<[Range<usize>; 2]>;
+
+impl<M: FileExt> ClientFile<M> {
+    /// The file of this number and incarnation, whose blocks lie in its extents by `schedule`.
+    #[must_use]
+    pub const fn new(key: FileKey, schedule: Schedule, mount: M) -> Self {
+        Self {
+            key,
+            schedule,
+            mount,
+        }
+    }
+
+    /// Fills the buffer with the file's bytes from `offset_bytes` on.
+    ///
+    /// # Errors
+    /// What the mount answered.
+    pub fn read_at(
+        &self,
+        worker: &mut Worker<'_>,
+        buffer: &mut AlignedBuffer,
+        offset_bytes: u64,
+    ) -> io::Result<Answer> {
+        let (left, detour) = self.read_directly(worker, buffer, offset_bytes);
+        // Nothing is announced any more: the owner may wait for that before the mount answers.
+        let mut length_bytes = buffer.len();
+        let mut through_mount_bytes = 0;
+        for range in left {
+            let from = offset_bytes + range.start as u64;
+            let filled = fill(&self.mount, &mut buffer[range.clone()], from)?;
+            through_mount_bytes += filled;
+            if filled < range.len() {
+                // The file ends here. If disks filled something behind it, it was cut meanwhile.
+                length_bytes = range.start + filled;
+                break;
+            }
+        }
+        Ok(Answer {
+            length_bytes,
+            direct_bytes: length_bytes - through_mount_bytes,
+            detour,
+        })
+    }
+
+    /// Asks the disks for what the map says plainly; what is left, and why.
+    fn read_directly(
+        &self,
+        worker: &mut Worker<'_>,
+        buffer: &mut AlignedBuffer,
+        offset_bytes: u64,
+    ) -> (Left, Option<Detour>) {
+        let length_bytes = buffer.len();
+        let nothing = |why| {
+            let left = std::iter::once(0..length_bytes);
+            (left.collect(), Some(why))
+        };
+        let Some((first, end)) = whole_blocks(offset_bytes, length_bytes as u64) else {
+            return nothing(Detour::Unaligned);
+        };
+        let blocks = Blocks::new(self.key.file, first, end);
+        let announced = match worker.operation.announce_read(blocks) {
+            Ok(announced) => announced,
+            Err(refused) => return nothing(Detour::Refused(refused)),
+        };
+        let (mut left, mut detour) = (Left::new(), None);
+        let mut done = 0;
+        while done < length_bytes {
+            let (map, disks) = (worker.map, &worker.disks);
+            let block = first + done as u64 / BLOCK_SIZE_BYTES;
+            let (blocks, found) = self.lookup(map, disks, &announced, block, end);
+            let range = done..done + bytes_of(blocks);
+            done = range.end;
+            let why = match found {
+                Found::Direct(direct) => {
+                    let bytes = &mut buffer[range.clone()];
+                    let mut copies = direct.copies().iter();
+                    if copies.any(|copy| disks.read(*copy, bytes).is_ok()) {
+                        continue;
+                    }
+                    Detour::Disks
+                }
+                Found::ThroughMount(reason) => Detour::Map(reason),
+            };
+            detour = detour.or(Some(why));
+            match left.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => left.push(range),
+            }
+        }
+        drop(announced);
+        (left, detour)
+    }
+
+    /// Where the blocks from `block` on lie, up to `end` or as far as they lie together; how many.
+    fn lookup<'a>(
+        &self,
+        map: &SeenMap,
+        disks: &ServingDisks,
+        announced: &'a Announced<'_>,
+        block: u64,
+        end: u64,
+    ) -> (u64, Found<'a>) {
+        let Some(location) = self.schedule.locate(block) else {
+            // Beyond what extents there can be.
+            return (end - block, Found::ThroughMount(Reason::NotInMap));
+        };
+        let piece = Piece {
+            file: self.key,
+            index: location.index,
+            inside_blocks: location.inside_blocks,
+            blocks: location.contiguous_blocks.min(end - block),
+        };
+        let found = map.lookup(announced, &disks.known, &piece);
+        (piece.blocks, found)
+    }
+}
+
+/// The first block of a range and the one behind its last, where it begins and ends with blocks.
+fn whole_blocks(offset_bytes: u64, length_bytes: u64) -> Option<(u64, u64)> {
+    let end_bytes = offset_bytes.checked_add(length_bytes)?;
+    let is_whole = |at: &u64| at.is_multiple_of(BLOCK_SIZE_BYTES);
+    let ends = [offset_bytes, end_bytes];
+    (ends.iter().all(is_whole)).then_some((
+        offset_bytes / BLOCK_SIZE_BYTES,
+        end_bytes / BLOCK_SIZE_BYTES,
+    ))
+}
+
+/// # Panics
+/// For blocks that no buffer has.
+fn bytes_of(blocks: u64) -> usize {
+    usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("blocks of a buffer")
+}
+
+/// Fills `bytes` from there, up to the end of the file; how many there were.
+fn fill(mount: &impl FileExt, bytes: &mut [u8], offset_bytes: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match mount.read_at(&mut bytes[filled..], offset_bytes + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,148 @@
+//! What loom tries of the map, as in [`crate::models`]: the code itself, over words of loom's.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spindle_base::{DiskNumber, FileId};
+use spindle_format::ExtentCopy;
+use spindle_sync::atomic::AtomicU64;
+use spindle_sync::thread;
+
+use super::{Allowed, Disks, Entry, FileKey, Found, Piece, SeenMap, SharedMap};
+use crate::{Blocks, Leases, Mode};
+
+const fn key(number: u64) -> FileKey {
+    FileKey {
+        file: FileId(number),
+        incarnation: 0,
+    }
+}
+
+/// An extent of one block, which has its copies at this block of two disks.
+fn entry(start_block: u64) -> Entry {
+    let copies = [0, 1].map(|disk| ExtentCopy::new(DiskNumber(disk), start_block, 0));
+    Entry::new(&copies, 1, Allowed::ReadAndWrite).expect("it can be")
+}
+
+const fn piece(file: FileKey) -> Piece {
+    Piece {
+        file,
+        index: 0,
+        inside_blocks: 0,
+        blocks: 1,
+    }
+}
+
+/// The owner's map, with the file at block 1, and a client's view of it.
+fn new_map() -> (SharedMap, SeenMap) {
+    let mut map = SharedMap::create().expect("memory");
+    map.set(key(1), 0, &entry(1)).expect("room");
+    let memory = map.memory().read_only().expect("memory");
+    (map, SeenMap::new(memory).expect("a map"))
+}
+
+fn disks() -> Disks {
+    Disks {
+        standing: 0,
+        blocks: vec![9, 9],
+    }
+}
+
+/// The blocks that copies begin at, where the map says any.
+fn places(seen: &SeenMap, file: FileKey) -> Option<Vec<u64>> {
+    let copies = seen.find(Mode::Read, &disks(), &piece(file)).ok()?;
+    Some(copies.iter().map(|copy| copy.offset_bytes >> 12).collect())
+}
+
+/// Who is not refused finds the file's bytes where the map says, though the owner moves them and gives
+/// the old place to another file.
+pub fn what_moves_is_found_where_it_lies() {
+    const OURS: u64 = 1;
+    const ANOTHERS: u64 = 2;
+    let leases = Arc::new(Leases::create().expect("memory"));
+    let client = leases.let_in(2).expect("a place");
+    let (mut map, seen) = new_map();
+    let disk = Arc::new([0, OURS, 0].map(AtomicU64::new));
+    let (shared, shared_disk) = (Arc::clone(&leases), Arc::clone(&disk));
+    let blocks = Blocks::new(FileId(1), 0, 1);
+    let reader = thread::spawn(move || {
+        let mut operation = shared.operation(client, 0);
+        let Ok(announced) = operation.announce_read(blocks) else {
+            return;
+        };
+        if let Found::Direct(direct) = seen.lookup(&announced, &disks(), &piece(key(1))) {
+            let block = usize::try_from(direct.copies()[0].offset_bytes >> 12).expect("small");
+            let found = shared_disk[block].load(Ordering::Relaxed);
+            assert_eq!(found, OURS, "what is at block {block}");
+        }
+        drop(announced);
+    });
+    let revocation = leases.revoke(blocks).expect("a place");
+    if revocation.under_way().is_empty() {
+        disk[2].store(OURS, Ordering::Relaxed);
+        map.set(key(1), 0, &entry(2)).expect("room");
+        drop(revocation);
+        disk[1].store(ANOTHERS, Ordering::Relaxed);
+    }
+    reader.join().expect("no panic");
+}
+
+/// The copies of an entry are those of one change.
+pub fn an_entry_is_found_whole() {
+    let (mut map, seen) = new_map();
+    let reader = thread::spawn(move || {
+        if let Some(found) = places(&seen, key(1)) {
+            assert!(found == [1, 1] || found == [2, 2], "{found:?}");
+        }
+    });
+    map.set(key(1), 0, &entry(2)).expect("room");
+    reader.join().expect("no panic");
+}
+
+/// Who looks for a file that was withdrawn does not find the one that has its room.
+pub fn the_next_file_in_a_place_is_not_taken_for_the_one_before() {
+    let (mut map, seen) = new_map();
+    let reader = thread::spawn(move || {
+        let found = places(&seen, key(1));
+        assert!(found.is_none_or(|found| found == [1, 1]));
+    });
+    map.withdraw(FileId(1));
+    map.set(key(2), 0, &entry(2)).expect("room");
+    reader.join().expect("no panic");
+}
+
+/// Who looks for a file does not find what its room said of the one before.
+pub fn the_file_before_in_a_place_is_not_taken_for_the_next() {
+    let (mut map, seen) = new_map();
+    let reader = thread::spawn(move || {
+        let found = places(&seen, key(2));
+        assert!(found.is_none_or(|found| found == [2, 2]));
+    });
+    map.withdraw(FileId(1));
+    map.set(key(2), 0, &entry(2)).expect("room");
+    reader.join().expect("no panic");
+}
+
+/// An owner that has raised the standing and finds no operation knows that none goes to the disks.
+pub fn what_begins_behind_an_outage_asks_no_disk() {
+    let leases = Arc::new(Leases::create().expect("memory"));
+    let client = leases.let_in(2).expect("a place");
+    let (mut map, seen) = new_map();
+    let outage = Arc::new(AtomicU64::new(0));
+    let (shared, is_over) = (Arc::clone(&leases), Arc::clone(&outage));
+    let reader = thread::spawn(move || {
+        let mut operation = shared.operation(client, 0);
+        let announced = operation.announce_read(Blocks::new(FileId(1), 0, 1));
+        let announced = announced.expect("nothing is revoked");
+        if let Found::Direct(_) = seen.lookup(&announced, &disks(), &piece(key(1))) {
+            let over = is_over.load(Ordering::Relaxed);
+            assert_eq!(over, 0, "the owner counts on nobody being there");
+        }
+        drop(announced);
+    });
+    map.raise_standing();
+    if leases.under_way_of(client.number()).is_empty() {
+        outage.store(1, Ordering::Relaxed);
+    }
+    reader.join().expect("no panic");
+}
