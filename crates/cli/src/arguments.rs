@@ -1,6 +1,7 @@
 //! What can be typed, and what `--help` teaches about it.
 
 mod check;
+mod clear;
 mod console;
 mod disk;
 mod file;
@@ -69,6 +70,7 @@ impl Arguments {
 }
 
 pub use check::CheckArguments;
+pub use clear::ClearArguments;
 pub use console::ConsoleArguments;
 pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
@@ -312,6 +314,16 @@ Examples:
         #[command(flatten)]
         output: Output,
     },
+    /// Acknowledge findings that are over, as `spindle health` tells them, so that they do not count
+    #[command(after_help = "\
+Examples:
+  spindle clear data damage                    once the damaged files are restored
+  spindle clear data --all --dry-run
+  spindle clear --all                          of every group
+
+The event log of the group keeps who cleared what. What still holds, such as a disk that is offline,
+is refused with what ends it; what is found anew is told again.")]
+    Clear(ClearArguments),
     /// Show what happened in groups: disks lost, blocks repaired, mounts
     #[command(after_help = "\
 Examples:

@@ -7,6 +7,7 @@
 pub(crate) mod call;
 pub(crate) mod calls;
 pub(crate) mod channel_body;
+pub(crate) mod clearing;
 pub(crate) mod client;
 pub(crate) mod conversion;
 pub(crate) mod disk_request;
@@ -18,6 +19,7 @@ pub(crate) mod event_filter;
 pub(crate) mod files;
 pub(crate) mod group_settings;
 pub(crate) mod health;
+pub(crate) mod health_report;
 pub(crate) mod location;
 pub(crate) mod nearness;
 pub(crate) mod operations;

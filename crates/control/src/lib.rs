@@ -20,6 +20,7 @@ mod machine;
 mod opened;
 mod serving;
 
+pub use api::clearing::ClearReport;
 pub use api::client::Client;
 pub use api::conversion::ConversionReport;
 pub use api::disk_request::{
@@ -41,6 +42,7 @@ pub use api::top::TopReport;
 pub use api::view;
 pub use api::view::ReadyReport;
 pub use api::volume::{ExportReport, VolumeReport};
+pub use command::clearing::clear_findings;
 pub use command::console::Console;
 pub use command::convert::{
     convert_group, estimate_conversion, set_file_redundancy, set_template_redundancy,

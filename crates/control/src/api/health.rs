@@ -9,6 +9,7 @@ mod tests;
 
 use spindle_base::{Redundancy, size_text};
 
+use crate::api::clearing::{WorkState, not_cleared};
 use crate::api::view::{
     DiskReport, EventReport, GroupReport, GroupState, HealthFindingReport, HealthReport,
     HealthStatus,
@@ -97,9 +98,20 @@ pub(crate) fn is_damage(event: &EventReport) -> bool {
     DAMAGE.contains(&event.kind.as_str())
 }
 
-/// What is to be said of the group, as of `now_ms` since 1970.
+/// What is to be said of a group that no process serves, as of `now_ms` since 1970.
 #[must_use]
 pub(crate) fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) -> HealthReport {
+    judge_served(group, events, now_ms, &WorkState::of_none())
+}
+
+/// Likewise of one whose process says what it does; what was acknowledged is not told.
+#[must_use]
+pub(crate) fn judge_served(
+    group: &GroupReport,
+    events: &[EventReport],
+    now_ms: u64,
+    work: &WorkState,
+) -> HealthReport {
     let mut findings = Vec::new();
     of_state(group, &mut findings);
     if !group.state.is_dark() {
@@ -108,7 +120,14 @@ pub(crate) fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) ->
         findings.extend(of_resync(group));
         findings.extend(space_finding(group));
         of_catalog(group, &mut findings);
-        of_events(group, events, now_ms, &mut findings);
+        of_events(group, &not_cleared(events), now_ms, &mut findings);
+    }
+    for finding in &mut findings {
+        finding.can_be_cleared = work.lets_clear(&finding.kind);
+        if finding.can_be_cleared {
+            let how = format!("`spindle clear {} {}`", group.name, finding.name());
+            finding.advice = format!("{}; {how} acknowledges it", finding.advice);
+        }
     }
     report(&group.name, findings)
 }
@@ -131,6 +150,7 @@ fn finding(severity: HealthStatus, kind: &str, text: String, advice: &str) -> He
         disk_name: None,
         text,
         advice: advice.to_owned(),
+        can_be_cleared: false,
     }
 }
 
@@ -346,9 +366,9 @@ fn place_of(event: &EventReport) -> (Option<u64>, Option<u16>, &str) {
 
 /// The events of damage that nothing has mended since, one for each place that a scrub can find
 /// again, the newest last.
-fn damage_left(events: &[EventReport], now_ms: u64) -> Vec<&EventReport> {
+fn damage_left<'a>(events: &[&'a EventReport], now_ms: u64) -> Vec<&'a EventReport> {
     let mut left: Vec<&EventReport> = Vec::new();
-    for event in events {
+    for event in events.iter().copied() {
         let kind = event.kind.as_str();
         let is_scrubbed = |event: &EventReport| SCRUBBED.contains(&event.kind.as_str());
         if kind == ALL_MENDED {
@@ -363,7 +383,7 @@ fn damage_left(events: &[EventReport], now_ms: u64) -> Vec<&EventReport> {
     left
 }
 
-fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingReport> {
+fn damage_finding(events: &[&EventReport], now_ms: u64) -> Option<HealthFindingReport> {
     let damage = damage_left(events, now_ms);
     let last = damage.last()?;
     let places = match damage.len() {
@@ -393,7 +413,7 @@ fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingRe
 
 fn of_events(
     group: &GroupReport,
-    events: &[EventReport],
+    events: &[&EventReport],
     now_ms: u64,
     findings: &mut Vec<HealthFindingReport>,
 ) {
@@ -404,7 +424,7 @@ fn of_events(
             continue;
         }
         let mut begun: Vec<&EventReport> = Vec::new();
-        for event in events {
+        for event in events.iter().copied() {
             if event.kind == begins {
                 begun.retain(|old| old.disk != event.disk);
                 begun.push(event);

@@ -10,6 +10,7 @@
 //! and rebalance, and short-lived ones that answer requests, because those wait for disks.
 
 mod background;
+mod clearing;
 pub(crate) mod connections;
 mod ending;
 mod kept;
@@ -126,6 +127,8 @@ pub(super) struct Daemon {
     /// Another program is to take over.
     handing_over: AtomicBool,
     underway: Arc<underway::Underway>,
+    /// Lazy work failed when it was last tried.
+    background_fails: AtomicBool,
     unkept: unkept::Unkept,
 }
 
@@ -208,6 +211,7 @@ pub fn serve(
         service: ServiceManager::from_environment(),
         handing_over: AtomicBool::new(false),
         underway: Arc::default(),
+        background_fails: AtomicBool::new(false),
         unkept: unkept::Unkept::default(),
     });
     if let Some(listener) = metrics {
@@ -415,13 +419,21 @@ impl Daemon {
     #[must_use]
     pub(super) fn health(&self) -> HealthReport {
         self.note_events();
-        let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
         let events = self.opened.events(&EventFilter::default());
-        let mut events = events.unwrap_or_default();
+        self.judged(events.unwrap_or_default())
+    }
+
+    fn judged(&self, mut events: Vec<EventReport>) -> HealthReport {
+        let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
         // What was damaged of a file that is gone needs nobody's care any more.
         let is_gone = |id| self.opened.group().file(FileId(id)).is_none();
         events.retain(|event| !(health::is_damage(event) && event.file.is_some_and(is_gone)));
-        health::judge(&self.report_with_paths(), &events, now_ms)
+        health::judge_served(
+            &self.report_with_paths(),
+            &events,
+            now_ms,
+            &self.clearable_now(),
+        )
     }
 
     /// The metrics as Prometheus reads them.
@@ -593,16 +605,21 @@ impl Daemon {
 
     fn keep_events(&self, closing: bool) -> Vec<EventReport> {
         let events = self.opened.keep_events(closing);
-        for event in &events {
+        self.pass_on(&events);
+        events
+    }
+
+    /// What is new in the log: counted, remembered, and handed to the hook.
+    fn pass_on(&self, events: &[EventReport]) {
+        for event in events {
             if let Some(severity) = Severity::from_name(&event.severity) {
                 self.events_counts[severity as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.note_unkept(&events);
+        self.note_unkept(events);
         if let Some(hook) = &*self.hook.lock() {
-            hook.pass_on(&events);
+            hook.pass_on(events);
         }
-        events
     }
 }
 

@@ -16,6 +16,7 @@ use crate::serving::route::{Handler, ROUTES, Route};
     view::DiskChangesReport,
     crate::api::disk_request::DiskChangesRequest,
     crate::api::disk_request::DiskNames,
+    crate::api::clearing::ClearReport,
     crate::api::conversion::ConversionReport,
     crate::api::estimate::EstimateReport,
     crate::api::estimate::EstimateRequest,

@@ -351,3 +351,29 @@ fn advice_about_a_disk_can_be_typed_as_it_stands() {
     let advice = &report.findings[0].advice;
     assert!(advice.contains("`spindle disk online data D1`"), "{advice}");
 }
+
+#[test]
+fn what_was_acknowledged_is_told_no_more_and_what_is_found_anew_is() {
+    let group = group(Redundancy::Normal);
+    let found = event("copies_differ", "critical", None, 900);
+    let before = judge(&group, std::slice::from_ref(&found), NOW_MS);
+    let damage = &before.findings[0];
+    assert!(damage.can_be_cleared);
+    assert!(
+        damage.advice.contains("`spindle clear data damage`"),
+        "{damage:?}"
+    );
+    let mut cleared = event("finding_cleared", "info", None, 800);
+    cleared.number = 2;
+    cleared.text = crate::api::clearing::text_of(damage, 1, "root");
+    let report = judge(&group, &[found.clone(), cleared.clone()], NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+    let mut again = found.clone();
+    again.number = 3;
+    let report = judge(&group, &[found, cleared, again], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    let mut away = group;
+    away.disks[3].mode = "offline".to_owned();
+    let report = judge(&away, &[], NOW_MS);
+    assert!(!report.findings[0].can_be_cleared);
+}

@@ -150,6 +150,7 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
         if let Err(error) = daemon.opened.engine().flush_record() {
             outcome = Err(ControlError::io("write", "the record of the disks", &error));
         }
+        (daemon.background_fails).store(outcome.is_err(), Ordering::Relaxed);
         match outcome {
             Ok(true) => continue,
             Ok(false) => told.clear(),
