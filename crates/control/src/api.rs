@@ -17,6 +17,7 @@ pub(crate) mod error;
 pub(crate) mod estimate;
 pub(crate) mod event_filter;
 pub(crate) mod files;
+pub(crate) mod forecast;
 pub(crate) mod group_settings;
 pub(crate) mod health;
 pub(crate) mod health_report;

@@ -31,6 +31,7 @@ pub use api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext
 pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport};
 pub use api::event_filter::{EventFilter, EventKindReport, parse_kinds, parse_severity};
 pub use api::files::{Files, NewEntry};
+pub use api::forecast::{ForecastReport, ForecastState};
 pub use api::group_settings::GroupSettings;
 pub use api::health::{space_finding, stopped_finding};
 pub use api::location::Location;

@@ -20,6 +20,7 @@ use crate::api::error::ControlResult;
 use crate::api::estimate::{EstimateReport, EstimateRequest};
 use crate::api::event_filter::{EventFilter, Kinds};
 use crate::api::files::NewEntry;
+use crate::api::forecast::ForecastReport;
 use crate::api::group_settings::GroupSettings;
 use crate::api::operations::OperationsReport;
 use crate::api::query::{Query, append, body_of};
@@ -462,6 +463,9 @@ calls! {
 
     /// How well the group is, and what to do where it is not.
     GET "/health" ShowHealth: Looks Process Quick => HealthReport {}
+
+    /// When the group will be full, from the growth that the process has seen.
+    GET "/forecast" ShowForecast: Looks Process Quick => ForecastReport {}
 
     /// Acknowledges findings that are over; what still holds is refused.
     POST "/health/clear" ClearFindings: Changes Disks Work => ClearReport {

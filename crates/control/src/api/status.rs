@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::forecast::ForecastReport;
 use crate::api::operations::OperationReport;
 use crate::api::scrub::ScrubReport;
 use crate::api::view::{EventReport, GroupReport, HealthReport};
@@ -27,6 +28,9 @@ pub struct StatusReport {
     pub group: GroupReport,
     /// How well it is.
     pub health: HealthReport,
+    /// When it will be full; `null` where no process serves it.
+    #[serde(default)]
+    pub forecast: Option<ForecastReport>,
     /// Background work that runs or waits; none where nobody serves the group.
     pub operations: Vec<OperationReport>,
     /// The scrub that runs, or the last one since the group was opened; `null` where there was none.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use spindle_base::GroupName;
 
-use crate::api::calls::{ShowOperations, ShowScrub};
+use crate::api::calls::{ShowForecast, ShowOperations, ShowScrub};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::status::{StatusReport, UserReport};
@@ -59,6 +59,10 @@ fn status_of(settings: &Settings, group: GroupReport) -> ControlResult<StatusRep
         let answer = client.ask(&ShowOperations {});
         told_in_the_log(&group.name, answer)
     });
+    let forecast = client.as_ref().and_then(|client| {
+        let answer = client.ask(&ShowForecast {});
+        told_in_the_log(&group.name, answer)
+    });
     let scrub = client
         .as_ref()
         .and_then(|client| match client.ask(&ShowScrub {}) {
@@ -77,6 +81,7 @@ fn status_of(settings: &Settings, group: GroupReport) -> ControlResult<StatusRep
     Ok(StatusReport {
         health,
         operations: operations.map_or_else(Vec::new, |report| report.operations),
+        forecast,
         scrub,
         users: users.collect(),
         events: newest_events(settings, name),

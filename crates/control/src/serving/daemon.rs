@@ -13,6 +13,7 @@ mod background;
 mod clearing;
 pub(crate) mod connections;
 mod ending;
+mod forecasting;
 mod kept;
 mod lock;
 mod patience;
@@ -61,6 +62,7 @@ use crate::serving::metrics::Snapshot;
 use crate::serving::mount::{MountRequest, Mounts, refuse_directory};
 use crate::serving::served::refuse_if_served;
 use crate::serving::service_manager::ServiceManager;
+use crate::serving::space_history::SpaceHistory;
 use lock::ServingLock;
 use threads::Worker;
 
@@ -130,6 +132,7 @@ pub(super) struct Daemon {
     /// Lazy work failed when it was last tried.
     background_fails: AtomicBool,
     unkept: unkept::Unkept,
+    space_history: Mutex<SpaceHistory>,
 }
 
 fn own_memory() -> ControlResult<Kept> {
@@ -213,6 +216,7 @@ pub fn serve(
         underway: Arc::default(),
         background_fails: AtomicBool::new(false),
         unkept: unkept::Unkept::default(),
+        space_history: Mutex::default(),
     });
     if let Some(listener) = metrics {
         let answering = server::serve_metrics(daemon.clone(), listener, stopped.clone());
@@ -246,6 +250,7 @@ impl Daemon {
         ready: impl FnOnce(&ReadyReport),
     ) -> ControlResult<()> {
         self.take_unkept();
+        self.take_space_history();
         let disks = self.report().disks;
         self.opened.note_disk_paths(&disks);
         let notices = self.note_events();
@@ -451,6 +456,7 @@ impl Daemon {
             requests: self.mounts.requests(),
             operations: self.opened.group().operations(),
             health: self.health(),
+            forecast: self.forecast_of(&group),
             events: Severity::ALL.map(count),
             group,
         })

@@ -39,6 +39,7 @@ use crate::serving::route::{Handler, ROUTES, Route};
     crate::api::scrub::ScrubReport,
     crate::api::status::StatusReport,
     crate::api::top::TopReport,
+    crate::api::forecast::ForecastReport,
     crate::api::group_settings::GroupSettings,
     crate::api::volume::VolumeReport,
     crate::api::volume::ExportReport,

@@ -64,6 +64,7 @@ impl SpaceWatch {
         let report = daemon.report();
         // Disks come and go while the group is open.
         daemon.opened.note_disk_paths(&report.disks);
+        daemon.note_space(&report);
         let finding = health::space_finding(&report);
         let status = finding.as_ref().map(|finding| finding.severity);
         if let Some(finding) = finding
