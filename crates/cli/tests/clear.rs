@@ -9,9 +9,13 @@ use std::os::unix::net::UnixStream;
 
 use std::io::{Read, Write};
 
-use place::exposition::{parse, value};
+use place::exposition::parse;
 use place::{Place, bytes};
 use serde_json::Value;
+
+const OPEN: &str = "spindle_scrub_findings_open";
+const LAST: &str = "spindle_scrub_last_complete_timestamp_seconds";
+const LEFT_OUT: &str = "spindle_scrub_left_out_bytes";
 
 /// Flips a bit of one copy of the file, past everything.
 fn damage(place: &Place, path: &str) {
@@ -45,14 +49,15 @@ fn health(place: &Place) -> (i32, Vec<String>) {
     (outcome.code, kinds.collect())
 }
 
-fn status_metric(place: &Place) -> f64 {
+fn metric(place: &Place, name: &str) -> Option<f64> {
     let mut stream = UnixStream::connect(place.path("run/data.sock")).unwrap();
     let request = "GET /metrics HTTP/1.1\r\nhost: spindle\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let samples = parse(answer.split_once("\r\n\r\n").unwrap().1);
-    value(&samples, "spindle_health_status", &[("group", "data")])
+    let found = samples.iter().find(|sample| sample.name == name)?;
+    Some(found.value)
 }
 
 #[test]
@@ -63,7 +68,12 @@ fn a_finding_that_was_cleared_counts_nowhere_until_it_is_found_anew() {
     std::fs::write(place.path("file"), bytes(1, 100_000)).unwrap();
     place.tell(["cp", "file", "data:/file"]);
     damage(&place, "/file");
+    assert_eq!(
+        (metric(&place, OPEN), metric(&place, LAST)),
+        (Some(0.0), None)
+    );
     scrub(&place);
+    assert_eq!(metric(&place, OPEN), Some(1.0));
     assert_eq!(health(&place), (2, vec!["damage".to_owned()]));
     let told = place.run(["health", "data"]).stdout;
     assert!(told.contains("`spindle clear data damage`"), "{told}");
@@ -78,7 +88,8 @@ fn a_finding_that_was_cleared_counts_nowhere_until_it_is_found_anew() {
     let report = &place.ask(["clear", "data", "damage"])[0];
     assert_eq!(report["cleared"][0]["kind"], "damage");
     assert_eq!(health(&place), (0, vec![]));
-    assert_eq!(status_metric(&place), 0.0);
+    assert_eq!(metric(&place, "spindle_health_status"), Some(0.0));
+    assert_eq!(metric(&place, OPEN), Some(0.0));
     let status = place.tell(["status", "data"]);
     assert!(status.contains("health ok"), "{status}");
     let events = place.ask(["events", "data", "--kind", "finding_cleared"]);
@@ -153,4 +164,45 @@ fn what_still_holds_is_not_cleared_and_the_refusal_says_what_ends_it() {
     assert_eq!(health(&place).0, 2);
     let events = place.ask(["events", "data", "--kind", "finding_cleared"]);
     assert_eq!(events.as_array().unwrap().len(), 0, "{events}");
+}
+
+#[test]
+fn the_last_complete_scrub_is_known_to_the_next_process_with_what_it_left_out() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    std::fs::write(place.path("file"), bytes(4, 3 << 20)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    let before = std::time::UNIX_EPOCH
+        .elapsed()
+        .unwrap()
+        .as_secs_f64()
+        .floor();
+    place.tell(["scrub", "data", "--wait", "--power", "1024"]);
+    let first = metric(&place, LAST).unwrap();
+    assert!(
+        (before..before + 60.0).contains(&first),
+        "{first} after {before}"
+    );
+    assert_eq!(metric(&place, LEFT_OUT), Some(0.0));
+    place.tell(["fault", "pull", "data", "data_0001"]);
+    place.tell(["cp", "file", "data:/other"]);
+    // A part of the group is no complete scrub.
+    place.run(["scrub", "data:/other", "--wait", "--power", "1024"]);
+    assert_eq!(metric(&place, LAST), Some(first));
+    scrub(&place);
+    let left_out = metric(&place, LEFT_OUT).unwrap();
+    let report = place.run(["scrub", "data", "--status", "--json"]);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert!(left_out > 0.0);
+    assert_eq!(Some(left_out), report["left_out_bytes"].as_f64());
+    let second = metric(&place, LAST).unwrap();
+    assert!(second >= first);
+    place.kill_daemon();
+    assert_eq!(metric(&place, LAST), Some(second));
+    assert_eq!(metric(&place, LEFT_OUT), Some(left_out));
+    place.tell(["group", "dismount", "data"]);
+    let last = &place.ask(["status", "data"])[0]["last_scrub"];
+    assert_eq!(last["ended_s"].as_f64(), Some(second));
+    assert_eq!(last["left_out_bytes"].as_f64(), Some(left_out));
 }

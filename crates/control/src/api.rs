@@ -26,6 +26,7 @@ pub(crate) mod nearness;
 pub(crate) mod operations;
 pub(crate) mod query;
 pub(crate) mod scrub;
+pub(crate) mod scrub_log;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trust;

@@ -38,6 +38,7 @@ pub use api::location::Location;
 pub use api::nearness::{near_names, suggestion};
 pub use api::operations::{OperationReport, OperationsReport};
 pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
+pub use api::scrub_log::LastScrubReport;
 pub use api::status::{StatusReport, UserReport};
 pub use api::top::TopReport;
 pub use api::view;

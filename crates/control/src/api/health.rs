@@ -21,7 +21,8 @@ const SCRUBBED: [&str; 3] = ["copies_differ", "damage_found", "blocks_unreadable
 const ALL_MENDED: &str = "all_copies_right";
 /// One place is right again.
 const PLACE_MENDED: [&str; 3] = ["block_repaired", "block_moved", "label_repaired"];
-/// How far back damage that nobody repaired counts.
+/// How far back a write counts that no copy took: its program was told, and no scrub can mend it. What
+/// a scrub found counts until it is mended or acknowledged.
 const DAMAGE_MS: u64 = 24 * 3600 * 1000;
 /// Usable space below this share of all space, in percent, is little.
 const LITTLE_PERCENT: i128 = 10;
@@ -376,11 +377,21 @@ fn damage_left<'a>(events: &[&'a EventReport], now_ms: u64) -> Vec<&'a EventRepo
         } else if PLACE_MENDED.contains(&kind) || is_scrubbed(event) {
             left.retain(|old| !is_scrubbed(old) || place_of(old) != place_of(event));
         }
-        if is_damage(event) && event.time_ms + DAMAGE_MS >= now_ms {
+        let is_recent = event.time_ms + DAMAGE_MS >= now_ms;
+        if is_scrubbed(event) || is_damage(event) && is_recent {
             left.push(event);
         }
     }
     left
+}
+
+/// How many places scrubs found wrong that nothing has mended and nobody acknowledged since, as far as
+/// the log names them.
+#[must_use]
+pub(crate) fn scrub_findings_open(events: &[EventReport]) -> u64 {
+    let left = damage_left(&not_cleared(events), u64::MAX);
+    let is_scrubbed = |event: &&&EventReport| SCRUBBED.contains(&event.kind.as_str());
+    left.iter().filter(is_scrubbed).count() as u64
 }
 
 fn damage_finding(events: &[&EventReport], now_ms: u64) -> Option<HealthFindingReport> {
@@ -405,7 +416,7 @@ fn damage_finding(events: &[&EventReport], now_ms: u64) -> Option<HealthFindingR
         "see `spindle events --severity critical`, and restore the files it names from a backup"
     };
     let text = format!(
-        "damage in {places} in the last 24 h that nothing repaired; the last: {}",
+        "damage in {places} that nothing repaired; the last: {}",
         last.text
     );
     Some(finding(HealthStatus::Critical, "damage", text, advice))

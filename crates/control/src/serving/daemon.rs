@@ -42,6 +42,7 @@ use crate::api::event_filter::EventFilter;
 use crate::api::group_settings::GroupSettings;
 use crate::api::health;
 use crate::api::nearness::suggestion;
+use crate::api::scrub_log::last_scrub;
 use crate::api::view::{
     ActivitySample, CheckReport, DiskReport, EndingReport, EventReport, GroupReport, GroupState,
     HealthReport, MountReport, ReadyReport, TemplateReport,
@@ -423,19 +424,29 @@ impl Daemon {
     /// How well the group is.
     #[must_use]
     pub(super) fn health(&self) -> HealthReport {
-        self.note_events();
-        let events = self.opened.events(&EventFilter::default());
-        self.judged(events.unwrap_or_default())
+        self.judged(&self.events_that_count())
     }
 
-    fn judged(&self, mut events: Vec<EventReport>) -> HealthReport {
-        let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
-        // What was damaged of a file that is gone needs nobody's care any more.
+    /// The events of the log, without what was damaged of a file that is gone: that needs nobody's
+    /// care any more.
+    fn events_that_count(&self) -> Vec<EventReport> {
+        self.note_events();
+        let events = self.opened.events(&EventFilter::default());
+        let mut events = events.unwrap_or_default();
+        self.forget_gone_files(&mut events);
+        events
+    }
+
+    fn forget_gone_files(&self, events: &mut Vec<EventReport>) {
         let is_gone = |id| self.opened.group().file(FileId(id)).is_none();
         events.retain(|event| !(health::is_damage(event) && event.file.is_some_and(is_gone)));
+    }
+
+    fn judged(&self, events: &[EventReport]) -> HealthReport {
+        let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
         health::judge_served(
             &self.report_with_paths(),
-            &events,
+            events,
             now_ms,
             &self.clearable_now(),
         )
@@ -449,13 +460,16 @@ impl Daemon {
             (severity.name(), count)
         };
         let group = self.report();
+        let events = self.events_that_count();
         metrics::expose(&Snapshot {
             figures: self.opened.group().figures(),
             unwritten_bytes: self.opened.file_system().unwritten_bytes(),
             disks: self.opened.disk_counters(&group.disks),
             requests: self.mounts.requests(),
             operations: self.opened.group().operations(),
-            health: self.health(),
+            health: self.judged(&events),
+            last_scrub: last_scrub(&events),
+            scrub_findings_open: health::scrub_findings_open(&events),
             forecast: self.forecast_of(&group),
             events: Severity::ALL.map(count),
             group,

@@ -12,6 +12,7 @@ use spindle_device::{DiskCounters, LatencyHistogram};
 use spindle_group::{GroupFigures, OperationView, Pass};
 
 use crate::api::forecast::{ForecastReport, ForecastState};
+use crate::api::scrub_log::LastScrubReport;
 use crate::api::view::{DiskReport, GroupReport, HealthReport, HealthStatus};
 use crate::serving::mount::RequestSum;
 
@@ -35,6 +36,10 @@ pub(super) struct Snapshot {
     pub operations: Vec<OperationView>,
     /// What `spindle health` says.
     pub health: HealthReport,
+    /// The last scrub of the whole group, where the log has one.
+    pub last_scrub: Option<LastScrubReport>,
+    /// Places that scrubs found wrong, and that are so still.
+    pub scrub_findings_open: u64,
     /// When the group will be full.
     pub forecast: ForecastReport,
     /// Events kept since the process began, by severity.
@@ -50,6 +55,7 @@ pub(super) fn expose(snapshot: &Snapshot) -> String {
     identity(&mut text, &snapshot.group);
     sizes(&mut text, &snapshot.group);
     of_forecast(&mut text, &snapshot.forecast);
+    of_scrubs(&mut text, group, snapshot);
     of_group(&mut text, group, snapshot);
     of_operations(&mut text, group, &snapshot.operations);
     of_disks(&mut text, group, &snapshot.group.disks);
@@ -145,6 +151,33 @@ fn of_forecast(text: &mut Exposition, forecast: &ForecastReport) {
     );
     if let Some(growth) = forecast.growth_bytes_per_day {
         text.sample(&labels, growth);
+    }
+}
+
+/// A group that was never scrubbed has no time of it: zero would be a scrub of 1970.
+fn of_scrubs(text: &mut Exposition, group: &str, snapshot: &Snapshot) {
+    let labels = [("group", group)];
+    text.family(
+        "spindle_scrub_findings_open",
+        Gauge,
+        "Places that scrubs found wrong, that nothing has mended since and nobody has acknowledged.",
+    );
+    text.sample(&labels, snapshot.scrub_findings_open);
+    text.family(
+        "spindle_scrub_last_complete_timestamp_seconds",
+        Gauge,
+        "When the last scrub of the whole group ended, since 1970; absent where the log has none.",
+    );
+    if let Some(last) = snapshot.last_scrub {
+        text.sample(&labels, last.ended_s);
+    }
+    text.family(
+        "spindle_scrub_left_out_bytes",
+        Gauge,
+        "Bytes of which that scrub could not look at a copy; absent where the log has none.",
+    );
+    if let Some(last) = snapshot.last_scrub {
+        text.sample(&labels, last.left_out_bytes);
     }
 }
 

@@ -25,9 +25,10 @@ impl Daemon {
         by: &str,
     ) -> ControlResult<ClearReport> {
         self.note_events();
-        let events = self.opened.events(&EventFilter::default())?;
+        let mut events = self.opened.events(&EventFilter::default())?;
         let seen = events.last().map_or(0, |event| event.number);
-        let report = chosen(&self.judged(events), &asked.finding, asked.all)?;
+        self.forget_gone_files(&mut events);
+        let report = chosen(&self.judged(&events), &asked.finding, asked.all)?;
         self.pass_on(&self.opened.acknowledge(&report.cleared, seen, by)?);
         Ok(report)
     }
