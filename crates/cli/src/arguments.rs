@@ -257,9 +257,10 @@ Examples:
   spindle status data --watch                  refreshed in place; q ends it
   spindle status data --json
 
-Below the space stands what is wrong and what to do, then who serves and who uses the group, what
-runs in the background and how long it takes, the last scrub since the group was opened, and the
-last events. Groups that are closed are shown as their disks tell.")]
+Below the space stands what is wrong and what to do, then when the group will be full at the rate of
+the last days, who serves and who uses it, what runs in the background and how long it takes, the
+last scrubs, and the last events. Times are those of this machine's zone, or of TZ. Groups that are
+closed are shown as their disks tell.")]
     Status(StatusArguments),
     /// The same in a browser on this machine, live, and with --operate changes of the disks
     #[command(after_help = "\

@@ -193,3 +193,41 @@ fn a_page_says_when_the_group_will_be_full_from_what_an_earlier_process_saw() {
         "unknown"
     );
 }
+
+#[test]
+fn times_are_those_of_the_zone_and_say_how_far_that_is_from_utc() {
+    let place = Place::new();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    place.tell(["scrub", "data", "--wait", "--power", "1024"]);
+    place.tell(["group", "dismount", "data"]);
+    let ended_s = place.ask(["status", "data"])[0]["last_scrub"]["ended_s"]
+        .as_i64()
+        .unwrap();
+    let clock = |shift_s: i64| {
+        let second = (ended_s + shift_s).rem_euclid(86_400);
+        format!(
+            "{:02}:{:02}:{:02}",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )
+    };
+    for (zone, shift_s, distance) in [("XST-5:30", 19_800, "+0530"), ("UTC0", 0, "+0000")] {
+        let mut command = place.command(["status", "data"]);
+        let shown = place::outcome(command.env("TZ", zone)).stdout;
+        let scrub = shown
+            .lines()
+            .find(|line| line.starts_with("last complete scrub ended "));
+        let wanted = format!(" {} {distance}", clock(shift_s));
+        assert!(
+            scrub.is_some_and(|line| line.ends_with(&wanted)),
+            "{wanted} in {shown}"
+        );
+        let closed = shown
+            .lines()
+            .find(|line| line.ends_with("  closed"))
+            .unwrap();
+        assert!(closed.contains(&format!(" {distance}  info ")), "{shown}");
+    }
+}

@@ -7,17 +7,18 @@ use anyhow::Result;
 use spindle_base::GroupName;
 use spindle_control::view::GroupReport;
 use spindle_control::{
-    ControlError, ForecastReport, ForecastState, Settings, StatusReport, show_status,
+    ControlError, ForecastReport, ForecastState, LastScrubReport, Settings, StatusReport,
+    show_status,
 };
 
 use super::group::name_of;
 use super::print_json;
 use super::scrub::progress;
-use super::top::screen::{Line, Screen};
-use super::top::terminal::{Key, Terminal};
-use crate::arguments::{StatusArguments, TopOrder};
+use crate::arguments::StatusArguments;
 use crate::line::say;
-use crate::table::size;
+use crate::screen::{Line, Screen};
+use crate::table::{local_time, size};
+use crate::terminal::{Key, Terminal};
 
 /// Columns of what is no terminal.
 const PLAIN_COLUMNS: usize = 80;
@@ -59,7 +60,7 @@ fn watch(settings: &Settings, name: Option<&GroupName>, interval: Duration) -> R
     let mut trouble: Option<String> = None;
     loop {
         let (columns, rows) = terminal.size();
-        let screen = screen_of(columns);
+        let screen = Screen::endless(columns);
         let mut lines = pages(&reports, columns);
         lines.truncate(rows.saturating_sub(2));
         if let Some(trouble) = &trouble {
@@ -82,11 +83,6 @@ fn watch(settings: &Settings, name: Option<&GroupName>, interval: Duration) -> R
     }
 }
 
-/// The lines are those of `spindle top`; the order concerns disks and files, which a page has not.
-fn screen_of(columns: usize) -> Screen {
-    Screen::plain(columns, TopOrder::Bytes)
-}
-
 fn pages(reports: &[StatusReport], columns: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for report in reports {
@@ -99,7 +95,7 @@ fn pages(reports: &[StatusReport], columns: usize) -> Vec<Line> {
 }
 
 fn page(report: &StatusReport, columns: usize) -> Vec<Line> {
-    let screen = screen_of(columns);
+    let screen = Screen::endless(columns);
     let group = &report.group;
     let mut lines = screen.head(group, &report.health, "");
     let mut tell = |text: &str| lines.push(Line::plain(screen.cut(text)));
@@ -122,9 +118,22 @@ fn page(report: &StatusReport, columns: usize) -> Vec<Line> {
     if let Some(scrub) = &report.scrub {
         tell(&progress(scrub));
     }
+    if let Some(last) = &report.last_scrub {
+        tell(&of_last_scrub(last));
+    }
     lines.extend(screen.operations(&report.operations));
     lines.extend(report.events.iter().map(|event| screen.event(event)));
     lines
+}
+
+/// When the last scrub of the whole group ended, whichever process ran it.
+fn of_last_scrub(last: &LastScrubReport) -> String {
+    let ended = local_time(i64::try_from(last.ended_s).unwrap_or(i64::MAX));
+    let left_out = match last.left_out_bytes {
+        0 => String::new(),
+        bytes => format!(", {} left out", size(bytes)),
+    };
+    format!("last complete scrub ended {ended}{left_out}")
 }
 
 /// When the group will be full; `None` where it is, which its health says.
