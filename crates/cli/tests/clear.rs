@@ -4,7 +4,7 @@
 
 mod place;
 
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 
 use std::io::{Read, Write};
@@ -106,6 +106,34 @@ fn a_finding_that_was_cleared_counts_nowhere_until_it_is_found_anew() {
 
     scrub(&place);
     assert_eq!(health(&place), (2, vec!["damage".to_owned()]), "found anew");
+}
+
+#[test]
+fn the_hook_is_told_who_cleared_what() {
+    let place = Place::new();
+    let (hook, told) = (place.path("hook"), place.text("told"));
+    std::fs::write(
+        &hook,
+        format!("#!/bin/sh\necho $SPINDLE_EVENT_TEXT >> {told}\n"),
+    )
+    .unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = format!(
+        "[hooks]\nevent = \"{}\"\nkinds = [\"finding_cleared\"]\n",
+        hook.display()
+    );
+    std::fs::write(place.path("spindle.toml"), settings).unwrap();
+    place.create_group();
+    place.tell(["group", "mount", "data"]);
+    std::fs::write(place.path("file"), bytes(5, 100_000)).unwrap();
+    place.tell(["cp", "file", "data:/file"]);
+    damage(&place, "/file");
+    scrub(&place);
+    place.tell(["clear", "data", "damage"]);
+    place.tell(["group", "dismount", "data"]);
+    let told = std::fs::read_to_string(told).unwrap();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.starts_with("damage up to event "), "{told}");
 }
 
 #[test]

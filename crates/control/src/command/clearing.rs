@@ -27,11 +27,10 @@ pub fn clear_findings(
     };
     // Nothing to write where everything still holds: a group that is closed is not opened for it.
     let health = check_health(settings, Some(group))?;
-    let mut seen = Vec::new();
-    for report in &health {
-        seen.push(chosen(report, &call.finding, call.all)?);
-    }
-    match seen.pop() {
+    let seen = health
+        .first()
+        .map(|report| chosen(report, &call.finding, call.all));
+    match seen.transpose()? {
         Some(report) if dry_run || report.cleared.is_empty() => Ok(report),
         _ => reach(settings, group, &call, |opened| {
             opened.clear_findings(&call, &user_name(own_user()))
