@@ -1,6 +1,7 @@
 //! What can be typed, and what `--help` teaches about it.
 
 mod check;
+mod clear;
 mod console;
 mod disk;
 mod file;
@@ -69,6 +70,7 @@ impl Arguments {
 }
 
 pub use check::CheckArguments;
+pub use clear::ClearArguments;
 pub use console::ConsoleArguments;
 pub use file::FileCommand;
 pub use rebalance::{OperationsArguments, RebalanceArguments};
@@ -255,9 +257,10 @@ Examples:
   spindle status data --watch                  refreshed in place; q ends it
   spindle status data --json
 
-Below the space stands what is wrong and what to do, then who serves and who uses the group, what
-runs in the background and how long it takes, the last scrub since the group was opened, and the
-last events. Groups that are closed are shown as their disks tell.")]
+Below the space stands what is wrong and what to do, then when the group will be full at the rate of
+the last days, who serves and who uses it, what runs in the background and how long it takes, the
+last scrubs, and the last events. Times are those of this machine's zone, or of TZ. Groups that are
+closed are shown as their disks tell.")]
     Status(StatusArguments),
     /// The same in a browser on this machine, live, and with --operate changes of the disks
     #[command(after_help = "\
@@ -312,6 +315,16 @@ Examples:
         #[command(flatten)]
         output: Output,
     },
+    /// Acknowledge findings that are over, as `spindle health` tells them, so that they do not count
+    #[command(after_help = "\
+Examples:
+  spindle clear data damage                    once the damaged files are restored
+  spindle clear data --all --dry-run
+  spindle clear --all                          of every group
+
+The event log of the group keeps who cleared what. What still holds, such as a disk that is offline,
+is refused with what ends it; what is found anew is told again.")]
+    Clear(ClearArguments),
     /// Show what happened in groups: disks lost, blocks repaired, mounts
     #[command(after_help = "\
 Examples:

@@ -1,5 +1,6 @@
 //! What each command asks of `spindle_control`, and how the answer is printed.
 
+mod clear;
 mod console;
 mod conversion;
 mod copy;
@@ -83,6 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Command::Volume(command) => volume::run(&settings, command),
         Command::Template(command) => run_template(&settings, command),
         Command::Health { group, output } => health::run(&settings, group.as_deref(), *output),
+        Command::Clear(arguments) => clear::run(&settings, arguments),
         Command::Events(arguments) => events::run(&settings, arguments),
         Command::Check(arguments) => group::check(&settings, arguments),
         Command::Scrub(arguments) => scrub::run(&settings, arguments),

@@ -7,7 +7,9 @@ mod line;
 mod moment;
 mod page;
 mod progress;
+mod screen;
 mod table;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -104,6 +104,30 @@ pub fn rate(bytes_per_s: f64) -> String {
     size(bytes)
 }
 
+/// Hours, minutes and seconds.
+pub fn clock(seconds: u64) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours}:{minutes:02}:{:02}", seconds % 60)
+}
+
+/// Seconds since 1970 as date and time where this machine is, with the distance from UTC: what a
+/// person compares with the clock on the wall and the logs beside it. Where the time zone cannot be
+/// found it is UTC, which the distance says.
+pub fn local_time(seconds: i64) -> String {
+    zoned_time(seconds, &jiff::tz::TimeZone::system())
+}
+
+fn zoned_time(seconds: i64, zone: &jiff::tz::TimeZone) -> String {
+    match jiff::Timestamp::from_second(seconds) {
+        Ok(moment) => {
+            let moment = moment.to_zoned(zone.clone());
+            moment.strftime("%Y-%m-%d %H:%M:%S %z").to_string()
+        }
+        // Beyond the year 9999 no zone has rules.
+        Err(_) => format!("{} +0000", time(seconds)),
+    }
+}
+
 /// Seconds since 1970 as date and time in UTC.
 pub fn time(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -164,7 +188,9 @@ pub fn permissions(kind: &str, bits: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, permissions, time};
+    use jiff::tz::TimeZone;
+
+    use super::{Table, permissions, time, zoned_time};
 
     #[test]
     fn times_are_those_of_the_calendar() {
@@ -173,6 +199,22 @@ mod tests {
         assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(time(1_735_689_600), "2025-01-01 00:00:00");
         assert_eq!(time(-1), "1969-12-31 23:59:59");
+    }
+
+    #[test]
+    fn a_local_time_says_how_far_it_is_from_utc_in_summer_and_in_winter() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        for (seconds, text) in [
+            (1_735_689_600, "2025-01-01 01:00:00 +0100"),
+            (1_751_328_000, "2025-07-01 02:00:00 +0200"),
+            (-1, "1970-01-01 00:59:59 +0100"),
+        ] {
+            assert_eq!(zoned_time(seconds, &zone), text);
+        }
+        assert_eq!(zoned_time(0, &TimeZone::UTC), "1970-01-01 00:00:00 +0000");
+        let newfoundland = TimeZone::posix("NST3:30").unwrap();
+        assert_eq!(zoned_time(0, &newfoundland), "1969-12-31 20:30:00 -0330");
+        assert!(zoned_time(i64::MAX, &zone).ends_with(" +0000"));
     }
 
     #[test]

@@ -229,6 +229,8 @@ fn prometheus_draws_every_line_of_the_dashboard_and_tells_of_a_pulled_disk() {
     words.extend(wanted);
     place.tell(words);
     std::fs::write(directory.join("file"), [7; 100_000]).unwrap();
+    // What is not known has no line: of a scrub there is one to tell.
+    place.tell(["scrub", "data", "--wait", "--power", "1024"]);
     let prometheus = Prometheus::start(&place, address);
     for asked in asked_by_the_dashboard() {
         // There is background work when a disk comes back.

@@ -3,6 +3,7 @@
 //! A command asks the process that serves the group, and where there is none it opens the disks
 //! here ([`mod@reach`]). Printing is for `cli`.
 
+pub(crate) mod clearing;
 pub(crate) mod closing;
 pub(crate) mod console;
 pub(crate) mod convert;

@@ -20,6 +20,7 @@ mod machine;
 mod opened;
 mod serving;
 
+pub use api::clearing::ClearReport;
 pub use api::client::Client;
 pub use api::conversion::ConversionReport;
 pub use api::disk_request::{
@@ -30,17 +31,20 @@ pub use api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext
 pub use api::estimate::{DiskAfterReport, EstimateReport, EstimateRequest, FlowReport, PaceReport};
 pub use api::event_filter::{EventFilter, EventKindReport, parse_kinds, parse_severity};
 pub use api::files::{Files, NewEntry};
+pub use api::forecast::{ForecastReport, ForecastState};
 pub use api::group_settings::GroupSettings;
 pub use api::health::{space_finding, stopped_finding};
 pub use api::location::Location;
 pub use api::nearness::{near_names, suggestion};
 pub use api::operations::{OperationReport, OperationsReport};
 pub use api::scrub::{ScrubFindingReport, ScrubReport, ScrubRequest};
+pub use api::scrub_log::LastScrubReport;
 pub use api::status::{StatusReport, UserReport};
 pub use api::top::TopReport;
 pub use api::view;
 pub use api::view::ReadyReport;
 pub use api::volume::{ExportReport, VolumeReport};
+pub use command::clearing::clear_findings;
 pub use command::console::Console;
 pub use command::convert::{
     convert_group, estimate_conversion, set_file_redundancy, set_template_redundancy,

@@ -5,6 +5,7 @@
 //! process that serves the group calls them or a command that found nobody serving it. Nothing here
 //! knows a client, a mount or a thread of the daemon.
 
+mod acknowledging;
 pub(crate) mod activity;
 mod claiming;
 mod conversion;

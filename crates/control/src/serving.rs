@@ -16,4 +16,5 @@ pub(crate) mod openapi;
 pub(crate) mod route;
 pub(crate) mod served;
 mod service_manager;
+mod space_history;
 mod write_limit;

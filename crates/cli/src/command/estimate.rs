@@ -4,10 +4,9 @@ use anyhow::Result;
 use spindle_control::EstimateReport;
 
 use super::print_json;
-use super::rebalance::clock;
 use crate::arguments::Output;
 use crate::line::say;
-use crate::table::{Table, signed_size, size};
+use crate::table::{Table, clock, signed_size, size};
 
 pub fn print_estimate(report: &EstimateReport, output: Output) -> Result<u8> {
     if output.json {

@@ -11,7 +11,7 @@ use super::estimate::print_estimate;
 use super::print_json;
 use crate::arguments::{OperationsArguments, RebalanceArguments};
 use crate::line::say;
-use crate::table::{Table, size};
+use crate::table::{Table, clock, size};
 
 /// How often what is waited for or watched is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -106,12 +106,6 @@ fn progress(line: &OperationReport) -> String {
 
 fn time_left(line: &OperationReport) -> String {
     line.left_s.map_or_else(|| "-".to_owned(), clock)
-}
-
-/// Hours, minutes and seconds.
-pub fn clock(seconds: u64) -> String {
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    format!("{hours}:{minutes:02}:{:02}", seconds % 60)
 }
 
 fn print(reports: &[OperationsReport]) -> Result<()> {

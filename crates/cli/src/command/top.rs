@@ -1,7 +1,6 @@
 //! `spindle top`: one group on one screen, refreshed in place.
 
-pub(super) mod screen;
-pub(super) mod terminal;
+mod screen;
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -9,11 +8,12 @@ use std::time::Duration;
 use anyhow::Result;
 use spindle_control::{ControlError, ControlErrorKind, Settings, Top, TopReport};
 
-use self::screen::{Line, Screen};
-use self::terminal::{Key, Terminal};
+use self::screen::TopScreen;
 use super::print_json;
 use crate::arguments::{TopArguments, TopOrder};
 use crate::line::say;
+use crate::screen::{Line, cut};
+use crate::terminal::{Key, Terminal};
 
 /// Columns and rows of what is no terminal: every file that is asked for.
 const PLAIN_COLUMNS: usize = 80;
@@ -59,7 +59,7 @@ fn lines(
             if shown > 0 {
                 say!("");
             }
-            for line in Screen::plain(PLAIN_COLUMNS, arguments.sort).lines(&report) {
+            for line in TopScreen::plain(PLAIN_COLUMNS, arguments.sort).lines(&report) {
                 say!("{}", line.text);
             }
         }
@@ -94,11 +94,11 @@ fn live(mut top: Top, interval: Duration, mut order: TopOrder) -> Result<u8> {
             Err(error) => Some(error.message()),
         };
         let (columns, rows) = terminal.size();
-        let screen = Screen::new(columns, rows, order, interval);
+        let screen = TopScreen::new(columns, rows, order, interval);
         let mut drawn = last.as_ref().map_or_else(Vec::new, |it| screen.lines(it));
         if let Some(trouble) = trouble {
             drawn.truncate(rows.saturating_sub(2));
-            drawn.push(Line::loud(screen.cut(&trouble)));
+            drawn.push(Line::loud(cut(&trouble, columns)));
         }
         terminal.draw(&drawn)?;
     }

@@ -13,12 +13,14 @@ use crate::api::call::{
     Body, BodyShape, Call, Effect, Needs, Pace, Parameter, Shape, Standalone, Value, Written,
     needed, optional, sent_unless_default, written_body,
 };
+use crate::api::clearing::ClearReport;
 use crate::api::conversion::{ConversionReport, TemplateRedundancy};
 use crate::api::disk_request::{DiskChangesRequest, DiskNames};
 use crate::api::error::ControlResult;
 use crate::api::estimate::{EstimateReport, EstimateRequest};
 use crate::api::event_filter::{EventFilter, Kinds};
 use crate::api::files::NewEntry;
+use crate::api::forecast::ForecastReport;
 use crate::api::group_settings::GroupSettings;
 use crate::api::operations::OperationsReport;
 use crate::api::query::{Query, append, body_of};
@@ -461,6 +463,17 @@ calls! {
 
     /// How well the group is, and what to do where it is not.
     GET "/health" ShowHealth: Looks Process Quick => HealthReport {}
+
+    /// When the group will be full, from the growth that the process has seen.
+    GET "/forecast" ShowForecast: Looks Process Quick => ForecastReport {}
+
+    /// Acknowledges findings that are over; what still holds is refused.
+    POST "/health/clear" ClearFindings: Changes Disks Work => ClearReport {
+        /// findings by kind, or by kind and disk with a colon between, separated by commas
+        optional finding: String,
+        /// everything that can be acknowledged
+        optional all: bool,
+    }
 
     /// The metrics in the text format of Prometheus.
     GET "/metrics" ShowMetrics: Looks Process Work => () {}

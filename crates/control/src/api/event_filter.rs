@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spindle_group::{EventKind, KeptEvent, Severity};
 
+use crate::api::clearing::FINDING_CLEARED;
 use crate::api::error::{ControlError, ControlResult};
 use crate::api::nearness::suggestion;
 use crate::api::view::EventReport;
@@ -69,13 +70,17 @@ impl EventKindReport {
     /// Every kind that this program tells.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        (EventKind::ALL.iter())
-            .map(|kind| Self {
-                kind: kind.name().to_owned(),
-                severity: kind.usual_severity().name().to_owned(),
-                meaning: kind.meaning().to_owned(),
-            })
-            .collect()
+        let of_groups = EventKind::ALL.iter().map(|kind| Self {
+            kind: kind.name().to_owned(),
+            severity: kind.usual_severity().name().to_owned(),
+            meaning: kind.meaning().to_owned(),
+        });
+        let cleared = Self {
+            kind: FINDING_CLEARED.to_owned(),
+            severity: Severity::Info.name().to_owned(),
+            meaning: "Somebody acknowledged a finding: which, who, and what it said.".to_owned(),
+        };
+        of_groups.chain([cleared]).collect()
     }
 }
 
@@ -96,7 +101,8 @@ pub fn parse_severity(name: &str) -> ControlResult<Severity> {
 /// # Errors
 /// Where one of them is none.
 pub fn parse_kinds(text: &str) -> ControlResult<Vec<String>> {
-    let known = || EventKind::ALL.iter().map(|kind| kind.name());
+    let of_groups = || EventKind::ALL.iter().map(|kind| kind.name());
+    let known = || of_groups().chain([FINDING_CLEARED]);
     let mut kinds = Vec::new();
     for name in text
         .split(',')

@@ -9,6 +9,7 @@ mod tests;
 
 use spindle_base::{Redundancy, size_text};
 
+use crate::api::clearing::{WorkState, not_cleared};
 use crate::api::view::{
     DiskReport, EventReport, GroupReport, GroupState, HealthFindingReport, HealthReport,
     HealthStatus,
@@ -20,7 +21,8 @@ const SCRUBBED: [&str; 3] = ["copies_differ", "damage_found", "blocks_unreadable
 const ALL_MENDED: &str = "all_copies_right";
 /// One place is right again.
 const PLACE_MENDED: [&str; 3] = ["block_repaired", "block_moved", "label_repaired"];
-/// How far back damage that nobody repaired counts.
+/// How far back a write counts that no copy took: its program was told, and no scrub can mend it. What
+/// a scrub found counts until it is mended or acknowledged.
 const DAMAGE_MS: u64 = 24 * 3600 * 1000;
 /// Usable space below this share of all space, in percent, is little.
 const LITTLE_PERCENT: i128 = 10;
@@ -97,9 +99,20 @@ pub(crate) fn is_damage(event: &EventReport) -> bool {
     DAMAGE.contains(&event.kind.as_str())
 }
 
-/// What is to be said of the group, as of `now_ms` since 1970.
+/// What is to be said of a group that no process serves, as of `now_ms` since 1970.
 #[must_use]
 pub(crate) fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) -> HealthReport {
+    judge_served(group, events, now_ms, &WorkState::of_none())
+}
+
+/// Likewise of one whose process says what it does; what was acknowledged is not told.
+#[must_use]
+pub(crate) fn judge_served(
+    group: &GroupReport,
+    events: &[EventReport],
+    now_ms: u64,
+    work: &WorkState,
+) -> HealthReport {
     let mut findings = Vec::new();
     of_state(group, &mut findings);
     if !group.state.is_dark() {
@@ -108,7 +121,14 @@ pub(crate) fn judge(group: &GroupReport, events: &[EventReport], now_ms: u64) ->
         findings.extend(of_resync(group));
         findings.extend(space_finding(group));
         of_catalog(group, &mut findings);
-        of_events(group, events, now_ms, &mut findings);
+        of_events(group, &not_cleared(events), now_ms, &mut findings);
+    }
+    for finding in &mut findings {
+        finding.can_be_cleared = work.lets_clear(&finding.kind);
+        if finding.can_be_cleared {
+            let how = format!("`spindle clear {} {}`", group.name, finding.name());
+            finding.advice = format!("{}; {how} acknowledges it", finding.advice);
+        }
     }
     report(&group.name, findings)
 }
@@ -131,6 +151,7 @@ fn finding(severity: HealthStatus, kind: &str, text: String, advice: &str) -> He
         disk_name: None,
         text,
         advice: advice.to_owned(),
+        can_be_cleared: false,
     }
 }
 
@@ -346,9 +367,9 @@ fn place_of(event: &EventReport) -> (Option<u64>, Option<u16>, &str) {
 
 /// The events of damage that nothing has mended since, one for each place that a scrub can find
 /// again, the newest last.
-fn damage_left(events: &[EventReport], now_ms: u64) -> Vec<&EventReport> {
+fn damage_left<'a>(events: &[&'a EventReport], now_ms: u64) -> Vec<&'a EventReport> {
     let mut left: Vec<&EventReport> = Vec::new();
-    for event in events {
+    for event in events.iter().copied() {
         let kind = event.kind.as_str();
         let is_scrubbed = |event: &EventReport| SCRUBBED.contains(&event.kind.as_str());
         if kind == ALL_MENDED {
@@ -356,14 +377,24 @@ fn damage_left(events: &[EventReport], now_ms: u64) -> Vec<&EventReport> {
         } else if PLACE_MENDED.contains(&kind) || is_scrubbed(event) {
             left.retain(|old| !is_scrubbed(old) || place_of(old) != place_of(event));
         }
-        if is_damage(event) && event.time_ms + DAMAGE_MS >= now_ms {
+        let is_recent = event.time_ms + DAMAGE_MS >= now_ms;
+        if is_scrubbed(event) || is_damage(event) && is_recent {
             left.push(event);
         }
     }
     left
 }
 
-fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingReport> {
+/// How many places scrubs found wrong that nothing has mended and nobody acknowledged since, as far as
+/// the log names them.
+#[must_use]
+pub(crate) fn scrub_findings_open(events: &[EventReport]) -> u64 {
+    let left = damage_left(&not_cleared(events), u64::MAX);
+    let is_scrubbed = |event: &&&EventReport| SCRUBBED.contains(&event.kind.as_str());
+    left.iter().filter(is_scrubbed).count() as u64
+}
+
+fn damage_finding(events: &[&EventReport], now_ms: u64) -> Option<HealthFindingReport> {
     let damage = damage_left(events, now_ms);
     let last = damage.last()?;
     let places = match damage.len() {
@@ -385,7 +416,7 @@ fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingRe
         "see `spindle events --severity critical`, and restore the files it names from a backup"
     };
     let text = format!(
-        "damage in {places} in the last 24 h that nothing repaired; the last: {}",
+        "damage in {places} that nothing repaired; the last: {}",
         last.text
     );
     Some(finding(HealthStatus::Critical, "damage", text, advice))
@@ -393,7 +424,7 @@ fn damage_finding(events: &[EventReport], now_ms: u64) -> Option<HealthFindingRe
 
 fn of_events(
     group: &GroupReport,
-    events: &[EventReport],
+    events: &[&EventReport],
     now_ms: u64,
     findings: &mut Vec<HealthFindingReport>,
 ) {
@@ -404,7 +435,7 @@ fn of_events(
             continue;
         }
         let mut begun: Vec<&EventReport> = Vec::new();
-        for event in events {
+        for event in events.iter().copied() {
             if event.kind == begins {
                 begun.retain(|old| old.disk != event.disk);
                 begun.push(event);

@@ -41,6 +41,7 @@ pub fn check_health(
                 ANSWER_MOST.as_secs()
             ),
             advice: "look at the log of the process and at the disks below".to_owned(),
+            can_be_cleared: false,
         };
         let group = name.map_or_else(|| "all groups".to_owned(), ToString::to_string);
         return Ok(vec![report(&group, vec![finding])]);

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use spindle_base::GroupName;
 
-use crate::api::calls::{ShowOperations, ShowScrub};
+use crate::api::calls::{ShowForecast, ShowOperations, ShowScrub};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
+use crate::api::scrub_log::last_scrub;
 use crate::api::status::{StatusReport, UserReport};
 use crate::api::view::{EventReport, GroupReport, GroupState};
 use crate::command::event::Events;
@@ -59,6 +60,10 @@ fn status_of(settings: &Settings, group: GroupReport) -> ControlResult<StatusRep
         let answer = client.ask(&ShowOperations {});
         told_in_the_log(&group.name, answer)
     });
+    let forecast = client.as_ref().and_then(|client| {
+        let answer = client.ask(&ShowForecast {});
+        told_in_the_log(&group.name, answer)
+    });
     let scrub = client
         .as_ref()
         .and_then(|client| match client.ask(&ShowScrub {}) {
@@ -74,21 +79,23 @@ fn status_of(settings: &Settings, group: GroupReport) -> ControlResult<StatusRep
             directory: mount.directory.clone(),
         })
     });
+    let mut events = all_events(settings, name);
     Ok(StatusReport {
         health,
         operations: operations.map_or_else(Vec::new, |report| report.operations),
+        forecast,
         scrub,
+        last_scrub: last_scrub(&events),
         users: users.collect(),
-        events: newest_events(settings, name),
+        events: events.split_off(events.len().saturating_sub(EVENTS_MOST)),
         group,
     })
 }
 
-fn newest_events(settings: &Settings, name: GroupName) -> Vec<EventReport> {
+fn all_events(settings: &Settings, name: GroupName) -> Vec<EventReport> {
     let group = name.to_string();
     let mut log = Events::new(settings, Some(name), EventFilter::default());
-    let mut events = told_in_the_log(&group, log.all()).unwrap_or_default();
-    events.split_off(events.len().saturating_sub(EVENTS_MOST))
+    told_in_the_log(&group, log.all()).unwrap_or_default()
 }
 
 fn told_in_the_log<T>(group: &str, answer: ControlResult<T>) -> Option<T> {

@@ -12,3 +12,10 @@ pub(crate) fn now() -> Time {
         nanoseconds: u32::try_from(now.tv_nsec()).unwrap_or(0),
     }
 }
+
+/// The time of day in milliseconds since 1970.
+#[must_use]
+pub(crate) fn now_ms() -> u64 {
+    let now = now();
+    u64::try_from(now.seconds).unwrap_or(0) * 1000 + u64::from(now.nanoseconds) / 1_000_000
+}

@@ -12,6 +12,15 @@ pub fn own_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// What the event log calls a user: by name, where the machine knows one, and by number.
+pub(crate) fn user_name(user: u32) -> String {
+    let named = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(user));
+    match named.ok().flatten() {
+        Some(known) => format!("{} (uid {user})", known.name),
+        None => format!("uid {user}"),
+    }
+}
+
 /// Permission bits that this process's new files do not have. To be asked before there are
 /// other threads: it can be read only by setting it.
 #[must_use]

@@ -376,6 +376,11 @@ impl Opened {
         Ok((left, settled))
     }
 
+    /// What this host calls itself in the event log.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The group's templates, in the order in which they are tried.
     #[must_use]
     pub fn templates(&self) -> Vec<TemplateReport> {
@@ -419,9 +424,7 @@ impl Opened {
         if !self.writable {
             return Vec::new();
         }
-        let now = crate::machine::clock::now();
-        let now_ms =
-            u64::try_from(now.seconds).unwrap_or(0) * 1000 + u64::from(now.nanoseconds) / 1_000_000;
+        let now_ms = crate::machine::clock::now_ms();
         let kept = self.group().keep_events(now_ms, &self.host, closing);
         let reports: Vec<EventReport> = kept.into_iter().map(|kept| self.report(kept)).collect();
         if self.serves {

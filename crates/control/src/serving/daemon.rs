@@ -10,8 +10,10 @@
 //! and rebalance, and short-lived ones that answer requests, because those wait for disks.
 
 mod background;
+mod clearing;
 pub(crate) mod connections;
 mod ending;
+mod forecasting;
 mod kept;
 mod lock;
 mod patience;
@@ -40,6 +42,7 @@ use crate::api::event_filter::EventFilter;
 use crate::api::group_settings::GroupSettings;
 use crate::api::health;
 use crate::api::nearness::suggestion;
+use crate::api::scrub_log::last_scrub;
 use crate::api::view::{
     ActivitySample, CheckReport, DiskReport, EndingReport, EventReport, GroupReport, GroupState,
     HealthReport, MountReport, ReadyReport, TemplateReport,
@@ -60,6 +63,7 @@ use crate::serving::metrics::Snapshot;
 use crate::serving::mount::{MountRequest, Mounts, refuse_directory};
 use crate::serving::served::refuse_if_served;
 use crate::serving::service_manager::ServiceManager;
+use crate::serving::space_history::SpaceHistory;
 use lock::ServingLock;
 use threads::Worker;
 
@@ -126,7 +130,10 @@ pub(super) struct Daemon {
     /// Another program is to take over.
     handing_over: AtomicBool,
     underway: Arc<underway::Underway>,
+    /// Lazy work failed when it was last tried.
+    background_fails: AtomicBool,
     unkept: unkept::Unkept,
+    space_history: Mutex<SpaceHistory>,
 }
 
 fn own_memory() -> ControlResult<Kept> {
@@ -208,7 +215,9 @@ pub fn serve(
         service: ServiceManager::from_environment(),
         handing_over: AtomicBool::new(false),
         underway: Arc::default(),
+        background_fails: AtomicBool::new(false),
         unkept: unkept::Unkept::default(),
+        space_history: Mutex::default(),
     });
     if let Some(listener) = metrics {
         let answering = server::serve_metrics(daemon.clone(), listener, stopped.clone());
@@ -242,6 +251,7 @@ impl Daemon {
         ready: impl FnOnce(&ReadyReport),
     ) -> ControlResult<()> {
         self.take_unkept();
+        self.take_space_history();
         let disks = self.report().disks;
         self.opened.note_disk_paths(&disks);
         let notices = self.note_events();
@@ -414,14 +424,32 @@ impl Daemon {
     /// How well the group is.
     #[must_use]
     pub(super) fn health(&self) -> HealthReport {
+        self.judged(&self.events_that_count())
+    }
+
+    /// The events of the log, without what was damaged of a file that is gone: that needs nobody's
+    /// care any more.
+    fn events_that_count(&self) -> Vec<EventReport> {
         self.note_events();
-        let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
         let events = self.opened.events(&EventFilter::default());
         let mut events = events.unwrap_or_default();
-        // What was damaged of a file that is gone needs nobody's care any more.
+        self.forget_gone_files(&mut events);
+        events
+    }
+
+    fn forget_gone_files(&self, events: &mut Vec<EventReport>) {
         let is_gone = |id| self.opened.group().file(FileId(id)).is_none();
         events.retain(|event| !(health::is_damage(event) && event.file.is_some_and(is_gone)));
-        health::judge(&self.report_with_paths(), &events, now_ms)
+    }
+
+    fn judged(&self, events: &[EventReport]) -> HealthReport {
+        let now_ms = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0) * 1000;
+        health::judge_served(
+            &self.report_with_paths(),
+            events,
+            now_ms,
+            &self.clearable_now(),
+        )
     }
 
     /// The metrics as Prometheus reads them.
@@ -432,13 +460,17 @@ impl Daemon {
             (severity.name(), count)
         };
         let group = self.report();
+        let events = self.events_that_count();
         metrics::expose(&Snapshot {
             figures: self.opened.group().figures(),
             unwritten_bytes: self.opened.file_system().unwritten_bytes(),
             disks: self.opened.disk_counters(&group.disks),
             requests: self.mounts.requests(),
             operations: self.opened.group().operations(),
-            health: self.health(),
+            health: self.judged(&events),
+            last_scrub: last_scrub(&events),
+            scrub_findings_open: health::scrub_findings_open(&events),
+            forecast: self.forecast_of(&group),
             events: Severity::ALL.map(count),
             group,
         })
@@ -593,16 +625,21 @@ impl Daemon {
 
     fn keep_events(&self, closing: bool) -> Vec<EventReport> {
         let events = self.opened.keep_events(closing);
-        for event in &events {
+        self.pass_on(&events);
+        events
+    }
+
+    /// What is new in the log: counted, remembered, and handed to the hook.
+    fn pass_on(&self, events: &[EventReport]) {
+        for event in events {
             if let Some(severity) = Severity::from_name(&event.severity) {
                 self.events_counts[severity as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.note_unkept(&events);
+        self.note_unkept(events);
         if let Some(hook) = &*self.hook.lock() {
-            hook.pass_on(&events);
+            hook.pass_on(events);
         }
-        events
     }
 }
 

@@ -11,6 +11,8 @@ use exposition::MetricType::{Counter, Gauge};
 use spindle_device::{DiskCounters, LatencyHistogram};
 use spindle_group::{GroupFigures, OperationView, Pass};
 
+use crate::api::forecast::{ForecastReport, ForecastState};
+use crate::api::scrub_log::LastScrubReport;
 use crate::api::view::{DiskReport, GroupReport, HealthReport, HealthStatus};
 use crate::serving::mount::RequestSum;
 
@@ -34,6 +36,12 @@ pub(super) struct Snapshot {
     pub operations: Vec<OperationView>,
     /// What `spindle health` says.
     pub health: HealthReport,
+    /// The last scrub of the whole group, where the log has one.
+    pub last_scrub: Option<LastScrubReport>,
+    /// Places that scrubs found wrong, and that are so still.
+    pub scrub_findings_open: u64,
+    /// When the group will be full.
+    pub forecast: ForecastReport,
     /// Events kept since the process began, by severity.
     pub events: [(&'static str, u64); 3],
 }
@@ -46,6 +54,8 @@ pub(super) fn expose(snapshot: &Snapshot) -> String {
     build(&mut text);
     identity(&mut text, &snapshot.group);
     sizes(&mut text, &snapshot.group);
+    of_forecast(&mut text, &snapshot.forecast);
+    of_scrubs(&mut text, group, snapshot);
     of_group(&mut text, group, snapshot);
     of_operations(&mut text, group, &snapshot.operations);
     of_disks(&mut text, group, &snapshot.group.disks);
@@ -112,6 +122,62 @@ fn sizes(text: &mut Exposition, group: &GroupReport) {
     for (family, value, help) in sizes {
         text.family(family, Gauge, help);
         text.sample(&[("group", group.name.as_str())], value);
+    }
+}
+
+/// What is not known has no sample: a number would be a lie that an alert believes.
+fn of_forecast(text: &mut Exposition, forecast: &ForecastReport) {
+    let labels = [("group", forecast.group.as_str())];
+    text.family(
+        "spindle_group_forecast_window_seconds",
+        Gauge,
+        "How far back the sizes reach that the forecast of space comes from.",
+    );
+    text.sample(&labels, forecast.window_s);
+    text.family(
+        "spindle_group_forecast_full_seconds",
+        Gauge,
+        "Seconds until nothing is usable any more at the rate of the window; +Inf where the group does not fill, absent while nothing is known.",
+    );
+    match (forecast.full_in_s, forecast.state) {
+        (Some(full_in_s), _) => text.sample(&labels, full_in_s),
+        (None, ForecastState::Steady) => text.sample(&labels, "+Inf"),
+        (None, _) => {}
+    }
+    text.family(
+        "spindle_group_forecast_growth_bytes_per_day",
+        Gauge,
+        "What files and their copies take more each day, at the rate of the window; absent while nothing is known.",
+    );
+    if let Some(growth) = forecast.growth_bytes_per_day {
+        text.sample(&labels, growth);
+    }
+}
+
+/// A group that was never scrubbed has no time of it: zero would be a scrub of 1970.
+fn of_scrubs(text: &mut Exposition, group: &str, snapshot: &Snapshot) {
+    let labels = [("group", group)];
+    text.family(
+        "spindle_scrub_findings_open",
+        Gauge,
+        "Places that scrubs found wrong, that nothing has mended since and nobody has acknowledged.",
+    );
+    text.sample(&labels, snapshot.scrub_findings_open);
+    text.family(
+        "spindle_scrub_last_complete_timestamp_seconds",
+        Gauge,
+        "When the last scrub of the whole group ended, since 1970; absent where the log has none.",
+    );
+    if let Some(last) = snapshot.last_scrub {
+        text.sample(&labels, last.ended_s);
+    }
+    text.family(
+        "spindle_scrub_left_out_bytes",
+        Gauge,
+        "Bytes of which that scrub could not look at a copy; absent where the log has none.",
+    );
+    if let Some(last) = snapshot.last_scrub {
+        text.sample(&labels, last.left_out_bytes);
     }
 }
 

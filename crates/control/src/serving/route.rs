@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use crate::api::call::{Call, Shape};
 use crate::api::calls::{
-    AddExport, AddMount, Alive, BringOnline, ChangeDisks, ChangeSetting, CheckGroup, ConvertFile,
-    ConvertGroup, ConvertTemplate, CreateVolume, DismountGroup, Document, DropVolume,
+    AddExport, AddMount, Alive, BringOnline, ChangeDisks, ChangeSetting, CheckGroup, ClearFindings,
+    ConvertFile, ConvertGroup, ConvertTemplate, CreateVolume, DismountGroup, Document, DropVolume,
     EstimateChange, EstimateConversion, FileUsage, ListExports, ListFiles, ListTemplates,
     ListVolumes, MakeDirectory, MakeSymlink, MapFile, ReadFile, Rebalance, RemoveExport,
     RemoveMount, RenameDisk, RepairGroup, ResizeVolume, SetFault, SetScrubPower, ShowActivity,
-    ShowEvents, ShowGroup, ShowHealth, ShowMetrics, ShowOperations, ShowScrub, ShowSettings,
-    StartScrub, StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
+    ShowEvents, ShowForecast, ShowGroup, ShowHealth, ShowMetrics, ShowOperations, ShowScrub,
+    ShowSettings, StartScrub, StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
 };
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
@@ -131,6 +131,8 @@ fn of_group() -> Vec<Route> {
         answers(|daemon, call: RemoveMount, _| daemon.unmount(&call.directory)),
         answers(|daemon, call: ShowEvents, _| daemon.events(&call.into())),
         answers(|daemon, _: ShowHealth, _| Ok(daemon.health())),
+        answers(|daemon, _: ShowForecast, _| Ok(daemon.forecast())),
+        answers(|daemon, call: ClearFindings, by| daemon.clear_findings(&call, by)),
         answers(|daemon, _: ShowActivity, _| Ok(daemon.activity())),
         other::<ShowMetrics>(Handler::Text(CONTENT_TYPE, Daemon::metrics)),
         answers(|daemon, _: ListTemplates, _| Ok(daemon.templates())),

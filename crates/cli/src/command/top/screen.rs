@@ -7,14 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spindle_control::view::{
-    DiskReport, EventReport, GroupReport, HealthFindingReport, HealthReport, RateReport,
-};
-use spindle_control::{OperationReport, TopReport};
+use spindle_control::TopReport;
+use spindle_control::view::{DiskReport, EventReport, RateReport};
 
 use crate::arguments::TopOrder;
-use crate::command::rebalance::clock;
-use crate::table::{rate, signed_size, size, time};
+use crate::screen::{Line, Screen, cut, cut_front, share};
+use crate::table::rate;
 
 /// Columns of a disk's state: failure group, mode and use, with a space before each.
 const STATE_COLUMNS: usize = 11 + 9 + 5;
@@ -22,59 +20,28 @@ const STATE_COLUMNS: usize = 11 + 9 + 5;
 const RATE_COLUMNS: usize = 6 * 7;
 /// The narrowest name.
 const NAME_COLUMNS_MIN: usize = 6;
-/// Cells of the bar that shows how full the group is.
-const BAR_CELLS: u64 = 20;
-/// Lines that one finding takes at most.
-const FINDING_LINES_MOST: usize = 3;
 /// Events that are shown where there is room.
 const EVENTS_MOST: usize = 3;
 /// A thousand, where figures get a letter.
 const THOUSAND: f64 = 1000.0;
 
-/// One line of the screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// Without control characters.
-    pub text: String,
-    /// To be seen first.
-    pub is_loud: bool,
-}
-
-impl Line {
-    /// A line to be seen first.
-    pub const fn loud(text: String) -> Self {
-        Self {
-            text,
-            is_loud: true,
-        }
-    }
-
-    /// Any other line.
-    pub const fn plain(text: String) -> Self {
-        Self {
-            text,
-            is_loud: false,
-        }
-    }
-}
-
-/// What the lines have to fit into.
+/// What the lines have to fit into, and in which order they come.
 #[derive(Debug, Clone, Copy)]
-pub struct Screen {
-    columns: usize,
-    /// `None`: as many as there is to say.
-    rows: Option<usize>,
+pub struct TopScreen {
+    screen: Screen,
     order: TopOrder,
     /// How often a person gets another screen.
     interval: Option<Duration>,
 }
 
-impl Screen {
+impl TopScreen {
     /// A terminal of that size.
     pub const fn new(columns: usize, rows: usize, order: TopOrder, interval: Duration) -> Self {
         Self {
-            columns,
-            rows: Some(rows),
+            screen: Screen {
+                columns,
+                rows: Some(rows),
+            },
             order,
             interval: Some(interval),
         }
@@ -83,8 +50,7 @@ impl Screen {
     /// No terminal: everything is shown.
     pub const fn plain(columns: usize, order: TopOrder) -> Self {
         Self {
-            columns,
-            rows: None,
+            screen: Screen::endless(columns),
             order,
             interval: None,
         }
@@ -93,11 +59,11 @@ impl Screen {
     /// The lines of one moment.
     pub fn lines(&self, report: &TopReport) -> Vec<Line> {
         let beside = format!(", {:.1} s", report.activity.interval_s);
-        let mut lines = self.head(&report.group, &report.health, &beside);
-        lines.extend(self.operations(&report.operations.operations));
+        let mut lines = self.screen.head(&report.group, &report.health, &beside);
+        lines.extend(self.screen.operations(&report.operations.operations));
         let events = self.events(&report.events);
         let foot = self.foot();
-        let room = self.rows.map(|rows| {
+        let room = self.screen.rows.map(|rows| {
             let taken = lines.len() + events.len() + foot.len();
             // Two headings, with an empty line before each.
             rows.saturating_sub(taken + 4)
@@ -117,94 +83,30 @@ impl Screen {
             lines.extend(files.into_iter().take(files_most));
         }
         lines.extend(events);
-        if let Some(rows) = self.rows {
+        if let Some(rows) = self.screen.rows {
             let above = rows.saturating_sub(foot.len());
             lines.truncate(above);
             lines.resize(above, Line::plain(String::new()));
         }
         lines.extend(foot);
-        if let Some(rows) = self.rows {
+        if let Some(rows) = self.screen.rows {
             lines.truncate(rows);
         }
         lines
     }
 
-    /// A text that fits, without what a terminal would obey.
-    pub fn cut(&self, text: &str) -> String {
-        cut(text, self.columns)
-    }
-
-    /// How the group is, and what is wrong; `beside` ends the first line.
-    pub fn head(&self, group: &GroupReport, health: &HealthReport, beside: &str) -> Vec<Line> {
-        let state = match group.fenced {
-            Some(_) => "stopped".to_owned(),
-            None => group.state.to_string(),
-        };
-        let first = format!(
-            "{}: {state}, {} redundancy, health {}{beside}",
-            group.name, group.redundancy, health.status
-        );
-        let used_bytes = group.total_bytes.saturating_sub(group.free_bytes);
-        let part = |of: u64| share(used_bytes, group.total_bytes, of);
-        let bar: String = (0..BAR_CELLS)
-            .map(|cell| if cell < part(BAR_CELLS) { '#' } else { '.' })
-            .collect();
-        let away = match group.offline_disks_count {
-            0 => String::new(),
-            count => format!(", {count} offline"),
-        };
-        let second = format!(
-            "[{bar}] {}% of {}, {} free, {} usable, {} disks{away}",
-            part(100),
-            size(group.total_bytes),
-            size(group.free_bytes),
-            signed_size(group.usable_bytes),
-            group.disks.len()
-        );
-        let mut lines = vec![Line::loud(self.cut(&first)), Line::plain(self.cut(&second))];
-        for finding in &health.findings {
-            lines.extend(self.finding(finding));
-        }
-        lines
-    }
-
-    /// A line for each pass of background work.
-    pub fn operations(&self, operations: &[OperationReport]) -> Vec<Line> {
-        let line = |operation| Line::plain(self.cut(&told(operation)));
-        operations.iter().map(line).collect()
-    }
-
-    /// What is wrong and what to do, in as many lines as that takes.
-    fn finding(&self, finding: &HealthFindingReport) -> Vec<Line> {
-        let text = format!("{}: {}; {}", finding.severity, finding.text, finding.advice);
-        let mut lines: Vec<String> = Vec::new();
-        for word in shown(&text).split_whitespace() {
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + word.chars().count() <= self.columns => {
-                    line.push(' ');
-                    line.push_str(word);
-                }
-                Some(_) => lines.push(format!("  {word}")),
-                None => lines.push(word.to_owned()),
-            }
-        }
-        if self.rows.is_some() && lines.len() > FINDING_LINES_MOST {
-            lines.truncate(FINDING_LINES_MOST);
-            lines[FINDING_LINES_MOST - 1].push_str(" ...");
-        }
-        (lines.iter())
-            .map(|line| Line::loud(self.cut(line)))
-            .collect()
-    }
-
     fn name_columns(&self, beside: usize) -> usize {
-        self.columns.saturating_sub(beside).max(NAME_COLUMNS_MIN)
+        self.screen
+            .columns
+            .saturating_sub(beside)
+            .max(NAME_COLUMNS_MIN)
     }
 
     fn disk_heading(&self) -> String {
         let width = self.name_columns(STATE_COLUMNS + RATE_COLUMNS);
         let state = format!("{:<10} {:<8} {:>4}", "Failgroup", "Mode", "Use");
-        self.cut(&format!("{:<width$} {state}{}", "Disk", heading_of_rates()))
+        self.screen
+            .cut(&format!("{:<width$} {state}{}", "Disk", heading_of_rates()))
     }
 
     /// The disks that need somebody first, then the busiest.
@@ -239,7 +141,7 @@ impl Screen {
                 rate.map_or_else(String::new, figures)
             );
             Line {
-                text: self.cut(&text),
+                text: self.screen.cut(&text),
                 is_loud: disk.mode != "online" || disk.slow,
             }
         };
@@ -248,7 +150,8 @@ impl Screen {
 
     fn file_heading(&self) -> String {
         let width = self.name_columns(RATE_COLUMNS);
-        self.cut(&format!("{:<width$}{}", "File", heading_of_rates()))
+        self.screen
+            .cut(&format!("{:<width$}{}", "File", heading_of_rates()))
     }
 
     fn files(&self, report: &TopReport) -> Vec<Line> {
@@ -257,7 +160,7 @@ impl Screen {
         let width = self.name_columns(RATE_COLUMNS);
         let line = |file: &RateReport| {
             let name = cut_front(&file.name, width);
-            Line::plain(self.cut(&format!("{name:<width$}{}", figures(file))))
+            Line::plain(self.screen.cut(&format!("{name:<width$}{}", figures(file))))
         };
         files.into_iter().map(line).collect()
     }
@@ -279,15 +182,8 @@ impl Screen {
         }
         let newest = &events[events.len().saturating_sub(EVENTS_MOST)..];
         std::iter::once(Line::plain(String::new()))
-            .chain(newest.iter().map(|event| self.event(event)))
+            .chain(newest.iter().map(|event| self.screen.event(event)))
             .collect()
-    }
-
-    /// An event in one line.
-    pub fn event(&self, event: &EventReport) -> Line {
-        let seconds = i64::try_from(event.time_s).unwrap_or(i64::MAX);
-        let text = format!("{}Z  {:<8}  {}", time(seconds), event.severity, event.text);
-        Line::plain(self.cut(&text))
     }
 
     fn foot(&self) -> Vec<Line> {
@@ -299,7 +195,7 @@ impl Screen {
             self.order.word(),
             interval.as_secs_f64()
         );
-        vec![Line::plain(self.cut(&text))]
+        vec![Line::plain(self.screen.cut(&text))]
     }
 }
 
@@ -360,55 +256,6 @@ fn milliseconds(microseconds: Option<f64>) -> String {
         ms if ms < 100.0 * THOUSAND => format!("{ms:.0}"),
         _ => format!("{:.0}s", ms / THOUSAND),
     }
-}
-
-/// How many of `of` parts `some` of `all` are.
-fn share(some: u64, all: u64, of: u64) -> u64 {
-    u64::try_from(u128::from(some) * u128::from(of) / u128::from(all.max(1))).unwrap_or(of)
-}
-
-fn told(operation: &OperationReport) -> String {
-    let whole = operation.done_bytes + operation.left_bytes;
-    let left = operation
-        .left_s
-        .map_or_else(String::new, |left_s| format!(", {} left", clock(left_s)));
-    let error = (operation.error.as_ref()).map_or_else(String::new, |error| format!(": {error}"));
-    format!(
-        "{}: {}, {}% of {}, {}/s, power {}{left}{error}",
-        operation.pass,
-        operation.state,
-        share(operation.done_bytes, whole, 100),
-        size(whole),
-        size(operation.rate_bytes_per_s),
-        operation.power
-    )
-}
-
-/// Names come from disks and files: a terminal must not obey them.
-fn shown(text: &str) -> String {
-    let harmless = |letter: char| if letter.is_control() { '?' } else { letter };
-    text.chars().map(harmless).collect()
-}
-
-/// The beginning, where all of it does not fit.
-fn cut(text: &str, columns: usize) -> String {
-    let text = shown(text);
-    if text.chars().count() <= columns {
-        return text;
-    }
-    let kept = text.chars().take(columns.saturating_sub(3));
-    kept.chain("...".chars()).take(columns).collect()
-}
-
-/// The end: of a path it says more.
-fn cut_front(text: &str, columns: usize) -> String {
-    let text = shown(text);
-    let length = text.chars().count();
-    if length <= columns {
-        return text;
-    }
-    let kept = text.chars().skip(length - columns.saturating_sub(3));
-    "...".chars().chain(kept).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use spindle_base::Redundancy;
 
-use super::judge;
+use super::{judge, scrub_findings_open};
 use crate::api::view::{
     DiskReport, EventReport, GroupReport, GroupState, HealthReport, HealthStatus,
 };
@@ -168,13 +168,16 @@ fn a_catalog_on_too_few_disks_and_a_lonely_voter_are_told() {
 }
 
 #[test]
-fn damage_counts_for_a_day() {
+fn a_write_that_failed_counts_for_a_day_and_what_a_scrub_found_until_it_is_mended() {
     let group = group(Redundancy::Normal);
-    let damage = |ago_ms| [event("copies_differ", "critical", None, ago_ms)];
+    let damage = |ago_ms| [event("write_failed", "critical", None, ago_ms)];
     let report = judge(&group, &damage(3_600_000), NOW_MS);
     expect(&report, HealthStatus::Critical, &["damage"]);
     let report = judge(&group, &damage(25 * 3_600_000), NOW_MS);
     expect(&report, HealthStatus::Ok, &[]);
+    let found = [event("copies_differ", "critical", None, 25 * 3_600_000)];
+    let report = judge(&group, &found, NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
 }
 
 #[test]
@@ -350,4 +353,57 @@ fn advice_about_a_disk_can_be_typed_as_it_stands() {
     let report = judge(&group, &[], NOW_MS);
     let advice = &report.findings[0].advice;
     assert!(advice.contains("`spindle disk online data D1`"), "{advice}");
+}
+
+#[test]
+fn what_was_acknowledged_is_told_no_more_and_what_is_found_anew_is() {
+    let group = group(Redundancy::Normal);
+    let found = event("copies_differ", "critical", None, 900);
+    let before = judge(&group, std::slice::from_ref(&found), NOW_MS);
+    let damage = &before.findings[0];
+    assert!(damage.can_be_cleared);
+    assert!(
+        damage.advice.contains("`spindle clear data damage`"),
+        "{damage:?}"
+    );
+    let mut cleared = event("finding_cleared", "info", None, 800);
+    cleared.number = 2;
+    cleared.text = crate::api::clearing::text_of(damage, 1, "root");
+    let report = judge(&group, &[found.clone(), cleared.clone()], NOW_MS);
+    expect(&report, HealthStatus::Ok, &[]);
+    let mut again = found.clone();
+    again.number = 3;
+    let report = judge(&group, &[found, cleared, again], NOW_MS);
+    expect(&report, HealthStatus::Critical, &["damage"]);
+    let mut away = group;
+    away.disks[3].mode = "offline".to_owned();
+    let report = judge(&away, &[], NOW_MS);
+    assert!(!report.findings[0].can_be_cleared);
+}
+
+#[test]
+fn a_finding_of_a_scrub_is_open_until_it_is_mended_or_acknowledged_however_long_ago() {
+    let old = |text: &str, number| {
+        let mut event = event("copies_differ", "critical", None, 40 * 24 * 3_600_000);
+        (event.text, event.number) = (text.to_owned(), number);
+        event
+    };
+    let mut events = vec![
+        old("one: differ", 1),
+        old("two: differ", 2),
+        old("two: differ", 3),
+    ];
+    events.push(event("write_failed", "critical", None, 900));
+    assert_eq!(
+        scrub_findings_open(&events),
+        2,
+        "what a program was told is none of a scrub"
+    );
+    let mut cleared = event("finding_cleared", "info", None, 800);
+    cleared.text = "damage up to event 2: acknowledged by root: two".to_owned();
+    let mut acknowledged = events.clone();
+    acknowledged.push(cleared);
+    assert_eq!(scrub_findings_open(&acknowledged), 1, "found anew");
+    events.push(event("all_copies_right", "info", None, 700));
+    assert_eq!(scrub_findings_open(&events), 0);
 }

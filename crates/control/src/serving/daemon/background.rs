@@ -64,6 +64,7 @@ impl SpaceWatch {
         let report = daemon.report();
         // Disks come and go while the group is open.
         daemon.opened.note_disk_paths(&report.disks);
+        daemon.note_space(&report);
         let finding = health::space_finding(&report);
         let status = finding.as_ref().map(|finding| finding.severity);
         if let Some(finding) = finding
@@ -150,6 +151,7 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
         if let Err(error) = daemon.opened.engine().flush_record() {
             outcome = Err(ControlError::io("write", "the record of the disks", &error));
         }
+        (daemon.background_fails).store(outcome.is_err(), Ordering::Relaxed);
         match outcome {
             Ok(true) => continue,
             Ok(false) => told.clear(),

@@ -33,6 +33,7 @@ use crate::api::door;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
 use crate::api::version;
+use crate::machine::user::user_name;
 use crate::serving::metrics::exposition;
 use crate::serving::openapi;
 use crate::serving::route::{Handler, ROUTES, Route};
@@ -64,15 +65,8 @@ impl Peer {
 
     /// Who it is, for the event log. Nobody is believed about himself.
     fn name(&self) -> String {
-        let user = self.user.map(nix::unistd::Uid::from_raw);
-        let named = |user| nix::unistd::User::from_uid(user).ok().flatten();
-        match user {
-            Some(user) => match named(user) {
-                Some(known) => format!("{} (uid {user})", known.name),
-                None => format!("uid {user}"),
-            },
-            None => "a user that is not known".to_owned(),
-        }
+        self.user
+            .map_or_else(|| "a user that is not known".to_owned(), user_name)
     }
 
     /// Refuses to begin for a client that has gone: it was told that nothing came of it, or gave

@@ -3,8 +3,10 @@ use std::time::Duration;
 use serde_json::json;
 use spindle_control::TopReport;
 
-use super::{Line, Screen, count, cut_front, milliseconds};
+use super::{TopScreen, count, milliseconds};
 use crate::arguments::TopOrder;
+use crate::screen::Line;
+use crate::table::local_time;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,7 +95,7 @@ fn a_screen_is_filled_and_never_more_at_any_size() {
     for disks_count in [2, 5, 1000] {
         let report = report(disks_count);
         for (columns, rows) in [(80, 24), (200, 60), (40, 10), (80, 12), (20, 3), (1, 1)] {
-            let screen = Screen::new(columns, rows, TopOrder::Bytes, SECOND);
+            let screen = TopScreen::new(columns, rows, TopOrder::Bytes, SECOND);
             let lines = screen.lines(&report);
             assert_eq!(
                 lines.len(),
@@ -110,7 +112,7 @@ fn a_screen_is_filled_and_never_more_at_any_size() {
 
 #[test]
 fn the_usual_terminal_has_all_parts_and_disks_that_need_somebody_first() {
-    let lines = Screen::new(80, 24, TopOrder::Bytes, SECOND).lines(&report(1000));
+    let lines = TopScreen::new(80, 24, TopOrder::Bytes, SECOND).lines(&report(1000));
     let texts = texts(&lines);
     assert_eq!(
         texts[0],
@@ -140,13 +142,14 @@ fn the_usual_terminal_has_all_parts_and_disks_that_need_somebody_first() {
         file.starts_with("...") && file.contains("/base/5/16384.0 "),
         "{file}"
     );
-    at("2026-11-25 22:41:20Z  info      event 8 ");
+    let last = local_time(1_795_646_480);
+    at(&format!("{last}  info      event 8 "));
     assert_eq!(texts[23], "q quit   s sort (by bytes)   every 1 s");
 }
 
 #[test]
 fn what_comes_first_can_be_chosen_and_no_name_is_obeyed_by_the_terminal() {
-    let lines = Screen::plain(80, TopOrder::Latency).lines(&report(3));
+    let lines = TopScreen::plain(80, TopOrder::Latency).lines(&report(3));
     let texts = texts(&lines);
     let files = texts
         .iter()
@@ -189,5 +192,4 @@ fn figures_fit_their_columns() {
         assert_eq!(milliseconds(Some(us)), text);
     }
     assert_eq!(milliseconds(None), "-");
-    assert_eq!(cut_front("/one/two/three", 10), "...o/three");
 }

@@ -1,4 +1,4 @@
-//! The terminal of `spindle top`: a screen of its own, keys without Enter, and everything as it was
+//! The terminal of `spindle top` and `spindle status --watch`: a screen of its own, keys without Enter, and everything as it was
 //! when the command ends, also by a signal.
 
 use std::io::{IsTerminal, Write};
@@ -12,7 +12,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-use super::screen::Line;
+use crate::screen::Line;
 
 /// The other screen, without a cursor and without lines that wrap.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
