@@ -42,6 +42,7 @@ test: ## everything that CI runs
 
 long: ## what takes longer than CI may: many more seeds, power cuts, kills, rounds and scenarios
 	@tools/setup test
+	@tools/setup long
 	@SEEDS=300000 THREAD_SEEDS=300000 CUTS=200 ROUNDS=20 SCENARIOS=20 \
 		SPINDLE_TEST_KILLS=90 SPINDLE_TEST_MOUNTS=650 tools/test
 
