@@ -40,9 +40,11 @@ test: ## everything that CI runs
 	@tools/setup test
 	@SEEDS=$(SEEDS) THREAD_SEEDS=$(THREAD_SEEDS) CUTS=$(CUTS) ROUNDS=$(ROUNDS) tools/test
 
-long: ## what takes longer than CI may: many more seeds, power cuts, rounds and scenarios
+long: ## what takes longer than CI may: many more seeds, power cuts, kills, rounds and scenarios
 	@tools/setup test
-	@SEEDS=300000 THREAD_SEEDS=300000 CUTS=200 ROUNDS=20 SCENARIOS=20 tools/test
+	@tools/setup long
+	@SEEDS=300000 THREAD_SEEDS=300000 CUTS=200 ROUNDS=20 SCENARIOS=20 \
+		SPINDLE_TEST_KILLS=90 SPINDLE_TEST_MOUNTS=650 tools/test
 
 lint: ## format, clippy, the repository's own rules, dependencies and spelling
 	@tools/test lint

@@ -12,7 +12,12 @@ use std::time::Duration;
 use place::{Place, can_mount, outcome, signal, wait_for_end};
 use rustix::process::Signal;
 
-const ROUNDS: u64 = 24;
+/// `SPINDLE_TEST_KILLS` rounds, or a few: half of them with each kind of SQLite's journal.
+fn rounds_count() -> u64 {
+    let wanted = std::env::var("SPINDLE_TEST_KILLS").ok();
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(24)
+}
+
 /// What a round may write; it is killed long before.
 const TRANSACTIONS_MOST: u64 = 100_000;
 
@@ -96,10 +101,11 @@ fn sqlite_finds_every_transaction_that_it_was_told_whoever_is_killed() {
     let place = Place::new();
     place.create_group();
     place.mount();
+    let rounds_count = rounds_count();
     for mode in ["delete", "wal"] {
         let file = place.mount_point().join(format!("{mode}.sqlite"));
         let mut told = 0;
-        for round in 0..ROUNDS / 2 {
+        for round in 0..rounds_count / 2 {
             let mut shell = commit_rows(&file, mode, told + 1);
             let output = BufReader::new(shell.stdout.take().unwrap());
             let reader = thread::spawn(move || {
@@ -148,7 +154,7 @@ fn sqlite_finds_every_transaction_that_it_was_told_whoever_is_killed() {
             told = last;
         }
         assert!(
-            told > ROUNDS,
+            told > rounds_count,
             "the rounds are no idle ones: {told} transactions"
         );
     }

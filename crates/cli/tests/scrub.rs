@@ -4,183 +4,13 @@
 
 mod place;
 
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use place::damage::{bytes_at, damage, findings, room, scrub, spot};
+use place::postgresql::Server;
 use place::{Place, bytes, can_mount, outcome};
 use serde_json::Value;
-
-/// A group with room for a cluster, mounted; the user of a database may go in.
-fn room() -> Place {
-    let place = Place::new();
-    let anybody = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(place.path("."), anybody).unwrap();
-    let disk = |name: &str| format!("{}:256M", place.disk(name));
-    place.tell([
-        "group".to_owned(),
-        "create".to_owned(),
-        "data".to_owned(),
-        "--failgroup".to_owned(),
-        format!("left={},{}", disk("a"), disk("b")),
-        "--failgroup".to_owned(),
-        format!("right={},{}", disk("c"), disk("d")),
-    ]);
-    place.mount();
-    place
-}
-
-/// Where a copy of a byte of a file lies: the disk's name, its path, and the offset.
-fn spot(place: &Place, path: &str, offset_bytes: u64, copy: usize) -> (String, String, u64) {
-    let map = place.ask(["map", &format!("data:{path}")]);
-    let extents = map["extents"].as_array().unwrap();
-    let extent = extents
-        .iter()
-        .rev()
-        .find(|extent| extent["offset_bytes"].as_u64().unwrap() <= offset_bytes)
-        .unwrap();
-    let inside = offset_bytes - extent["offset_bytes"].as_u64().unwrap();
-    let copy = &extent["copies"][copy];
-    let group = place.ask(["group", "show", "data"]);
-    let disks = group["disks"].as_array().unwrap();
-    let disk = disks.iter().find(|disk| disk["number"] == copy["disk"]);
-    (
-        copy["disk_name"].as_str().unwrap().to_owned(),
-        disk.unwrap()["path"].as_str().unwrap().to_owned(),
-        copy["offset_bytes"].as_u64().unwrap() + inside,
-    )
-}
-
-fn bytes_at(path: &str, offset_bytes: u64) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    let disk = std::fs::File::open(path).unwrap();
-    disk.read_exact_at(&mut bytes, offset_bytes).unwrap();
-    bytes
-}
-
-/// Flips bits on the disk, past everything; what stood there.
-fn damage(path: &str, offset_bytes: u64) -> [u8; 64] {
-    let before = bytes_at(path, offset_bytes);
-    let mut damaged = before;
-    damaged[7] ^= 0x10;
-    damaged[40] ^= 0x81;
-    let disk = std::fs::File::options().write(true).open(path).unwrap();
-    disk.write_all_at(&damaged, offset_bytes).unwrap();
-    disk.sync_all().unwrap();
-    before
-}
-
-fn findings(report: &Value) -> Vec<(String, String)> {
-    let all = report["findings"].as_array().unwrap();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    all.iter()
-        .map(|one| (text(&one["kind"]), text(&one["path"])))
-        .collect()
-}
-
-fn scrub(place: &Place, target: &str, more: &[&str], code: i32) -> Value {
-    let words = ["scrub", target, "--wait", "--power", "1024", "--json"];
-    let outcome = place.run(words.iter().chain(more));
-    assert_eq!(outcome.code, code, "{outcome:?}");
-    serde_json::from_str(&outcome.stdout).unwrap()
-}
-
-/// The programs of PostgreSQL, run as its own user where root runs the test.
-struct Server {
-    programs: PathBuf,
-    cluster: PathBuf,
-    place: PathBuf,
-    is_running: bool,
-}
-
-impl Server {
-    fn make(place: &Place) -> Option<Self> {
-        let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-        let mut programs: Vec<PathBuf> = versions
-            .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
-            .filter(|path| path.join("initdb").exists())
-            .collect();
-        programs.sort();
-        let server = Self {
-            programs: programs.pop()?,
-            cluster: place.mount_point().join("pg"),
-            place: place.path("."),
-            is_running: false,
-        };
-        std::fs::create_dir(&server.cluster).unwrap();
-        let sockets = place.path("sockets");
-        std::fs::create_dir(&sockets).unwrap();
-        for path in [&server.cluster, &sockets] {
-            let changed = Command::new("chown").arg("postgres").arg(path).status();
-            assert!(changed.unwrap().success());
-        }
-        let cluster = server.cluster.display().to_string();
-        server.run("initdb", &["--data-checksums", "-D", &cluster]);
-        Some(server)
-    }
-
-    fn run(&self, program: &str, words: &[&str]) -> String {
-        let outcome = self.try_run(program, words);
-        assert_eq!(outcome.code, 0, "{program}: {outcome:?}");
-        outcome.stdout
-    }
-
-    fn try_run(&self, program: &str, words: &[&str]) -> place::Outcome {
-        let mut command = Command::new("runuser");
-        command.args(["-u", "postgres", "--"]);
-        command.arg(self.programs.join(program)).args(words);
-        outcome(command.current_dir("/").stdin(std::process::Stdio::null()))
-    }
-
-    fn start(&mut self) {
-        let options = format!(
-            "-c listen_addresses='' -c max_wal_size=32MB -c min_wal_size=32MB -k {}",
-            self.place.join("sockets").display()
-        );
-        let log = self.place.join("sockets/log").display().to_string();
-        let cluster = self.cluster.display().to_string();
-        // Not through pipes: the server would keep them open.
-        let mut command = Command::new("runuser");
-        command.args(["-u", "postgres", "--"]);
-        command.arg(self.programs.join("pg_ctl"));
-        command.args(["-D", &cluster, "-l", &log, "-o", &options, "-w", "start"]);
-        command.stdout(std::process::Stdio::null());
-        assert!(command.current_dir("/").status().unwrap().success());
-        self.is_running = true;
-    }
-
-    fn stop(&mut self) {
-        let cluster = self.cluster.display().to_string();
-        self.run("pg_ctl", &["-D", &cluster, "-m", "fast", "-w", "stop"]);
-        self.is_running = false;
-    }
-
-    fn ask(&self, statement: &str) -> String {
-        let answer = self.try_ask(statement);
-        assert_eq!(answer.code, 0, "{statement}: {answer:?}");
-        answer.stdout.trim().to_owned()
-    }
-
-    fn try_ask(&self, statement: &str) -> place::Outcome {
-        let sockets = self.place.join("sockets").display().to_string();
-        self.try_run(
-            "psql",
-            &["-h", &sockets, "-d", "postgres", "-Atc", statement],
-        )
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.is_running && std::thread::panicking() {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]);
-            command.arg(self.programs.join("pg_ctl"));
-            command.arg("-D").arg(&self.cluster);
-            let _ = command.args(["-m", "immediate", "stop"]).status();
-        }
-    }
-}
 
 #[test]
 fn a_bad_page_of_postgresql_is_mended_from_the_copy_whose_checksum_is_right() {
@@ -188,7 +18,7 @@ fn a_bad_page_of_postgresql_is_mended_from_the_copy_whose_checksum_is_right() {
         return;
     }
     let place = room();
-    let Some(mut server) = Server::make(&place) else {
+    let Some(mut server) = Server::make(&place, &["--data-checksums"]) else {
         println!("skipped: PostgreSQL is not installed");
         return;
     };
@@ -272,7 +102,7 @@ fn a_read_meets_no_page_that_lies_where_another_copy_is_right() {
         return;
     }
     let place = room();
-    let Some(mut server) = Server::make(&place) else {
+    let Some(mut server) = Server::make(&place, &["--data-checksums"]) else {
         println!("skipped: PostgreSQL is not installed");
         return;
     };

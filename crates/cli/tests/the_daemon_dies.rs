@@ -241,6 +241,29 @@ fn kills_under_load(direct: bool) {
     no_contradictions(&place);
 }
 
+/// A file that an earlier process knew keeps its room when its name goes, until the kernel says that
+/// no program has it.
+#[test]
+fn what_is_removed_while_no_daemon_lives_for_a_second_does_not_fill_the_group() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let contents = bytes(5, 8 << 20);
+    // More than twice what the group can hold.
+    for round in 0..36 {
+        let path = place.mount_point().join(format!("file{round}"));
+        std::fs::write(&path, &contents).unwrap();
+        place.kill_daemon();
+        std::fs::remove_file(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    place.umount();
+    no_contradictions(&place);
+}
+
 #[test]
 fn kills_at_any_moment_give_no_program_a_wrong_answer() {
     kills_under_load(true);

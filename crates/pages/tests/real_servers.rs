@@ -6,7 +6,9 @@ use std::process::Command;
 
 use spindle_pages::innodb::{Format, PAGE_BYTES, doublewrite_pages};
 use spindle_pages::postgresql::{Checksums, Cluster};
-use spindle_pages::{Choice, HEAD_BYTES, PageFile, Position, Verdict, choose, is_candidate};
+use spindle_pages::{
+    Choice, HEAD_BYTES, PageFile, Position, Undecided, Verdict, choose, is_candidate,
+};
 
 /// The newest `initdb` of the machine.
 fn initdb() -> Option<PathBuf> {
@@ -487,4 +489,66 @@ fn a_page_that_was_encrypted_since_is_not_beaten_by_an_older_plain_one() {
             }
         }
     }
+}
+
+/// What SQLite wrote with its own extension: see `testdata/sqlite`.
+fn checksums_of_sqlite() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sqlite/checksums.sqlite")
+}
+
+#[test]
+fn every_page_that_the_checksum_extension_of_sqlite_wrote_is_good_and_not_with_a_flipped_bit() {
+    let bytes = std::fs::read(checksums_of_sqlite()).unwrap();
+    let file = PageFile::recognise("/checksums.sqlite", &bytes, None).unwrap();
+    assert_eq!(file.page_bytes(), 4096);
+    for (page, good) in (0..).zip(bytes.chunks(4096)) {
+        assert_eq!(file.judge(page, good), Verdict::Good(Position::Hidden));
+        for at in [0, 977, 4087, 4088, 4095] {
+            let mut flipped = good.to_vec();
+            flipped[at] ^= 1 << (page % 8);
+            assert!(file.judge(page, &flipped).is_bad(), "{page}:{at}");
+            // Which of the two a program wrote last nothing tells.
+            for versions in [[good, &flipped], [&flipped, good]] {
+                assert_eq!(
+                    choose(&file, page, &versions),
+                    Choice::Undecided(Undecided::MayBeNewer)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_of_sqlite_that_a_program_without_the_extension_wrote_is_not_beaten_by_an_older_one() {
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        println!("skipped: sqlite3 is not installed");
+        return;
+    }
+    let before = std::fs::read(checksums_of_sqlite()).unwrap();
+    let directory = open_directory();
+    let path = directory.path().join("checksums.sqlite");
+    std::fs::write(&path, &before).unwrap();
+    let output = Command::new("sqlite3")
+        .arg(&path)
+        .arg("UPDATE t SET text = 'changed' WHERE id = 500; PRAGMA integrity_check;")
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"ok\n", "{output:?}");
+    let after = std::fs::read(&path).unwrap();
+    let heads: [&[u8]; 2] = [&before[..4096], &after[..4096]];
+    let file = PageFile::recognise_copies("/checksums.sqlite", &heads, &[]).unwrap();
+    let mut changed_count = 0;
+    for (page, (older, newer)) in (0..).zip(before.chunks(4096).zip(after.chunks(4096))) {
+        if older == newer {
+            continue;
+        }
+        changed_count += 1;
+        assert!(file.judge(page, older).is_good(), "{page}");
+        assert!(!file.judge(page, newer).is_good(), "{page}");
+        for versions in [[older, newer], [newer, older]] {
+            let choice = choose(&file, page, &versions);
+            assert!(matches!(choice, Choice::Undecided(_)), "{page}: {choice:?}");
+        }
+    }
+    assert!(changed_count > 2, "{changed_count} pages changed");
 }

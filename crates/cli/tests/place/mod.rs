@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each story uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
+pub mod damage;
 pub mod exposition;
+pub mod postgresql;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -17,32 +17,51 @@ use crate::fixture::name;
 struct Left {
     commit: &'static str,
     /// It was away when the program was killed.
-    away: DiskNumber,
+    away: Option<DiskNumber>,
     /// What was written while that was away.
     while_away: bool,
     /// How many numbered files of one copy there are.
     singles: u32,
     /// Those of which the disk that was away has the copy.
     singles_away: &'static [u32],
+    /// Whether there is a file that was being written to while a disk lacked blocks of it.
+    listed: bool,
 }
 
 /// Each has features that the ones before it do not use.
-const LEFT: [Left; 2] = [
+const LEFT: [Left; 3] = [
     Left {
         commit: "d4622fc",
-        away: DiskNumber(1),
+        away: Some(DiskNumber(1)),
         while_away: true,
         singles: 0,
         singles_away: &[],
+        listed: false,
     },
     Left {
         commit: "89763c4",
-        away: DiskNumber(2),
+        away: Some(DiskNumber(2)),
         while_away: false,
         singles: 12,
         singles_away: &[3, 4, 5, 11],
+        listed: false,
     },
+    WITH_LISTED_REGIONS,
 ];
+
+const WITH_LISTED_REGIONS: Left = Left {
+    commit: "2aee5b5",
+    away: None,
+    while_away: false,
+    singles: 0,
+    singles_away: &[],
+    listed: true,
+};
+
+/// What disk 0 missed of `/listed` before the program was killed, as blocks of the file.
+const MISSED: [std::ops::Range<usize>; 2] = [5..12, 144..158];
+/// What was written to `/listed` when that disk was back.
+const DURING: std::ops::Range<usize> = 192..206;
 
 /// The disks of a group, in the order of their letters.
 fn disks_of(commit: &str) -> Arc<SimulatedDisks> {
@@ -89,6 +108,18 @@ fn open(disks: &Arc<SimulatedDisks>) -> FileSystem {
     FileSystem::open(Arc::new(group.unwrap())).unwrap()
 }
 
+/// The contents of `/listed`.
+fn listed() -> Vec<u8> {
+    let mut bytes = b"before ".repeat(149_797);
+    bytes.truncate(1 << 20);
+    let written = MISSED.map(|blocks| (blocks, b"missed "));
+    for (blocks, word) in written.into_iter().chain([(DURING, b"during ")]) {
+        let over = word.repeat(blocks.len() * 4096 / word.len());
+        bytes[blocks.start * 4096..blocks.end * 4096].copy_from_slice(&over);
+    }
+    bytes
+}
+
 /// The first `length` bytes of numbered lines.
 fn lines(length: usize, word: &str) -> Vec<u8> {
     let mut text: Vec<u8> = (0..length / 8)
@@ -125,6 +156,9 @@ fn assert_as_it_was_left(fs: &FileSystem, left: &Left) {
         ("/sparse", sparse),
     ] {
         assert!(contents(fs, path) == expected, "{path}");
+    }
+    if left.listed {
+        assert!(contents(fs, "/listed") == listed(), "/listed");
     }
     let is_away = !fs.group().away_disks().is_empty();
     assert_singles(fs, left, is_away);
@@ -170,11 +204,13 @@ fn a_group_of_every_former_format_opens_and_reads_as_it_was_left() {
     for left in &LEFT {
         let disks = disks_of(left.commit);
         let fs = open(&disks);
-        assert_eq!(fs.group().away_disks(), [left.away]);
+        assert_eq!(fs.group().away_disks(), Vec::from_iter(left.away));
         assert_as_it_was_left(&fs, left);
-        let returned = fs.group().return_disks(&[DiskSlot(left.away.0)]);
-        assert_eq!(returned.unwrap(), [left.away]);
-        assert_as_it_was_left(&fs, left);
+        if let Some(away) = left.away {
+            let returned = fs.group().return_disks(&[DiskSlot(away.0)]);
+            assert_eq!(returned.unwrap(), [away]);
+            assert_as_it_was_left(&fs, left);
+        }
         for now_ms in (0..60_000).step_by(6000) {
             while fs.step(now_ms).unwrap() {}
             while fs.group().work(now_ms).unwrap().did_something {}
@@ -186,4 +222,31 @@ fn a_group_of_every_former_format_opens_and_reads_as_it_was_left() {
         assert!(fs.group().away_disks().is_empty());
         assert_as_it_was_left(&fs, left);
     }
+}
+
+/// Were the row not there, or its blocks not read, disk 0 would give what it has of the blocks that
+/// it missed; were all of the region stale there, it would give none of the others.
+#[test]
+fn an_open_row_that_a_former_program_left_lists_what_a_disk_lacks_and_no_more() {
+    let disks = disks_of(WITH_LISTED_REGIONS.commit);
+    let fs = open(&disks);
+    disks.vanish(DiskSlot(2));
+    let found = fs.resolve(OsStr::new("/listed")).unwrap();
+    let handle = fs.open_file(found.id).unwrap();
+    let expected = listed();
+    // One copy of these extents was on the disk that is gone, and the other is on disk 0.
+    let (mut read_count, mut lacking_count) = (0, 0);
+    for block in (4..8).chain(128..256) {
+        let mut bytes = vec![0xee; 4096];
+        let read = fs.read(&handle, block as u64 * 4096, &mut bytes);
+        if MISSED.iter().any(|missed| missed.contains(&block)) {
+            read.unwrap_err();
+            lacking_count += 1;
+        } else {
+            assert_eq!(read.unwrap(), 4096, "block {block}");
+            assert!(bytes == expected[block * 4096..][..4096], "block {block}");
+            read_count += 1;
+        }
+    }
+    assert_eq!((read_count, lacking_count), (115, 17));
 }

@@ -192,15 +192,15 @@ fn distrust(disk: DiskSlot, repair: bool) -> ScrubWish {
 
 #[test]
 fn where_nothing_is_proven_the_copy_on_a_distrusted_disk_loses_and_only_that() {
-    // Of a file without pages, and of pages of which both are good.
-    for id in [101, 10] {
+    let at = 200 * PAGE;
+    let start = usize::try_from(at).unwrap();
+    let older = &pages(99, 300)[start..start + 8192];
+    // Of a file without pages, of pages of which both are good, and of a page of zeros, which a
+    // lost write leaves, beside a good one.
+    for (id, older) in [(101, older), (10, older), (10, &[0; 8192])] {
         let stage = stage(6, id, 300);
-        let at = 200 * PAGE;
         let places = places(&stage.group, &stage.file, at);
         let (wrong, right) = (places[0], places[1]);
-        let older = pages(99, 300);
-        let start = usize::try_from(at).unwrap();
-        let older = &older[start..start + 8192];
         stage.scene.disks.overwrite(wrong.0, wrong.1, older);
         stage.group.take_events();
 

@@ -22,8 +22,10 @@ const STEP_INTERVAL: Duration = Duration::from_millis(200);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// How often the space is looked at.
 const SPACE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often a sign of life is given, and the kernel asked for files without a name.
+/// How often a sign of life is given.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the kernel is asked for files without a name that an earlier process left open.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the thread; it ends soon after `stopped` says so.
 pub(super) fn start(
@@ -109,6 +111,7 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
     let started = Instant::now();
     let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
     let mut alive_at = started;
+    let mut sweep_at = started;
     let mut told = String::new();
     let mut space = SpaceWatch::default();
     let mut write_limit = WriteLimit::default();
@@ -144,8 +147,12 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
         if Instant::now() >= alive_at {
             alive_at = Instant::now() + ALIVE_INTERVAL;
             daemon.tell_alive();
-            daemon.sweep_orphans();
             follow_disks(daemon, &mut write_limit);
+        }
+        // As soon as the mount is there: where processes die one after another, each of which lives
+        // for less than the interval, what programs remove meanwhile would fill the group.
+        if Instant::now() >= sweep_at && daemon.sweep_orphans() {
+            sweep_at = Instant::now() + SWEEP_INTERVAL;
         }
         daemon.note_events();
         if let Err(error) = daemon.opened.engine().flush_record() {

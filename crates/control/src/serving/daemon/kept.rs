@@ -110,11 +110,10 @@ impl Daemon {
     }
 
     /// Removes files without a name that an earlier process left open and that the kernel has
-    /// let go of.
-    pub(super) fn sweep_orphans(&self) {
+    /// let go of. `false` where the mount is not taken over yet: nobody can be asked.
+    pub(super) fn sweep_orphans(&self) -> bool {
         if self.mounts.is_empty() {
-            // Not taken over yet: nobody can be asked.
-            return;
+            return false;
         }
         let file_system = self.opened.file_system();
         for id in file_system.doubtful_orphans() {
@@ -122,6 +121,7 @@ impl Daemon {
                 file_system.disinherit(id);
             }
         }
+        true
     }
 
     /// A panic in a process whose mount is kept must look like one to the keeper.
