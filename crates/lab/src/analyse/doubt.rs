@@ -76,6 +76,15 @@ pub enum Doubt {
         /// Seconds of load before the measured time, in the middle one of them.
         after_s: f64,
     },
+    /// The measured time began when the warm-up was over, steady or not.
+    NothingWaitedFor {
+        /// In how many runs.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+        /// Seconds of load before the measured time, in the middle one of them.
+        after_s: f64,
+    },
     /// Nobody can see whether it was steady.
     TooShortToSettle {
         /// Samples of the middle run.
@@ -253,6 +262,9 @@ impl Doubt {
             ),
             Self::NeverSettled { runs, of, after_s } => format!(
                 "In {runs} of {of} runs its rate did not hold still within {after_s:.0} s and was measured all the same."
+            ),
+            Self::NothingWaitedFor { runs, of, after_s } => format!(
+                "In {runs} of {of} runs the measured time began after {after_s:.0} s of load, steady or not: nothing was waited for."
             ),
             Self::TooShortToSettle { samples } => format!(
                 "Samples of a second in a run: {samples:.0}, too few to see whether its rate was steady."
@@ -484,6 +496,9 @@ impl Doubt {
             }
             Self::NeverSettled { .. } => {
                 "Raise `settle`, or find what breaks in (checkpoints, other programs) and measure several of them."
+            }
+            Self::NothingWaitedFor { .. } => {
+                "Give `settle`; or leave it out, with 12 blocks and a `warm_up` of 5 s or more: then the lab waits for a steady rate."
             }
             Self::TooShortToSettle { .. } => "Raise `duration` to six seconds or more.",
             Self::FewIndependentSamples { .. } => "Raise `duration`.",

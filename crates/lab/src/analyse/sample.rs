@@ -7,8 +7,8 @@ use crate::experiment::Experiment;
 use crate::measure::plan;
 use crate::record::{
     Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer, Layout,
-    Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, Samples,
-    WaitEvent, Waits,
+    Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, SETTLED,
+    Samples, WaitEvent, Waits,
 };
 
 /// Two loads, three contenders, so many blocks.
@@ -230,6 +230,7 @@ fn facts() -> BTreeMap<String, f64> {
         ("database_processor_s", 9.0),
         ("database_checkpoints", 2.0),
         ("arrivals_per_s", 700.0),
+        (SETTLED, 1.0),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

@@ -16,6 +16,7 @@ impl Doubt {
             Self::RunsFailed { .. } => "runs failed",
             Self::NotSettled { .. } => "not steady",
             Self::NeverSettled { .. } => "never settled",
+            Self::NothingWaitedFor { .. } => "nothing was waited for",
             Self::TooShortToSettle { .. } => "too short to see it steady",
             Self::MachineDrifts { .. } => "machine drifts",
             Self::FewIndependentSamples { .. } => "few independent samples",
