@@ -1,6 +1,7 @@
 //! Why a figure may not be what it seems, and what to do about it.
 
 mod name;
+mod power;
 
 use serde::{Deserialize, Serialize};
 
@@ -186,6 +187,33 @@ pub enum Doubt {
         /// Why not.
         reason: String,
     },
+    /// Nobody saw what it has after a loss of power.
+    NotCut {
+        /// Who.
+        whose: String,
+        /// Why not, in a clause.
+        reason: String,
+        /// Whether the lab could have cut its power, and was not asked to.
+        by_choice: bool,
+    },
+    /// Its power was cut at fewer moments than a claim has by itself.
+    CutAtFew {
+        /// Whose.
+        whose: String,
+        /// At how many.
+        moments: u32,
+        /// What a claim has by itself.
+        needed: u32,
+        /// Whether the file asks for so few; else time did not allow more.
+        by_choice: bool,
+    },
+    /// What is said against what it is compared with counts for the comparison.
+    OfTheOther {
+        /// Who that is.
+        whose: String,
+        /// What is said against it.
+        doubt: Box<Doubt>,
+    },
     /// The contenders do not keep the same number of copies.
     OtherDurability {
         /// Its copies.
@@ -318,6 +346,10 @@ impl Doubt {
             Self::CountedInPart { runs } => format!(
                 "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
             ),
+            Self::NotCut { .. } | Self::CutAtFew { .. } => self.of_the_power(),
+            Self::OfTheOther { whose, doubt } => {
+                format!("Of {whose}, which it is compared with: {}", in_small(&doubt.what()))
+            }
             Self::NotCached { .. } | Self::NotCold { .. } | Self::DevicesIdle { .. } => {
                 self.of_the_regime()
             }
@@ -528,9 +560,21 @@ impl Doubt {
             Self::DurabilityUnseen { .. } => {
                 "Use disks with a volatile cache, or loop devices, where the flushes can be counted."
             }
+            Self::NotCut {
+                by_choice: true, ..
+            } => {
+                "Leave `cuts` out with 12 blocks or more, or give `cuts = 200`, and run the file anew: a claim is made of what was seen to keep what it acknowledges."
+            }
+            Self::NotCut { .. } => {
+                "Say so beside the figure: that it keeps what it acknowledges was counted, and not tried."
+            }
+            Self::CutAtFew { .. } => {
+                "Give `cuts = 200`, which has no longest time, or a faster machine."
+            }
+            Self::OfTheOther { doubt, .. } => doubt.what_to_do(),
             Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
             Self::OtherDeviceCount { .. } => {
-                "Say so beside the figure: part of the difference is the number of disks."
+                "Keep the number beside the figure, as the sentence does: part of the difference is the number of disks."
             }
             Self::NoiseOfAnother { .. } => {
                 "Fine where both are as noisy; else make it the baseline of an experiment of its own."
@@ -551,12 +595,49 @@ impl Doubt {
     /// Whether what would be a claim is a look while it stands.
     #[must_use]
     pub fn leaves_a_look(&self) -> bool {
-        matches!(self, Self::Crowded { .. })
+        match self {
+            Self::Crowded { .. } | Self::DevicesIdle { .. } => true,
+            // A lab that has most of the machine is no better than another program that has.
+            Self::HarnessIsBusy { share } => *share > HARNESS_HAS_MOST_FROM,
+            Self::NotCut { by_choice, .. } => *by_choice,
+            Self::CutAtFew {
+                moments, by_choice, ..
+            } => *by_choice && *moments < CUTS_FOR_A_CLAIM,
+            Self::OfTheOther { doubt, .. } => doubt.leaves_a_look(),
+            _ => false,
+        }
+    }
+
+    /// Whether nothing may be called equivalent while it stands. What both wait for hides a
+    /// difference, and makes none.
+    #[must_use]
+    pub fn hides_a_difference(&self) -> bool {
+        match self {
+            Self::HarnessIsBusy { .. } => true,
+            Self::OfTheOther { doubt, .. } => doubt.hides_a_difference(),
+            _ => false,
+        }
+    }
+
+    /// Whether it counts for whoever is compared with the one that it is about: a baseline that was
+    /// measured in memory makes others slower.
+    #[must_use]
+    pub fn counts_for_others(&self) -> bool {
+        matches!(
+            self,
+            Self::HarnessIsBusy { .. }
+                | Self::NotCached { .. }
+                | Self::NotCold { .. }
+                | Self::DevicesIdle { .. }
+        )
     }
 
     /// Whether nothing may be claimed while it stands.
     #[must_use]
     pub fn forbids_a_claim(&self) -> bool {
+        if let Self::OfTheOther { doubt, .. } = self {
+            return doubt.forbids_a_claim();
+        }
         matches!(
             self,
             Self::TooFewBlocks { .. }
@@ -570,6 +651,21 @@ impl Doubt {
                 | Self::NotCold { .. }
         )
     }
+}
+
+/// Of all processor time, as for other programs.
+const HARNESS_HAS_MOST_FROM: f64 = 0.5;
+
+/// What loses something at one moment of twenty is met in as many with a chance of 95 of 100. Whoever
+/// asks for fewer asks for no proof; where time allowed no more, the number is told.
+const CUTS_FOR_A_CLAIM: u32 = 60;
+
+/// A sentence after a colon.
+pub(super) fn in_small(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 /// So many names are told of each; all of them are in `summary.json`.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::folder::{Folder, RunWithSamples};
-use crate::experiment::Experiment;
+use crate::experiment::{CUTS, Experiment};
 use crate::measure::plan;
 use crate::record::{
-    Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer, Layout,
-    Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, SETTLED,
-    Samples, WaitEvent, Waits,
+    Cut, Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer,
+    Layout, Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA,
+    SETTLED, Samples, WaitEvent, Waits,
 };
 
 /// Two loads, three contenders, so many blocks.
@@ -72,6 +72,13 @@ pub(crate) fn folder(
             }
         })
         .collect();
+    let contenders = experiment.contenders.iter();
+    let cuts = Cuts {
+        schema: SCHEMA,
+        contenders: contenders
+            .map(|name| (name.clone(), cut_at(CUTS)))
+            .collect(),
+    };
     Folder {
         environment: Environment {
             schema: SCHEMA,
@@ -83,7 +90,7 @@ pub(crate) fn folder(
         text: "contenders = [\"ext4\", \"xfs\"]\n".to_owned(),
         plan,
         runs,
-        cuts: Cuts::default(),
+        cuts,
         peaks: Some(Peaks {
             schema: SCHEMA,
             peaks: vec![Peak {
@@ -93,6 +100,17 @@ pub(crate) fn folder(
                 operations_per_s: 1000.0,
             }],
         }),
+    }
+}
+
+/// Its power was cut at so many moments, and nothing was lost.
+pub(crate) fn cut_at(moments: u32) -> Cut {
+    Cut::Made {
+        moments,
+        acknowledged: 400,
+        lost: Vec::new(),
+        seed: 1,
+        elapsed_s: 20.0,
     }
 }
 
@@ -169,7 +187,12 @@ pub(crate) fn measured(rate: f64) -> Outcome {
         layers: vec![
             layer("database", 8e6),
             layer("file system", 6e6),
-            layer("devices", 7e6),
+            // Next to nothing is read where the data is cached, and what is written lies on disks.
+            Layer {
+                read_bytes: 0.9e6,
+                written_bytes: 6e6,
+                ..layer("devices", 0.0)
+            },
         ],
         checks: Vec::new(),
         durability: Some(Durability {

@@ -38,7 +38,7 @@ pub(super) fn of(folder: &Folder, label: &str) -> Option<Found> {
     let cut = folder.cuts.contenders.get(contender);
     // What is lost is lost, whatever was counted.
     let is_lost = cut.is_some_and(Cut::is_lost) && worst.class != DurabilityClass::NotDurable;
-    let clause = cut.map(Cut::clause);
+    let clause = cut.filter(|cut| !cut.is_declined()).map(Cut::clause);
     let (class, reason) = match &clause {
         Some(clause) if is_lost => (DurabilityClass::NotDurable, clause),
         _ => (worst.class, &worst.reason),

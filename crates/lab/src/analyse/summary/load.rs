@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
     ContenderSummary, LatencyFound, Told, WorkloadSummary, class, contender, doubts, family,
-    labels, latency, quiet, reference, runs_of,
+    labels, latency, power, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
@@ -143,6 +143,12 @@ impl<'a> Load<'a> {
                 .collect()
         };
         found.extend(crowds);
+        if !contender.rates.is_empty() {
+            found.extend(power::doubt(folder, label, contender.durability.as_ref()));
+        }
+        if let Some(other) = reference.filter(|_| is_comparable && !is_baseline) {
+            found.extend(of_the_other(other, label));
+        }
         let is_apart = !is_comparable && !contender.rates.is_empty();
         let is_again = label.ends_with(AGAIN);
         let is_judged = !is_baseline && !is_again && !is_apart;
@@ -154,6 +160,10 @@ impl<'a> Load<'a> {
                 .latencies
                 .iter_mut()
                 .for_each(LatencyFound::look_only);
+        }
+        if found.iter().any(Doubt::hides_a_difference) {
+            let latencies = contender.latencies.iter_mut();
+            latencies.for_each(LatencyFound::without_equivalence);
         }
         if is_judged && limits.is_empty() {
             contender.verdict = Some(self.verdict(contender.ratio, &mut found));
@@ -183,8 +193,36 @@ impl<'a> Load<'a> {
         if found.iter().any(Doubt::leaves_a_look) {
             return verdict.at_most_a_look();
         }
+        if found.iter().any(Doubt::hides_a_difference) {
+            return verdict.without_equivalence();
+        }
         verdict
     }
+}
+
+/// What is said against the one that another is compared with, and counts for the comparison: it
+/// stands with that one as well, but its power, whose sentence names whose it is.
+fn of_the_other(other: &ContenderSummary, label: &str) -> Vec<Doubt> {
+    if label.strip_suffix(AGAIN) == Some(other.name.as_str()) {
+        return Vec::new();
+    }
+    other
+        .doubts
+        .iter()
+        .filter_map(|told| match &told.doubt {
+            Doubt::NotCut { .. } | Doubt::CutAtFew { .. } => Some(told.doubt.clone()),
+            doubt if doubt.counts_for_others() => Some(Doubt::OfTheOther {
+                whose: other.name.clone(),
+                doubt: Box::new(doubt.clone()),
+            }),
+            _ => None,
+        })
+        // A doubt about somebody else again is not this one's.
+        .filter(|doubt| match doubt {
+            Doubt::NotCut { whose, .. } | Doubt::CutAtFew { whose, .. } => *whose == other.name,
+            _ => true,
+        })
+        .collect()
 }
 
 fn ratio_of(

@@ -61,6 +61,8 @@ struct Compared<'a> {
     name: &'a str,
     against: &'a str,
     found: Vec<(Verdict, Option<Ratio>)>,
+    /// On what terms, where these are not the same for both.
+    terms: Option<String>,
 }
 
 impl<'a> Compared<'a> {
@@ -75,6 +77,7 @@ impl<'a> Compared<'a> {
         Some(Self {
             name,
             against: judged.against.as_deref().unwrap_or(&summary.baseline),
+            terms: under_each.iter().find_map(|one| one.terms()),
             found,
         })
     }
@@ -122,7 +125,8 @@ impl<'a> Compared<'a> {
         let of_loads = format!(" of {loads} loads");
         let others = parts.map(|part| part.trim_end_matches(&of_loads));
         let all: Vec<&str> = [first].into_iter().chain(others).collect();
-        format!("{verb} {}", listed(&all))
+        let terms = (self.terms.as_ref()).map_or(String::new(), |terms| format!(", {terms}"));
+        format!("{verb} {}{terms}", listed(&all))
     }
 }
 
@@ -174,17 +178,27 @@ fn is_only_a_look(summary: &Summary) -> bool {
 
 /// Before anything else, where a look is all there is.
 fn a_look(summary: &Summary) -> String {
-    let blocks = (summary.workloads.iter())
-        .flat_map(|load| &load.contenders)
-        .filter(|one| one.verdict == Some(Verdict::Look))
+    if !is_only_a_look(summary) {
+        return String::new();
+    }
+    let looks = || {
+        (summary.workloads.iter().flat_map(|load| &load.contenders))
+            .filter(|one| one.verdict == Some(Verdict::Look))
+    };
+    let blocks = looks()
         .filter_map(|one| one.ratio)
         .map(|ratio| (ratio.blocks, ratio.blocks_for_a_claim()))
         .max();
-    match blocks.filter(|_| is_only_a_look(summary)) {
-        Some((blocks, needed)) => {
+    let reason = looks()
+        .flat_map(|one| &one.doubts)
+        .find(|told| told.doubt.leaves_a_look())
+        .map(|told| told.doubt.name());
+    match (blocks, reason) {
+        (Some((blocks, needed)), _) if blocks < needed => {
             format!("a look from {blocks} blocks and no claim, which needs {needed}: ")
         }
-        None => String::new(),
+        (_, Some(reason)) => format!("a look and no claim ({reason}): "),
+        _ => String::new(),
     }
 }
 

@@ -242,7 +242,8 @@ fn one_sentence_says_who_is_what_and_claims_no_more_than_the_cells() {
     assert_eq!(
         said,
         "Against ext4, xfs is 20 to 50 % FASTER under all 3 loads; ext3 is 20 to 40 % SLOWER under 2 of 3 loads; \
-         btrfs-single is EQUIVALENT under all 3 loads; spindle-external is INCONCLUSIVE under all 3 loads; \
+         btrfs-single is EQUIVALENT under all 3 loads, on 4 disks against 1; \
+         spindle-external is INCONCLUSIVE under all 3 loads, on 4 disks against 1; \
          lvm-striped-ext4 is INCONCLUSIVE: no run of it was measured beside one of ext4; \
          ext3 misses the limit of response times."
     );
