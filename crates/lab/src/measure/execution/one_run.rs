@@ -18,7 +18,7 @@ use super::super::database::{
     Installation, Purpose, Server, ServerPlan, Statistics, direct_cache_bytes,
 };
 use super::super::device::DeviceSet;
-use super::super::durability;
+use super::super::durability::{self, Worked};
 use super::super::journal::Made;
 use super::super::load::{
     Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end, is_steady, littles_law,
@@ -300,11 +300,16 @@ impl OneRun<'_> {
         self.probe_commits(&mut durability, server.as_ref())?;
         let limits = self.limits(standing)?;
         watch.begin("the load", data_bytes, self.load_length(load))?;
+        let flushed_before = durability.before_the_load();
         let worked = self.work(standing, load, server.as_ref());
         if worked.is_err() {
             note(self.folder, &server.log_tail());
         }
         let (driven, ends) = worked?;
+        durability.add_load(
+            &flushed_before,
+            &self.worked(standing, load, &driven, &ends),
+        );
         watch.begin("checking the work", 4 * data_bytes, Duration::ZERO)?;
         let mut checks = load.checks(server.as_ref(), &driven)?;
         checks.extend(self.littles_law(load, &driven));
@@ -354,6 +359,21 @@ impl OneRun<'_> {
             .layers
             .insert(0, layers::database(&ends, server_block_bytes));
         Ok(measured)
+    }
+
+    /// What the load acknowledged, and what the lab's devices did in the measured time.
+    fn worked(&self, standing: &Standing, load: &dyn Load, driven: &Driven, ends: &Ends) -> Worked {
+        let disks = total(&devices_since(&ends.until.devices, &ends.from.devices));
+        let is_closed = self.asked.rate.is_none() && driven.acknowledged > 0;
+        let covers = ends.until.at_s - ends.from.at_s >= 0.9 * driven.duration_s;
+        Worked {
+            commits: load.commits(driven),
+            writers: load.writers(),
+            measured_share: is_closed
+                .then(|| as_float(driven.operations) / as_float(driven.acknowledged)),
+            in_the_measured_time: (standing.layout.devices > 0 && covers)
+                .then_some((disks.flushes, disks.writes)),
+        }
     }
 
     /// The server over restored data, with what the regime wants in its caches.
