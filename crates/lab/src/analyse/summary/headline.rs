@@ -349,6 +349,13 @@ impl ContenderSummary {
                     let disks = if *devices == 1 { "disk" } else { "disks" };
                     Some(format!("on {devices} {disks} against {baseline_devices}"))
                 }
+                Doubt::OtherDurability {
+                    copies,
+                    baseline_copies,
+                } => Some(format!(
+                    "with {copies} {} against {baseline_copies}",
+                    if *copies == 1 { "copy" } else { "copies" }
+                )),
                 Doubt::OtherChecksums { checks: true } => {
                     Some("with checksums of all data against none".to_owned())
                 }

@@ -1,7 +1,7 @@
 //! The verdicts as the one sentence that stands over everything else.
 
 use super::class_of;
-use crate::analyse::summary::{ContenderSummary, Ratio, Summary, class_title};
+use crate::analyse::summary::{ContenderSummary, FoundClass, Ratio, Summary, class_title};
 use crate::analyse::verdict::Verdict;
 use crate::record::{AGAIN, DurabilityClass};
 
@@ -207,7 +207,8 @@ fn unranked(summary: &Summary) -> Vec<String> {
     let all = || summary.workloads.iter().flat_map(|load| &load.contenders);
     let of_the_baseline = class_of(summary, &summary.baseline);
     let mut clauses = Vec::new();
-    let (mut forgetful, mut over): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut forgetful: Vec<(Vec<&str>, &str)> = Vec::new();
+    let mut over: Vec<&str> = Vec::new();
     let everyone = [summary.baseline.as_str()]
         .into_iter()
         .chain(names(summary));
@@ -218,10 +219,15 @@ fn unranked(summary: &Summary) -> Vec<String> {
             clauses.push(format!(
                 "{name} is not ranked with {} ({})",
                 summary.baseline,
-                class_title(class.flatten()).to_lowercase()
+                why_apart(summary, name, class.flatten())
             ));
         } else if class.flatten() == Some(DurabilityClass::NotDurable) {
-            forgetful.push(name);
+            // Whose reasons are the same stand together.
+            let reason = found_of(summary, name).map_or("", |found| found.reason.as_str());
+            match forgetful.iter_mut().find(|(_, other)| *other == reason) {
+                Some((names, _)) => names.push(name),
+                None => forgetful.push((vec![name], reason)),
+            }
         }
         if all().any(|one| one.name == name && one.is_over_the_limit()) {
             over.push(name);
@@ -233,13 +239,51 @@ fn unranked(summary: &Summary) -> Vec<String> {
             clauses.push(format!("{} {verb}", listed(names)));
         }
     };
-    told(&forgetful, "is not durable", "are not durable");
+    for (names, reason) in &forgetful {
+        let because = match *reason {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        told(
+            names,
+            &format!("is not durable{because}"),
+            &format!("are not durable{because}"),
+        );
+    }
     told(
         &over,
         "misses the limit of response times",
         "miss the limit of response times",
     );
     clauses
+}
+
+/// What was found of what a contender acknowledges.
+fn found_of<'a>(summary: &'a Summary, name: &str) -> Option<&'a FoundClass> {
+    (summary.workloads.iter())
+        .flat_map(|load| &load.contenders)
+        .filter(|one| one.name == name)
+        .find_map(|one| one.durability.as_ref())
+}
+
+/// Why the one is of another class than the baseline, from whichever of the two is of the worse.
+fn why_apart(summary: &Summary, name: &str, class: Option<DurabilityClass>) -> String {
+    let title = class_title(class).to_lowercase();
+    let (own, baseline) = (
+        found_of(summary, name),
+        found_of(summary, &summary.baseline),
+    );
+    match (own, baseline) {
+        (Some(own), Some(baseline)) if baseline.class > own.class => {
+            let of_it = class_title(Some(baseline.class)).to_lowercase();
+            format!(
+                "{title}; {}: {of_it}, {}",
+                summary.baseline, baseline.reason
+            )
+        }
+        (Some(own), _) => format!("{title}: {}", own.reason),
+        (None, _) => title,
+    }
 }
 
 /// `a, b and c`.
