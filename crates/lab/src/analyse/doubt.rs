@@ -1,6 +1,7 @@
 //! Why a figure may not be what it seems, and what to do about it.
 
 mod name;
+mod past;
 mod power;
 
 use serde::{Deserialize, Serialize};
@@ -207,6 +208,56 @@ pub enum Doubt {
         /// Whether the file asks for so few; else time did not allow more.
         by_choice: bool,
     },
+    /// Measured runs of it are not in the figures any more.
+    RunsGone {
+        /// Whose.
+        whose: String,
+        /// Their folders.
+        runs: Vec<String>,
+    },
+    /// The record of a run is not the one that was written when it was measured.
+    RecordsAltered {
+        /// Whose.
+        whose: String,
+        /// Their folders.
+        runs: Vec<String>,
+    },
+    /// Runs of it failed or were stopped, and were done again.
+    RunsRepeated {
+        /// Whose.
+        whose: String,
+        /// How many runs.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+        /// Attempts that failed.
+        failed: usize,
+        /// Attempts that were stopped before their end.
+        stopped: usize,
+        /// Whether more were stopped than the interval bears.
+        is_often: bool,
+    },
+    /// Runs that were planned have not happened.
+    NotFinished {
+        /// How many have.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// The history of the folder does not tell what was tried.
+    HistoryBroken {
+        /// Why not, in a clause.
+        reason: String,
+    },
+    /// Blocks were added when a claim could already be seen.
+    BlocksRaised {
+        /// From so many.
+        from: u32,
+        /// To so many.
+        to: u32,
+        /// Blocks that had figures then.
+        seen: u32,
+    },
     /// What is said against what it is compared with counts for the comparison.
     OfTheOther {
         /// Who that is.
@@ -347,6 +398,12 @@ impl Doubt {
                 "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
             ),
             Self::NotCut { .. } | Self::CutAtFew { .. } => self.of_the_power(),
+            Self::RunsGone { .. }
+            | Self::RecordsAltered { .. }
+            | Self::RunsRepeated { .. }
+            | Self::NotFinished { .. }
+            | Self::HistoryBroken { .. }
+            | Self::BlocksRaised { .. } => self.of_the_past(),
             Self::OfTheOther { whose, doubt } => {
                 format!("Of {whose}, which it is compared with: {}", in_small(&doubt.what()))
             }
@@ -545,7 +602,7 @@ impl Doubt {
             | Self::Crowded { .. }
             | Self::NeighboursOnDisks { .. }
             | Self::BlockApart { .. } => {
-                "End what else runs on this machine, remove the folders of these runs, and run the file again."
+                "End what else runs on this machine, and run the file into another folder (`--output`)."
             }
             Self::Overloaded { .. } => "Lower `rate`, or the shares of `open`.",
             Self::MissesLimit { .. } => {
@@ -572,6 +629,16 @@ impl Doubt {
                 "Give `cuts = 200`, which has no longest time, or a faster machine."
             }
             Self::OfTheOther { doubt, .. } => doubt.what_to_do(),
+            Self::RunsGone { .. } | Self::RecordsAltered { .. } | Self::HistoryBroken { .. } => {
+                "Measure into another folder (`--output`), and leave what the lab writes there as it is."
+            }
+            Self::RunsRepeated { .. } => {
+                "Find what makes it fail, or who stops it: what fails when it is slow looks faster than it is."
+            }
+            Self::NotFinished { .. } => "Run the file to its end.",
+            Self::BlocksRaised { .. } => {
+                "Ask for all blocks before, and measure into another folder: who goes on until a verdict pleases finds one."
+            }
             Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
             Self::OtherDeviceCount { .. } => {
                 "Keep the number beside the figure, as the sentence does: part of the difference is the number of disks."
@@ -596,7 +663,14 @@ impl Doubt {
     #[must_use]
     pub fn leaves_a_look(&self) -> bool {
         match self {
-            Self::Crowded { .. } | Self::DevicesIdle { .. } => true,
+            Self::Crowded { .. }
+            | Self::DevicesIdle { .. }
+            | Self::RunsGone { .. }
+            | Self::RecordsAltered { .. }
+            | Self::NotFinished { .. }
+            | Self::HistoryBroken { .. }
+            | Self::BlocksRaised { .. } => true,
+            Self::RunsRepeated { is_often, .. } => *is_often,
             // A lab that has most of the machine is no better than another program that has.
             Self::HarnessIsBusy { share } => *share > HARNESS_HAS_MOST_FROM,
             Self::NotCut { by_choice, .. } => *by_choice,
@@ -661,7 +735,7 @@ const HARNESS_HAS_MOST_FROM: f64 = 0.5;
 const CUTS_FOR_A_CLAIM: u32 = 60;
 
 /// A sentence after a colon.
-pub(super) fn in_small(sentence: &str) -> String {
+pub(crate) fn in_small(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_lowercase().chain(letters).collect()

@@ -10,6 +10,7 @@ mod headline;
 mod latency;
 mod load;
 mod overall;
+mod past;
 mod power;
 mod quiet;
 mod ratio;
@@ -72,6 +73,9 @@ pub struct Summary {
     /// The machine, its kernel and its devices, by the names of their facts.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// What was tried before this came out, in sentences.
+    #[serde(default)]
+    pub history: Vec<String>,
     /// Doubts about all of it.
     pub doubts: Vec<Told>,
 }
@@ -232,6 +236,7 @@ pub fn summarise(folder: &Folder) -> Summary {
         failed: failed(folder),
         excluded: reference::excluded(folder),
         environment: folder.environment.facts.clone(),
+        history: past::told(folder),
         doubts: doubts::of_the_machine(folder)
             .into_iter()
             .chain(quiet::doubts(folder))

@@ -19,6 +19,7 @@ use spindle_testbed::interrupt;
 use super::contender::{self, Contender};
 use super::control_group::ControlGroup;
 use super::durability::cut::{Order, Recorded};
+use super::execution::unix_now_s;
 use super::journal::{Journal, Undo};
 use super::patience::{Attended, Watch, attend};
 use super::place::force_mounts_away;
@@ -26,7 +27,7 @@ use super::process::{self, Identity};
 use super::recorder::Disks;
 use super::run::Listener;
 use crate::experiment::Experiment;
-use crate::record::{Cut, Cuts, Plan, SCHEMA, read_json, write_json};
+use crate::record::{Cut, Cuts, Event, History, Plan, SCHEMA, read_json, write_json};
 
 /// The file in the experiment's folder.
 pub const FILE: &str = "cuts.json";
@@ -84,6 +85,15 @@ pub fn make(
                 .to_owned(),
             by_choice: false,
         });
+        if let Cut::Made { moments, lost, .. } = &cut {
+            let event = Event::Cut {
+                at_unix_s: unix_now_s(),
+                contender: name.clone(),
+                moments: *moments,
+                lost: lost.len(),
+            };
+            History::append(folder, event)?;
+        }
         if moments > 0 {
             listener.tell(&format!("  {}", cut.clause()));
         }

@@ -5,6 +5,7 @@ use std::fs;
 
 use super::device::{Leaf, is_direct};
 use super::program::{command, find, run};
+use super::sameness::SPINDLE_DIGEST;
 use crate::quantity::{as_float, show_size};
 use crate::record::{Environment, SCHEMA};
 
@@ -91,8 +92,12 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
         }
     }
     if let Some(program) = super::contender::spindle_program() {
-        let mut version = std::process::Command::new(program);
+        let mut version = std::process::Command::new(&program);
         tell("spindle", run(version.arg("--version")).ok());
+        // Two builds of one version are two contenders.
+        let digest = run(command("sha256sum").arg(&program)).ok();
+        let digest = digest.and_then(|line| Some(line.split_whitespace().next()?.to_owned()));
+        tell(SPINDLE_DIGEST, digest);
     }
     for (name, value) in super::guest::inside::facts() {
         tell(&name, Some(value));

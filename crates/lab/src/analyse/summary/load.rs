@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
     ContenderSummary, LatencyFound, Told, WorkloadSummary, class, contender, doubts, family,
-    labels, latency, power, quiet, reference, runs_of,
+    labels, latency, past, power, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
@@ -146,8 +146,23 @@ impl<'a> Load<'a> {
         if !contender.rates.is_empty() {
             found.extend(power::doubt(folder, label, contender.durability.as_ref()));
         }
+        let again = format!("{baseline}{AGAIN}");
+        // The noise floor is made of the runs of the baseline's second name: they are everybody's.
+        let of_the_past = past::of_a_contender(folder, index, label)
+            .into_iter()
+            .chain(past::of_a_contender(folder, index, &again))
+            .chain(past::of_all(folder));
+        for doubt in of_the_past {
+            if !found.contains(&doubt) {
+                found.push(doubt);
+            }
+        }
         if let Some(other) = reference.filter(|_| is_comparable && !is_baseline) {
-            found.extend(of_the_other(other, label));
+            for doubt in of_the_other(other, label) {
+                if !found.contains(&doubt) {
+                    found.push(doubt);
+                }
+            }
         }
         let is_apart = !is_comparable && !contender.rates.is_empty();
         let is_again = label.ends_with(AGAIN);
@@ -210,7 +225,11 @@ fn of_the_other(other: &ContenderSummary, label: &str) -> Vec<Doubt> {
         .doubts
         .iter()
         .filter_map(|told| match &told.doubt {
-            Doubt::NotCut { .. } | Doubt::CutAtFew { .. } => Some(told.doubt.clone()),
+            Doubt::NotCut { .. }
+            | Doubt::CutAtFew { .. }
+            | Doubt::RunsGone { .. }
+            | Doubt::RecordsAltered { .. }
+            | Doubt::RunsRepeated { .. } => Some(told.doubt.clone()),
             doubt if doubt.counts_for_others() => Some(Doubt::OfTheOther {
                 whose: other.name.clone(),
                 doubt: Box::new(doubt.clone()),
@@ -219,7 +238,11 @@ fn of_the_other(other: &ContenderSummary, label: &str) -> Vec<Doubt> {
         })
         // A doubt about somebody else again is not this one's.
         .filter(|doubt| match doubt {
-            Doubt::NotCut { whose, .. } | Doubt::CutAtFew { whose, .. } => *whose == other.name,
+            Doubt::NotCut { whose, .. }
+            | Doubt::CutAtFew { whose, .. }
+            | Doubt::RunsGone { whose, .. }
+            | Doubt::RecordsAltered { whose, .. }
+            | Doubt::RunsRepeated { whose, .. } => *whose == other.name,
             _ => true,
         })
         .collect()
