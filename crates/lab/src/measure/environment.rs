@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use super::device::{Leaf, is_direct};
 use super::program::{command, find, run};
@@ -94,10 +95,7 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
     if let Some(program) = super::contender::spindle_program() {
         let mut version = std::process::Command::new(&program);
         tell("spindle", run(version.arg("--version")).ok());
-        // Two builds of one version are two contenders.
-        let digest = run(command("sha256sum").arg(&program)).ok();
-        let digest = digest.and_then(|line| Some(line.split_whitespace().next()?.to_owned()));
-        tell(SPINDLE_DIGEST, digest);
+        tell(SPINDLE_DIGEST, digest(&program));
     }
     for (name, value) in super::guest::inside::facts() {
         tell(&name, Some(value));
@@ -107,6 +105,12 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
         schema: SCHEMA,
         facts,
     }
+}
+
+/// Tells two builds of one version apart: they are two contenders.
+fn digest(program: &Path) -> Option<String> {
+    let line = run(command("sha256sum").arg(program)).ok()?;
+    Some(line.split_whitespace().next()?.to_owned())
 }
 
 /// What the kernel says of a device, in a line.

@@ -82,14 +82,7 @@ pub fn run(
     let not_run = preparation::check(experiment, erase)?;
     let plan = plan::make(experiment, &not_run);
     claim(folder, text, experiment, &plan)?;
-    let measured = |planned: &&PlannedRun| is_measured(folder, planned);
-    History::append(
-        folder,
-        Event::Started {
-            at_unix_s: unix_now_s(),
-            measured: plan.runs.iter().filter(measured).count(),
-        },
-    )?;
+    note_start(folder, &plan)?;
     for (name, reason) in &not_run {
         listener.tell(&format!("not run: {name}: {reason}"));
     }
@@ -125,14 +118,7 @@ pub fn run(
         if let Some(before) = &before {
             sameness::check(folder, before, &environment, experiment)?;
         }
-        let is_needed = experiment.workloads.iter().any(Workload::writes_at_random);
-        // What the lab makes itself it has written once, but memory, which is full then.
-        if experiment.devices.kind == DeviceKind::Block && is_needed && !is_guest() {
-            listener.tell("writing every block of the devices once");
-            devices.leaves.iter().try_for_each(precondition)?;
-            let fact = "every block once, before the first run of this start".to_owned();
-            environment.facts.insert(PRECONDITIONED.to_owned(), fact);
-        }
+        prepare(experiment, &devices, &mut environment, listener)?;
         write_json(&folder.join("environment.json"), &environment)?;
         let bench = Bench::new(experiment, &journal)?;
         let mut attendant = Attendant::new(bench, devices);
@@ -146,19 +132,7 @@ pub fn run(
                 _ => title,
             };
             listener.begin(planned, &title, index + 1, left.len());
-            let place = folder.join("runs").join(planned.folder());
-            let attempt = note_beginning(folder, planned)?;
-            if place.exists() {
-                fs::remove_dir_all(&place)?;
-            }
-            fs::create_dir_all(&place)
-                .with_context(|| format!("cannot make {}", place.display()))?;
-            let run = attendant.execute(planned, &place, arrivals);
-            let run = agreement::checked(run, &plan, folder);
-            // A run that was stopped half way did not fail: it did not happen.
-            interrupt::check()?;
-            note_end(folder, &run, attempt)?;
-            write_json(&place.join("run.json"), &run)?;
+            let run = attempt(folder, &plan, planned, &mut attendant, arrivals)?;
             let done = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let rest = u32::try_from(left.len() - index - 1).unwrap_or(0);
             listener.end(&run, Some(began.elapsed() / done * rest));
@@ -246,6 +220,56 @@ fn claim(folder: &Path, text: &str, experiment: &Experiment, plan: &Plan) -> Res
         write_whole(&file, text)?;
     }
     Ok(())
+}
+
+/// Does a run, and puts down what came of it.
+fn attempt(
+    folder: &Path,
+    plan: &Plan,
+    planned: &PlannedRun,
+    attendant: &mut Attendant,
+    arrivals: Result<Option<f64>>,
+) -> Result<Run> {
+    let place = folder.join("runs").join(planned.folder());
+    let attempt = note_beginning(folder, planned)?;
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let run = attendant.execute(planned, &place, arrivals);
+    let run = agreement::checked(run, plan, folder);
+    // A run that was stopped half way did not fail: it did not happen.
+    interrupt::check()?;
+    note_end(folder, &run, attempt)?;
+    write_json(&place.join("run.json"), &run)?;
+    Ok(run)
+}
+
+/// Writes every block of named devices once, before loads that write here and there. What the lab
+/// makes itself it has written, but memory, which is full then.
+fn prepare(
+    experiment: &Experiment,
+    devices: &DeviceSet,
+    environment: &mut Environment,
+    listener: &mut dyn Listener,
+) -> Result<()> {
+    let is_needed = experiment.workloads.iter().any(Workload::writes_at_random);
+    if experiment.devices.kind == DeviceKind::Block && is_needed && !is_guest() {
+        listener.tell("writing every block of the devices once");
+        devices.leaves.iter().try_for_each(precondition)?;
+        let fact = "every block once, before the first run of this start".to_owned();
+        environment.facts.insert(PRECONDITIONED.to_owned(), fact);
+    }
+    Ok(())
+}
+
+fn note_start(folder: &Path, plan: &Plan) -> Result<()> {
+    let measured = |planned: &&PlannedRun| is_measured(folder, planned);
+    let event = Event::Started {
+        at_unix_s: unix_now_s(),
+        measured: plan.runs.iter().filter(measured).count(),
+    };
+    History::append(folder, event)
 }
 
 /// Notes that a run begins before anything of an earlier attempt at it is removed.

@@ -319,18 +319,7 @@ impl OneRun<'_> {
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
         tell_settled(&mut measured, driven.is_settled, driven.warm_up_s);
-        if self.asked.rate.is_some() {
-            // An open load gets the rate that it arrives at; what differs is how long each waits.
-            let mean_us = mean_us(&driven.latency).context("there were operations")?;
-            measured.unit = "1/s (1 / mean latency)".to_owned();
-            measured.rate = 1e6 / mean_us.max(1.0);
-        } else {
-            measured.unit = load.unit().0.to_owned();
-            measured.rate = match ends.produced {
-                Some(count) => as_float(count) / driven.duration_s * load.unit().1,
-                None => load.rate(&driven),
-            };
-        }
+        self.set_rate(&mut measured, load, &driven, &ends)?;
         measured.operations = driven.operations;
         measured.duration_s = driven.duration_s;
         // Where the database runs on the harness's own threads, all of it is the database's. Else it
@@ -359,6 +348,29 @@ impl OneRun<'_> {
             .layers
             .insert(0, layers::database(&ends, server_block_bytes));
         Ok(measured)
+    }
+
+    /// What is compared of it.
+    fn set_rate(
+        &self,
+        measured: &mut Measured,
+        load: &dyn Load,
+        driven: &Driven,
+        ends: &Ends,
+    ) -> Result<()> {
+        if self.asked.rate.is_some() {
+            // An open load gets the rate that it arrives at; what differs is how long each waits.
+            let mean_us = mean_us(&driven.latency).context("there were operations")?;
+            measured.unit = "1/s (1 / mean latency)".to_owned();
+            measured.rate = 1e6 / mean_us.max(1.0);
+        } else {
+            measured.unit = load.unit().0.to_owned();
+            measured.rate = match ends.produced {
+                Some(count) => as_float(count) / driven.duration_s * load.unit().1,
+                None => load.rate(driven),
+            };
+        }
+        Ok(())
     }
 
     /// What the load acknowledged, and what the lab's devices did in the measured time.
