@@ -14,7 +14,7 @@ use scene::{Said, Scene};
 use spindle_lab::measure::durability::probe_directory;
 use spindle_lab::measure::place::mounts;
 use spindle_lab::measure::program::{command, find, run};
-use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Run, read_json};
+use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Run, WayCount, read_json};
 
 /// A file system on a loop device, or in memory; a drop takes both away.
 struct Mounted {
@@ -455,7 +455,12 @@ fn commits_of_a_database_are_counted_and_settings_that_give_them_up_are_named() 
         for (_, gate) in gates {
             assert_eq!(gate.class, class, "{name}: {gate:#?}");
             assert!(gate.reason.contains(words), "{name}: {}", gate.reason);
-            assert_eq!(gate.ways.len(), 10, "{name}: {gate:#?}");
+            // Ten before the load, and the load itself, whose measured part stands there where it falls
+            // short by itself.
+            let of_the_load = |count: &&WayCount| count.way.starts_with("load");
+            let loads = gate.ways.iter().filter(of_the_load).count();
+            assert_eq!(gate.ways.len() - loads, 10, "{name}: {gate:#?}");
+            assert!((1..=2).contains(&loads), "{name}: {gate:#?}");
         }
     }
     scene.assert_clean();
