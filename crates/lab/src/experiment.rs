@@ -154,7 +154,7 @@ struct RawDevices {
 const BLOCKS: u32 = 12;
 
 /// Moments at which the power is cut before a claim; a look, which claims nothing, does without.
-const CUTS: u32 = 200;
+pub const CUTS: u32 = 200;
 
 /// Smaller devices hold no file system worth measuring.
 const DEVICE_BYTES_AT_LEAST: u64 = 128 << 20;

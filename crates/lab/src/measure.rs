@@ -26,6 +26,7 @@ pub mod process;
 pub mod program;
 pub mod recorder;
 pub mod run;
+mod sameness;
 pub mod sampler;
 pub mod stacking;
 pub mod throttle;

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/experiment.toml     the experiment as it was asked for
 //! DIR/plan.json           every run in its order, with the seeds ([`Plan`])
+//! DIR/history.jsonl       what was tried, in its order, only ever added to ([`History`])
 //! DIR/environment.json    the machine ([`Environment`])
 //! DIR/cuts.json           what was left after losses of power, by contender ([`Cuts`])
 //! DIR/peaks.json          what open loads are a share of ([`Peaks`])
@@ -14,10 +15,11 @@
 //! DIR/report.html         what a person reads
 //! ```
 //!
-//! Every file is written beside its place and renamed, so that a crash leaves the old one or the
+//! Every other file is written beside its place and renamed, so that a crash leaves the old one or the
 //! new one.
 
 mod durability;
+pub mod history;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,6 +30,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use durability::{Cut, Cuts, Durability, DurabilityClass, Gate, WayCount};
+pub use history::{Event, History};
 
 /// The number of this layout; `compare` and `report` refuse others.
 pub const SCHEMA: u32 = 1;
@@ -441,9 +444,17 @@ impl Samples {
 /// # Errors
 /// Where the folder cannot be written.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    write_whole(path, &json_text(value)?)
+}
+
+/// What [`write_json`] writes.
+///
+/// # Errors
+/// Where the value has no such form.
+pub fn json_text(value: &impl Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    write_whole(path, &text)
+    Ok(text)
 }
 
 /// Writes a text, whole or not at all.

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::doubt::Doubt;
 use super::folder::Folder;
 use super::interval::{Comparisons, Interval, centre, difference, interval_among};
-use super::summary::{ContenderSummary, Summary, WorkloadSummary, pairs, summarise};
+use super::summary::{
+    ContenderSummary, JUDGED, Summary, WorkloadSummary, by_block, pairs, summarise,
+};
 use super::verdict::{Verdict, judge};
 use crate::record::AGAIN;
 
@@ -17,7 +20,9 @@ pub struct Row {
     pub workload: String,
     /// The contender.
     pub contender: String,
-    /// What is compared.
+    /// What is compared: `rate`, `p95` or `p99`.
+    pub figure: String,
+    /// In what.
     pub unit: String,
     /// The middle of the runs in the first.
     pub first: f64,
@@ -30,8 +35,11 @@ pub struct Row {
     /// The ratio to that in the second over the one in the first: what changed for both alike, the
     /// day and the machine, is not in it.
     pub ratios: Option<Change>,
-    /// What may be said: of the ratios where there are any, else of the rates.
+    /// What may be said of the ratios; where there are none, a look at the rates at most: the day is
+    /// in them. Of slow operations FASTER is what takes less time.
     pub verdict: Verdict,
+    /// Why the two are not comparable, in a clause, where they are of different durability classes.
+    pub not_comparable: Option<String>,
     /// Why nothing may be said, or only a look is left, where something forbids more.
     pub reason: Option<String>,
 }
@@ -61,6 +69,25 @@ impl Change {
             high: found.map(|found| found.high),
             blocks: first.len().min(second.len()),
         })
+    }
+
+    /// The same with ends that lie further out by this share.
+    fn widened(self, share: f64) -> Self {
+        Self {
+            low: self.low.map(|low| low / (1.0 + share)),
+            high: self.high.map(|high| high * (1.0 + share)),
+            ..self
+        }
+    }
+
+    /// Of the first to the second.
+    fn inverse(self) -> Self {
+        Self {
+            low: self.high.map(|high| 1.0 / high),
+            centre: 1.0 / self.centre,
+            high: self.low.map(|low| 1.0 / low),
+            blocks: self.blocks,
+        }
     }
 
     /// What may be said of it, where nothing forbids to say something.
@@ -103,6 +130,15 @@ pub fn compare(first: &Folder, second: &Folder) -> Result<Vec<Row>, Vec<String>>
     });
     if rows.is_empty() {
         return Err(vec!["no contender was measured in both".to_owned()]);
+    }
+    if rows.iter().all(|row| row.not_comparable.is_some()) {
+        let mut apart: Vec<String> = Vec::new();
+        for reason in rows.into_iter().filter_map(|row| row.not_comparable) {
+            if !apart.contains(&reason) {
+                apart.push(reason);
+            }
+        }
+        return Err(apart);
     }
     Ok(rows)
 }
@@ -160,6 +196,14 @@ struct Both<'a> {
     summaries: [Summary; 2],
 }
 
+/// A contender in both, with its place.
+struct Pair<'a> {
+    /// Of the load, in each.
+    places: [usize; 2],
+    loads: [&'a WorkloadSummary; 2],
+    own: [&'a ContenderSummary; 2],
+}
+
 fn rows(both: &Both) -> Vec<Row> {
     let [first, second] = &both.summaries;
     let mut found = Vec::new();
@@ -177,86 +221,229 @@ fn rows(both: &Both) -> Vec<Row> {
                 .contenders
                 .iter()
                 .find(|other| other.name == contender.name && !other.name.ends_with(AGAIN));
-            found.extend(same.map(|same| {
-                let sides = [(workload, contender), (other, same)];
-                ([index, place], sides)
+            found.extend(same.map(|same| Pair {
+                places: [index, place],
+                loads: [workload, other],
+                own: [contender, same],
             }));
         }
     }
-    // All words of the rows are to be right together.
-    let comparisons = Comparisons::of(found.len());
+    // All words of the rates are to be right together, and all of the slow operations among
+    // themselves, as within one experiment.
+    let of_rates = Comparisons::of(found.len());
+    let of_latencies = Comparisons::of(found.len() * JUDGED.len());
     found
-        .into_iter()
-        .filter_map(|(places, sides)| row(both, places, sides, comparisons))
+        .iter()
+        .flat_map(|pair| {
+            let latencies = JUDGED.map(|quantile| latency_row(both, pair, quantile, of_latencies));
+            [rate_row(both, pair, of_rates)]
+                .into_iter()
+                .chain(latencies)
+                .flatten()
+        })
         .collect()
 }
 
-fn row(
-    both: &Both,
-    places: [usize; 2],
-    sides: [(&WorkloadSummary, &ContenderSummary); 2],
-    comparisons: Comparisons,
-) -> Option<Row> {
-    let [(workload, one), (_, other)] = sides;
+impl Pair<'_> {
+    /// What it is compared with, where that is the same in both and has figures there.
+    fn against(&self) -> Option<&str> {
+        let [one, other] = self.own;
+        let has_ratios = one.ratio.is_some() && other.ratio.is_some();
+        one.against
+            .as_deref()
+            .filter(|name| Some(*name) == other.against.as_deref() && has_ratios)
+    }
+
+    /// Why the two are of different durability classes, where they are: the contender itself, or
+    /// what it is compared with.
+    fn apart(&self) -> Option<String> {
+        let names = [Some(self.own[0].name.as_str()), self.against()];
+        names.into_iter().flatten().find_map(|name| {
+            let found = self.loads.map(|load| {
+                let one = load.contenders.iter().find(|one| one.name == name);
+                one.and_then(|one| one.durability.as_ref())
+            });
+            let class = found.map(|found| found.map(|found| found.class));
+            (class[0] != class[1]).then(|| {
+                let words = class.map(|class| class.map_or("not looked at", |class| class.words()));
+                let reason = found
+                    .iter()
+                    .flatten()
+                    .max_by_key(|found| found.class)
+                    .map_or("", |found| found.reason.as_str());
+                format!(
+                    "the durability of {name}: {} here, {} there ({reason})",
+                    words[0], words[1]
+                )
+            })
+        })
+    }
+
+    /// What is said against it in one of them, and forbids a claim, or leaves a look.
+    fn reason(&self, is: fn(&Doubt) -> bool) -> Option<String> {
+        self.own
+            .iter()
+            .zip(self.loads)
+            .find_map(|(contender, load)| {
+                contender
+                    .doubts
+                    .iter()
+                    .chain(&load.doubts)
+                    .find(|told| is(&told.doubt))
+                    .map(|told| told.what.clone())
+            })
+    }
+
+    /// The row, from what is judged of the ratios, else of the rates. `floor` is the noise of each.
+    fn row(&self, both: &Both, measured: Figures, comparisons: Comparisons) -> Row {
+        let not_comparable = self.apart();
+        let forbidden = self.reason(Doubt::forbids_a_claim);
+        // Without something beside it nobody can tell the contender from the day.
+        let alone = measured.ratios.is_none().then(|| {
+            format!(
+                "Nothing stands beside {} that would tell it from the day.",
+                self.own[0].name
+            )
+        });
+        let look = self.reason(Doubt::leaves_a_look).or(alone);
+        // The noise of both: the one may have been low while the other was high.
+        let floor = measured
+            .floors
+            .iter()
+            .map(|floor| 1.0 + floor)
+            .product::<f64>()
+            - 1.0;
+        let margin = both.summaries[0].margin.min(both.summaries[1].margin);
+        let judged = || {
+            let change = measured.ratios.unwrap_or(measured.rates);
+            let change = if measured.is_time {
+                change.inverse()
+            } else {
+                change
+            };
+            change.judged(margin, floor, comparisons)
+        };
+        let verdict = match (&not_comparable, &forbidden, &look) {
+            (Some(_), _, _) | (_, Some(_), _) => Verdict::Inconclusive,
+            (None, None, Some(_)) => judged().at_most_a_look(),
+            (None, None, None) if self.reason(Doubt::hides_a_difference).is_some() => {
+                judged().without_equivalence()
+            }
+            (None, None, None) => judged(),
+        };
+        Row {
+            workload: self.loads[0].title.clone(),
+            contender: self.own[0].name.clone(),
+            figure: measured.figure,
+            unit: measured.unit,
+            first: measured.middles[0],
+            second: measured.middles[1],
+            rates: measured.rates,
+            against: self
+                .against()
+                .filter(|_| measured.ratios.is_some())
+                .map(str::to_owned),
+            ratios: measured.ratios,
+            verdict,
+            not_comparable,
+            reason: forbidden.or(look),
+        }
+    }
+}
+
+/// What a row is made of.
+struct Figures {
+    figure: String,
+    unit: String,
+    /// Whether less is better.
+    is_time: bool,
+    middles: [f64; 2],
+    rates: Change,
+    ratios: Option<Change>,
+    floors: [f64; 2],
+}
+
+fn rate_row(both: &Both, pair: &Pair<'_>, comparisons: Comparisons) -> Option<Row> {
+    let [one, other] = pair.own;
     let logs = |rates: &[f64]| -> Vec<f64> { rates.iter().map(|rate| rate.ln()).collect() };
     let rates = Change::of(&logs(&one.rates), &logs(&other.rates), comparisons)?;
-    let against = one
-        .against
-        .clone()
-        .filter(|name| Some(name) == other.against.as_ref())
-        .filter(|_| one.ratio.is_some() && other.ratio.is_some());
-    let ratios = against.as_ref().and_then(|against| {
+    let ratios = pair.against().and_then(|against| {
         let logs = |side: usize| -> Vec<f64> {
-            let pairs: BTreeMap<u32, (f64, f64)> =
-                pairs(both.folders[side], places[side], &one.name, against);
-            pairs
-                .values()
-                .map(|(own, other)| (own / other).ln())
-                .collect()
+            let pairs = pairs(both.folders[side], pair.places[side], &one.name, against);
+            log_ratios(pairs)
         };
         Change::of(&logs(0), &logs(1), comparisons)
     });
-    let reason = sides.iter().find_map(|(workload, contender)| {
-        contender
-            .doubts
-            .iter()
-            .chain(&workload.doubts)
-            .find(|told| told.doubt.forbids_a_claim())
-            .map(|told| told.what.clone())
-    });
-    let look = sides.iter().find_map(|(_, contender)| {
-        let told = contender
-            .doubts
-            .iter()
-            .find(|told| told.doubt.leaves_a_look());
-        told.map(|told| told.what.clone())
-    });
-    // The noise of both: the one may have been low while the other was high.
-    let floor = sides
-        .iter()
-        .map(|(workload, _)| 1.0 + workload.noise_floor)
-        .product::<f64>()
-        - 1.0;
-    let margin = both.summaries[0].margin.min(both.summaries[1].margin);
-    Some(Row {
-        workload: workload.title.clone(),
-        contender: one.name.clone(),
-        unit: workload.unit.clone(),
-        first: one.rate?,
-        second: other.rate?,
+    let figures = Figures {
+        figure: "rate".to_owned(),
+        unit: pair.loads[0].unit.clone(),
+        is_time: false,
+        middles: [one.rate?, other.rate?],
         rates,
-        verdict: match (&reason, &look) {
-            (Some(_), _) => Verdict::Inconclusive,
-            (None, Some(_)) => ratios
-                .unwrap_or(rates)
-                .judged(margin, floor, comparisons)
-                .at_most_a_look(),
-            (None, None) => ratios.unwrap_or(rates).judged(margin, floor, comparisons),
-        },
-        against: against.filter(|_| ratios.is_some()),
         ratios,
-        reason: reason.or(look),
-    })
+        floors: pair.loads.map(|load| load.noise_floor),
+    };
+    Some(pair.row(both, figures, comparisons))
+}
+
+/// The same of the slow operations, where less is better.
+fn latency_row(
+    both: &Both,
+    pair: &Pair<'_>,
+    (name, quantile): (&str, f64),
+    comparisons: Comparisons,
+) -> Option<Row> {
+    let found = pair.own.map(|own| {
+        let mut latencies = own.latencies.iter();
+        latencies.find(|found| found.quantile == name)
+    });
+    let [Some(one), Some(other)] = found else {
+        return None;
+    };
+    let of =
+        |side: usize, label: &str| by_block(both.folders[side], pair.places[side], label, quantile);
+    let own = [0, 1].map(|side| of(side, &pair.own[0].name));
+    let logs = |side: usize| -> Vec<f64> { own[side].values().map(|us| us.ln()).collect() };
+    // They are recorded in whole microseconds.
+    let rounding =
+        |of: &BTreeMap<u32, f64>| 0.5 / of.values().copied().fold(f64::INFINITY, f64::min);
+    let own_rounding = rounding(&own[0]) + rounding(&own[1]);
+    let rates = Change::of(&logs(0), &logs(1), comparisons)?.widened(own_rounding);
+    let ratios = pair.against().and_then(|against| {
+        let beside = [0, 1].map(|side| of(side, against));
+        let logs = |side: usize| -> Vec<f64> {
+            let of_each = own[side].iter();
+            log_ratios(
+                of_each
+                    .filter_map(|(block, us)| Some((*block, (*us, *beside[side].get(block)?))))
+                    .collect(),
+            )
+        };
+        let rounding = own_rounding + rounding(&beside[0]) + rounding(&beside[1]);
+        Some(Change::of(&logs(0), &logs(1), comparisons)?.widened(rounding))
+    });
+    let figures = Figures {
+        figure: name.to_owned(),
+        unit: "\u{b5}s".to_owned(),
+        is_time: true,
+        middles: [one.us, other.us],
+        rates,
+        ratios,
+        floors: [one, other].map(|found| found.noise_floor.unwrap_or(0.0)),
+    };
+    let mut row = pair.row(both, figures, comparisons);
+    if one.noise_floor.is_none() || other.noise_floor.is_none() {
+        // How far the baseline lies from itself in it is not known in one of them.
+        row.verdict = row.verdict.at_most_a_look();
+    }
+    Some(row)
+}
+
+fn log_ratios(pairs: BTreeMap<u32, (f64, f64)>) -> Vec<f64> {
+    pairs
+        .values()
+        .map(|(own, other)| (own / other).ln())
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Why a figure may not be what it seems, and what to do about it.
 
+mod advice;
 mod name;
+mod past;
+mod power;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +72,15 @@ pub enum Doubt {
     },
     /// The rate did not hold still within the longest time that was waited for that.
     NeverSettled {
+        /// In how many runs.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+        /// Seconds of load before the measured time, in the middle one of them.
+        after_s: f64,
+    },
+    /// The measured time began when the warm-up was over, steady or not.
+    NothingWaitedFor {
         /// In how many runs.
         runs: usize,
         /// Of how many.
@@ -177,6 +189,83 @@ pub enum Doubt {
         /// Why not.
         reason: String,
     },
+    /// Nobody saw what it has after a loss of power.
+    NotCut {
+        /// Who.
+        whose: String,
+        /// Why not, in a clause.
+        reason: String,
+        /// Whether the lab could have cut its power, and was not asked to.
+        by_choice: bool,
+    },
+    /// Its power was cut at fewer moments than a claim has by itself.
+    CutAtFew {
+        /// Whose.
+        whose: String,
+        /// At how many.
+        moments: u32,
+        /// What a claim has by itself.
+        needed: u32,
+        /// Whether the file asks for so few; else time did not allow more.
+        by_choice: bool,
+    },
+    /// Measured runs of it are not in the figures any more.
+    RunsGone {
+        /// Whose.
+        whose: String,
+        /// Their folders.
+        runs: Vec<String>,
+    },
+    /// The record of a run is not the one that was written when it was measured.
+    RecordsAltered {
+        /// Whose.
+        whose: String,
+        /// Their folders.
+        runs: Vec<String>,
+    },
+    /// Runs of it failed or were stopped, and were done again.
+    RunsRepeated {
+        /// Whose.
+        whose: String,
+        /// How many runs.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+        /// Attempts that failed.
+        failed: usize,
+        /// Attempts that were stopped before their end.
+        stopped: usize,
+        /// Whether more were stopped than the interval bears.
+        is_often: bool,
+    },
+    /// Runs that were planned have not happened.
+    NotFinished {
+        /// How many have.
+        runs: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// The history of the folder does not tell what was tried.
+    HistoryBroken {
+        /// Why not, in a clause.
+        reason: String,
+    },
+    /// Blocks were added when a claim could already be seen.
+    BlocksRaised {
+        /// From so many.
+        from: u32,
+        /// To so many.
+        to: u32,
+        /// Blocks that had figures then.
+        seen: u32,
+    },
+    /// What is said against what it is compared with counts for the comparison.
+    OfTheOther {
+        /// Who that is.
+        whose: String,
+        /// What is said against it.
+        doubt: Box<Doubt>,
+    },
     /// The contenders do not keep the same number of copies.
     OtherDurability {
         /// Its copies.
@@ -247,22 +336,14 @@ impl Doubt {
             Self::RunsFailed { failed, of, reason } => {
                 format!("{failed} of {of} runs failed; the first: {reason}")
             }
-            Self::NotSettled { runs, .. } => format!(
-                "Its rate was not steady while it was measured: {} ({runs} runs moved by more than 10 %).",
-                self.unsteadiness().unwrap_or_default()
-            ),
-            Self::NeverSettled { runs, of, after_s } => format!(
-                "In {runs} of {of} runs its rate did not hold still within {after_s:.0} s and was measured all the same."
-            ),
-            Self::TooShortToSettle { samples } => format!(
-                "Samples of a second in a run: {samples:.0}, too few to see whether its rate was steady."
-            ),
+            Self::NotSettled { .. }
+            | Self::NeverSettled { .. }
+            | Self::NothingWaitedFor { .. }
+            | Self::TooShortToSettle { .. }
+            | Self::FewIndependentSamples { .. } => self.of_the_rate(),
             Self::MachineDrifts { change } => format!(
                 "The machine changed over the experiment, by {}.",
                 percent(change)
-            ),
-            Self::FewIndependentSamples { effective } => format!(
-                "The seconds of a run resemble each other so much that they are worth {effective}."
             ),
             Self::HarnessIsBusy { share } => {
                 format!("The lab itself used {} of the processors.", percent(share))
@@ -284,6 +365,55 @@ impl Doubt {
             Self::OtherClass { .. } | Self::NotDurable { .. } | Self::DurabilityUnseen { .. } => {
                 self.of_the_class()
             }
+            Self::OtherDurability { .. }
+            | Self::OtherDeviceCount { .. }
+            | Self::OtherChecksums { .. }
+            | Self::NoiseOfAnother { .. } => self.of_the_terms(),
+            Self::CountedInPart { runs } => format!(
+                "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
+            ),
+            Self::NotCut { .. } | Self::CutAtFew { .. } => self.of_the_power(),
+            Self::RunsGone { .. }
+            | Self::RecordsAltered { .. }
+            | Self::RunsRepeated { .. }
+            | Self::NotFinished { .. }
+            | Self::HistoryBroken { .. }
+            | Self::BlocksRaised { .. } => self.of_the_past(),
+            Self::OfTheOther { whose, doubt } => {
+                format!("Of {whose}, which it is compared with: {}", in_small(&doubt.what()))
+            }
+            Self::NotCached { .. } | Self::NotCold { .. } | Self::DevicesIdle { .. } => {
+                self.of_the_regime()
+            }
+        }
+    }
+
+    /// What was seen of its rate over time.
+    fn of_the_rate(&self) -> String {
+        match self {
+            Self::NotSettled { runs, .. } => format!(
+                "Its rate was not steady while it was measured: {} ({runs} runs moved by more than 10 %).",
+                self.unsteadiness().unwrap_or_default()
+            ),
+            Self::NeverSettled { runs, of, after_s } => format!(
+                "In {runs} of {of} runs its rate did not hold still within {after_s:.0} s and was measured all the same."
+            ),
+            Self::NothingWaitedFor { runs, of, after_s } => format!(
+                "In {runs} of {of} runs the measured time began after {after_s:.0} s of load, steady or not: nothing was waited for."
+            ),
+            Self::TooShortToSettle { samples } => format!(
+                "Samples of a second in a run: {samples:.0}, too few to see whether its rate was steady."
+            ),
+            Self::FewIndependentSamples { effective } => format!(
+                "The seconds of a run resemble each other so much that they are worth {effective}."
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// What it has that the other has not, or the other way round.
+    fn of_the_terms(&self) -> String {
+        match self {
             Self::OtherDurability {
                 copies,
                 baseline_copies,
@@ -303,12 +433,7 @@ impl Doubt {
             Self::NoiseOfAnother { baseline, measured } => format!(
                 "It is compared with {baseline}, which keeps as many copies; the noise floor is that of {measured}."
             ),
-            Self::CountedInPart { runs } => format!(
-                "In {runs} of its runs the counters were read too late: layers, processor time and waits leave these out."
-            ),
-            Self::NotCached { .. } | Self::NotCold { .. } | Self::DevicesIdle { .. } => {
-                self.of_the_regime()
-            }
+            _ => String::new(),
         }
     }
 
@@ -460,88 +585,59 @@ impl Doubt {
         }
     }
 
-    /// What to do, in a sentence.
-    #[must_use]
-    pub fn what_to_do(&self) -> &'static str {
-        match self {
-            Self::TooFewBlocks { .. } | Self::FewBlocks { .. } => {
-                "Raise `blocks` (5 for a look, 12 for a claim, more where there are more than a hundred comparisons) and run the file again: what is there is kept."
-            }
-            Self::Stalls { .. } | Self::StallsDecide { .. } => {
-                "Find what these runs waited for: a stall of the storage's own is part of it, one of the machine is not. More blocks tell the two apart."
-            }
-            Self::BaselineDiffersFromItself { .. } | Self::MachineDrifts { .. } => {
-                "Find what else runs on this machine, lengthen the runs, and repeat."
-            }
-            Self::NoNoiseFloor => {
-                "Run the file again, which repeats what failed of the baseline and its second name (A/A), or raise `blocks`."
-            }
-            Self::RunsFailed { .. } => {
-                "Read the log in the run's folder, mend the cause, and run the file again: only what failed is repeated."
-            }
-            Self::NotSettled { .. } => {
-                "Raise `warm_up` until the rate holds, or shrink the data; where it breaks in, find what does it (checkpoints) and measure several of them."
-            }
-            Self::NeverSettled { .. } => {
-                "Raise `settle`, or find what breaks in (checkpoints, other programs) and measure several of them."
-            }
-            Self::TooShortToSettle { .. } => "Raise `duration` to six seconds or more.",
-            Self::FewIndependentSamples { .. } => "Raise `duration`.",
-            Self::HarnessIsBusy { .. } | Self::CountedInPart { .. } => {
-                "Give the machine more processors, or use fewer users."
-            }
-            Self::DatabaseIsEmbedded => {
-                "Fine for comparing storages; read no database's cost from the processor's figures."
-            }
-            Self::ProcessorStolen { .. } => "Use a machine of your own, or a quieter hour.",
-            Self::NeighboursOnProcessors { .. }
-            | Self::Crowded { .. }
-            | Self::NeighboursOnDisks { .. }
-            | Self::BlockApart { .. } => {
-                "End what else runs on this machine, remove the folders of these runs, and run the file again."
-            }
-            Self::Overloaded { .. } => "Lower `rate`, or the shares of `open`.",
-            Self::MissesLimit { .. } => {
-                "Use fewer users, or raise `p90_at_most` if such a wait is fine for yours."
-            }
-            Self::OtherClass { .. } => {
-                "Mend what forgets (settings, mount options, memory below it), or compare it with its like."
-            }
-            Self::NotDurable { .. } => {
-                "Read its figures as those of a storage that forgets; they say nothing of one that does not."
-            }
-            Self::DurabilityUnseen { .. } => {
-                "Use disks with a volatile cache, or loop devices, where the flushes can be counted."
-            }
-            Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
-            Self::OtherDeviceCount { .. } => {
-                "Say so beside the figure: part of the difference is the number of disks."
-            }
-            Self::NoiseOfAnother { .. } => {
-                "Fine where both are as noisy; else make it the baseline of an experiment of its own."
-            }
-            Self::OtherChecksums { .. } => "Compare it with a baseline that does the same.",
-            Self::NotCached { .. } => {
-                "Raise `memory` or lower `size`; or call it storage-bound, with five times the memory."
-            }
-            Self::NotCold { .. } => {
-                "Find what keeps the data; a directory is yours to empty from the caches."
-            }
-            Self::DevicesIdle { .. } => {
-                "Fine where the question was the cached regime; else lower `memory` or raise the size."
-            }
-        }
-    }
-
     /// Whether what would be a claim is a look while it stands.
     #[must_use]
     pub fn leaves_a_look(&self) -> bool {
-        matches!(self, Self::Crowded { .. })
+        match self {
+            Self::Crowded { .. }
+            | Self::DevicesIdle { .. }
+            | Self::RunsGone { .. }
+            | Self::RecordsAltered { .. }
+            | Self::NotFinished { .. }
+            | Self::HistoryBroken { .. }
+            | Self::BlocksRaised { .. } => true,
+            Self::RunsRepeated { is_often, .. } => *is_often,
+            // A lab that has most of the machine is no better than another program that has.
+            Self::HarnessIsBusy { share } => *share > HARNESS_HAS_MOST_FROM,
+            Self::NotCut { by_choice, .. } => *by_choice,
+            Self::CutAtFew {
+                moments, by_choice, ..
+            } => *by_choice && *moments < CUTS_FOR_A_CLAIM,
+            Self::OfTheOther { doubt, .. } => doubt.leaves_a_look(),
+            _ => false,
+        }
+    }
+
+    /// Whether nothing may be called equivalent while it stands. What both wait for hides a
+    /// difference, and makes none.
+    #[must_use]
+    pub fn hides_a_difference(&self) -> bool {
+        match self {
+            Self::HarnessIsBusy { .. } => true,
+            Self::OfTheOther { doubt, .. } => doubt.hides_a_difference(),
+            _ => false,
+        }
+    }
+
+    /// Whether it counts for whoever is compared with the one that it is about: a baseline that was
+    /// measured in memory makes others slower.
+    #[must_use]
+    pub fn counts_for_others(&self) -> bool {
+        matches!(
+            self,
+            Self::HarnessIsBusy { .. }
+                | Self::NotCached { .. }
+                | Self::NotCold { .. }
+                | Self::DevicesIdle { .. }
+        )
     }
 
     /// Whether nothing may be claimed while it stands.
     #[must_use]
     pub fn forbids_a_claim(&self) -> bool {
+        if let Self::OfTheOther { doubt, .. } = self {
+            return doubt.forbids_a_claim();
+        }
         matches!(
             self,
             Self::TooFewBlocks { .. }
@@ -555,6 +651,21 @@ impl Doubt {
                 | Self::NotCold { .. }
         )
     }
+}
+
+/// Of all processor time, as for other programs.
+const HARNESS_HAS_MOST_FROM: f64 = 0.5;
+
+/// What loses something at one moment of twenty is met in as many with a chance of 95 of 100. Whoever
+/// asks for fewer asks for no proof; where time allowed no more, the number is told.
+const CUTS_FOR_A_CLAIM: u32 = 60;
+
+/// A sentence after a colon.
+pub(crate) fn in_small(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 /// So many names are told of each; all of them are in `summary.json`.

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::experiment::Experiment;
-use crate::record::{Cuts, Environment, Peaks, Plan, Run, SCHEMA, Samples, read_json};
+use crate::record::history::fingerprint;
+use crate::record::{Cuts, Environment, History, Peaks, Plan, Run, SCHEMA, Samples, read_json};
 
 /// What lies in it.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Folder {
     pub peaks: Option<Peaks>,
     /// What each contender had after losses of power.
     pub cuts: Cuts,
+    /// What was tried.
+    pub history: History,
 }
 
 /// A run and its samples.
@@ -34,6 +37,8 @@ pub struct RunWithSamples {
     pub run: Run,
     /// Its samples; none where it failed early.
     pub samples: Samples,
+    /// The fingerprint of its `run.json`, which the history knows.
+    pub record: String,
 }
 
 impl RunWithSamples {
@@ -108,6 +113,7 @@ pub fn read(folder: &Path) -> Result<Folder> {
         runs.push(RunWithSamples {
             run: read_json(&place.join("run.json"))?,
             samples,
+            record: fingerprint(&fs::read_to_string(place.join("run.json"))?),
         });
     }
     let environment = read_json(&folder.join("environment.json")).unwrap_or_default();
@@ -119,6 +125,7 @@ pub fn read(folder: &Path) -> Result<Folder> {
         runs,
         peaks: read_json(&folder.join("peaks.json")).ok(),
         cuts: read_json(&folder.join("cuts.json")).unwrap_or_default(),
+        history: History::read(folder)?,
     })
 }
 

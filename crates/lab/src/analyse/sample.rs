@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::folder::{Folder, RunWithSamples};
-use crate::experiment::Experiment;
+use crate::experiment::{CUTS, Experiment};
 use crate::measure::plan;
 use crate::record::{
-    Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Gate, Latency, Layer, Layout,
-    Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor, Run, SCHEMA, Samples,
-    WaitEvent, Waits,
+    Cut, Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Event, Gate, History,
+    Latency, Layer, Layout, Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor,
+    Run, SCHEMA, SETTLED, Samples, WaitEvent, Waits,
 };
 
 /// Two loads, three contenders, so many blocks.
@@ -39,7 +39,7 @@ pub(crate) fn folder(
     let not_run: BTreeMap<String, String> =
         [("zfs".to_owned(), "the running kernel has no zfs".to_owned())].into();
     let plan = plan::make(&experiment, &not_run);
-    let runs = plan
+    let runs: Vec<RunWithSamples> = plan
         .runs
         .iter()
         .map(|planned| {
@@ -53,6 +53,7 @@ pub(crate) fn folder(
                 _ => 1,
             };
             RunWithSamples {
+                record: format!("record of {}", planned.number),
                 samples: samples(rate, planned.seed),
                 run: Run {
                     schema: SCHEMA,
@@ -72,6 +73,14 @@ pub(crate) fn folder(
             }
         })
         .collect();
+    let history = history(experiment.blocks, &runs);
+    let contenders = experiment.contenders.iter();
+    let cuts = Cuts {
+        schema: SCHEMA,
+        contenders: contenders
+            .map(|name| (name.clone(), cut_at(CUTS)))
+            .collect(),
+    };
     Folder {
         environment: Environment {
             schema: SCHEMA,
@@ -83,7 +92,8 @@ pub(crate) fn folder(
         text: "contenders = [\"ext4\", \"xfs\"]\n".to_owned(),
         plan,
         runs,
-        cuts: Cuts::default(),
+        cuts,
+        history,
         peaks: Some(Peaks {
             schema: SCHEMA,
             peaks: vec![Peak {
@@ -93,6 +103,66 @@ pub(crate) fn folder(
                 operations_per_s: 1000.0,
             }],
         }),
+    }
+}
+
+/// That of an experiment which ran through at its first start.
+fn history(blocks: u32, runs: &[RunWithSamples]) -> History {
+    let at_unix_s = 1;
+    let mut events = vec![
+        Event::Started {
+            at_unix_s,
+            measured: 0,
+        },
+        Event::Planned {
+            at_unix_s,
+            blocks,
+            seen: 0,
+        },
+    ];
+    for run in runs {
+        let rate = run.run.measured().map(|measured| measured.rate);
+        events.extend(attempt(&run.run.planned.folder(), rate, &run.record));
+    }
+    History {
+        events,
+        is_whole: true,
+    }
+}
+
+fn attempt(name: &str, rate: Option<f64>, record: &str) -> [Event; 2] {
+    let (at_unix_s, attempt) = (1, 1);
+    [
+        Event::Began {
+            at_unix_s,
+            run: name.to_owned(),
+            attempt,
+        },
+        Event::Ended {
+            at_unix_s,
+            run: name.to_owned(),
+            attempt,
+            rate,
+            reason: rate.is_none().then(|| "no room left".to_owned()),
+            record: record.to_owned(),
+        },
+    ]
+}
+
+/// Notes an earlier attempt at a run, which measured so much or failed, before this event.
+pub(crate) fn noted(folder: &mut Folder, at: usize, name: &str, rate: Option<f64>) {
+    let events = attempt(name, rate, "an earlier record");
+    folder.history.events.splice(at..at, events);
+}
+
+/// Its power was cut at so many moments, and nothing was lost.
+pub(crate) fn cut_at(moments: u32) -> Cut {
+    Cut::Made {
+        moments,
+        acknowledged: 400,
+        lost: Vec::new(),
+        seed: 1,
+        elapsed_s: 20.0,
     }
 }
 
@@ -169,7 +239,12 @@ pub(crate) fn measured(rate: f64) -> Outcome {
         layers: vec![
             layer("database", 8e6),
             layer("file system", 6e6),
-            layer("devices", 7e6),
+            // Next to nothing is read where the data is cached, and what is written lies on disks.
+            Layer {
+                read_bytes: 0.9e6,
+                written_bytes: 6e6,
+                ..layer("devices", 0.0)
+            },
         ],
         checks: Vec::new(),
         durability: Some(Durability {
@@ -230,6 +305,7 @@ fn facts() -> BTreeMap<String, f64> {
         ("database_processor_s", 9.0),
         ("database_checkpoints", 2.0),
         ("arrivals_per_s", 700.0),
+        (SETTLED, 1.0),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

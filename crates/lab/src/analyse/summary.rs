@@ -10,6 +10,8 @@ mod headline;
 mod latency;
 mod load;
 mod overall;
+mod past;
+mod power;
 mod quiet;
 mod ratio;
 mod reference;
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
 pub use self::latency::LatencyFound;
+pub(super) use self::latency::{JUDGED, by_block};
 pub(super) use self::load::pairs;
 pub use self::overall::Overall;
 pub use self::ratio::Ratio;
@@ -70,6 +73,9 @@ pub struct Summary {
     /// The machine, its kernel and its devices, by the names of their facts.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// What was tried before this came out, in sentences.
+    #[serde(default)]
+    pub history: Vec<String>,
     /// Doubts about all of it.
     pub doubts: Vec<Told>,
 }
@@ -230,6 +236,7 @@ pub fn summarise(folder: &Folder) -> Summary {
         failed: failed(folder),
         excluded: reference::excluded(folder),
         environment: folder.environment.facts.clone(),
+        history: past::told(folder),
         doubts: doubts::of_the_machine(folder)
             .into_iter()
             .chain(quiet::doubts(folder))

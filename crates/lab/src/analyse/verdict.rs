@@ -53,6 +53,15 @@ impl Verdict {
             Self::Inconclusive => Self::Inconclusive,
         }
     }
+
+    /// What is left of it where something hides a difference, and makes none.
+    #[must_use]
+    pub fn without_equivalence(self) -> Self {
+        match self {
+            Self::Equivalent => Self::Look,
+            other => other,
+        }
+    }
 }
 
 /// Judges the interval of a ratio. `margin` is 0.05 for 0.95 to 1.05; `floor` is how far the same

@@ -20,10 +20,14 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
     for row in &rows {
         say!("{}", told(row));
     }
-    if rows.len() > 1 {
+    let of_rates = rows.iter().filter(|row| row.figure == "rate").count();
+    if of_rates > 1 {
+        let slow = match rows.len() - of_rates {
+            0 => String::new(),
+            count => format!("; the {count} of p95 and p99 do among themselves"),
+        };
         say!(
-            "The intervals are so wide that all {} rows hold together in 95 of 100 comparisons of two folders.",
-            rows.len()
+            "The intervals are so wide that all {of_rates} rows of rates hold together in 95 of 100 comparisons of two folders{slow}."
         );
     }
     for line in differences(&first, &second) {
@@ -36,15 +40,22 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
 }
 
 fn told(row: &Row) -> String {
+    let figure = match row.figure.as_str() {
+        "rate" => String::new(),
+        quantile => format!(", {quantile}"),
+    };
     let mut text = format!(
-        "{}, {}: {} here, {} there ({}), ratio {}",
+        "{}, {}{figure}: {} here, {} there ({})",
         row.workload,
         row.contender,
         show_number(row.first),
         show_number(row.second),
         row.unit,
-        change(&row.rates)
     );
+    if let Some(reason) = &row.not_comparable {
+        return format!("{text}: NOT COMPARABLE: {reason}");
+    }
+    text.push_str(&format!(", ratio {}", change(&row.rates)));
     if let (Some(against), Some(ratios)) = (&row.against, &row.ratios) {
         text.push_str(&format!("; beside {against}, ratio {}", change(ratios)));
     }
@@ -75,7 +86,9 @@ mod tests {
             high: Some(centre + 0.2),
             blocks: 12,
         };
-        let row = Row {
+        let mut row = Row {
+            figure: "rate".to_owned(),
+            not_comparable: None,
             workload: "tpcb".to_owned(),
             contender: "xfs".to_owned(),
             unit: "transactions/s".to_owned(),
@@ -91,6 +104,13 @@ mod tests {
             told(&row),
             "tpcb, xfs: 1,000 here, 1,140 there (transactions/s), ratio 1.140 (0.940 to 1.340); \
              beside ext4, ratio 1.010 (0.810 to 1.210): INCONCLUSIVE"
+        );
+        row.not_comparable =
+            Some("the durability of xfs: durable here, not durable there".to_owned());
+        assert_eq!(
+            told(&row),
+            "tpcb, xfs: 1,000 here, 1,140 there (transactions/s): NOT COMPARABLE: \
+             the durability of xfs: durable here, not durable there"
         );
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn run_text(
     let experiment =
         Experiment::parse(text).map_err(|mistake| anyhow!("{}: {mistake}", file.display()))?;
     let finished = if in_guest || experiment.guest {
-        guest::run(text, &experiment, folder, erase, &mut Progress)
+        guest::run(text, &experiment, folder, erase, &mut Progress::of(folder))
     } else {
         ensure!(
             !folder.join(guest::CONSOLE).exists(),
@@ -68,7 +68,7 @@ pub(super) fn run_text(
             folder,
             erase,
             &Manner::default(),
-            &mut Progress,
+            &mut Progress::of(folder),
         )
     };
     let finished = finished.map_err(|error| {

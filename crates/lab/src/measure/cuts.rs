@@ -19,6 +19,7 @@ use spindle_testbed::interrupt;
 use super::contender::{self, Contender};
 use super::control_group::ControlGroup;
 use super::durability::cut::{Order, Recorded};
+use super::execution::unix_now_s;
 use super::journal::{Journal, Undo};
 use super::patience::{Attended, Watch, attend};
 use super::place::force_mounts_away;
@@ -26,7 +27,7 @@ use super::process::{self, Identity};
 use super::recorder::Disks;
 use super::run::Listener;
 use crate::experiment::Experiment;
-use crate::record::{Cut, Cuts, Plan, SCHEMA, read_json, write_json};
+use crate::record::{Cut, Cuts, Event, History, Plan, SCHEMA, read_json, write_json};
 
 /// The file in the experiment's folder.
 pub const FILE: &str = "cuts.json";
@@ -34,7 +35,8 @@ pub const FILE: &str = "cuts.json";
 const DISK_BYTES: u64 = 320 << 20;
 /// More disks show no more of what a storage does with its own.
 const DISKS: u32 = 2;
-/// A contender on a slow machine is cut at fewer moments, and the record says at how many.
+/// Where the file does not say at how many moments, a contender on a slow machine is cut at fewer, and
+/// the record says at how many. What a person asked for by its number is done, however long it takes.
 const AT_MOST: Duration = Duration::from_secs(50);
 /// Moments between two looks at the clock.
 const AT_ONCE: u32 = 10;
@@ -55,9 +57,6 @@ pub fn make(
     listener: &mut dyn Listener,
 ) -> Result<()> {
     let moments = experiment.cuts();
-    if moments == 0 {
-        return Ok(());
-    }
     let path = folder.join(FILE);
     let mut cuts: Cuts = read_json(&path).unwrap_or_else(|_| Cuts {
         schema: SCHEMA,
@@ -70,6 +69,10 @@ pub fn make(
         }
         let cut = match obstacle_of(name, devices_are_the_labs) {
             Some(reason) => Err(anyhow!("{reason}")),
+            None if moments == 0 => {
+                cuts.contenders.insert(name.clone(), declined());
+                continue;
+            }
             None => of_one(experiment, name, moments, journal, listener),
         };
         // One that was stopped half way did not happen.
@@ -80,12 +83,32 @@ pub fn make(
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
+            by_choice: false,
         });
-        listener.tell(&format!("  {}", cut.clause()));
+        if let Cut::Made { moments, lost, .. } = &cut {
+            let event = Event::Cut {
+                at_unix_s: unix_now_s(),
+                contender: name.clone(),
+                moments: *moments,
+                lost: lost.len(),
+            };
+            History::append(folder, event)?;
+        }
+        if moments > 0 {
+            listener.tell(&format!("  {}", cut.clause()));
+        }
         cuts.contenders.insert(name.clone(), cut);
         write_json(&path, &cuts)?;
     }
-    Ok(())
+    write_json(&path, &cuts)
+}
+
+/// What is noted where a cut could have been made, and the file asks for none.
+fn declined() -> Cut {
+    Cut::NotMade {
+        reason: "the file asks for none, as a look does without `cuts`".to_owned(),
+        by_choice: true,
+    }
 }
 
 /// Why the power of this one is not cut.
@@ -149,7 +172,8 @@ fn of_one(
     let mut done = 0;
     let mut lost = Vec::new();
     let mut slowest = Duration::ZERO;
-    while done < moments && began.elapsed() + slowest < AT_MOST {
+    let at_most = time_at_most(experiment);
+    while done < moments && at_most.is_none_or(|at_most| began.elapsed() + slowest < at_most) {
         let since = Instant::now();
         let next = moments.min(done + AT_ONCE);
         let (recorded, batch) = (Arc::clone(&recorded), done..next);
@@ -183,6 +207,11 @@ fn of_one(
         seed: experiment.seed,
         elapsed_s: began.elapsed().as_secs_f64(),
     })
+}
+
+/// How long the cuts of one contender go on; none where the file names their number.
+fn time_at_most(experiment: &Experiment) -> Option<Duration> {
+    experiment.cuts.is_none().then_some(AT_MOST)
 }
 
 /// What a cut needs, for a thread that may have to be left behind.
@@ -242,6 +271,18 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_moments_that_the_file_names_has_no_longest_time() {
+        let of = |line: &str| {
+            let text = format!(
+                "contenders = [\"ext4\"]\n{line}[devices]\nkind = \"loop\"\n[[workload]]\nkind = \"tpcb\"\n"
+            );
+            time_at_most(&Experiment::parse(&text).unwrap())
+        };
+        assert_eq!(of(""), Some(AT_MOST));
+        assert_eq!(of("cuts = 200\n"), None);
+    }
 
     #[test]
     fn what_is_cut_is_known_of_each_contender_and_the_others_say_why_not() {

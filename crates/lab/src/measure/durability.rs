@@ -6,6 +6,9 @@
 //! an honest storage flushes at least once for each, on as many devices as there are copies; of
 //! several writers each has one write under way, so that a flush answers at most all of them.
 //!
+//! The load itself is held against them, too ([`load`]): what was honest while it was probed may
+//! forget when it counts.
+//!
 //! What the counts cannot show is said and never held against anybody: a device without a volatile
 //! cache gets no flushes, one that takes forced writes (FUA) needs none for some of them, and what
 //! lies on another machine has no devices here ([`ground`]).
@@ -14,6 +17,7 @@ mod commits;
 pub mod cut;
 mod ground;
 mod judgement;
+mod load;
 mod ways;
 
 use std::path::Path;
@@ -23,10 +27,11 @@ use anyhow::Result;
 pub use self::ground::mounted;
 
 use self::ground::Ground;
+pub use self::load::Worked;
 use super::contender::{Place, Standing};
 use super::database::{Server, Settings};
 use super::device::Leaf;
-use crate::record::{Durability, DurabilityClass, Gate, WayCount};
+use crate::record::{DeviceActivity, Durability, DurabilityClass, Gate, WayCount};
 
 /// How many write at once where they may share their flushes.
 const WRITERS: u32 = 8;
@@ -106,6 +111,25 @@ impl Findings {
             }
             Ok(())
         })
+    }
+
+    /// The counters of the leaf devices, before a load.
+    #[must_use]
+    pub fn before_the_load(&self) -> Vec<DeviceActivity> {
+        self.ground.read()
+    }
+
+    /// Adds the load: all of it, and the measured part where that falls short by itself. `before` is
+    /// what the counters said before its first operation.
+    pub fn add_load(&mut self, before: &[DeviceActivity], worked: &Worked) {
+        let whole = |acknowledged| {
+            self.ground
+                .since(before, load::NAME, worked.writers, acknowledged)
+        };
+        self.ways.extend(worked.commits.map(whole));
+        let measured = worked.measured();
+        self.ways
+            .extend(measured.filter(|count| !judgement::is_flushed(count, self.copies)));
     }
 
     /// Counts; what falls short is counted once more, so that nobody is accused by one reading.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use super::device::{Leaf, is_direct};
 use super::program::{command, find, run};
+use super::sameness::SPINDLE_DIGEST;
 use crate::quantity::{as_float, show_size};
 use crate::record::{Environment, SCHEMA};
 
@@ -91,8 +93,9 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
         }
     }
     if let Some(program) = super::contender::spindle_program() {
-        let mut version = std::process::Command::new(program);
+        let mut version = std::process::Command::new(&program);
         tell("spindle", run(version.arg("--version")).ok());
+        tell(SPINDLE_DIGEST, digest(&program));
     }
     for (name, value) in super::guest::inside::facts() {
         tell(&name, Some(value));
@@ -102,6 +105,12 @@ pub fn look(leaves: &[Leaf], database_version: Option<&str>) -> Environment {
         schema: SCHEMA,
         facts,
     }
+}
+
+/// Tells two builds of one version apart: they are two contenders.
+fn digest(program: &Path) -> Option<String> {
+    let line = run(command("sha256sum").arg(program)).ok()?;
+    Some(line.split_whitespace().next()?.to_owned())
 }
 
 /// What the kernel says of a device, in a line.

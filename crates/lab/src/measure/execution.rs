@@ -250,7 +250,8 @@ fn failed(folder: &Path, reason: &str) -> Outcome {
     }
 }
 
-fn unix_now_s() -> u64 {
+/// Seconds since 1970.
+pub(super) fn unix_now_s() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

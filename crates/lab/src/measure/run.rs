@@ -1,9 +1,10 @@
 //! A whole experiment: from its file to its folder, resumed where it was interrupted.
 //!
 //! A run counts once its `run.json` is there, which is written last. Runs that are missing or failed
-//! are done (again), in the planned order; runs that were measured stay as they are. The folder
-//! belongs to one experiment: another file, or another machine's abilities, is refused.
+//! are done (again), in the planned order; runs that were measured stay as they are. What was tried is
+//! noted in the folder's history before it counts ([`crate::record::history`]). The folder belongs to one experiment: another file, or another machine's abilities, is refused.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +18,21 @@ use super::cuts;
 use super::database;
 use super::device::{DeviceSet, precondition};
 use super::environment;
-use super::execution::{Attendant, Bench};
+use super::execution::{Attendant, Bench, unix_now_s};
 use super::guest::CONSOLE;
 use super::guest::inside::is_guest;
 use super::journal::{self, Journal};
 use super::peak;
 use super::plan;
 use super::preparation;
+use super::sameness;
 use crate::experiment::{DeviceKind, Experiment, Workload};
 use crate::quantity::show_number;
-use crate::record::{Outcome, PRECONDITIONED, Plan, Run, read_json, write_json, write_whole};
+use crate::record::history::fingerprint;
+use crate::record::{
+    Environment, Event, History, Outcome, PRECONDITIONED, Plan, PlannedRun, Run, json_text,
+    read_json, write_json, write_whole,
+};
 
 /// Where each kind of news goes.
 pub trait Listener {
@@ -75,7 +81,8 @@ pub fn run(
 ) -> Result<Finished> {
     let not_run = preparation::check(experiment, erase)?;
     let plan = plan::make(experiment, &not_run);
-    claim(folder, text, &plan)?;
+    claim(folder, text, experiment, &plan)?;
+    note_start(folder, &plan)?;
     for (name, reason) in &not_run {
         listener.tell(&format!("not run: {name}: {reason}"));
     }
@@ -92,25 +99,26 @@ pub fn run(
         ));
     }
     if !left.is_empty() {
+        let asked = &experiment.database;
+        let version = database::find(asked.kind, asked.directory.as_deref())
+            .and_then(|installation| installation.version())
+            .ok();
+        let before = environment_before(folder, &plan)?;
+        if let Some(before) = &before {
+            let now = environment::look(&[], version.as_deref());
+            sameness::check(folder, before, &now, experiment)?;
+        }
         let journal = Journal::begin(&journal::directory())?;
         let are_the_labs =
             experiment.devices.kind != DeviceKind::Block || manner.devices_are_the_labs;
         cuts::make(folder, experiment, &plan, are_the_labs, &journal, listener)?;
         listener.tell("making the devices");
         let devices = Arc::new(DeviceSet::make(&journal, &experiment.devices, erase)?);
-        let asked = &experiment.database;
-        let version = database::find(asked.kind, asked.directory.as_deref())
-            .and_then(|installation| installation.version())
-            .ok();
         let mut environment = environment::look(&devices.leaves, version.as_deref());
-        let is_needed = experiment.workloads.iter().any(Workload::writes_at_random);
-        // What the lab makes itself it has written once, but memory, which is full then.
-        if experiment.devices.kind == DeviceKind::Block && is_needed && !is_guest() {
-            listener.tell("writing every block of the devices once");
-            devices.leaves.iter().try_for_each(precondition)?;
-            let fact = "every block once, before the first run of this start".to_owned();
-            environment.facts.insert(PRECONDITIONED.to_owned(), fact);
+        if let Some(before) = &before {
+            sameness::check(folder, before, &environment, experiment)?;
         }
+        prepare(experiment, &devices, &mut environment, listener)?;
         write_json(&folder.join("environment.json"), &environment)?;
         let bench = Bench::new(experiment, &journal)?;
         let mut attendant = Attendant::new(bench, devices);
@@ -124,17 +132,7 @@ pub fn run(
                 _ => title,
             };
             listener.begin(planned, &title, index + 1, left.len());
-            let place = folder.join("runs").join(planned.folder());
-            if place.exists() {
-                fs::remove_dir_all(&place)?;
-            }
-            fs::create_dir_all(&place)
-                .with_context(|| format!("cannot make {}", place.display()))?;
-            let run = attendant.execute(planned, &place, arrivals);
-            let run = agreement::checked(run, &plan, folder);
-            // A run that was stopped half way did not fail: it did not happen.
-            interrupt::check()?;
-            write_json(&place.join("run.json"), &run)?;
+            let run = attempt(folder, &plan, planned, &mut attendant, arrivals)?;
             let done = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let rest = u32::try_from(left.len() - index - 1).unwrap_or(0);
             listener.end(&run, Some(began.elapsed() / done * rest));
@@ -157,8 +155,25 @@ pub fn run(
     count(folder, &plan)
 }
 
+fn is_measured(folder: &Path, planned: &PlannedRun) -> bool {
+    let place = folder.join("runs").join(planned.folder());
+    read_json::<Run>(&place.join("run.json")).is_ok_and(|run| run.measured().is_some())
+}
+
+/// The machine on which runs of the folder were measured; none where none was.
+fn environment_before(folder: &Path, plan: &Plan) -> Result<Option<Environment>> {
+    if !plan.runs.iter().any(|planned| is_measured(folder, planned)) {
+        return Ok(None);
+    }
+    read_json(&folder.join("environment.json"))
+        .context(
+            "the runs of the folder were measured nobody knows where; give another one by --output",
+        )
+        .map(Some)
+}
+
 /// Makes the folder this experiment's own, or sees that it is.
-fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
+fn claim(folder: &Path, text: &str, experiment: &Experiment, plan: &Plan) -> Result<()> {
     let file = folder.join("experiment.toml");
     if !file.exists() {
         // The console of a guest begins before its experiment does.
@@ -173,6 +188,7 @@ fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
         );
         fs::create_dir_all(folder.join("runs"))
             .with_context(|| format!("cannot make {}", folder.display()))?;
+        note_plan(folder, experiment.blocks, None)?;
         write_json(&folder.join("plan.json"), plan)?;
         return write_whole(&file, text);
     }
@@ -199,10 +215,111 @@ fn claim(folder: &Path, text: &str, plan: &Plan) -> Result<()> {
         folder.display()
     );
     if plan.runs.len() > there.runs.len() {
+        note_plan(folder, experiment.blocks, Some(&there))?;
         write_json(&folder.join("plan.json"), plan)?;
         write_whole(&file, text)?;
     }
     Ok(())
+}
+
+/// Does a run, and puts down what came of it.
+fn attempt(
+    folder: &Path,
+    plan: &Plan,
+    planned: &PlannedRun,
+    attendant: &mut Attendant,
+    arrivals: Result<Option<f64>>,
+) -> Result<Run> {
+    let place = folder.join("runs").join(planned.folder());
+    let attempt = note_beginning(folder, planned)?;
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let run = attendant.execute(planned, &place, arrivals);
+    let run = agreement::checked(run, plan, folder);
+    // A run that was stopped half way did not fail: it did not happen.
+    interrupt::check()?;
+    note_end(folder, &run, attempt)?;
+    write_json(&place.join("run.json"), &run)?;
+    Ok(run)
+}
+
+/// Writes every block of named devices once, before loads that write here and there. What the lab
+/// makes itself it has written, but memory, which is full then.
+fn prepare(
+    experiment: &Experiment,
+    devices: &DeviceSet,
+    environment: &mut Environment,
+    listener: &mut dyn Listener,
+) -> Result<()> {
+    let is_needed = experiment.workloads.iter().any(Workload::writes_at_random);
+    if experiment.devices.kind == DeviceKind::Block && is_needed && !is_guest() {
+        listener.tell("writing every block of the devices once");
+        devices.leaves.iter().try_for_each(precondition)?;
+        let fact = "every block once, before the first run of this start".to_owned();
+        environment.facts.insert(PRECONDITIONED.to_owned(), fact);
+    }
+    Ok(())
+}
+
+fn note_start(folder: &Path, plan: &Plan) -> Result<()> {
+    let measured = |planned: &&PlannedRun| is_measured(folder, planned);
+    let event = Event::Started {
+        at_unix_s: unix_now_s(),
+        measured: plan.runs.iter().filter(measured).count(),
+    };
+    History::append(folder, event)
+}
+
+/// Notes that a run begins before anything of an earlier attempt at it is removed.
+fn note_beginning(folder: &Path, planned: &PlannedRun) -> Result<usize> {
+    let name = planned.folder();
+    let attempt = History::read(folder)?.attempts(&name) + 1;
+    let event = Event::Began {
+        at_unix_s: unix_now_s(),
+        run: name,
+        attempt,
+    };
+    History::append(folder, event)?;
+    Ok(attempt)
+}
+
+/// Notes what came of it before its record is there: a record that the history does not know is
+/// nobody's, and one that a crash kept from being written was measured all the same.
+fn note_end(folder: &Path, run: &Run, attempt: usize) -> Result<()> {
+    let reason = match &run.outcome {
+        Outcome::Measured(_) => None,
+        Outcome::Failed { reason, .. } => Some(reason.clone()),
+    };
+    let event = Event::Ended {
+        at_unix_s: unix_now_s(),
+        run: run.planned.folder(),
+        attempt,
+        rate: run.measured().map(|measured| measured.rate),
+        reason,
+        record: fingerprint(&json_text(run)?),
+    };
+    History::append(folder, event)
+}
+
+/// Notes how many blocks there are to be, and in how many there is something to be seen by now.
+fn note_plan(folder: &Path, blocks: u32, there: Option<&Plan>) -> Result<()> {
+    let mut by_block: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    for planned in there.iter().flat_map(|plan| &plan.runs) {
+        if is_measured(folder, planned) {
+            let labels = by_block.entry(planned.block).or_default();
+            labels.insert(&planned.contender);
+        }
+    }
+    // One contender alone is compared with nothing.
+    let seen = by_block.values().filter(|labels| labels.len() > 1).count();
+    let event = Event::Planned {
+        at_unix_s: unix_now_s(),
+        blocks,
+        seen: u32::try_from(seen).unwrap_or(u32::MAX),
+    };
+    History::append(folder, event)
 }
 
 fn is_done(place: &Path, manner: &Manner) -> bool {

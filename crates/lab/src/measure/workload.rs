@@ -69,6 +69,17 @@ pub trait Load {
         None
     }
 
+    /// How many transactions that wrote were acknowledged over the whole load, warm-up and drain
+    /// included, at least; none where that is not counted.
+    fn commits(&self, _driven: &Driven) -> Option<u64> {
+        None
+    }
+
+    /// How many of them may wait for one flush: those that are under way at once.
+    fn writers(&self) -> u32 {
+        1
+    }
+
     /// Digests of what was answered, by question, after the load: under the same seed they are the
     /// same for every contender, or the run has failed.
     fn answers(&self) -> BTreeMap<String, String> {

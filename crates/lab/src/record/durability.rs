@@ -94,10 +94,25 @@ pub enum Cut {
     NotMade {
         /// Why, in a clause.
         reason: String,
+        /// Whether it could have been done, and the file asks for none.
+        #[serde(default)]
+        by_choice: bool,
     },
 }
 
 impl Cut {
+    /// Whether nobody asked for it.
+    #[must_use]
+    pub fn is_declined(&self) -> bool {
+        matches!(
+            self,
+            Self::NotMade {
+                by_choice: true,
+                ..
+            }
+        )
+    }
+
     /// Whether something was lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -108,7 +123,7 @@ impl Cut {
     #[must_use]
     pub fn clause(&self) -> String {
         match self {
-            Self::NotMade { reason } => format!("its power was not cut: {reason}"),
+            Self::NotMade { reason, .. } => format!("its power was not cut: {reason}"),
             Self::Made {
                 moments,
                 acknowledged,

@@ -1,7 +1,8 @@
 //! Two folders of the same experiment, on two days.
 
 use super::*;
-use crate::analyse::sample::{experiment, folder, measured};
+use crate::analyse::sample::{classed, experiment, folder, measured};
+use crate::record::{DurabilityClass, Outcome};
 
 /// A day on which the machine is so fast and so noisy, and xfs so fast beside the others.
 fn day(blocks: u32, seed: u64, speed: f64, noise: f64, of_xfs: f64) -> Folder {
@@ -18,7 +19,9 @@ fn day(blocks: u32, seed: u64, speed: f64, noise: f64, of_xfs: f64) -> Folder {
 
 fn of<'a>(rows: &'a [Row], name: &str) -> &'a Row {
     rows.iter()
-        .find(|row| row.contender == name && row.workload.starts_with("tpcb"))
+        .find(|row| {
+            row.contender == name && row.workload.starts_with("tpcb") && row.figure == "rate"
+        })
         .unwrap()
 }
 
@@ -37,7 +40,11 @@ fn a_faster_day_is_no_faster_contender() {
     assert_eq!(xfs.verdict, Verdict::Equivalent);
     // The baseline has nothing beside it that would tell the day from itself.
     let ext4 = of(&rows, "ext4");
-    assert_eq!((ext4.ratios, ext4.verdict), (None, Verdict::Faster));
+    assert_eq!((ext4.ratios, ext4.verdict), (None, Verdict::Look));
+    assert!(
+        ext4.reason.as_ref().unwrap().contains("from the day"),
+        "{ext4:?}"
+    );
     assert!(rows.iter().all(|row| !row.contender.ends_with(AGAIN)));
 }
 
@@ -76,6 +83,7 @@ fn noise_alone_is_no_change() {
 fn the_intervals_of_all_rows_are_as_wide_as_all_of_them_need() {
     let (first, second) = (day(12, 1, 1.0, 0.04, 1.0), day(12, 2, 1.0, 0.04, 1.0));
     let rows = compare(&first, &second).unwrap();
+    let of_rates = rows.iter().filter(|row| row.figure == "rate").count();
     let xfs = of(&rows, "xfs").ratios.unwrap();
     let logs = |folder: &Folder| -> Vec<f64> {
         let pairs = pairs(folder, 0, "xfs", "ext4");
@@ -90,11 +98,94 @@ fn the_intervals_of_all_rows_are_as_wide_as_all_of_them_need() {
     };
     let (own, together) = (
         of_level(Comparisons::ONE),
-        of_level(Comparisons::of(rows.len())),
+        of_level(Comparisons::of(of_rates)),
     );
-    assert!(rows.len() > 1 && together.low < own.low && own.high < together.high);
+    assert!(of_rates > 1 && together.low < own.low && own.high < together.high);
     assert_eq!(
         (xfs.low, xfs.high),
         (Some(together.low), Some(together.high))
     );
+}
+
+/// ext4, xfs and spindle-normal, each of its class.
+fn of_classes(of_xfs: DurabilityClass, of_ext4: DurabilityClass) -> Folder {
+    classed(|planned| {
+        Some(match planned.contender.as_str() {
+            "xfs" => of_xfs,
+            "ext4" => of_ext4,
+            _ => DurabilityClass::Durable,
+        })
+    })
+}
+
+#[test]
+fn what_is_of_another_class_in_the_one_than_in_the_other_is_not_comparable() {
+    use DurabilityClass::{CannotBeSeen, Durable, NotDurable};
+    let honest = of_classes(Durable, Durable);
+    for class in [NotDurable, CannotBeSeen] {
+        let rows = compare(&honest, &of_classes(class, Durable)).unwrap();
+        let xfs = of(&rows, "xfs");
+        assert_eq!(xfs.verdict, Verdict::Inconclusive);
+        let reason = xfs.not_comparable.as_ref().unwrap();
+        assert!(
+            reason.contains("the durability of xfs: durable here") && reason.contains("48 of xfs"),
+            "{reason}"
+        );
+        let normal = of(&rows, "spindle-normal");
+        assert_eq!(
+            (&normal.not_comparable, normal.verdict),
+            (&None, Verdict::Equivalent)
+        );
+    }
+    // A baseline that forgets on one of the days makes nobody slower.
+    let rows = compare(&honest, &of_classes(NotDurable, NotDurable)).unwrap();
+    assert!(
+        of(&rows, "xfs").not_comparable.is_some() && of(&rows, "ext4").not_comparable.is_some()
+    );
+    // Where nothing is left that could be compared, it is said instead of rows.
+    let all = classed(|_| Some(NotDurable));
+    let reasons = compare(&honest, &all).unwrap_err();
+    assert_eq!(reasons.len(), 3, "{reasons:?}");
+}
+
+#[test]
+fn slow_operations_have_rows_of_their_own_and_a_longer_wait_is_slower() {
+    let of_days = |later: u64| {
+        let day = |factor: u64| {
+            folder(experiment(12), |planned| {
+                let mut outcome = measured(1000.0);
+                if let Outcome::Measured(run) = &mut outcome {
+                    let own = if planned.contender == "xfs" {
+                        factor
+                    } else {
+                        1
+                    };
+                    let noise = u64::from(planned.number % 3) * 10;
+                    run.latency.counts = vec![(2000 + noise, 90), ((9000 + noise) * own, 10)];
+                }
+                outcome
+            })
+        };
+        let rows = compare(&day(1), &day(later)).unwrap();
+        let word = |figure: &str| {
+            let is_it = |row: &&Row| row.contender == "xfs" && row.figure == figure;
+            rows.iter().find(is_it).map(|row| row.verdict)
+        };
+        [word("rate"), word("p95"), word("p99")]
+    };
+    use Verdict::{Equivalent, Slower};
+    assert_eq!(of_days(1), [Some(Equivalent); 3]);
+    assert_eq!(of_days(3), [Some(Equivalent), Some(Slower), Some(Slower)]);
+}
+
+#[test]
+fn a_rate_without_anything_beside_it_claims_nothing_however_far_it_moved() {
+    let rows = compare(&day(12, 1, 1.0, 0.04, 1.0), &day(12, 2, 3.0, 0.04, 1.0)).unwrap();
+    for row in rows.iter().filter(|row| row.ratios.is_none()) {
+        assert!(
+            matches!(row.verdict, Verdict::Look | Verdict::Inconclusive),
+            "{row:?}"
+        );
+    }
+    assert!(rows.iter().any(|row| row.ratios.is_none()));
 }

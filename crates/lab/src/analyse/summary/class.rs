@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{ContenderSummary, Summary, WorkloadSummary};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
-use crate::record::{AGAIN, Cut, DurabilityClass, Gate};
+use crate::record::{AGAIN, Cut, DurabilityClass, Event, Gate};
 
 /// What was found of a contender's acknowledgements, over all its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,15 +38,43 @@ pub(super) fn of(folder: &Folder, label: &str) -> Option<Found> {
     let cut = folder.cuts.contenders.get(contender);
     // What is lost is lost, whatever was counted.
     let is_lost = cut.is_some_and(Cut::is_lost) && worst.class != DurabilityClass::NotDurable;
-    let clause = cut.map(Cut::clause);
+    let before = is_lost_before(folder, contender);
+    let clause = cut.filter(|cut| !cut.is_declined()).map(Cut::clause);
     let (class, reason) = match &clause {
         Some(clause) if is_lost => (DurabilityClass::NotDurable, clause),
-        _ => (worst.class, &worst.reason),
+        _ => match &before {
+            Some(before) => (DurabilityClass::NotDurable, before),
+            None => (worst.class, &worst.reason),
+        },
     };
     Some(Found {
         class,
         reason: reason.clone(),
         cut: clause,
+    })
+}
+
+/// That a cut found something lost of which the record is gone: who repeats it until nothing is lost has
+/// chosen.
+pub(super) fn is_lost_before(folder: &Folder, contender: &str) -> Option<String> {
+    if folder
+        .cuts
+        .contenders
+        .get(contender)
+        .is_some_and(Cut::is_lost)
+    {
+        return None;
+    }
+    folder.history.events.iter().find_map(|event| match event {
+        Event::Cut {
+            contender: whose,
+            moments,
+            lost,
+            ..
+        } if whose == contender && *lost > 0 => Some(format!(
+            "its power was cut before at {moments} moments, and after {lost} of them acknowledged writes were lost; the record of that is gone"
+        )),
+        _ => None,
     })
 }
 

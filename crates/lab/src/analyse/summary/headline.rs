@@ -2,7 +2,7 @@
 //! nothing that the figures do not carry.
 
 use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
-use crate::analyse::doubt::Doubt;
+use crate::analyse::doubt::{Doubt, in_small};
 use crate::analyse::interval::{percent, rarest_seen};
 use crate::analyse::verdict::Verdict;
 use crate::record::AGAIN;
@@ -65,20 +65,17 @@ fn a_look(summary: &Summary) -> Vec<String> {
         .map(|(most, needed)| format!(
             "This is a look from {most} blocks, not a claim: a claim needs {needed}. Raise `blocks` and run the file again; what is there is kept."
         ));
-    let crowded = looks
+    // A look that has too few blocks anyway is asked for: that nobody cut its power then is no news.
+    let is_news = |contender: &ContenderSummary, doubt: &Doubt| {
+        let has_few = (contender.ratio).is_some_and(|one| one.blocks < one.blocks_for_a_claim());
+        !(has_few && matches!(doubt, Doubt::NotCut { .. } | Doubt::CutAtFew { .. }))
+    };
+    let others = looks
         .iter()
-        .flat_map(|contender| &contender.doubts)
-        .find(|told| told.doubt.leaves_a_look())
-        .map(|told| format!("This is a look, not a claim: {}", in_small(&told.what)));
-    few.into_iter().chain(crowded).collect()
-}
-
-/// A sentence after a colon.
-fn in_small(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(letters).collect()
-    })
+        .flat_map(|contender| contender.doubts.iter().map(move |told| (contender, told)))
+        .find(|(contender, told)| told.doubt.leaves_a_look() && is_news(contender, &told.doubt))
+        .map(|(_, told)| format!("This is a look, not a claim: {}", in_small(&told.what)));
+    few.into_iter().chain(others).collect()
 }
 
 impl Summary {
@@ -135,6 +132,7 @@ fn of_all_loads(summary: &Summary, found: &Overall) -> String {
         &found.against,
         Some(&found.ratio),
         found.verdict,
+        terms(summary, &found.name).as_deref(),
     );
     let parts = overall::parts(&summary.workloads, &found.name);
     let count = |verdict| parts.iter().filter(|part| **part == Some(verdict)).count();
@@ -250,17 +248,22 @@ fn together(
     };
     let kind = if is_open { ", open load" } else { "" };
     Some(format!(
-        "{}{kind}: {} against {} is {}{ratios}.",
+        "{}{kind}: {} against {} is {}{terms}{ratios}.",
         curve.title,
         first.name,
         first.against.as_deref().unwrap_or("the baseline"),
-        parts.join("; ")
+        parts.join("; "),
+        terms = first
+            .terms()
+            .map_or(String::new(), |terms| format!(", {terms}")),
     ))
 }
 
 fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: Verdict) -> String {
     let baseline = contender.against.as_deref().unwrap_or("the baseline");
-    let said = said(&contender.name, baseline, contender.ratio.as_ref(), verdict);
+    let terms = contender.terms();
+    let ratio = contender.ratio.as_ref();
+    let said = said(&contender.name, baseline, ratio, verdict, terms.as_deref());
     let mut sentence = format!("{}: {said}", workload.title);
     if verdict == Verdict::Inconclusive {
         let reason = contender
@@ -323,7 +326,67 @@ fn sentence(workload: &WorkloadSummary, contender: &ContenderSummary, verdict: V
     sentence
 }
 
-fn said(name: &str, baseline: &str, ratio: Option<&Ratio>, verdict: Verdict) -> String {
+/// What a contender has that the one beside it has not, or the other way round, under any load.
+fn terms(summary: &Summary, name: &str) -> Option<String> {
+    (summary.workloads.iter())
+        .flat_map(|load| &load.contenders)
+        .filter(|one| one.name == name)
+        .find_map(ContenderSummary::terms)
+}
+
+impl ContenderSummary {
+    /// On what terms it is compared, where these are not the same: a clause that belongs into every
+    /// sentence with its verdict, because a figure from two disks against one is no figure of the
+    /// software alone.
+    #[must_use]
+    pub fn terms(&self) -> Option<String> {
+        let parts: Vec<String> = (self.doubts.iter())
+            .filter_map(|told| match &told.doubt {
+                Doubt::OtherDeviceCount {
+                    devices,
+                    baseline_devices,
+                } => {
+                    let disks = if *devices == 1 { "disk" } else { "disks" };
+                    Some(format!("on {devices} {disks} against {baseline_devices}"))
+                }
+                Doubt::OtherDurability {
+                    copies,
+                    baseline_copies,
+                } => Some(format!(
+                    "with {copies} {} against {baseline_copies}",
+                    if *copies == 1 { "copy" } else { "copies" }
+                )),
+                Doubt::OtherChecksums { checks: true } => {
+                    Some("with checksums of all data against none".to_owned())
+                }
+                Doubt::OtherChecksums { checks: false } => {
+                    Some("without checksums against data that has them".to_owned())
+                }
+                Doubt::NotCached { .. } => {
+                    Some("its data not cached although the load is called so".to_owned())
+                }
+                Doubt::OfTheOther { whose, doubt }
+                    if matches!(**doubt, Doubt::NotCached { .. }) =>
+                {
+                    Some(format!(
+                        "that of {whose} not cached although the load is called so"
+                    ))
+                }
+                _ => None,
+            })
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+fn said(
+    name: &str,
+    baseline: &str,
+    ratio: Option<&Ratio>,
+    verdict: Verdict,
+    terms: Option<&str>,
+) -> String {
+    let terms = terms.map_or(String::new(), |terms| format!(", {terms}"));
     let Some(ratio) = ratio else {
         return format!(
             "{name} against {baseline} is {}: no run of it was measured",
@@ -342,17 +405,19 @@ fn said(name: &str, baseline: &str, ratio: Option<&Ratio>, verdict: Verdict) -> 
     };
     match verdict {
         Verdict::Faster => format!(
-            "{name} is {:.0} % FASTER than {baseline} ({interval})",
+            "{name} is {:.0} % FASTER than {baseline}{terms} ({interval})",
             (ratio.centre - 1.0) * 100.0
         ),
         Verdict::Slower => format!(
-            "{name} is {:.0} % SLOWER than {baseline} ({interval})",
+            "{name} is {:.0} % SLOWER than {baseline}{terms} ({interval})",
             (1.0 - ratio.centre) * 100.0
         ),
-        Verdict::Equivalent => format!("{name} and {baseline} are EQUIVALENT ({interval})"),
-        Verdict::Inconclusive => format!("{name} against {baseline} is INCONCLUSIVE ({interval})"),
+        Verdict::Equivalent => format!("{name} and {baseline} are EQUIVALENT{terms} ({interval})"),
+        Verdict::Inconclusive => {
+            format!("{name} against {baseline} is INCONCLUSIVE{terms} ({interval})")
+        }
         Verdict::Look => format!(
-            "a LOOK at {name} against {baseline} ({interval}, {} blocks)",
+            "a LOOK at {name} against {baseline}{terms} ({interval}, {} blocks)",
             ratio.blocks
         ),
     }

@@ -19,7 +19,7 @@ use crate::quantity::as_float;
 use crate::record::AGAIN;
 
 /// What is judged, by name.
-pub(super) const JUDGED: [(&str, f64); 2] = [("p95", 0.95), ("p99", 0.99)];
+pub(in crate::analyse) const JUDGED: [(&str, f64); 2] = [("p95", 0.95), ("p99", 0.99)];
 
 /// One quantile of a contender's latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,12 @@ pub struct LatencyFound {
 }
 
 /// The quantile in each run that has enough operations, by block.
-fn by_block(folder: &Folder, workload: usize, label: &str, quantile: f64) -> BTreeMap<u32, f64> {
+pub(in crate::analyse) fn by_block(
+    folder: &Folder,
+    workload: usize,
+    label: &str,
+    quantile: f64,
+) -> BTreeMap<u32, f64> {
     runs_of(folder, workload, label)
         .into_iter()
         .filter_map(|run| {
@@ -112,6 +117,11 @@ impl LatencyFound {
     /// Takes back what is claimed.
     pub(super) fn look_only(&mut self) {
         self.verdict = self.verdict.map(Verdict::at_most_a_look);
+    }
+
+    /// Takes back that there is no difference.
+    pub(super) fn without_equivalence(&mut self) {
+        self.verdict = self.verdict.map(Verdict::without_equivalence);
     }
 
     /// As a clause of the verdict's sentence, in small letters: the word in capitals is the rate's,

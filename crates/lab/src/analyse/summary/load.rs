@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
-    ContenderSummary, LatencyFound, Told, WorkloadSummary, class, contender, doubts, family,
-    labels, latency, quiet, reference, runs_of,
+    ContenderSummary, Told, WorkloadSummary, class, contender, doubts, family, labels, latency,
+    past, power, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
-use crate::analyse::folder::Folder;
+use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::Comparisons;
 use crate::analyse::verdict::Verdict;
 use crate::record::AGAIN;
@@ -131,29 +131,25 @@ impl<'a> Load<'a> {
         if let Some(ratio) = &contender.ratio {
             found.extend(doubts::of_the_stalls(label, &against, ratio));
         }
-        // Who had the machine matters for both sides of a ratio.
-        let crowds: Vec<Doubt> = if is_baseline || !is_comparable {
-            quiet::crowd(label, &runs).into_iter().collect()
-        } else {
-            let others = runs_of(folder, index, &against);
-            let crowd = quiet::crowd(label, &runs);
-            crowd
-                .into_iter()
-                .chain(quiet::crowd(&against, &others))
-                .collect()
-        };
-        found.extend(crowds);
+        let other = reference.filter(|_| is_comparable && !is_baseline);
+        for doubt in self.of_both_sides(&contender, &runs, other.map(|other| (other, &*against))) {
+            if !found.contains(&doubt) {
+                found.push(doubt);
+            }
+        }
         let is_apart = !is_comparable && !contender.rates.is_empty();
         let is_again = label.ends_with(AGAIN);
         let is_judged = !is_baseline && !is_again && !is_apart;
         let is_forbidden = found.iter().any(Doubt::forbids_a_claim);
         let other = Some(against.as_str()).filter(|_| is_judged || is_again);
         contender.latencies = latency::found(folder, index, label, other, is_forbidden);
-        if found.iter().any(Doubt::leaves_a_look) {
-            contender
-                .latencies
-                .iter_mut()
-                .for_each(LatencyFound::look_only);
+        for latency in &mut contender.latencies {
+            if found.iter().any(Doubt::leaves_a_look) {
+                latency.look_only();
+            }
+            if found.iter().any(Doubt::hides_a_difference) {
+                latency.without_equivalence();
+            }
         }
         if is_judged && limits.is_empty() {
             contender.verdict = Some(self.verdict(contender.ratio, &mut found));
@@ -167,6 +163,34 @@ impl<'a> Load<'a> {
         }
         contender.doubts = found.into_iter().map(Told::from).collect();
         Some(contender)
+    }
+
+    /// What matters for both sides of a ratio, the own one and that of the other, which is named as it
+    /// is compared with: who had the machine, whose power was cut, and what was tried.
+    fn of_both_sides(
+        &self,
+        contender: &ContenderSummary,
+        runs: &[&RunWithSamples],
+        other: Option<(&ContenderSummary, &str)>,
+    ) -> Vec<Doubt> {
+        let (folder, index, label) = (self.folder, self.index, contender.name.as_str());
+        let mut found: Vec<Doubt> = quiet::crowd(label, runs).into_iter().collect();
+        if let Some((_, against)) = other {
+            let runs = runs_of(folder, index, against);
+            found.extend(quiet::crowd(against, &runs));
+        }
+        if !contender.rates.is_empty() {
+            found.extend(power::doubt(folder, label, contender.durability.as_ref()));
+        }
+        found.extend(past::of_a_contender(folder, index, label));
+        // The noise floor is made of the runs of the baseline's second name: they are everybody's.
+        let again = format!("{}{AGAIN}", folder.experiment.baseline);
+        found.extend(past::of_a_contender(folder, index, &again));
+        found.extend(past::of_all(folder));
+        if let Some((other, _)) = other {
+            found.extend(of_the_other(other, label));
+        }
+        found
     }
 
     /// What may be said of the rates beside these doubts, and what forbids to say more.
@@ -183,8 +207,44 @@ impl<'a> Load<'a> {
         if found.iter().any(Doubt::leaves_a_look) {
             return verdict.at_most_a_look();
         }
+        if found.iter().any(Doubt::hides_a_difference) {
+            return verdict.without_equivalence();
+        }
         verdict
     }
+}
+
+/// What is said against the one that another is compared with, and counts for the comparison: it
+/// stands with that one as well, but its power, whose sentence names whose it is.
+fn of_the_other(other: &ContenderSummary, label: &str) -> Vec<Doubt> {
+    if label.strip_suffix(AGAIN) == Some(other.name.as_str()) {
+        return Vec::new();
+    }
+    other
+        .doubts
+        .iter()
+        .filter_map(|told| match &told.doubt {
+            Doubt::NotCut { .. }
+            | Doubt::CutAtFew { .. }
+            | Doubt::RunsGone { .. }
+            | Doubt::RecordsAltered { .. }
+            | Doubt::RunsRepeated { .. } => Some(told.doubt.clone()),
+            doubt if doubt.counts_for_others() => Some(Doubt::OfTheOther {
+                whose: other.name.clone(),
+                doubt: Box::new(doubt.clone()),
+            }),
+            _ => None,
+        })
+        // A doubt about somebody else again is not this one's.
+        .filter(|doubt| match doubt {
+            Doubt::NotCut { whose, .. }
+            | Doubt::CutAtFew { whose, .. }
+            | Doubt::RunsGone { whose, .. }
+            | Doubt::RecordsAltered { whose, .. }
+            | Doubt::RunsRepeated { whose, .. } => *whose == other.name,
+            _ => true,
+        })
+        .collect()
 }
 
 fn ratio_of(

@@ -187,4 +187,38 @@ mod tests {
         let (found, _) = of_xfs(&with_reads(bound, 2, [9e8, 8e8, 1e8]));
         assert!(matches!(found.as_slice(), [Doubt::DevicesIdle { .. }]));
     }
+
+    #[test]
+    fn what_was_measured_in_another_regime_than_its_name_is_no_claim_under_that_name() {
+        // xfs found in memory what was to come from disks.
+        let bound = "kind = \"random\"\nregime = \"storage-bound\"";
+        let (_, verdict) = of_xfs(&with_reads(bound, 2, [9e8, 8e8, 1e8]));
+        assert_eq!(verdict, Some(Verdict::Look));
+        // And here ext4 read what was to be cached. The ratio is what it is, and its sentence corrects
+        // the name of the load: a storage past the page cache could be compared under none else.
+        let cached = "kind = \"tpcb\"\nregime = \"cached\"";
+        let folder = with_reads(cached, 2, [9e6, 9e6, 0.0]);
+        assert_eq!(of_xfs(&folder), (Vec::new(), Some(Verdict::Faster)));
+        let headline = &summarise(&folder).headline[0];
+        assert!(
+            headline.contains(
+                "FASTER than ext4, that of ext4 not cached although the load is called so"
+            ),
+            "{headline}"
+        );
+        // A warm baseline under a cold scan makes nobody slower.
+        let cold = "kind = \"scan\"\nregime = \"cold\"";
+        let mut folder = with_reads(cold, 2, [64.0 * MIB, 64.0 * MIB, 64.0 * MIB]);
+        for run in &mut folder.runs {
+            if let Outcome::Measured(measured) = &mut run.run.outcome
+                && run.run.planned.contender == "ext4"
+            {
+                measured
+                    .layers
+                    .iter_mut()
+                    .for_each(|layer| layer.read_bytes = 0.0);
+            }
+        }
+        assert_eq!(of_xfs(&folder).1, Some(Verdict::Inconclusive));
+    }
 }

@@ -37,6 +37,9 @@ pub(super) fn doubts(runs: &[&RunWithSamples], asked: &Workload) -> Vec<Doubt> {
         .collect();
     let mut doubts: Vec<Doubt> = not_settled(&paces).into_iter().collect();
     doubts.extend(never_settled(runs));
+    if !asked.is_measured_to_its_end() {
+        doubts.extend(nothing_waited_for(runs));
+    }
     doubts.extend(too_short(&paces));
     doubts.extend(alike(&paces));
     doubts
@@ -58,6 +61,22 @@ fn never_settled(runs: &[&RunWithSamples]) -> Option<Doubt> {
         runs: in_vain.len(),
         of: waited.len(),
         after_s: median(&in_vain)?,
+    })
+}
+
+/// The gate was not there: it is off without a word for a short warm-up, for few blocks, and where the
+/// file says so.
+fn nothing_waited_for(runs: &[&RunWithSamples]) -> Option<Doubt> {
+    let measured: Vec<_> = runs.iter().filter_map(|run| run.run.measured()).collect();
+    let unwatched: Vec<f64> = measured
+        .iter()
+        .filter(|measured| !measured.facts.contains_key(SETTLED))
+        .map(|measured| measured.warm_up_s)
+        .collect();
+    Some(Doubt::NothingWaitedFor {
+        runs: unwatched.len(),
+        of: measured.len(),
+        after_s: median(&unwatched)?,
     })
 }
 
@@ -227,5 +246,50 @@ mod tests {
         assert!(says(&of(|label| Some(f64::from(u8::from(label != "xfs"))))));
         assert!(!says(&of(|_| Some(1.0))));
         assert!(!says(&of(|_| None)));
+    }
+
+    #[test]
+    fn a_claim_for_which_nothing_was_waited_says_so_in_its_cell() {
+        use crate::analyse::sample::{experiment, folder, measured};
+        use crate::analyse::summary::summarise;
+        use crate::record::Outcome;
+        use crate::render::matrix::matrix;
+        let names = |settled: Option<f64>| {
+            let summary = summarise(&folder(experiment(12), |planned| {
+                let speed = if planned.contender == "xfs" { 1.5 } else { 1.0 };
+                let mut outcome = measured(1000.0 * speed + f64::from(planned.number % 3));
+                if let Outcome::Measured(run) = &mut outcome {
+                    run.facts.remove(SETTLED);
+                    if planned.contender == "xfs" {
+                        run.facts
+                            .extend(settled.map(|fact| (SETTLED.to_owned(), fact)));
+                    } else {
+                        run.facts.insert(SETTLED.to_owned(), 1.0);
+                    }
+                }
+                outcome
+            }));
+            let xfs = &summary.workloads[0].contenders[2];
+            assert_eq!(
+                (xfs.name.as_str(), xfs.verdict),
+                ("xfs", Some(crate::analyse::verdict::Verdict::Faster))
+            );
+            let matrix = matrix(&summary);
+            let column = &matrix.tables[0].columns[1];
+            assert_eq!(column.name, "xfs");
+            let of_the_column = column.notes.iter();
+            let of_the_cell = matrix.tables[0].rows[0].cells[1].notes.iter();
+            of_the_column
+                .chain(of_the_cell)
+                .map(|place| matrix.notes[*place].name)
+                .collect::<Vec<_>>()
+        };
+        let told = "nothing was waited for";
+        assert!(names(None).contains(&told), "{:?}", names(None));
+        assert!(!names(Some(1.0)).contains(&told));
+        assert!(
+            !names(Some(0.0)).contains(&told),
+            "it was waited for in vain"
+        );
     }
 }

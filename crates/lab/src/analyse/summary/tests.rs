@@ -512,3 +512,74 @@ fn a_rate_that_rises_while_it_is_measured_is_told_in_the_sentence_of_the_verdict
     );
     assert!(!of_xfs.contains("The rate of ext4"), "{of_xfs}");
 }
+
+/// xfs beside ext4 under one load: so much faster, on so many devices, with checksums or none, and
+/// a lab that took so much of the processors while ext4 ran.
+fn on_terms(speed: f64, devices: [u32; 2], checks: [bool; 2], lab_of_ext4: f64) -> Summary {
+    let text = "contenders = [\"ext4\", \"xfs\"]\nblocks = 12\n[devices]\nkind = \"loop\"\n[[workload]]\nkind = \"tpcb\"\n";
+    let asked = crate::experiment::Experiment::parse(text).unwrap();
+    let mut folder = folder(asked, |planned| {
+        let is_xfs = planned.contender == "xfs";
+        let mut outcome = noisy(planned, if is_xfs { speed } else { 1.0 }, 0.02);
+        if let Outcome::Measured(run) = &mut outcome
+            && !is_xfs
+        {
+            run.processor.harness_s = lab_of_ext4 * run.duration_s * f64::from(run.processor.count);
+        }
+        outcome
+    });
+    for run in &mut folder.runs {
+        let side = usize::from(run.run.planned.contender != "xfs");
+        if let Some(layout) = &mut run.run.layout {
+            (layout.devices, layout.data_checksums) = (devices[side], checks[side]);
+        }
+    }
+    summarise(&folder)
+}
+
+#[test]
+fn a_figure_from_two_disks_against_one_says_so_in_every_sentence_with_its_word() {
+    let said = |summary: &Summary| {
+        [
+            crate::render::matrix::sentence(summary),
+            summary.headline[0].clone(),
+        ]
+    };
+    for text in said(&on_terms(2.0, [2, 1], [false, false], 0.05)) {
+        assert!(
+            text.contains("100 % FASTER") && text.contains(", on 2 disks against 1"),
+            "{text}"
+        );
+    }
+    for text in said(&on_terms(2.0, [1, 4], [true, false], 0.05)) {
+        assert!(
+            text.contains("on 1 disk against 4")
+                && text.contains("with checksums of all data against none"),
+            "{text}"
+        );
+    }
+    for text in said(&on_terms(2.0, [1, 1], [false, true], 0.05)) {
+        assert!(
+            text.contains("without checksums against data that has them"),
+            "{text}"
+        );
+    }
+    for text in said(&on_terms(2.0, [2, 2], [true, true], 0.05)) {
+        assert!(
+            !text.contains("disk") && !text.contains("checksums"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_busy_lab_calls_nothing_equivalent_and_one_that_has_most_of_the_machine_claims_nothing() {
+    let verdict = |speed, lab| {
+        let summary = on_terms(speed, [1, 1], [false, false], lab);
+        of(&summary, 0, "xfs").verdict
+    };
+    assert_eq!(verdict(1.0, 0.05), Some(Verdict::Equivalent));
+    assert_eq!(verdict(1.0, 0.3), Some(Verdict::Look));
+    assert_eq!(verdict(1.5, 0.3), Some(Verdict::Faster));
+    assert_eq!(verdict(1.5, 0.6), Some(Verdict::Look));
+}

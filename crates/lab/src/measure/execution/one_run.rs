@@ -18,7 +18,7 @@ use super::super::database::{
     Installation, Purpose, Server, ServerPlan, Statistics, direct_cache_bytes,
 };
 use super::super::device::DeviceSet;
-use super::super::durability;
+use super::super::durability::{self, Worked};
 use super::super::journal::Made;
 use super::super::load::{
     Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end, is_steady, littles_law,
@@ -300,11 +300,16 @@ impl OneRun<'_> {
         self.probe_commits(&mut durability, server.as_ref())?;
         let limits = self.limits(standing)?;
         watch.begin("the load", data_bytes, self.load_length(load))?;
+        let flushed_before = durability.before_the_load();
         let worked = self.work(standing, load, server.as_ref());
         if worked.is_err() {
             note(self.folder, &server.log_tail());
         }
         let (driven, ends) = worked?;
+        durability.add_load(
+            &flushed_before,
+            &self.worked(standing, load, &driven, &ends),
+        );
         watch.begin("checking the work", 4 * data_bytes, Duration::ZERO)?;
         let mut checks = load.checks(server.as_ref(), &driven)?;
         checks.extend(self.littles_law(load, &driven));
@@ -314,18 +319,7 @@ impl OneRun<'_> {
         server.stop()?;
         let mut measured = self.measured(&ends, driven.latency.clone());
         tell_settled(&mut measured, driven.is_settled, driven.warm_up_s);
-        if self.asked.rate.is_some() {
-            // An open load gets the rate that it arrives at; what differs is how long each waits.
-            let mean_us = mean_us(&driven.latency).context("there were operations")?;
-            measured.unit = "1/s (1 / mean latency)".to_owned();
-            measured.rate = 1e6 / mean_us.max(1.0);
-        } else {
-            measured.unit = load.unit().0.to_owned();
-            measured.rate = match ends.produced {
-                Some(count) => as_float(count) / driven.duration_s * load.unit().1,
-                None => load.rate(&driven),
-            };
-        }
+        self.set_rate(&mut measured, load, &driven, &ends)?;
         measured.operations = driven.operations;
         measured.duration_s = driven.duration_s;
         // Where the database runs on the harness's own threads, all of it is the database's. Else it
@@ -354,6 +348,44 @@ impl OneRun<'_> {
             .layers
             .insert(0, layers::database(&ends, server_block_bytes));
         Ok(measured)
+    }
+
+    /// What is compared of it.
+    fn set_rate(
+        &self,
+        measured: &mut Measured,
+        load: &dyn Load,
+        driven: &Driven,
+        ends: &Ends,
+    ) -> Result<()> {
+        if self.asked.rate.is_some() {
+            // An open load gets the rate that it arrives at; what differs is how long each waits.
+            let mean_us = mean_us(&driven.latency).context("there were operations")?;
+            measured.unit = "1/s (1 / mean latency)".to_owned();
+            measured.rate = 1e6 / mean_us.max(1.0);
+        } else {
+            measured.unit = load.unit().0.to_owned();
+            measured.rate = match ends.produced {
+                Some(count) => as_float(count) / driven.duration_s * load.unit().1,
+                None => load.rate(driven),
+            };
+        }
+        Ok(())
+    }
+
+    /// What the load acknowledged, and what the lab's devices did in the measured time.
+    fn worked(&self, standing: &Standing, load: &dyn Load, driven: &Driven, ends: &Ends) -> Worked {
+        let disks = total(&devices_since(&ends.until.devices, &ends.from.devices));
+        let is_closed = self.asked.rate.is_none() && driven.acknowledged > 0;
+        let covers = ends.until.at_s - ends.from.at_s >= 0.9 * driven.duration_s;
+        Worked {
+            commits: load.commits(driven),
+            writers: load.writers(),
+            measured_share: is_closed
+                .then(|| as_float(driven.operations) / as_float(driven.acknowledged)),
+            in_the_measured_time: (standing.layout.devices > 0 && covers)
+                .then_some((disks.flushes, disks.writes)),
+        }
     }
 
     /// The server over restored data, with what the regime wants in its caches.

@@ -63,6 +63,10 @@ impl Load for Growth {
         ("rows/s", 100.0)
     }
 
+    fn commits(&self, driven: &Driven) -> Option<u64> {
+        Some(driven.acknowledged)
+    }
+
     fn checks(&self, server: &dyn Server, driven: &Driven) -> Result<Vec<Check>> {
         let row = server.connect()?.ask_one("SELECT count(*) FROM grown")?;
         Ok(vec![equal(

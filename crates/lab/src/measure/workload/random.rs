@@ -179,6 +179,14 @@ impl Load for Random {
             .collect()
     }
 
+    fn commits(&self, _driven: &Driven) -> Option<u64> {
+        u64::try_from(self.done.updates.load(Ordering::Relaxed)).ok()
+    }
+
+    fn writers(&self) -> u32 {
+        self.users
+    }
+
     fn unit(&self) -> (&'static str, f64) {
         ("operations/s", 1.0)
     }

@@ -108,6 +108,14 @@ impl Load for Tpcb {
             .collect()
     }
 
+    fn commits(&self, driven: &Driven) -> Option<u64> {
+        Some(driven.acknowledged)
+    }
+
+    fn writers(&self) -> u32 {
+        self.users
+    }
+
     fn unit(&self) -> (&'static str, f64) {
         ("transactions/s", 1.0)
     }

@@ -20,6 +20,7 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
         spread(&folder.experiment, &layouts),
         runs(&folder.experiment, summary.seed),
         Some(summary.losses_of_power()),
+        (!summary.history.is_empty()).then(|| summary.history.join(" ")),
     ];
     let mut text = "<section><h2>Fairness</h2>".to_owned();
     for sentence in sentences.into_iter().flatten() {

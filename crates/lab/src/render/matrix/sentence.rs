@@ -1,7 +1,7 @@
 //! The verdicts as the one sentence that stands over everything else.
 
 use super::class_of;
-use crate::analyse::summary::{ContenderSummary, Ratio, Summary, class_title};
+use crate::analyse::summary::{ContenderSummary, FoundClass, Ratio, Summary, class_title};
 use crate::analyse::verdict::Verdict;
 use crate::record::{AGAIN, DurabilityClass};
 
@@ -61,6 +61,8 @@ struct Compared<'a> {
     name: &'a str,
     against: &'a str,
     found: Vec<(Verdict, Option<Ratio>)>,
+    /// On what terms, where these are not the same for both.
+    terms: Option<String>,
 }
 
 impl<'a> Compared<'a> {
@@ -75,6 +77,7 @@ impl<'a> Compared<'a> {
         Some(Self {
             name,
             against: judged.against.as_deref().unwrap_or(&summary.baseline),
+            terms: under_each.iter().find_map(|one| one.terms()),
             found,
         })
     }
@@ -122,7 +125,8 @@ impl<'a> Compared<'a> {
         let of_loads = format!(" of {loads} loads");
         let others = parts.map(|part| part.trim_end_matches(&of_loads));
         let all: Vec<&str> = [first].into_iter().chain(others).collect();
-        format!("{verb} {}", listed(&all))
+        let terms = (self.terms.as_ref()).map_or(String::new(), |terms| format!(", {terms}"));
+        format!("{verb} {}{terms}", listed(&all))
     }
 }
 
@@ -174,17 +178,27 @@ fn is_only_a_look(summary: &Summary) -> bool {
 
 /// Before anything else, where a look is all there is.
 fn a_look(summary: &Summary) -> String {
-    let blocks = (summary.workloads.iter())
-        .flat_map(|load| &load.contenders)
-        .filter(|one| one.verdict == Some(Verdict::Look))
+    if !is_only_a_look(summary) {
+        return String::new();
+    }
+    let looks = || {
+        (summary.workloads.iter().flat_map(|load| &load.contenders))
+            .filter(|one| one.verdict == Some(Verdict::Look))
+    };
+    let blocks = looks()
         .filter_map(|one| one.ratio)
         .map(|ratio| (ratio.blocks, ratio.blocks_for_a_claim()))
         .max();
-    match blocks.filter(|_| is_only_a_look(summary)) {
-        Some((blocks, needed)) => {
+    let reason = looks()
+        .flat_map(|one| &one.doubts)
+        .find(|told| told.doubt.leaves_a_look())
+        .map(|told| told.doubt.name());
+    match (blocks, reason) {
+        (Some((blocks, needed)), _) if blocks < needed => {
             format!("a look from {blocks} blocks and no claim, which needs {needed}: ")
         }
-        None => String::new(),
+        (_, Some(reason)) => format!("a look and no claim ({reason}): "),
+        _ => String::new(),
     }
 }
 
@@ -193,7 +207,8 @@ fn unranked(summary: &Summary) -> Vec<String> {
     let all = || summary.workloads.iter().flat_map(|load| &load.contenders);
     let of_the_baseline = class_of(summary, &summary.baseline);
     let mut clauses = Vec::new();
-    let (mut forgetful, mut over): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut forgetful: Vec<(Vec<&str>, &str)> = Vec::new();
+    let mut over: Vec<&str> = Vec::new();
     let everyone = [summary.baseline.as_str()]
         .into_iter()
         .chain(names(summary));
@@ -204,10 +219,15 @@ fn unranked(summary: &Summary) -> Vec<String> {
             clauses.push(format!(
                 "{name} is not ranked with {} ({})",
                 summary.baseline,
-                class_title(class.flatten()).to_lowercase()
+                why_apart(summary, name, class.flatten())
             ));
         } else if class.flatten() == Some(DurabilityClass::NotDurable) {
-            forgetful.push(name);
+            // Whose reasons are the same stand together.
+            let reason = found_of(summary, name).map_or("", |found| found.reason.as_str());
+            match forgetful.iter_mut().find(|(_, other)| *other == reason) {
+                Some((names, _)) => names.push(name),
+                None => forgetful.push((vec![name], reason)),
+            }
         }
         if all().any(|one| one.name == name && one.is_over_the_limit()) {
             over.push(name);
@@ -219,13 +239,51 @@ fn unranked(summary: &Summary) -> Vec<String> {
             clauses.push(format!("{} {verb}", listed(names)));
         }
     };
-    told(&forgetful, "is not durable", "are not durable");
+    for (names, reason) in &forgetful {
+        let because = match *reason {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        told(
+            names,
+            &format!("is not durable{because}"),
+            &format!("are not durable{because}"),
+        );
+    }
     told(
         &over,
         "misses the limit of response times",
         "miss the limit of response times",
     );
     clauses
+}
+
+/// What was found of what a contender acknowledges.
+fn found_of<'a>(summary: &'a Summary, name: &str) -> Option<&'a FoundClass> {
+    (summary.workloads.iter())
+        .flat_map(|load| &load.contenders)
+        .filter(|one| one.name == name)
+        .find_map(|one| one.durability.as_ref())
+}
+
+/// Why the one is of another class than the baseline, from whichever of the two is of the worse.
+fn why_apart(summary: &Summary, name: &str, class: Option<DurabilityClass>) -> String {
+    let title = class_title(class).to_lowercase();
+    let (own, baseline) = (
+        found_of(summary, name),
+        found_of(summary, &summary.baseline),
+    );
+    match (own, baseline) {
+        (Some(own), Some(baseline)) if baseline.class > own.class => {
+            let of_it = class_title(Some(baseline.class)).to_lowercase();
+            format!(
+                "{title}; {}: {of_it}, {}",
+                summary.baseline, baseline.reason
+            )
+        }
+        (Some(own), _) => format!("{title}: {}", own.reason),
+        (None, _) => title,
+    }
 }
 
 /// `a, b and c`.

@@ -242,7 +242,8 @@ fn one_sentence_says_who_is_what_and_claims_no_more_than_the_cells() {
     assert_eq!(
         said,
         "Against ext4, xfs is 20 to 50 % FASTER under all 3 loads; ext3 is 20 to 40 % SLOWER under 2 of 3 loads; \
-         btrfs-single is EQUIVALENT under all 3 loads; spindle-external is INCONCLUSIVE under all 3 loads; \
+         btrfs-single is EQUIVALENT under all 3 loads, on 4 disks against 1; \
+         spindle-external is INCONCLUSIVE under all 3 loads, on 4 disks against 1; \
          lvm-striped-ext4 is INCONCLUSIVE: no run of it was measured beside one of ext4; \
          ext3 misses the limit of response times."
     );
@@ -270,7 +271,8 @@ fn one_sentence_says_who_is_what_and_claims_no_more_than_the_cells() {
     let forgetful = summarise(&classed(class(DurabilityClass::NotDurable)));
     let forgetful = sentence(&forgetful);
     assert!(
-        forgetful.ends_with("; ext4, xfs and spindle-normal are not durable."),
+        forgetful
+            .contains("; xfs is not durable (fdatasync by 1 writer: 48 of xfs); spindle-normal is"),
         "{forgetful}"
     );
     let apart = summarise(&classed(|planned| {
@@ -282,10 +284,24 @@ fn one_sentence_says_who_is_what_and_claims_no_more_than_the_cells() {
     }));
     let apart = sentence(&apart);
     assert!(
-        apart.ends_with("; xfs is not ranked with ext4 (not durable)."),
+        apart.ends_with(
+            "; xfs is not ranked with ext4 (not durable: fdatasync by 1 writer: 48 of xfs)."
+        ),
         "{apart}"
     );
     assert!(!apart.contains("FASTER"), "{apart}");
+    // Where the baseline is the one that forgets, its reason is the reason.
+    let apart = sentence(&summarise(&classed(|planned| {
+        Some(if planned.contender == "ext4" {
+            DurabilityClass::NotDurable
+        } else {
+            DurabilityClass::Durable
+        })
+    })));
+    assert!(
+        apart.contains("xfs is not ranked with ext4 (durable; ext4: not durable, fdatasync by 1 writer: 48 of ext4)"),
+        "{apart}"
+    );
 }
 
 #[test]

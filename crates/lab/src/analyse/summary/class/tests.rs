@@ -184,6 +184,7 @@ fn a_cut_that_found_everything_or_was_not_made_accuses_nobody_and_is_told() {
         (
             Cut::NotMade {
                 reason: "no FUSE".to_owned(),
+                by_choice: false,
             },
             "its power was not cut: no FUSE",
         ),
