@@ -229,10 +229,10 @@ impl NfsServers {
         let settings = settings_of(&place, None);
         let listed = NfsDisk::open(settings, place.addresses, OPENING_MOST)
             .and_then(|mut directory| {
-                let entries = directory.list();
+                let entries = directory.list()?;
                 // A server that does not answer ends the session when its lease is over.
                 let _ = directory.close();
-                entries
+                Ok(entries)
             })
             .map_err(|error| failed("list", path, &error))?;
         let names = listed.into_iter().filter(|entry| entry.is_file);

@@ -1,0 +1,330 @@
+//! Disks that are files on NFS servers: a group with one failure group on each of two servers, which are
+//! killed, stopped and taken away. The servers are nfs-ganesha on loopback.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::{Place, bytes, can_mount};
+use rustix::process::Signal;
+
+const MIB: usize = 1 << 20;
+/// The deadline of a disk in these stories, and what a busy machine adds.
+const DEADLINE_S: u64 = 4;
+const LONGEST: Duration = Duration::from_secs(DEADLINE_S + 20);
+
+struct Server {
+    directory: PathBuf,
+    port: u16,
+    process: Child,
+}
+
+impl Server {
+    fn start(place: &Place, name: &str) -> Self {
+        let directory = place.path(name);
+        for part in ["served", "state"] {
+            std::fs::create_dir_all(directory.join(part)).unwrap();
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let settings = format!(
+            "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1;\n\
+             Enable_NLM = false; Enable_RQUOTA = false; }}\n\
+             NFSv4 {{ Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 1;\n\
+             Only_Numeric_Owners = true; RecoveryRoot = \"{state}\"; }}\n\
+             EXPORT {{ Export_Id = 1; Path = \"{served}\"; Pseudo = \"/vol\"; Protocols = 4;\n\
+             Transports = TCP; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;\n\
+             FSAL {{ Name = VFS; }} }}\n",
+            served = directory.join("served").display(),
+            state = directory.join("state").display(),
+        );
+        std::fs::write(directory.join("conf"), settings).unwrap();
+        let process = Self::spawn(&directory);
+        let mut server = Self {
+            directory,
+            port,
+            process,
+        };
+        server.wait();
+        server
+    }
+
+    fn spawn(directory: &std::path::Path) -> Child {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(directory.join("log"))
+            .unwrap();
+        Command::new("ganesha.nfsd")
+            .args(["-F", "-L", "STDERR", "-f"])
+            .arg(directory.join("conf"))
+            .arg("-p")
+            .arg(directory.join("pid"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    fn wait(&mut self) {
+        let begun = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            assert!(self.process.try_wait().unwrap().is_none(), "it ended");
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.process = Self::spawn(&self.directory);
+        self.wait();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A place with two servers that its settings name, or nothing where there cannot be one here.
+fn place_and_servers() -> Option<(Place, [Server; 2])> {
+    if !can_mount() {
+        return None;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: nfs-ganesha needs root");
+        return None;
+    }
+    if Command::new("ganesha.nfsd").arg("-v").output().is_err() {
+        println!("skipped: ganesha.nfsd is not installed");
+        return None;
+    }
+    let place = Place::new();
+    let servers = ["one", "two"].map(|name| Server::start(&place, name));
+    let [one, two] = &servers;
+    // The first one is reached by two paths.
+    let settings = format!(
+        "io_deadline_s = {DEADLINE_S}\n\
+         [nfs.filer1]\npaths = [\"127.0.0.1:{}\", \"127.0.0.1:{}@127.0.0.1\"]\nexport = \"/vol\"\n\
+         [nfs.filer2]\npaths = [\"127.0.0.1:{}\"]\nexport = \"/vol\"\n",
+        one.port, one.port, two.port
+    );
+    std::fs::write(place.path("spindle.toml"), settings).unwrap();
+    Some((place, servers))
+}
+
+const DISKS: &str = "nfs://filer1/*,nfs://filer2/*";
+
+fn run(place: &Place, words: &[&str]) -> place::Outcome {
+    let mut command = place.command(words);
+    place::outcome(command.env("SPINDLE_DISKS", DISKS))
+}
+
+#[track_caller]
+fn tell(place: &Place, words: &[&str]) -> String {
+    let outcome = run(place, words);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    outcome.stdout
+}
+
+#[track_caller]
+fn refuse(place: &Place, words: &[&str], wanted: &[&str]) {
+    let outcome = run(place, words);
+    assert_ne!(outcome.code, 0, "{outcome:?}");
+    for word in wanted {
+        assert!(outcome.stderr.contains(word), "{word}: {outcome:?}");
+    }
+}
+
+/// The group `data`, mounted.
+fn mounted(place: &Place) {
+    tell(
+        place,
+        &[
+            "group",
+            "create",
+            "data",
+            "--failgroup",
+            "left=nfs://filer1/a:64M",
+            "--failgroup",
+            "right=nfs://filer2/a:64M",
+        ],
+    );
+    let point = place.mount_point();
+    tell(place, &["mount", "data", point.to_str().unwrap()]);
+}
+
+#[track_caller]
+fn wait_for_mode(place: &Place, disk: usize, mode: &str) {
+    let begun = Instant::now();
+    loop {
+        let shown = tell(place, &["group", "show", "data", "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        if shown["disks"][disk]["mode"] == mode {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(90), "{shown}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The disk serves and has everything: until then the other one cannot be done without.
+#[track_caller]
+fn wait_until_whole(place: &Place, disk: usize) {
+    wait_for_mode(place, disk, "online");
+    let begun = Instant::now();
+    while run(place, &["health", "data"]).code != 0 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(90),
+            "{:?}",
+            run(place, &["health", "data"])
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Writes and syncs within the time that a disk may take to be given up.
+#[track_caller]
+fn write_synced(place: &Place, name: &str, contents: &[u8]) {
+    let begun = Instant::now();
+    let path = place.mount_point().join(name);
+    let file = std::fs::File::create(path).unwrap();
+    std::io::Write::write_all(&mut &file, contents).unwrap();
+    file.sync_all().unwrap();
+    assert!(begun.elapsed() < LONGEST, "{:?}", begun.elapsed());
+}
+
+#[track_caller]
+fn assert_has(place: &Place, files: &[(&str, Vec<u8>)]) {
+    for (name, contents) in files {
+        let found = std::fs::read(place.mount_point().join(name)).unwrap();
+        assert!(found == *contents, "{name}");
+    }
+}
+
+#[test]
+fn a_group_over_two_servers_goes_on_without_either_and_has_everything_when_it_is_back() {
+    let Some((place, mut servers)) = place_and_servers() else {
+        return;
+    };
+    mounted(&place);
+    let mut files = vec![("before", bytes(1, 5 * MIB))];
+    write_synced(&place, "before", &files[0].1);
+    // A server dies, and is started again.
+    servers[0].kill();
+    files.push(("killed", bytes(2, 2 * MIB)));
+    write_synced(&place, "killed", &files[1].1);
+    wait_for_mode(&place, 0, "offline");
+    assert_has(&place, &files);
+    servers[0].start_again();
+    wait_until_whole(&place, 0);
+    // The other one keeps silent, and goes on.
+    servers[1].signal(Signal::STOP);
+    files.push(("stopped", bytes(3, 2 * MIB)));
+    write_synced(&place, "stopped", &files[2].1);
+    wait_for_mode(&place, 1, "offline");
+    assert_has(&place, &files);
+    servers[1].signal(Signal::CONT);
+    wait_until_whole(&place, 1);
+    // A daemon that is killed leaves nothing that comes late, and the next one has it all.
+    files.push(("unsynced", bytes(4, 3 * MIB)));
+    std::fs::write(place.mount_point().join("unsynced"), &files[3].1).unwrap();
+    place.kill_daemon();
+    assert_has(&place, &files);
+    tell(&place, &["umount", place.mount_point().to_str().unwrap()]);
+    tell(&place, &["group", "check", "data"]);
+    let scrub = tell(&place, &["disk", "scan", "--json"]);
+    let scrub: serde_json::Value = serde_json::from_str(&scrub).unwrap();
+    let statuses: Vec<_> = scrub["disks"].as_array().unwrap().iter().collect();
+    assert_eq!(statuses.len(), 2, "{scrub}");
+    // Each copy alone has everything.
+    for server in 0..2 {
+        servers[server].kill();
+        let point = place.mount_point();
+        tell(
+            &place,
+            &["mount", "data", point.to_str().unwrap(), "--force"],
+        );
+        assert_has(&place, &files);
+        tell(&place, &["umount", point.to_str().unwrap()]);
+        servers[server].start_again();
+        tell(&place, &["mount", "data", point.to_str().unwrap()]);
+        wait_until_whole(&place, server);
+        assert_has(&place, &files);
+        tell(&place, &["umount", point.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_disk_on_a_server_that_cannot_be_had_is_refused_in_words_and_nothing_changes() {
+    let Some((place, servers)) = place_and_servers() else {
+        return;
+    };
+    let create = |disk: &str, wanted: &[&str]| {
+        let words = [
+            "group",
+            "create",
+            "x",
+            "--redundancy",
+            "external",
+            "--disk",
+            disk,
+        ];
+        refuse(&place, &words, wanted);
+    };
+    create(
+        "nfs://nosuchserver.invalid/x/y",
+        &["nosuchserver.invalid", "[nfs."],
+    );
+    create(
+        "nfs://filer1/nosuch",
+        &["nfs://filer1/nosuch", "no such file"],
+    );
+    create("nfs://filer1/../y", &["nfs://SERVER/DIRECTORY/FILE"]);
+    create("nfs://filer1", &["nfs://SERVER/DIRECTORY/FILE"]);
+    std::fs::write(servers[0].directory.join("served/small"), [0; 4096]).unwrap();
+    create("nfs://filer1/small", &["nfs://filer1/small", "too small"]);
+    // Somebody's file, which bears nobody's mark.
+    let mut archive = vec![0; 2 * MIB];
+    archive[MIB + 5] = 7;
+    std::fs::write(servers[0].directory.join("served/archive"), &archive).unwrap();
+    create(
+        "nfs://filer1/archive",
+        &["nfs://filer1/archive", "unknown data"],
+    );
+    let words = ["group", "create", "x", "--redundancy", "external"];
+    let taken = [&words[..], &["--file-disk", "nfs://filer1/archive:64M"]].concat();
+    refuse(&place, &taken, &["is there already"]);
+    let kept = std::fs::read(servers[0].directory.join("served/archive")).unwrap();
+    assert!(kept == archive);
+    // One that this machine, or another, has open.
+    mounted(&place);
+    create("nfs://filer1/a", &["nfs://filer1/a", "data"]);
+    let listed = tell(&place, &["disk", "scan", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let disks = listed["disks"].as_array().unwrap();
+    let member = disks.iter().find(|disk| disk["path"] == "nfs://filer1/a");
+    assert_eq!(member.unwrap()["in_use"], true, "{listed}");
+    tell(&place, &["umount", place.mount_point().to_str().unwrap()]);
+    let many = "[nfs.filer3]\npaths = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n";
+    std::fs::write(place.path("spindle.toml"), many).unwrap();
+    refuse(&place, &["group", "list"], &["nfs.filer3", "1 to 4"]);
+}
