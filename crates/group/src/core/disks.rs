@@ -215,22 +215,28 @@ impl DiskTable {
             let group = u32::from(new.group_index);
             self.preferred_group.store(group, Ordering::Release);
         }
+        if let Some(slot) = slot {
+            self.note_slot(number, slot);
+        }
         let mut new = Some(new);
         self.disks.get_or_put(number.0, || {
             let new = new.take().expect("it is asked for once");
             DiskState::new(new, Arc::clone(&self.membership))
         });
         assert!(new.is_none(), "a disk's number was never given before");
-        if let Some(slot) = slot {
-            self.set_slot(number, slot);
-        }
     }
 
     /// The disk is open in that slot from now on.
     pub fn set_slot(&self, number: DiskNumber, slot: DiskSlot) {
+        self.note_slot(number, slot);
         if let Some(disk) = self.disks.get(number.0) {
             disk.slot.set(Some(slot));
         }
+    }
+
+    /// To be called before the disk is seen with the slot: a write to a slot of which nobody knows whose
+    /// it is has no number, and no sync flushes it.
+    fn note_slot(&self, number: DiskNumber, slot: DiskSlot) {
         let of_slot = self.by_slot.get_or_put(slot.0, || AtomicU32::new(NONE));
         of_slot.store(u32::from(number.0), Ordering::Release);
     }
@@ -493,5 +499,55 @@ impl DiskTable {
             }
         }
         best.map(|(_, number, copy, slot)| (number, copy, slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use spindle_base::{DiskName, DiskNumber, FailureGroupName};
+    use spindle_device::DiskSlot;
+
+    use super::NewDiskState;
+    use crate::scene::Scene;
+
+    /// Found by seed 40937 of the simulator of threads: a sync left out a disk that had joined while
+    /// its file was written.
+    #[test]
+    fn who_sees_a_disk_that_joins_with_its_slot_finds_it_by_that_slot() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let disks = &group.disks;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looker = scope.spawn(|| {
+                let mut next = 100;
+                while !is_over.load(Ordering::Relaxed) {
+                    let Some(slot) = disks.get(DiskNumber(next)).and_then(super::DiskState::slot)
+                    else {
+                        continue;
+                    };
+                    if disks.disk_of(slot).is_none() {
+                        return Err(next);
+                    }
+                    next += 1;
+                }
+                Ok(())
+            });
+            for number in 100..30_000 {
+                disks.add(NewDiskState {
+                    number: DiskNumber(number),
+                    slot: Some(DiskSlot(number)),
+                    name: DiskName::new(format!("D{number}")).unwrap(),
+                    failure_group: FailureGroupName::new("F").unwrap(),
+                    group_index: 9,
+                    holds_data: true,
+                    total_bytes: 0,
+                });
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(looker.join().unwrap(), Ok(()), "a disk that nobody has");
+        });
     }
 }
