@@ -58,7 +58,7 @@ fn places(seen: &SeenMap, file: FileKey) -> Option<Vec<u64>> {
 /// the old place to another file.
 pub fn what_moves_is_found_where_it_lies() {
     const OURS: u64 = 1;
-    const ANOTHERS: u64 = 2;
+    const OF_ANOTHER: u64 = 2;
     let leases = Arc::new(Leases::create().expect("memory"));
     let client = leases.let_in(2).expect("a place");
     let (mut map, seen) = new_map();
@@ -82,7 +82,7 @@ pub fn what_moves_is_found_where_it_lies() {
         disk[2].store(OURS, Ordering::Relaxed);
         map.set(key(1), 0, &entry(2)).expect("room");
         drop(revocation);
-        disk[1].store(ANOTHERS, Ordering::Relaxed);
+        disk[1].store(OF_ANOTHER, Ordering::Relaxed);
     }
     reader.join().expect("no panic");
 }
