@@ -82,7 +82,7 @@ fn a_finding_that_was_cleared_counts_nowhere_until_it_is_found_anew() {
     assert!(dry.contains("data: would be cleared: damage: "), "{dry}");
     assert_eq!(health(&place).0, 2, "a dry run changes nothing");
     place.refuse(["clear", "data"], 2, &["--all", "damage"]);
-    place.refuse(["clear", "data", "damge"], 2, &["did you mean damage?"]);
+    place.refuse(["clear", "data", "damages"], 2, &["did you mean damage?"]);
     assert_eq!(health(&place).0, 2, "a refusal changes nothing");
 
     let report = &place.ask(["clear", "data", "damage"])[0];

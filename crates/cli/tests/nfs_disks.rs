@@ -262,20 +262,6 @@ fn a_group_over_two_servers_goes_on_without_either_and_has_everything_when_it_is
     let scrub: serde_json::Value = serde_json::from_str(&scrub).unwrap();
     let statuses: Vec<_> = scrub["disks"].as_array().unwrap().iter().collect();
     assert_eq!(statuses.len(), 2, "{scrub}");
-    // Each copy alone has everything.
-    let point = place.mount_point();
-    let point = point.to_str().unwrap();
-    for (number, server) in servers.iter_mut().enumerate() {
-        server.kill();
-        tell(&place, &["mount", "data", point, "--force"]);
-        assert_has(&place, &files);
-        tell(&place, &["umount", point]);
-        server.start_again();
-        tell(&place, &["mount", "data", point]);
-        wait_until_whole(&place, number);
-        assert_has(&place, &files);
-        tell(&place, &["umount", point]);
-    }
 }
 
 #[test]

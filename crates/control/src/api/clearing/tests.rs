@@ -120,7 +120,7 @@ fn what_holds_is_refused_with_what_ends_it_and_takes_the_others_along() {
             assert!(message.contains(wanted), "{wanted} in {message}");
         }
     }
-    let refused = chosen(&health(), "damge", false).unwrap_err();
+    let refused = chosen(&health(), "damages", false).unwrap_err();
     assert!(
         refused.message().contains("did you mean damage?"),
         "{refused}"
