@@ -10,8 +10,9 @@
 //! - A disk that fails is no error of the client's: another copy is asked, then the mount.
 //!
 //! # Not here
-//! Writes, read-ahead, several requests at a time, the message by which the descriptors come, and which
-//! process is which client.
+//! Writes, read-ahead, several requests at a time, a deadline for a disk that hangs, the message by which
+//! the descriptors come, and which process is which client: a fork has its parent's number and places,
+//! and must not go on as the same client.
 
 mod disks;
 mod file;
@@ -20,10 +21,11 @@ pub use disks::{NotDirect, ServingDisk, ServingDisks};
 pub use file::{Answer, ClientFile, Detour};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle_device::ReadOnlyMemory;
 use spindle_lease::map::SeenMap;
-use spindle_lease::{Client as Number, Leases, Operation};
+use spindle_lease::{Client as Number, Leases, OPERATIONS_COUNT, Operation};
 
 /// What the threads of a client share.
 #[derive(Debug)]
@@ -31,7 +33,15 @@ pub struct Client {
     leases: Leases,
     number: Number,
     map: SeenMap,
+    /// A bit for each place of the client's that a worker has.
+    taken: AtomicU64,
 }
+
+// Two workers in one place would end each other's announcements.
+const _: () = assert!(
+    OPERATIONS_COUNT == u64::BITS as usize,
+    "a bit for each place"
+);
 
 impl Client {
     /// The client that the owner let in under this number.
@@ -44,21 +54,28 @@ impl Client {
             leases,
             number,
             map,
+            taken: AtomicU64::new(0),
         })
     }
 
-    /// A thread that does one operation at a time, in place `index` of the client's. Each thread has
-    /// another place.
-    ///
-    /// # Panics
-    /// Where `index` is not below [`spindle_lease::OPERATIONS_COUNT`].
+    /// For a thread that does one operation at a time, in a place of the client's that nobody else has
+    /// until the worker is dropped; `None` where all are taken.
     #[must_use]
-    pub fn worker(&self, index: usize, disks: Arc<ServingDisks>) -> Worker<'_> {
-        Worker {
+    pub fn worker(&self, disks: Arc<ServingDisks>) -> Option<Worker<'_>> {
+        let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+        let before = self
+            .taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, free);
+        let place = before.ok()?.trailing_ones();
+        Some(Worker {
             map: &self.map,
-            operation: self.leases.operation(self.number, index),
+            operation: self.leases.operation(self.number, place as usize),
             disks,
-        }
+            place: TakenPlace {
+                taken: &self.taken,
+                place,
+            },
+        })
     }
 }
 
@@ -68,6 +85,21 @@ pub struct Worker<'a> {
     pub(crate) map: &'a SeenMap,
     pub(crate) operation: Operation<'a>,
     pub(crate) disks: Arc<ServingDisks>,
+    #[expect(dead_code, reason = "its drop gives the place back")]
+    place: TakenPlace<'a>,
+}
+
+/// A place of the client's, until it is dropped.
+#[derive(Debug)]
+struct TakenPlace<'a> {
+    taken: &'a AtomicU64,
+    place: u32,
+}
+
+impl Drop for TakenPlace<'_> {
+    fn drop(&mut self) {
+        self.taken.fetch_and(!(1 << self.place), Ordering::AcqRel);
+    }
 }
 
 impl Worker<'_> {

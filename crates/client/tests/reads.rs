@@ -175,7 +175,7 @@ impl Fixture {
 
     /// Reads blocks by a new worker, and looks where each came from.
     fn read(&self, first: u64, blocks: u64) -> (Vec<From>, Answer) {
-        let mut worker = self.client.worker(0, self.disks());
+        let mut worker = self.client.worker(self.disks()).unwrap();
         let mut buffer = AlignedBuffer::zeroed(usize::try_from(blocks).unwrap() * BLOCK_BYTES);
         let answer = self.open().read_at(&mut worker, &mut buffer, first * 4096);
         (origins(first, &buffer), answer.unwrap())
@@ -283,7 +283,7 @@ fn what_is_revoked_unaligned_or_of_another_standing_comes_from_the_mount() {
     drop(revocation);
     assert_eq!(fixture.read(0, 8).0, [From::Copy(0); 8]);
 
-    let mut worker = fixture.client.worker(1, fixture.disks());
+    let mut worker = fixture.client.worker(fixture.disks()).unwrap();
     let file = fixture.open();
     for (offset_bytes, length_bytes) in [(512, 4096), (0, 512)] {
         let mut buffer = AlignedBuffer::zeroed(length_bytes);
@@ -294,14 +294,27 @@ fn what_is_revoked_unaligned_or_of_another_standing_comes_from_the_mount() {
     }
 
     let (before, mut buffer) = (fixture.disks(), AlignedBuffer::zeroed(4096));
-    fixture.map.raise_standing();
+    fixture.map.raise_standing(&fixture.leases);
     let now = fixture.disks();
-    let mut worker = fixture.client.worker(1, before);
+    let mut worker = fixture.client.worker(before).unwrap();
     let answer = fixture.open().read_at(&mut worker, &mut buffer, 0).unwrap();
     assert_eq!(answer.detour, Some(Detour::Map(Reason::Standing)));
     worker.learn(now);
     let answer = fixture.open().read_at(&mut worker, &mut buffer, 0).unwrap();
     assert_eq!((answer.detour, answer.direct_bytes), (None, 4096));
+}
+
+#[test]
+fn two_workers_of_a_client_never_have_one_place() {
+    let fixture = Fixture::new(Striping::Coarse);
+    let new = || fixture.client.worker(fixture.disks());
+    let mut workers: Vec<_> = std::iter::from_fn(new).collect();
+    assert_eq!(workers.len(), spindle_lease::OPERATIONS_COUNT);
+    // What is given back is the next one's, and nothing else is.
+    drop(workers.swap_remove(17));
+    let next = new().expect("a place was given back");
+    assert!(new().is_none());
+    drop(next);
 }
 
 #[test]
@@ -316,7 +329,7 @@ fn a_read_ends_where_the_file_does() {
     let mount = OpenOptions::new().write(true).open(fixture.path("mount"));
     let length_bytes = (first + 2) * 4096 + 100;
     mount.unwrap().set_len(length_bytes).unwrap();
-    let mut worker = fixture.client.worker(0, fixture.disks());
+    let mut worker = fixture.client.worker(fixture.disks()).unwrap();
     let mut read = |blocks: usize, at: u64| {
         let mut buffer = AlignedBuffer::zeroed(blocks * BLOCK_BYTES);
         let answer = fixture.open().read_at(&mut worker, &mut buffer, at * 4096);
@@ -367,7 +380,7 @@ fn nothing_is_announced_while_the_mount_is_asked() {
         leases: &fixture.leases,
         asked_count: &asked_count,
     };
-    let mut worker = fixture.client.worker(0, fixture.disks());
+    let mut worker = fixture.client.worker(fixture.disks()).unwrap();
     let mut buffer = AlignedBuffer::zeroed(16 * BLOCK_BYTES);
     let file = ClientFile::new(KEY, fixture.schedule, mount);
     // Extent 1 is block 1, extent 3 blocks 4 to 7: two parts.
@@ -419,7 +432,7 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
             let schedule = *schedule;
             scope.spawn(move || {
                 let file = ClientFile::new(KEY, schedule, File::open(path).unwrap());
-                let mut worker = client.worker(place, disks);
+                let mut worker = client.worker(disks).unwrap();
                 let mut random = SeededRandom::new(place as u64);
                 let mut buffer = AlignedBuffer::zeroed(4 * BLOCK_BYTES);
                 while !is_over.load(Ordering::Relaxed) {

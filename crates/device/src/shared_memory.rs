@@ -83,8 +83,8 @@ impl SharedMemory {
     /// A descriptor of the same memory that gives nobody more than reading, to be given to a process
     /// that shall not store into it.
     ///
-    /// From now on the memory is also opened anew for writing by nobody who has not the right to open
-    /// everything: `/proc` would let a process of the same user do so otherwise.
+    /// From now on the file's mode forbids to open the memory anew for writing, which `/proc` would
+    /// let others do. A process of the same user could change the mode: this is against mistakes.
     ///
     /// # Errors
     /// What the kernel answered.

@@ -121,6 +121,17 @@ impl Leases {
         })
     }
 
+    /// The owner goes on without each write that a client has announced and not ended.
+    pub(crate) fn overtake_writes(&self) {
+        for client in self.clients() {
+            let mut under_way = self.under_way_of(client.number());
+            under_way.retain(|found| matches!(found.mode, Mode::Waits | Mode::Write));
+            for write in under_way {
+                write.overtake();
+            }
+        }
+    }
+
     /// What a dead client had announced to write, or left torn: its copies are to be compared
     /// before [`Leases::let_go`]. Of the owner itself the next owner asks.
     #[must_use]

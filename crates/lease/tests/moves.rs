@@ -591,12 +591,7 @@ impl Owner {
 
     /// The disks are not as they were: who writes is overtaken, and nobody asks a disk until it is told.
     fn outage(&mut self) {
-        self.map.raise_standing();
-        for client in self.leases.clients() {
-            for found in self.leases.left_by(client.number()) {
-                found.overtake();
-            }
-        }
+        self.map.raise_standing(&self.leases);
         // What was announced before ends; no owner would wait for that.
         let everything = self.leases.revoke(Blocks::ALL).unwrap();
         let until = Instant::now() + Duration::from_secs(10);

@@ -9,7 +9,7 @@ use spindle_sync::atomic::AtomicU64;
 use spindle_sync::thread;
 
 use super::{Allowed, Disks, Entry, FileKey, Found, Piece, SeenMap, SharedMap};
-use crate::{Blocks, Leases, Mode};
+use crate::{Blocks, Leases, Mode, Patience};
 
 const fn key(number: u64) -> FileKey {
     FileKey {
@@ -123,26 +123,28 @@ pub fn the_file_before_in_a_place_is_not_taken_for_the_next() {
     reader.join().expect("no panic");
 }
 
-/// An owner that has raised the standing and finds no operation knows that none goes to the disks.
+/// A write that asks the disks though the owner has gone on without the one that is gone ends as torn.
 pub fn what_begins_behind_an_outage_asks_no_disk() {
     let leases = Arc::new(Leases::create().expect("memory"));
     let client = leases.let_in(2).expect("a place");
     let (mut map, seen) = new_map();
     let outage = Arc::new(AtomicU64::new(0));
     let (shared, is_over) = (Arc::clone(&leases), Arc::clone(&outage));
-    let reader = thread::spawn(move || {
+    let writer = thread::spawn(move || {
         let mut operation = shared.operation(client, 0);
-        let announced = operation.announce_read(Blocks::new(FileId(1), 0, 1));
-        let announced = announced.expect("nothing is revoked");
-        if let Found::Direct(_) = seen.lookup(&announced, &disks(), &piece(key(1))) {
-            let over = is_over.load(Ordering::Relaxed);
-            assert_eq!(over, 0, "the owner counts on nobody being there");
-        }
-        drop(announced);
+        let blocks = Blocks::new(FileId(1), 0, 1);
+        let Ok(announced) = operation.announce_write(blocks, |_| Patience::GiveUp) else {
+            return;
+        };
+        let found = seen.lookup(&announced, &disks(), &piece(key(1)));
+        let is_direct = matches!(found, Found::Direct(_));
+        let asks_behind_it = is_direct && is_over.load(Ordering::Relaxed) == 1;
+        announced.done();
+        let left = shared.left_by(client.number());
+        let is_torn = left.iter().any(|found| found.mode() == Mode::Torn);
+        assert!(!asks_behind_it || is_torn, "nobody compares the copies");
     });
-    map.raise_standing();
-    if leases.under_way_of(client.number()).is_empty() {
-        outage.store(1, Ordering::Relaxed);
-    }
-    reader.join().expect("no panic");
+    map.raise_standing(&leases);
+    outage.store(1, Ordering::Relaxed);
+    writer.join().expect("no panic");
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_device::words::{MAGIC_WORDS, ReadOnlyMemory, fence};
-use spindle_format::{COPIES_MAX, ExtentCopy};
+use spindle_format::COPIES_MAX;
 
 use super::entry::{Allowed, Entry, EntryState};
 use super::layout::{
@@ -173,16 +173,26 @@ impl SeenMap {
         if end.is_none_or(|end| end > u64::from(entry.limit_blocks())) {
             return Err(Reason::BeyondLimit);
         }
-        let place_of = |copy: ExtentCopy| {
+        let mut places = SmallVec::new();
+        for copy in entry.copies() {
             let disk = copy.disk();
-            let known = disks.blocks.get(usize::from(disk.0))?;
-            (copy.start_block() + copy.blocks() <= *known).then(|| CopyPlace {
+            let known = (disks.blocks.get(usize::from(disk.0))).map_or(0, |blocks| *blocks);
+            if known == 0 && mode == Mode::Read {
+                // One copy that can be reached is enough.
+                continue;
+            }
+            if copy.start_block() + copy.blocks() > known {
+                return Err(Reason::UnknownPlace);
+            }
+            places.push(CopyPlace {
                 disk,
                 offset_bytes: copy.start_bytes() + piece.inside_blocks * BLOCK_SIZE_BYTES,
-            })
-        };
-        let places: Option<_> = entry.copies().map(place_of).collect();
-        places.ok_or(Reason::UnknownPlace)
+            });
+        }
+        match places.is_empty() {
+            true => Err(Reason::UnknownPlace),
+            false => Ok(places),
+        }
     }
 
     /// The entry as it was stored whole, while its row was this one.

@@ -12,6 +12,7 @@ use super::layout::{
     ENTRIES_START, FileKey, MAGIC, Place, ROW_EXTENTS, RowState, STANDING, VERSION, WORDS_COUNT,
     names_of, row_of,
 };
+use crate::Leases;
 
 /// The map as its owner has it. One thread at a time changes it.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ impl SharedMap {
             self.end_row(place);
         }
         self.memory.release(ENTRIES_START, WORDS_COUNT);
-        self.raise_standing();
+        self.count_standing();
     }
 
     /// The number of the disks' standing: told to a client together with the disks' descriptors.
@@ -171,9 +172,15 @@ impl SharedMap {
     }
 
     /// A disk has gone: no operation that is announced from now on goes to any disk by itself, until its
-    /// client was told of this standing. Those that were announced before are found
-    /// ([`crate::Leases::left_by`]), to be overtaken. The entries are changed before clients are told.
-    pub fn raise_standing(&mut self) {
+    /// client was told of this standing, and each write that was announced before is overtaken, one that
+    /// waits for its locks too: it has not looked at the standing yet. The entries are changed before
+    /// clients are told.
+    pub fn raise_standing(&mut self, leases: &Leases) {
+        self.count_standing();
+        leases.overtake_writes();
+    }
+
+    fn count_standing(&self) {
         let next = self.standing().wrapping_add(1);
         self.word(STANDING).store(next, Ordering::Relaxed);
         // One of two sees the other: who announces stores that and then looks here.

@@ -195,24 +195,29 @@ fn an_entry_that_cannot_be_is_not_made() {
 fn a_client_goes_to_no_disk_that_it_does_not_know_and_not_beyond_its_end() {
     let mut both = Both::new();
     let whole = piece(key(7), 0, 0, 1);
-    for (disk, start_block, is_known) in [
-        (4, DISK_BLOCKS - 16, true),
-        (4, DISK_BLOCKS - 15, false),
-        (4, (1 << 40) - 1, false),
-        (5, 1, false),
-        (u16::MAX, 1, false),
+    let unknown = Err(Reason::UnknownPlace);
+    // Of a disk that it cannot reach it needs no copy to read, and to write it needs each.
+    let reached = || [Ok(vec![at(1, 5000)]), unknown.clone()];
+    for (disk, start_block, expected) in [
+        (
+            4,
+            DISK_BLOCKS - 16,
+            [1, 2].map(|_| Ok(vec![at(1, 5000), at(4, DISK_BLOCKS - 16)])),
+        ),
+        (4, DISK_BLOCKS - 15, [unknown.clone(), unknown.clone()]),
+        (4, (1 << 40) - 1, [unknown.clone(), unknown.clone()]),
+        (5, 1, reached()),
+        (u16::MAX, 1, reached()),
     ] {
         let copies = [copy(1, 5000, 4), copy(disk, start_block, 4)];
-        let entry = Entry::new(&copies, 16, Allowed::Read).unwrap();
+        let entry = Entry::new(&copies, 16, Allowed::ReadAndWrite).unwrap();
         both.map.set(key(7), 0, &entry).unwrap();
-        let found = both.read(&whole);
-        let expected = if is_known {
-            Ok(vec![at(1, 5000), at(disk, start_block)])
-        } else {
-            Err(Reason::UnknownPlace)
-        };
+        let found = both.find(&whole);
         assert_eq!(found, expected, "block {start_block} of disk {disk}");
     }
+    let alone = Entry::new(&[copy(5, 1, 4)], 16, Allowed::Read).unwrap();
+    both.map.set(key(7), 0, &alone).unwrap();
+    assert_eq!(both.read(&whole), unknown);
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn from_an_outage_on_a_client_asks_no_disk_until_it_is_told() {
     both.map.set(key(7), 0, &entry(5000)).unwrap();
     let whole = piece(key(7), 0, 0, 16);
     assert!(both.seen.is_current(&both.disks) && both.read(&whole).is_ok());
-    both.map.raise_standing();
+    both.map.raise_standing(&both.leases);
     assert!(!both.seen.is_current(&both.disks));
     assert_eq!(both.read(&whole), Err(Reason::Standing));
     both.disks = disks(&both.map);
