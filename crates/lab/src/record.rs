@@ -463,7 +463,11 @@ pub fn json_text(value: &impl Serialize) -> Result<String> {
 /// Where the folder cannot be written.
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     let beside = path.with_extension("new");
-    fs::write(&beside, text)
+    let written = fs::File::create(&beside).and_then(|mut file| {
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.sync_all()
+    });
+    written
         .and_then(|()| fs::rename(&beside, path))
         .with_context(|| format!("cannot write {}", path.display()))
 }

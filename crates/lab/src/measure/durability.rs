@@ -27,7 +27,7 @@ use anyhow::Result;
 pub use self::ground::mounted;
 
 use self::ground::Ground;
-pub use self::load::Worked;
+pub use self::load::{WhileMeasured, Worked};
 use super::contender::{Place, Standing};
 use super::database::{Server, Settings};
 use super::device::Leaf;

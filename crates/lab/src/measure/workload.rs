@@ -69,9 +69,9 @@ pub trait Load {
         None
     }
 
-    /// How many transactions that wrote were acknowledged over the whole load, warm-up and drain
-    /// included, at least; none where that is not counted.
-    fn commits(&self, _driven: &Driven) -> Option<u64> {
+    /// How many transactions that wrote are acknowledged so far, at least; `operations` are how many
+    /// operations are. None where that is not counted.
+    fn commits(&self, _operations: u64) -> Option<u64> {
         None
     }
 

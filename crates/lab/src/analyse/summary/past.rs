@@ -8,9 +8,9 @@ use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
 use crate::record::{AGAIN, Event};
 
-/// A contender whose runs were stopped more often than this in as many chose by it, or somebody did
-/// for it: the interval of twelve blocks reaches from the third lowest ratio to the third highest.
-const STOPPED_ONE_IN: usize = 6;
+/// Where more than one run in so many was begun again, somebody may have chosen by it, whether the runs
+/// were stopped or made to fail: the interval of twelve blocks reaches from the third lowest ratio to the third highest.
+const REPEATED_ONE_IN: usize = 6;
 
 /// What happened to a run, by the history.
 #[derive(Debug, Default, Clone)]
@@ -63,8 +63,8 @@ pub(super) fn of_a_contender(folder: &Folder, workload: usize, label: &str) -> V
         let name = planned.folder();
         let current = (folder.runs.iter()).find(|run| run.run.planned.number == planned.number);
         let Some(life) = lives.get(name.as_str()) else {
-            // Without any history that is said once, of all of it.
-            if current.is_some() && !folder.history.events.is_empty() {
+            // Without a history of the plan that is said once, of all of it.
+            if current.is_some() && knows_a_plan(folder) {
                 altered.push(name);
             }
             continue;
@@ -103,10 +103,16 @@ pub(super) fn of_a_contender(folder: &Folder, workload: usize, label: &str) -> V
             of: planned.len(),
             failed,
             stopped,
-            is_often: stopped * STOPPED_ONE_IN > planned.len(),
+            is_often: repeated * REPEATED_ONE_IN > planned.len(),
         });
     }
     doubts
+}
+
+/// Whether the history was there when the plan was made: an older lab kept none.
+fn knows_a_plan(folder: &Folder) -> bool {
+    let mut events = folder.history.events.iter();
+    events.any(|event| matches!(event, Event::Planned { .. }))
 }
 
 /// Of all of it; it counts for every verdict.
@@ -135,6 +141,8 @@ pub(super) fn of_all(folder: &Folder) -> Vec<Doubt> {
         .count();
     let reason = if history.events.is_empty() {
         (!folder.runs.is_empty()).then_some("there is none")
+    } else if !knows_a_plan(folder) {
+        Some("it begins after the runs")
     } else if !history.is_whole {
         Some("lines of it are gone or were changed")
     } else if planned.last().map(|(blocks, _)| *blocks) != Some(folder.experiment.blocks) {
@@ -394,33 +402,64 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_stops_are_told_and_stops_of_more_than_one_run_in_six_leave_a_look() {
-        let with = |stopped: usize, failed: usize| {
+    fn what_is_begun_again_is_told_and_leaves_a_look_where_it_is_more_than_one_run_in_six() {
+        let with = |stopped: &[usize], failed: &[usize]| {
             let mut folder = faster();
             let of_xfs: Vec<String> = (folder.plan.runs.iter())
                 .filter(|run| run.contender == "xfs" && run.workload == 0)
                 .map(|run| run.folder())
                 .collect();
-            for name in &of_xfs[..stopped] {
+            for run in stopped {
                 let began = Event::Began {
                     at_unix_s: 1,
-                    run: name.clone(),
+                    run: of_xfs[*run].clone(),
                     attempt: 1,
                 };
                 folder.history.events.insert(2, began);
             }
-            for name in &of_xfs[..failed] {
-                noted(&mut folder, 2, name, None);
+            for run in failed {
+                noted(&mut folder, 2, &of_xfs[*run], None);
             }
             summarise(&folder)
         };
-        let summary = with(2, 12);
+        let summary = with(&[0, 1], &[0]);
         assert_eq!(words(&summary), CLAIM);
         assert!(
-            says(&summary, "12 attempts failed and 2 were stopped"),
+            says(&summary, "1 attempts failed and 2 were stopped"),
             "{summary:?}"
         );
-        assert_eq!(words(&with(3, 0))[0], Some(Verdict::Look));
+        // One run, however often: it has one ratio of twelve.
+        assert_eq!(words(&with(&[0, 0, 0], &[])), CLAIM);
+        // A run that is made to fail is one that is stopped.
+        for (stopped, failed) in [
+            (&[0, 1, 2][..], &[][..]),
+            (&[], &[0, 1, 2]),
+            (&[0], &[1, 2]),
+        ] {
+            let summary = with(stopped, failed);
+            assert_eq!(
+                words(&summary)[0],
+                Some(Verdict::Look),
+                "{stopped:?} {failed:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_history_that_begins_after_the_runs_accuses_none_of_them() {
+        let mut folder = faster();
+        folder.history.events.clear();
+        folder.history.events.push(Event::Started {
+            at_unix_s: 1,
+            measured: 0,
+        });
+        let summary = summarise(&folder);
+        assert_eq!(words(&summary)[0], Some(Verdict::Look));
+        assert!(says(&summary, "it begins after the runs"), "{summary:?}");
+        assert!(
+            !says(&summary, "is not the one that the lab wrote"),
+            "{summary:?}"
+        );
     }
 
     #[test]

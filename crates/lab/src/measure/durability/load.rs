@@ -7,10 +7,9 @@
 //! All of the load is counted from before its first operation until after its last answer, so that
 //! no answer lies outside of what was counted; background writes add flushes and take none away. The
 //! warm-up's flushes could hide a measured time without any, so that the measured time is counted by
-//! itself, too. Its ends are read while clients work: what may have been answered by a flush before
-//! them, or counted after them, is given to the contender.
+//! itself, too. Its commits are counted after the devices at its beginning and before them at its end:
+//! what was under way at the beginning may have been flushed before it, and is given to the contender.
 
-use crate::quantity::{as_float, whole};
 use crate::record::WayCount;
 
 /// As the report knows all of the load.
@@ -18,11 +17,8 @@ pub const NAME: &str = "load";
 /// And the measured part.
 const MEASURED: &str = "load while it was measured";
 
-/// Of the measured time, the part that its counters surely cover, with room for a mix of operations
-/// that changes by chance.
-const COVERED: f64 = 0.8;
-/// Rounds of all writers that may have been under way at both ends.
-const ROUNDS_AT_THE_ENDS: f64 = 2.0;
+/// Rounds of all writers that are given to the contender: one may have been under way at the beginning.
+const ROUNDS_GIVEN: u64 = 2;
 
 /// What a load did.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,26 +28,32 @@ pub struct Worked {
     pub commits: Option<u64>,
     /// Sessions, each with one commit under way.
     pub writers: u32,
-    /// The share of all acknowledged operations that lies in the measured time; none where arrivals
-    /// are served after it.
-    pub measured_share: Option<f64>,
-    /// Flushes and writes of the leaf devices in the measured time; none where these are not the
-    /// lab's.
-    pub in_the_measured_time: Option<(f64, f64)>,
+    /// The measured time; none where the load does not count, or the devices are not the lab's.
+    pub while_measured: Option<WhileMeasured>,
+}
+
+/// What happened in the measured time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WhileMeasured {
+    /// Transactions that wrote and were acknowledged between the two readings of the devices.
+    pub commits: u64,
+    /// Flushes of the leaf devices.
+    pub flushes: f64,
+    /// Their writes.
+    pub writes: f64,
 }
 
 impl Worked {
     /// The measured part, with what is given to the contender taken off.
     pub(super) fn measured(&self) -> Option<WayCount> {
-        let commits = as_float(self.commits?) * self.measured_share? * COVERED;
-        let at_the_ends = ROUNDS_AT_THE_ENDS * f64::from(self.writers);
-        let (flushes, writes) = self.in_the_measured_time?;
+        let measured = self.while_measured?;
+        let given = ROUNDS_GIVEN * u64::from(self.writers);
         Some(WayCount {
             way: MEASURED.to_owned(),
             writers: self.writers,
-            acknowledged: whole((commits - at_the_ends).max(0.0)).unwrap_or(0),
-            flushes,
-            writes,
+            acknowledged: measured.commits.saturating_sub(given),
+            flushes: measured.flushes,
+            writes: measured.writes,
         })
     }
 }
@@ -61,6 +63,7 @@ mod tests {
     use super::super::ground::{Cache, Ground};
     use super::super::judgement::{is_flushed, judge};
     use super::*;
+    use crate::quantity::as_float;
     use crate::record::DurabilityClass;
 
     fn all_of_it(writers: u32, commits: u64, flushes: f64) -> WayCount {
@@ -111,32 +114,50 @@ mod tests {
 
     #[test]
     fn flushes_of_the_warm_up_do_not_hide_a_measured_time_without_any() {
-        let worked = Worked {
+        let worked = |commits, flushes| Worked {
             commits: Some(10_000),
             writers: 8,
-            measured_share: Some(0.5),
-            in_the_measured_time: Some((3.0, 20_000.0)),
+            while_measured: Some(WhileMeasured {
+                commits,
+                flushes,
+                writes: 20_000.0,
+            }),
         };
         // All together there are enough: 5,000 commits of the warm-up flushed each by itself.
         assert!(is_flushed(&all_of_it(8, 10_000, 5003.0), 1));
-        let measured = worked.measured().unwrap();
-        assert_eq!(measured.acknowledged, 3984);
+        let measured = worked(5000, 3.0).measured().unwrap();
+        assert_eq!(measured.acknowledged, 4984);
         assert!(!is_flushed(&measured, 1));
-        let honest = Worked {
-            in_the_measured_time: Some((5000.0 / 8.0, 20_000.0)),
-            ..worked.clone()
+        assert!(is_flushed(&worked(5000, 623.0).measured().unwrap(), 1));
+        assert!(!is_flushed(&worked(5000, 622.0).measured().unwrap(), 1));
+        // Few commits say nothing: all of them may have been under way at the beginning.
+        assert!(is_flushed(&worked(16, 0.0).measured().unwrap(), 1));
+        let uncounted = Worked {
+            while_measured: None,
+            ..worked(0, 0.0)
         };
-        assert!(is_flushed(&honest.measured().unwrap(), 1));
-        // Few commits say nothing: all of them may have been under way at the ends.
-        let few = Worked {
-            commits: Some(20),
-            ..worked.clone()
-        };
-        assert!(is_flushed(&few.measured().unwrap(), 1));
-        let open = Worked {
-            measured_share: None,
-            ..worked
-        };
-        assert_eq!(open.measured(), None);
+        assert_eq!(uncounted.measured(), None);
+    }
+
+    /// One session that commits again and again, each commit flushed before it is answered, and is looked
+    /// at between any two steps of it.
+    #[test]
+    fn whoever_flushes_each_commit_is_accused_by_no_two_readings() {
+        for commits in 0_u64..40 {
+            // At the first reading one may be flushed and not answered; at the second none that is
+            // answered lacks its flush.
+            for flushed_ahead in 0..=1 {
+                let worked = Worked {
+                    commits: Some(commits),
+                    writers: 1,
+                    while_measured: Some(WhileMeasured {
+                        commits,
+                        flushes: as_float(commits.saturating_sub(flushed_ahead)),
+                        writes: as_float(commits),
+                    }),
+                };
+                assert!(is_flushed(&worked.measured().unwrap(), 1), "{worked:?}");
+            }
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::super::database::{
     Installation, Purpose, Server, ServerPlan, Statistics, direct_cache_bytes,
 };
 use super::super::device::DeviceSet;
-use super::super::durability::{self, Worked};
+use super::super::durability::{self, WhileMeasured, Worked};
 use super::super::journal::Made;
 use super::super::load::{
     Client, Driven, LoadPlan, Meter, Shape, drive, drive_to_end, is_steady, littles_law,
@@ -54,6 +54,21 @@ pub(super) struct Ends {
     pub(super) objects: Vec<ObjectActivity>,
     /// What was produced between them, where operations are not what counts.
     pub(super) produced: Option<u64>,
+    /// Transactions that wrote and were acknowledged between them for certain, where that is counted.
+    pub(super) commits: Option<u64>,
+}
+
+impl Ends {
+    /// Of work whose parts nobody counts.
+    const fn between(from: Reading, until: Reading) -> Self {
+        Self {
+            from,
+            until,
+            objects: Vec::new(),
+            produced: None,
+            commits: None,
+        }
+    }
 }
 
 /// What fio needs to be under way after what settled it.
@@ -230,12 +245,7 @@ impl OneRun<'_> {
         let until = sampler.read_ended();
         drop(sampler);
         drop(limits);
-        let ends = Ends {
-            from,
-            until,
-            objects: Vec::new(),
-            produced: None,
-        };
+        let ends = Ends::between(from, until);
         let mut measured = self.measured(&ends, reached.latency.clone());
         tell_settled(&mut measured, is_settled, (before + warm_up).as_secs_f64());
         measured.unit = reached.unit.to_owned();
@@ -376,15 +386,15 @@ impl OneRun<'_> {
     /// What the load acknowledged, and what the lab's devices did in the measured time.
     fn worked(&self, standing: &Standing, load: &dyn Load, driven: &Driven, ends: &Ends) -> Worked {
         let disks = total(&devices_since(&ends.until.devices, &ends.from.devices));
-        let is_closed = self.asked.rate.is_none() && driven.acknowledged > 0;
-        let covers = ends.until.at_s - ends.from.at_s >= 0.9 * driven.duration_s;
+        let are_ours = standing.layout.devices > 0;
         Worked {
-            commits: load.commits(driven),
+            commits: load.commits(driven.acknowledged),
             writers: load.writers(),
-            measured_share: is_closed
-                .then(|| as_float(driven.operations) / as_float(driven.acknowledged)),
-            in_the_measured_time: (standing.layout.devices > 0 && covers)
-                .then_some((disks.flushes, disks.writes)),
+            while_measured: (ends.commits.filter(|_| are_ours)).map(|commits| WhileMeasured {
+                commits,
+                flushes: disks.flushes,
+                writes: disks.writes,
+            }),
         }
     }
 
@@ -440,13 +450,7 @@ impl OneRun<'_> {
             let from = sampler.read();
             let driven = drive_to_end(clients, operations_each, self.planned.seed, &meter)?;
             let until = sampler.read_ended();
-            let ends = Ends {
-                from,
-                until,
-                objects: Vec::new(),
-                produced: None,
-            };
-            (driven, ends)
+            (driven, Ends::between(from, until))
         } else {
             self.many_operations(load, clients, &sampler, &meter)?
         };
@@ -478,26 +482,31 @@ impl OneRun<'_> {
             seed: self.planned.seed,
         };
         let (mut from, mut until) = (None, None);
+        let committed = || load.commits(meter.operations());
+        // Within the readings: no commit is counted of which the devices' flush may lie outside.
         let driven = drive(
             clients,
             &plan,
             meter,
-            || from = Some((sampler.read(), load.produced())),
-            || until = Some((sampler.read(), load.produced())),
+            || from = Some((sampler.read(), load.produced(), committed())),
+            || {
+                let commits = committed();
+                until = Some((sampler.read(), load.produced(), commits));
+            },
         )?;
         ensure!(
             driven.operations > 0,
             "nothing was acknowledged in the measured time"
         );
-        let (from, produced_before) = from.context("the measured time began")?;
-        let (until, produced) = until.context("the measured time ended")?;
+        let (from, produced_before, commits_before) = from.context("the measured time began")?;
+        let (until, produced, commits) = until.context("the measured time ended")?;
+        let since = |after: Option<u64>, before: Option<u64>| {
+            (after.zip(before)).map(|(after, before)| after.saturating_sub(before))
+        };
         let ends = Ends {
-            from,
-            until,
-            produced: produced
-                .zip(produced_before)
-                .map(|(after, before)| after - before),
-            objects: Vec::new(),
+            produced: since(produced, produced_before),
+            commits: since(commits, commits_before),
+            ..Ends::between(from, until)
         };
         Ok((driven, ends))
     }

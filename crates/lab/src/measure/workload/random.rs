@@ -179,7 +179,7 @@ impl Load for Random {
             .collect()
     }
 
-    fn commits(&self, _driven: &Driven) -> Option<u64> {
+    fn commits(&self, _operations: u64) -> Option<u64> {
         u64::try_from(self.done.updates.load(Ordering::Relaxed)).ok()
     }
 

@@ -108,8 +108,8 @@ impl Load for Tpcb {
             .collect()
     }
 
-    fn commits(&self, driven: &Driven) -> Option<u64> {
-        Some(driven.acknowledged)
+    fn commits(&self, operations: u64) -> Option<u64> {
+        Some(operations)
     }
 
     fn writers(&self) -> u32 {

@@ -131,7 +131,7 @@ impl Load for Tpcc {
         ("NOPM", SECONDS_PER_MINUTE)
     }
 
-    fn commits(&self, _driven: &Driven) -> Option<u64> {
+    fn commits(&self, _operations: u64) -> Option<u64> {
         // A Delivery may find nothing to deliver, and is left out.
         let tally = &self.tally;
         let payments = tally.payments.load(Ordering::Relaxed);
