@@ -72,12 +72,14 @@ impl WorkState {
 
     /// Whether a finding of that kind is over, so that a person may acknowledge it. Everything else
     /// is a state of the group or lasts until an event ends it, and hiding it would hide what is.
-    pub(crate) fn lets_clear(&self, kind: &str) -> bool {
+    pub(crate) fn lets_clear(&self, kind: &str, is_of_disk: bool) -> bool {
         match kind {
             DAMAGE => true,
             "background_failed" => !self.background_fails,
             "rebalance_stopped" => !self.rebalance_stands,
-            "restore_stopped" => !self.restore_stands,
+            // Of one disk it says that it cannot be given up, which no operation shows and which is told
+            // once.
+            "restore_stopped" => !self.restore_stands && !is_of_disk,
             _ => false,
         }
     }

@@ -124,7 +124,8 @@ pub(crate) fn judge_served(
         of_events(group, &not_cleared(events), now_ms, &mut findings);
     }
     for finding in &mut findings {
-        finding.can_be_cleared = work.lets_clear(&finding.kind);
+        let is_of_disk = finding.disk_name.is_some();
+        finding.can_be_cleared = work.lets_clear(&finding.kind, is_of_disk);
         if finding.can_be_cleared {
             let how = format!("`spindle clear {} {}`", group.name, finding.name());
             finding.advice = format!("{}; {how} acknowledges it", finding.advice);
@@ -365,6 +366,12 @@ fn place_of(event: &EventReport) -> (Option<u64>, Option<u16>, &str) {
     (event.file, event.disk, place)
 }
 
+/// Whether a scrub told it, which names a file or a disk: what a resync, a read or an opening could not
+/// get it tells of both, or of none, and that may have ended without a word.
+fn is_of_scrub(event: &EventReport) -> bool {
+    SCRUBBED.contains(&event.kind.as_str()) && event.file.is_some() != event.disk.is_some()
+}
+
 /// The events of damage that nothing has mended since, one for each place that a scrub can find
 /// again, the newest last.
 fn damage_left<'a>(events: &[&'a EventReport], now_ms: u64) -> Vec<&'a EventReport> {
@@ -378,7 +385,7 @@ fn damage_left<'a>(events: &[&'a EventReport], now_ms: u64) -> Vec<&'a EventRepo
             left.retain(|old| !is_scrubbed(old) || place_of(old) != place_of(event));
         }
         let is_recent = event.time_ms + DAMAGE_MS >= now_ms;
-        if is_scrubbed(event) || is_damage(event) && is_recent {
+        if is_of_scrub(event) || is_damage(event) && is_recent {
             left.push(event);
         }
     }
@@ -390,8 +397,7 @@ fn damage_left<'a>(events: &[&'a EventReport], now_ms: u64) -> Vec<&'a EventRepo
 #[must_use]
 pub(crate) fn scrub_findings_open(events: &[EventReport]) -> u64 {
     let left = damage_left(&not_cleared(events), u64::MAX);
-    let is_scrubbed = |event: &&&EventReport| SCRUBBED.contains(&event.kind.as_str());
-    left.iter().filter(is_scrubbed).count() as u64
+    left.iter().filter(|event| is_of_scrub(event)).count() as u64
 }
 
 fn damage_finding(events: &[&EventReport], now_ms: u64) -> Option<HealthFindingReport> {

@@ -58,7 +58,7 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Everything that the logs have, the oldest first.
+    /// Everything that the logs have, in a group's own order, and the oldest first among groups.
     ///
     /// # Errors
     /// Where the group is not there or its log cannot be read; of several groups those that
@@ -69,7 +69,7 @@ impl<'a> Events<'a> {
             Some(name) => loop {
                 let mut events = self.of_served()?;
                 if !self.seen.is_empty() {
-                    return Ok(in_order(events));
+                    return Ok(events);
                 }
                 match self.of_unserved(name.as_str()) {
                     // The process that was asked died, and the next one has the disks by now.
@@ -82,7 +82,7 @@ impl<'a> Events<'a> {
                     }
                     more => {
                         events.extend(more?);
-                        return Ok(in_order(events));
+                        return Ok(events);
                     }
                 }
             },
@@ -102,7 +102,7 @@ impl<'a> Events<'a> {
                         Err(error) => tracing::warn!(group = %name, "{error:#}"),
                     }
                 }
-                Ok(in_order(events))
+                Ok(self.in_order(events))
             }
         }
     }
@@ -131,7 +131,7 @@ impl<'a> Events<'a> {
                 }
             }
         }
-        Ok(in_order(events))
+        Ok(self.in_order(events))
     }
 
     fn is_seen(&self, name: &str) -> bool {
@@ -234,6 +234,15 @@ impl<'a> Events<'a> {
         Ok(events)
     }
 
+    /// Of several groups the oldest first; of one the log's own order counts, whatever became of the
+    /// clock.
+    fn in_order(&self, mut events: Vec<EventReport>) -> Vec<EventReport> {
+        if self.group.is_none() {
+            events.sort_by_key(|event| event.time_ms);
+        }
+        events
+    }
+
     fn filter_of(&self, name: &str) -> EventFilter {
         EventFilter {
             after: self.seen.get(name).map_or(0, |seen| seen.number),
@@ -248,10 +257,4 @@ impl<'a> Events<'a> {
             seen.number = seen.number.max(event.number);
         }
     }
-}
-
-fn in_order(mut events: Vec<EventReport>) -> Vec<EventReport> {
-    // Stable: within a group the numbers decide, whatever became of the clock.
-    events.sort_by_key(|event| event.time_ms);
-    events
 }

@@ -150,11 +150,12 @@ fn work_that_cannot_go_on_is_no_finding_of_the_past() {
         error: None,
     };
     let stands = WorkState::of_served(false, &[operation("errors")]);
-    assert!(!stands.lets_clear("restore_stopped"));
-    assert!(stands.lets_clear("rebalance_stopped"));
-    assert!(stands.lets_clear("background_failed"));
+    assert!(!stands.lets_clear("restore_stopped", false));
+    assert!(stands.lets_clear("rebalance_stopped", false));
+    assert!(stands.lets_clear("background_failed", false));
     let goes_on = WorkState::of_served(true, &[operation("run")]);
-    assert!(goes_on.lets_clear("restore_stopped"));
-    assert!(!goes_on.lets_clear("background_failed"));
-    assert!(!WorkState::of_none().lets_clear("restore_stopped"));
+    assert!(goes_on.lets_clear("restore_stopped", false));
+    assert!(!goes_on.lets_clear("restore_stopped", true));
+    assert!(!goes_on.lets_clear("background_failed", false));
+    assert!(!WorkState::of_none().lets_clear("restore_stopped", false));
 }

@@ -79,6 +79,14 @@ fn event(kind: &str, severity: &str, disk: Option<u16>, ago_ms: u64) -> EventRep
     }
 }
 
+/// As a scrub tells of a place of a file.
+fn scrubbed(kind: &str, severity: &str, ago_ms: u64) -> EventReport {
+    EventReport {
+        file: Some(7),
+        ..event(kind, severity, None, ago_ms)
+    }
+}
+
 #[track_caller]
 fn expect(report: &HealthReport, status: HealthStatus, kinds: &[&str]) {
     let found: Vec<&str> = (report.findings.iter())
@@ -175,9 +183,21 @@ fn a_write_that_failed_counts_for_a_day_and_what_a_scrub_found_until_it_is_mende
     expect(&report, HealthStatus::Critical, &["damage"]);
     let report = judge(&group, &damage(25 * 3_600_000), NOW_MS);
     expect(&report, HealthStatus::Ok, &[]);
-    let found = [event("copies_differ", "critical", None, 25 * 3_600_000)];
+    let found = [scrubbed("copies_differ", "critical", 25 * 3_600_000)];
     let report = judge(&group, &found, NOW_MS);
     expect(&report, HealthStatus::Critical, &["damage"]);
+    // A resync tells of both, and may have got it a minute later.
+    for disk in [None, Some(1)] {
+        let told = |ago_ms| EventReport {
+            file: disk.map(|_| 7),
+            ..event("blocks_unreadable", "critical", disk, ago_ms)
+        };
+        let report = judge(&group, &[told(3_600_000)], NOW_MS);
+        expect(&report, HealthStatus::Critical, &["damage"]);
+        let report = judge(&group, &[told(25 * 3_600_000)], NOW_MS);
+        expect(&report, HealthStatus::Ok, &[]);
+        assert_eq!(scrub_findings_open(&[told(900)]), 0);
+    }
 }
 
 #[test]
@@ -384,7 +404,7 @@ fn what_was_acknowledged_is_told_no_more_and_what_is_found_anew_is() {
 #[test]
 fn a_finding_of_a_scrub_is_open_until_it_is_mended_or_acknowledged_however_long_ago() {
     let old = |text: &str, number| {
-        let mut event = event("copies_differ", "critical", None, 40 * 24 * 3_600_000);
+        let mut event = scrubbed("copies_differ", "critical", 40 * 24 * 3_600_000);
         (event.text, event.number) = (text.to_owned(), number);
         event
     };
