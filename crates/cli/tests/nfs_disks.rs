@@ -3,123 +3,36 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
 mod place;
+#[path = "../../nfs/tests/server/mod.rs"]
+mod server;
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use place::{Place, bytes, can_mount};
+use server::Ganesha;
 
 const MIB: usize = 1 << 20;
 /// The deadline of a disk in these stories, and what a busy machine adds.
 const DEADLINE_S: u64 = 4;
 const LONGEST: Duration = Duration::from_secs(DEADLINE_S + 20);
 
-struct Server {
-    directory: PathBuf,
-    port: u16,
-    process: Child,
-}
-
-impl Server {
-    fn start(place: &Place, name: &str) -> Self {
-        let directory = place.path(name);
-        for part in ["served", "state"] {
-            std::fs::create_dir_all(directory.join(part)).unwrap();
-        }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let settings = format!(
-            "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1;\n\
-             Enable_NLM = false; Enable_RQUOTA = false; }}\n\
-             NFSv4 {{ Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 1;\n\
-             Only_Numeric_Owners = true; RecoveryRoot = \"{state}\"; }}\n\
-             EXPORT {{ Export_Id = 1; Path = \"{served}\"; Pseudo = \"/vol\"; Protocols = 4;\n\
-             Transports = TCP; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;\n\
-             FSAL {{ Name = VFS; }} }}\n",
-            served = directory.join("served").display(),
-            state = directory.join("state").display(),
-        );
-        std::fs::write(directory.join("conf"), settings).unwrap();
-        let process = Self::spawn(&directory);
-        let mut server = Self {
-            directory,
-            port,
-            process,
-        };
-        server.wait();
-        server
-    }
-
-    fn spawn(directory: &std::path::Path) -> Child {
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(directory.join("log"))
-            .unwrap();
-        Command::new("ganesha.nfsd")
-            .args(["-F", "-L", "STDERR", "-f"])
-            .arg(directory.join("conf"))
-            .arg("-p")
-            .arg(directory.join("pid"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap()
-    }
-
-    fn wait(&mut self) {
-        let begun = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            assert!(self.process.try_wait().unwrap().is_none(), "it ended");
-            assert!(begun.elapsed() < Duration::from_secs(30));
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
-    fn start_again(&mut self) {
-        self.process = Self::spawn(&self.directory);
-        self.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// A place with two servers that its settings name, or nothing where there cannot be one here.
 /// The place is to be let go of first: a group that is being closed needs its servers.
-fn servers_and_place() -> Option<([Server; 2], Place)> {
+fn servers_and_place() -> Option<([Ganesha; 2], Place)> {
     if !can_mount() {
         return None;
     }
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: nfs-ganesha needs root");
+    let (Some(one), Some(two)) = (Ganesha::start(), Ganesha::start()) else {
         return None;
-    }
-    if Command::new("ganesha.nfsd").arg("-v").output().is_err() {
-        println!("skipped: ganesha.nfsd is not installed");
-        return None;
-    }
+    };
     let place = Place::new();
-    let servers = ["one", "two"].map(|name| Server::start(&place, name));
+    let servers = [one, two];
     let [one, two] = &servers;
     // The first one is reached by two paths.
     let settings = format!(
         "io_deadline_s = {DEADLINE_S}\n\
-         [nfs.filer1]\npaths = [\"127.0.0.1:{}\", \"127.0.0.1:{}@127.0.0.1\"]\nexport = \"/vol\"\n\
-         [nfs.filer2]\npaths = [\"127.0.0.1:{}\"]\nexport = \"/vol\"\n",
+         [nfs.filer1]\npaths = [\"127.0.0.1:{}\", \"127.0.0.1:{}@127.0.0.1\"]\nexport = \"/disks\"\n\
+         [nfs.filer2]\npaths = [\"127.0.0.1:{}\"]\nexport = \"/disks\"\n",
         one.port, one.port, two.port
     );
     std::fs::write(place.path("spindle.toml"), settings).unwrap();
@@ -277,12 +190,12 @@ fn a_disk_on_a_server_that_cannot_be_had_is_refused_in_words_and_nothing_changes
     );
     create("nfs://filer1/../y", &["nfs://SERVER/DIRECTORY/FILE"]);
     create("nfs://filer1", &["nfs://SERVER/DIRECTORY/FILE"]);
-    std::fs::write(servers[0].directory.join("served/small"), [0; 4096]).unwrap();
+    std::fs::write(servers[0].path("small"), [0; 4096]).unwrap();
     create("nfs://filer1/small", &["nfs://filer1/small", "too small"]);
     // Somebody's file, which bears nobody's mark.
     let mut archive = vec![0; 2 * MIB];
     archive[MIB + 5] = 7;
-    std::fs::write(servers[0].directory.join("served/archive"), &archive).unwrap();
+    std::fs::write(servers[0].path("archive"), &archive).unwrap();
     create(
         "nfs://filer1/archive",
         &["nfs://filer1/archive", "unknown data"],
@@ -290,7 +203,7 @@ fn a_disk_on_a_server_that_cannot_be_had_is_refused_in_words_and_nothing_changes
     let words = ["group", "create", "x", "--redundancy", "external"];
     let taken = [&words[..], &["--file-disk", "nfs://filer1/archive:64M"]].concat();
     refuse(&place, &taken, &["is there already"]);
-    let kept = std::fs::read(servers[0].directory.join("served/archive")).unwrap();
+    let kept = std::fs::read(servers[0].path("archive")).unwrap();
     assert!(kept == archive);
     // One that this machine, or another, has open.
     mounted(&place);

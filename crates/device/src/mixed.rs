@@ -71,6 +71,9 @@ pub trait RemoteDisk: Send + Sync + std::fmt::Debug {
         until: Instant,
     ) -> Option<Result<(), RemoteFailure>>;
 
+    /// Lets go of it in order: nobody asks it anything any more, and the next one may have it at once.
+    fn release(&self);
+
     /// Nobody waits for it any more: what is under way is answered [`DeviceErrorKind::TimedOut`], and
     /// nothing is sent from now on.
     fn give_up(&self);
@@ -150,7 +153,8 @@ impl MixedDisks {
         match self.remote(slot) {
             None => self.local.release(slot),
             Some(remote) => {
-                remote.fence();
+                remote.is_fenced.store(true, Ordering::Release);
+                remote.disk.release();
                 Ok(())
             }
         }
@@ -235,7 +239,8 @@ impl MixedDisks {
     fn end(&self, job: RemoteJob, request: &mut Request<'_>, begun: Instant) {
         let slot = request.slot;
         let remote = self.remote(slot).expect("it was sent there");
-        let mut until = begun + self.deadline;
+        // What came while another disk was waited for is there to be taken.
+        let mut until = (begun + self.deadline).max(Instant::now() + LOOK_INTERVAL);
         let answer = loop {
             if let Some(answer) = remote.disk.wait(job, request, until) {
                 break answer;

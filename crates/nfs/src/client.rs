@@ -39,6 +39,7 @@ pub use interface::{
     Action, ENTRIES_MOST, Event, FileWanted, JobId, Outcome, PATHS_MOST, Settings,
     TRANSFER_BYTES_MOST, Work,
 };
+pub use owner::fnv;
 
 use calls::CallKind;
 use paths::Path;
@@ -228,6 +229,12 @@ impl Client {
     #[must_use]
     pub fn late_count(&self) -> usize {
         self.session.as_ref().map_or(0, Session::late_count)
+    }
+
+    /// Whether nothing can be done any more.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.failure.is_some()
     }
 
     /// Whether the file is held and work is done.

@@ -255,6 +255,11 @@ impl NfsDisk {
         self.one(Work::Close).map(drop)
     }
 
+    /// Whether nothing can be asked any more.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.client.has_ended()
+    }
+
     /// What happened to the disk since this was asked last.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)

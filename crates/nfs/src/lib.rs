@@ -25,7 +25,7 @@ pub mod status;
 pub mod wire;
 pub mod xdr;
 
-pub use client::{Action, Client, Event, FileWanted, JobId, Outcome, Settings, Work};
+pub use client::{Action, Client, Event, FileWanted, JobId, Outcome, Settings, Work, fnv};
 pub use compound::Access;
 pub use disk::NfsDisk;
 pub use shared::SharedDisk;

@@ -53,7 +53,7 @@ struct State {
     /// None when it was given up.
     disk: Option<NfsDisk>,
     /// What its opener holds for as long as nobody else may have the disk.
-    held: Option<OwnedFd>,
+    held: Vec<OwnedFd>,
     /// What the thread at the sockets waits for.
     led: Option<Waits>,
     /// Who sleeps until a job has its answer.
@@ -90,17 +90,19 @@ impl SharedDisk {
     /// What the server says, or that it does not answer.
     ///
     /// # Panics
-    /// As [`NfsDisk::open`], and where the kernel gives no descriptor or thread.
+    /// As [`NfsDisk::open`].
     pub fn open(
         path: String,
         settings: Settings,
         addresses: Vec<PathAddress>,
-        held: Option<OwnedFd>,
+        held: Vec<OwnedFd>,
         deadline: Duration,
     ) -> Result<Arc<Self>, NfsError> {
+        let no_resources = || NfsError::new("OPEN", ErrorKind::NoResources);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = rustix::event::eventfd(0, flags).map_err(|_| no_resources())?;
         let mut disk = NfsDisk::open(settings, addresses, deadline)?;
         let size_bytes = disk.size_bytes()?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let shared = Arc::new(Self {
             path,
             size_bytes: AtomicU64::new(size_bytes - size_bytes % BLOCK_BYTES),
@@ -110,22 +112,22 @@ impl SharedDisk {
                 led: None,
                 sleepers: Vec::new(),
             }),
-            wake: rustix::event::eventfd(0, flags).expect("the kernel gives a descriptor"),
+            wake,
         });
         let kept = Arc::downgrade(&shared);
         std::thread::Builder::new()
             .name("nfs-lease".to_owned())
             .spawn(move || keep_lease(&kept))
-            .expect("the kernel gives a thread");
+            .map_err(|_| no_resources())?;
         Ok(shared)
     }
 
-    /// Sets the size of the file.
+    /// Sets the size of the file, which the server may take so long for.
     ///
     /// # Errors
     /// What the server says, or that it does not answer.
-    pub fn set_size(&self, size_bytes: u64) -> Result<(), NfsError> {
-        self.ask(Work::SetSize(size_bytes))?;
+    pub fn set_size(&self, size_bytes: u64, most: Duration) -> Result<(), NfsError> {
+        self.ask(Work::SetSize(size_bytes), most)?;
         self.size_bytes
             .store(size_bytes - size_bytes % BLOCK_BYTES, Ordering::Relaxed);
         Ok(())
@@ -189,18 +191,23 @@ impl SharedDisk {
         state.led = None;
         if let Some(disk) = &mut state.disk {
             disk.go_on(ready);
-            // Nobody asks for them yet.
-            drop(disk.take_events());
+            for event in disk.take_events() {
+                tracing::warn!(disk = self.path, ?event, "of the disk's server");
+            }
+            if disk.has_ended() {
+                // Nothing is sent any more, and whoever opens the disk anew may have it.
+                state.held.clear();
+            }
         }
         state.wake_answered();
         state
     }
 
     /// Asks for something that is not the engine's.
-    fn ask(&self, work: Work) -> Result<Outcome, NfsError> {
+    fn ask(&self, work: Work, most: Duration) -> Result<Outcome, NfsError> {
         let asked = work.operation();
         let id = self.submit(work);
-        let answer = self.answer(id, Instant::now() + SHORT_MOST);
+        let answer = self.answer(id, Instant::now() + most);
         answer.unwrap_or_else(|| Err(NfsError::new(asked, ErrorKind::TimedOut)))
     }
 }
@@ -226,8 +233,7 @@ fn keep_lease(kept: &Weak<SharedDisk>) {
 
 impl Drop for SharedDisk {
     fn drop(&mut self) {
-        // A server that does not answer ends the hold when the lease is over.
-        let _ = self.ask(Work::Close);
+        self.release();
     }
 }
 
@@ -241,7 +247,7 @@ impl RemoteDisk for SharedDisk {
     }
 
     fn measure(&self) -> io::Result<u64> {
-        match self.ask(Work::Size) {
+        match self.ask(Work::Size, SHORT_MOST) {
             Ok(Outcome::Size(size_bytes)) => {
                 let size_bytes = size_bytes - size_bytes % BLOCK_BYTES;
                 // As of a disk of the machine's: what lies behind an end that came nearer is answered
@@ -294,11 +300,18 @@ impl RemoteDisk for SharedDisk {
         Some(Ok(()))
     }
 
+    fn release(&self) {
+        // The next host need not wait until the lease is over. A server that does not answer is not
+        // waited for.
+        let _ = self.ask(Work::Close, SHORT_MOST);
+        self.give_up();
+    }
+
     fn give_up(&self) {
         let mut state = self.state();
         // With it go its sockets, and what they hold.
         drop(state.disk.take());
-        drop(state.held.take());
+        state.held.clear();
         state.wake_answered();
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
@@ -318,6 +331,7 @@ fn failure_of(error: &NfsError) -> RemoteFailure {
         | ErrorKind::SessionLost
         | ErrorKind::Refused
         | ErrorKind::Violation
+        | ErrorKind::NoResources
         | ErrorKind::Closed => (DeviceErrorKind::Gone, Errno::NODEV),
     };
     RemoteFailure {

@@ -122,6 +122,8 @@ pub enum ErrorKind {
     Refused,
     /// The server's answer is none of the protocol.
     Violation,
+    /// This process has no descriptor or thread left.
+    NoResources,
     /// The disk was closed.
     Closed,
 }
@@ -183,6 +185,9 @@ const fn explain(kind: ErrorKind) -> &'static str {
         ErrorKind::Io => "the server's own disk failed: look into the server's log",
         ErrorKind::Refused => "the server refused: look into the server's log",
         ErrorKind::Violation => "the server's answer breaks the protocol: update the server",
+        ErrorKind::NoResources => {
+            "this process can have no more descriptors or threads: raise its limits"
+        }
         ErrorKind::Closed => "the disk is closed",
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,126 +12,33 @@ use spindle_nfs::{
     Access, ErrorKind, Event, FileWanted, NfsDisk, NfsError, Outcome, Settings, Work,
 };
 
+mod server;
+
+use server::Ganesha;
+
 const DEADLINE: Duration = Duration::from_secs(20);
 const MIB: usize = 1 << 20;
 const LARGE_BYTES: u32 = (3 << 20) + 4096;
 
-struct Ganesha {
-    directory: tempfile::TempDir,
-    port: u16,
-    process: Child,
-}
-
-impl Ganesha {
-    /// A server of an empty directory, or nothing where there cannot be one here.
-    fn start() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            println!("skipped: nfs-ganesha needs root");
-            return None;
-        }
-        if Command::new("ganesha.nfsd").arg("-v").output().is_err() {
-            println!("skipped: ganesha.nfsd is not installed");
-            return None;
-        }
-        let directory = tempfile::tempdir().expect("a directory");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it has an address").port();
-        drop(listener);
-        let process = Self::spawn(&directory, port);
-        let mut this = Self {
-            directory,
-            port,
-            process,
-        };
-        this.wait_for_port();
-        Some(this)
-    }
-
-    fn spawn(directory: &tempfile::TempDir, port: u16) -> Child {
-        let root = directory.path();
-        for name in ["served", "state"] {
-            std::fs::create_dir_all(root.join(name)).expect("a directory");
-        }
-        let settings = format!(
-            "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1;\n\
-             Enable_NLM = false; Enable_RQUOTA = false; }}\n\
-             NFSv4 {{ Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 1;\n\
-             Only_Numeric_Owners = true; RecoveryRoot = \"{state}\"; }}\n\
-             EXPORT {{ Export_Id = 1; Path = \"{served}\"; Pseudo = \"/disks\"; Protocols = 4;\n\
-             Transports = TCP; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;\n\
-             FSAL {{ Name = VFS; }} }}\n",
-            served = root.join("served").display(),
-            state = root.join("state").display(),
-        );
-        std::fs::write(root.join("ganesha.conf"), settings).expect("settings are written");
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(root.join("log"));
-        let log = log.expect("a log");
-        Command::new("ganesha.nfsd")
-            .args(["-F", "-L", "STDERR", "-f"])
-            .arg(root.join("ganesha.conf"))
-            .arg("-p")
-            .arg(root.join("ganesha.pid"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("ganesha.nfsd starts")
-    }
-
-    fn wait_for_port(&mut self) {
-        let until = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            let ended = self.process.try_wait().expect("it can be asked");
-            assert!(ended.is_none() && Instant::now() < until, "{}", self.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
-    }
-
-    /// As a machine that loses its power, and comes back.
-    fn restart(&mut self) {
-        self.process.kill().expect("it can be killed");
-        self.process.wait().expect("it ends");
-        self.process = Self::spawn(&self.directory, self.port);
-        self.wait_for_port();
-    }
-
-    fn address(&self) -> PathAddress {
-        PathAddress {
-            server: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
-            own: None,
-        }
-    }
-
-    fn open(&self, host: &str, paths: usize, name: Option<&str>) -> Result<NfsDisk, NfsError> {
-        let settings = settings(host, paths, name);
-        NfsDisk::open(settings, vec![self.address(); paths], DEADLINE)
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let id = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(id, signal).expect("it can be signalled");
-    }
-
-    fn served(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.directory.path().join("served").join(name)).expect("the file is there")
+fn address(server: &Ganesha) -> PathAddress {
+    PathAddress {
+        server: SocketAddr::from((Ipv4Addr::LOCALHOST, server.port)),
+        own: None,
     }
 }
 
-impl Drop for Ganesha {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", self.log());
-        }
-    }
+fn open(
+    server: &Ganesha,
+    host: &str,
+    paths: usize,
+    name: Option<&str>,
+) -> Result<NfsDisk, NfsError> {
+    let settings = settings(host, paths, name);
+    NfsDisk::open(settings, vec![address(server); paths], DEADLINE)
+}
+
+fn served(server: &Ganesha, name: &str) -> Vec<u8> {
+    std::fs::read(server.path(name)).expect("the file is there")
 }
 
 fn settings(host: &str, paths: usize, name: Option<&str>) -> Settings {
@@ -219,7 +125,7 @@ fn what_is_written_to_another_server_is_read_again_and_lies_in_its_file() {
     let Some(server) = Ganesha::start() else {
         return;
     };
-    let mut disk = server.open("left", 2, Some("a")).expect("the file is made");
+    let mut disk = open(&server, "left", 2, Some("a")).expect("the file is made");
     disk.set_size(16 * MIB as u64).expect("it gets its size");
     assert_eq!(disk.size_bytes(), Ok(16 * MIB as u64));
     let large = pattern(LARGE_BYTES as usize, 1);
@@ -262,7 +168,7 @@ fn what_is_written_to_another_server_is_read_again_and_lies_in_its_file() {
         .expect("it stands there");
     assert!(entry.is_file && entry.size_bytes == 16 * MIB as u64);
     disk.close().expect("it is closed");
-    let file = server.served("a");
+    let file = served(&server, "a");
     assert_eq!(file[..8192], small);
     assert_eq!(file[MIB..MIB + large.len()], large);
 }
@@ -276,15 +182,9 @@ fn a_directory_of_many_files_is_listed_whole() {
         .map(|at| format!("a-disk-with-a-name-{at:05}"))
         .collect();
     for name in &names {
-        std::fs::write(
-            server.directory.path().join("served").join(name),
-            b"12345678",
-        )
-        .expect("a file");
+        std::fs::write(server.path(name), b"12345678").expect("a file");
     }
-    let mut directory = server
-        .open("left", 1, None)
-        .expect("a directory is nobody's");
+    let mut directory = open(&server, "left", 1, None).expect("a directory is nobody's");
     let mut entries = directory.list().expect("it is listed");
     entries.sort_by(|one, other| one.name.cmp(&other.name));
     assert!(
@@ -306,18 +206,12 @@ fn a_second_host_is_kept_out_until_the_first_one_closes() {
     let Some(server) = Ganesha::start() else {
         return;
     };
-    let first = server
-        .open("left", 1, Some("a"))
-        .expect("the first one has it");
-    let refused = server
-        .open("right", 1, Some("a"))
-        .expect_err("the second one has not");
+    let first = open(&server, "left", 1, Some("a")).expect("the first one has it");
+    let refused = open(&server, "right", 1, Some("a")).expect_err("the second one has not");
     assert_eq!(refused.kind, ErrorKind::InUse, "{refused}");
     first.close().expect("it is closed");
-    server.open("right", 1, Some("a")).expect("now it has");
-    let mut directory = server
-        .open("third", 1, None)
-        .expect("a directory is nobody's");
+    open(&server, "right", 1, Some("a")).expect("now it has");
+    let mut directory = open(&server, "third", 1, None).expect("a directory is nobody's");
     assert_eq!(directory.list().expect("it is listed").len(), 1);
 }
 
@@ -326,7 +220,7 @@ fn a_server_that_is_killed_and_starts_again_gives_the_file_back_to_who_had_it() 
     let Some(mut server) = Ganesha::start() else {
         return;
     };
-    let mut disk = server.open("left", 1, Some("a")).expect("the file is made");
+    let mut disk = open(&server, "left", 1, Some("a")).expect("the file is made");
     disk.set_size(MIB as u64).expect("it gets its size");
     let data = pattern(65_536, 3);
     disk.write(0, &data, true).expect("a durable write");
@@ -342,7 +236,7 @@ fn a_server_that_is_killed_and_starts_again_gives_the_file_back_to_who_had_it() 
     assert_eq!(disk.read(0, 65_536), Ok(data.clone()));
     let events = disk.take_events();
     assert!(events.contains(&Event::Reclaimed), "{events:?}");
-    let file = server.served("a");
+    let file = served(&server, "a");
     assert_eq!(file[65_536..131_072], data);
 }
 
@@ -352,9 +246,9 @@ fn what_a_path_that_went_silent_still_holds_does_not_come_over_a_later_write() {
         return;
     };
     let way = Way::to(server.port);
-    let mut first = server.address();
+    let mut first = address(&server);
     first.server.set_port(way.port);
-    let addresses = vec![first, server.address()];
+    let addresses = vec![first, address(&server)];
     let mut disk = NfsDisk::open(settings("left", 2, Some("a")), addresses, DEADLINE)
         .expect("the file is made");
     disk.set_size(MIB as u64).expect("it gets its size");
@@ -395,7 +289,7 @@ fn what_a_path_that_went_silent_still_holds_does_not_come_over_a_later_write() {
         );
     }
     disk.close().expect("it is closed");
-    assert_eq!(server.served("a")[..65_536], pattern(65_536, 3));
+    assert_eq!(served(&server, "a")[..65_536], pattern(65_536, 3));
 }
 
 #[test]
@@ -403,10 +297,10 @@ fn a_server_that_stops_for_a_while_does_each_write_once_when_it_goes_on() {
     let Some(server) = Ganesha::start() else {
         return;
     };
-    let mut disk = server.open("left", 2, Some("a")).expect("the file is made");
+    let mut disk = open(&server, "left", 2, Some("a")).expect("the file is made");
     disk.set_size(4 * MIB as u64).expect("it gets its size");
     server.signal(rustix::process::Signal::STOP);
-    let id = rustix::process::Pid::from_child(&server.process);
+    let id = server.process_id();
     let waker = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(3));
         rustix::process::kill_process(id, rustix::process::Signal::CONT)
@@ -435,11 +329,9 @@ fn a_disk_that_is_opened_again_by_the_same_process_has_the_file_and_the_former_o
     let Some(server) = Ganesha::start() else {
         return;
     };
-    let mut former = server.open("left", 1, Some("a")).expect("the file is made");
+    let mut former = open(&server, "left", 1, Some("a")).expect("the file is made");
     former.set_size(MIB as u64).expect("it gets its size");
-    let mut disk = server
-        .open("left", 1, Some("a"))
-        .expect("it is opened again");
+    let mut disk = open(&server, "left", 1, Some("a")).expect("it is opened again");
     let fenced = former
         .write(0, &pattern(4096, 1), true)
         .expect_err("its session has ended");
@@ -447,12 +339,12 @@ fn a_disk_that_is_opened_again_by_the_same_process_has_the_file_and_the_former_o
     // And the former one has not ended the hold of the second while it learned that.
     disk.write(0, &pattern(4096, 2), true).expect("a write");
     assert!(!disk.take_events().contains(&Event::SessionLost));
-    let mut other = server.open("left", 1, Some("b")).expect("another file");
+    let mut other = open(&server, "left", 1, Some("b")).expect("another file");
     other.set_size(4096).expect("it gets its size");
     disk.write(0, &pattern(4096, 3), true).expect("a write");
     assert!(
         !disk.take_events().contains(&Event::SessionLost),
         "two files of one host are two clients"
     );
-    assert_eq!(server.served("a")[..4096], pattern(4096, 3));
+    assert_eq!(served(&server, "a")[..4096], pattern(4096, 3));
 }

@@ -1,9 +1,9 @@
 //! The disks of this process: the engine that moves the bytes, and what is wrapped around it.
 //!
-//! From the bottom up: io_uring or plain system calls, beside clients of NFS servers; the recorder where one was asked for;
-//! the switch that pulls a cable for a test; and, for who only looks, the memory that takes
-//! writes. A disk that was opened stays open and locked until it is released or the process
-//! ends.
+//! From the bottom up: io_uring or plain system calls, and clients of NFS servers beside them; the
+//! recorder where one was asked for; the switch that pulls a cable for a test; and, for who only looks,
+//! the memory that takes writes. A disk that was opened stays open and locked until it is released or
+//! the process ends.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,8 +9,7 @@
 //! gives, in no directory, and the name goes with the process. Without that the second process would
 //! take the first one's hold away, because to the server both are this machine.
 
-use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -38,8 +37,10 @@ const SCHEME: &str = "nfs://";
 const PORT: u16 = 2049;
 /// The most paths to one server.
 const PATHS_MOST: usize = 4;
-/// How long a server may take to open a file, or to list a directory.
+/// How long a server may take to open a disk that is to be used.
 const OPENING_MOST: Duration = Duration::from_secs(10);
+/// How long it may take where somebody only looks: programs may wait for the one that does.
+const LOOKING_MOST: Duration = Duration::from_secs(3);
 
 /// `[nfs.NAME]` of the settings.
 #[derive(Debug, Clone, Deserialize)]
@@ -144,6 +145,32 @@ impl NfsServers {
         Ok(disks.try_attach_remote(disk)?)
     }
 
+    /// As [`Self::attach_to_look`], of many: servers are waited for together.
+    pub(crate) fn attach_all_to_look(
+        &self,
+        disks: &MixedDisks,
+        paths: &[PathBuf],
+    ) -> Vec<ControlResult<DiskSlot>> {
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = (paths.iter())
+                .map(|path| {
+                    is_remote(path).then(|| scope.spawn(|| self.attach_to_look(disks, path)))
+                })
+                .collect();
+            (paths.iter().zip(opening))
+                .map(|(path, remote)| match remote {
+                    None => self.attach_to_look(disks, path),
+                    Some(thread) => thread.join().unwrap_or_else(|_| {
+                        Err(ControlError::new(
+                            ControlErrorKind::Bug,
+                            format!("{}: opening it ended by a panic", path.display()),
+                        ))
+                    }),
+                })
+                .collect()
+        })
+    }
+
     /// As [`Self::attach_to_own`], only to look at it.
     ///
     /// # Errors
@@ -185,7 +212,8 @@ impl NfsServers {
             }
         }
         let made = self.open(path, Access::Own, true)?;
-        (made.set_size(disk.size_bytes)).map_err(|error| failed("make", path, &error))?;
+        (made.set_size(disk.size_bytes, OPENING_MOST))
+            .map_err(|error| failed("make", path, &error))?;
         tracing::warn!(
             "{}: the server has not reserved its room: keep so much free there",
             path.display()
@@ -195,9 +223,9 @@ impl NfsServers {
 
     fn open(&self, path: &Path, access: Access, makes: bool) -> ControlResult<Arc<SharedDisk>> {
         let mut place = self.place(path)?;
-        let held = match access {
-            Access::Own => Some(hold(&place, path)?),
-            Access::Look => None,
+        let (held, most) = match access {
+            Access::Own => (hold(&place, path)?, OPENING_MOST),
+            Access::Look => (Vec::new(), LOOKING_MOST),
         };
         let name = place.names.pop().unwrap_or_default();
         let file = FileWanted {
@@ -207,7 +235,7 @@ impl NfsServers {
         };
         let settings = settings_of(&place, Some(file));
         let path_text = path.display().to_string();
-        SharedDisk::open(path_text, settings, place.addresses, held, OPENING_MOST)
+        SharedDisk::open(path_text, settings, place.addresses, held, most)
             .map_err(|error| failed("open", path, &error))
     }
 
@@ -227,7 +255,7 @@ impl NfsServers {
         let mut place = self.place(path)?;
         place.names.pop();
         let settings = settings_of(&place, None);
-        let listed = NfsDisk::open(settings, place.addresses, OPENING_MOST)
+        let listed = NfsDisk::open(settings, place.addresses, LOOKING_MOST)
             .and_then(|mut directory| {
                 let entries = directory.list()?;
                 // A server that does not answer ends the session when its lease is over.
@@ -321,14 +349,21 @@ fn address(text: &str, server: &str) -> ControlResult<PathAddress> {
     })
 }
 
-/// Takes the name that says that a process of this machine has the file.
-fn hold(place: &Place, path: &Path) -> ControlResult<OwnedFd> {
-    let mut hasher = std::hash::DefaultHasher::new();
-    let servers = place.addresses.iter().map(|address| address.server);
-    // Of one that is reached by several paths any order of them is the same file.
-    servers.min().hash(&mut hasher);
-    place.names.hash(&mut hasher);
-    let name = format!("spindle-nfs-{:016x}", hasher.finish());
+/// Takes the names that say that a process of this machine has the file: one for each address of the
+/// server, so that two ways to write its path which share one mean one file.
+fn hold(place: &Place, path: &Path) -> ControlResult<Vec<OwnedFd>> {
+    let servers: BTreeSet<SocketAddr> = (place.addresses.iter())
+        .map(|address| address.server)
+        .collect();
+    (servers.into_iter())
+        .map(|server| hold_at(server, &place.names, path))
+        .collect()
+}
+
+fn hold_at(server: SocketAddr, names: &[String], path: &Path) -> ControlResult<OwnedFd> {
+    // The same in every version of this program.
+    let sum = spindle_nfs::fnv(format!("{server}/{}", names.join("/")).as_bytes());
+    let name = format!("spindle-nfs-{sum:016x}");
     let fail = |errno: Errno| match errno {
         Errno::ADDRINUSE => ControlError::new(
             ControlErrorKind::Busy,

@@ -44,10 +44,7 @@ pub struct Probe {
 #[must_use]
 pub(crate) fn look_at_all(paths: &[PathBuf], servers: &NfsServers) -> Vec<Probe> {
     let disks = disks_to_look_at();
-    let opened: Vec<ControlResult<DiskSlot>> = paths
-        .iter()
-        .map(|path| servers.attach_to_look(&disks, path))
-        .collect();
+    let opened = servers.attach_all_to_look(&disks, paths);
     let slots: Vec<DiskSlot> = opened.iter().filter_map(|slot| slot.clone().ok()).collect();
     let mut looks = spindle_group::look(&disks, &slots).into_iter();
     (paths.iter().zip(opened))

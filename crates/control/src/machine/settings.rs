@@ -185,12 +185,25 @@ impl Settings {
         let mut paths = if self.disk_patterns.is_empty() {
             block_devices(Path::new("/sys/class/block"))
         } else {
+            // Servers are waited for together.
+            let expanded: Vec<ControlResult<Vec<PathBuf>>> = std::thread::scope(|scope| {
+                let patterns = self.disk_patterns.iter();
+                let expanding: Vec<_> = patterns
+                    .map(|pattern| {
+                        let is_remote = is_remote(Path::new(pattern));
+                        is_remote.then(|| scope.spawn(|| self.expand_remote(pattern)))
+                    })
+                    .collect();
+                (self.disk_patterns.iter().zip(expanding))
+                    .map(|(pattern, remote)| match remote {
+                        None => expand(pattern),
+                        Some(thread) => thread.join().unwrap_or_else(|_| Ok(Vec::new())),
+                    })
+                    .collect()
+            });
             let mut found = Vec::new();
-            for pattern in &self.disk_patterns {
-                found.extend(match is_remote(Path::new(pattern)) {
-                    true => self.expand_remote(pattern)?,
-                    false => expand(pattern)?,
-                });
+            for paths in expanded {
+                found.extend(paths?);
             }
             found
         };

@@ -19,6 +19,7 @@ use crate::api::view::{DiskStatus, GroupReport, GroupState};
 use crate::machine::discovery::Discovery;
 use crate::machine::engine::Engine;
 use crate::machine::identity::{new_uuid, opener};
+use crate::machine::nfs::is_remote;
 use crate::machine::probe::Probe;
 use crate::machine::settings::Settings;
 
@@ -383,7 +384,10 @@ pub(super) fn outside_search_path<'a>(
         .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
         .collect();
     let mut outside: Vec<String> = paths
-        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .filter_map(|path| match is_remote(path) {
+            true => Some(path.to_path_buf()),
+            false => std::fs::canonicalize(path).ok(),
+        })
         .filter(|path| !found.contains(path))
         .map(|path| path.display().to_string())
         .collect();
@@ -429,7 +433,8 @@ impl MadeFiles {
 
 impl Drop for MadeFiles {
     fn drop(&mut self) {
-        for path in &self.0 {
+        // Our client of NFS servers removes nothing: a file there stays.
+        for path in self.0.iter().filter(|path| !is_remote(path)) {
             let _ = std::fs::remove_file(path);
         }
     }

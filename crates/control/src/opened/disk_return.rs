@@ -106,10 +106,19 @@ impl Opened {
     /// # Errors
     /// Where the group had to stop.
     pub fn return_found(&self, settings: &Settings) -> ControlResult<()> {
-        for disk in self.group().away_disks() {
-            if self.hangs(disk).is_none()
-                && self.answering_slot(disk).is_none()
-                && let Ok(Some(probe)) = self.find_elsewhere(settings, disk)
+        let is_gone =
+            |disk: &DiskNumber| self.hangs(*disk).is_none() && self.answering_slot(*disk).is_none();
+        let gone: Vec<DiskNumber> = (self.group().away_disks().into_iter())
+            .filter(is_gone)
+            .collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let Ok(discovery) = self.look_elsewhere(settings) else {
+            return Ok(());
+        };
+        for disk in gone {
+            if let Some(probe) = self.find_among(&discovery, settings, disk)
                 && !self.refused_returns.lock().is_refused(disk, &probe)
                 && let Some(look) = probe.structures()
                 && self.group().is_welcome(disk, look)
@@ -164,7 +173,7 @@ impl Opened {
         match self.answering_slot(disk) {
             Some(slot) => Ok(Some(slot)),
             None => {
-                let found = self.find_elsewhere(settings, disk)?;
+                let found = self.find_among(&self.look_elsewhere(settings)?, settings, disk);
                 let found = found
                     .map(|probe| self.open_found_disk(&probe))
                     .transpose()?;
@@ -199,18 +208,23 @@ impl Opened {
         batch[0].result.is_ok().then_some(slot)
     }
 
-    /// A disk that bears the label of one that is away, where nobody else has it.
-    fn find_elsewhere(
-        &self,
-        settings: &Settings,
-        disk: DiskNumber,
-    ) -> ControlResult<Option<Probe>> {
+    /// The disks of the search path that nobody has.
+    fn look_elsewhere(&self, settings: &Settings) -> ControlResult<Discovery> {
         // What somebody holds is not looked at: it may hang, and who looks would wait as long.
         let mut paths = settings.disk_paths()?;
         let refs: Vec<&Path> = paths.iter().map(|path| &**path).collect();
         let mut in_use = which_are_in_use(&refs, &settings.servers).into_iter();
         paths.retain(|_| in_use.next() == Some(false));
-        let discovery = Discovery::look_at(&paths, settings);
+        Ok(Discovery::look_at(&paths, settings))
+    }
+
+    /// A disk that bears the label of one that is away, where nobody else has it.
+    fn find_among(
+        &self,
+        discovery: &Discovery,
+        settings: &Settings,
+        disk: DiskNumber,
+    ) -> Option<Probe> {
         let uuid = self.group().view().uuid;
         let is_it = |label: &Label| {
             label.group_uuid == uuid
@@ -231,7 +245,7 @@ impl Opened {
             (probe.overwritten()).is_some_and(|overwritten| is_it(&overwritten.label))
         };
         let found = member.or_else(|| discovery.probes.iter().find(was_it));
-        Ok(found.cloned())
+        found.cloned()
     }
 
     fn open_found_disk(&self, probe: &Probe) -> ControlResult<DiskSlot> {

@@ -270,6 +270,7 @@ impl Daemon {
         let background = background::start(self.clone(), rounds.clone(), is_written.clone())?;
         let patience = patience::start(self.clone(), rounds, is_written)?;
         let working = working::start(self.clone(), stopped.clone())?;
+        let returning = returning::start(self.clone(), stopped.clone())?;
         let writing = write_behind::start(self, &stopped)?;
         let served = runtime.block_on(async {
             // Before the mount: whoever sees the mount can ask this process at once.
@@ -289,7 +290,7 @@ impl Daemon {
         // Gone before the group is closed: who finds no socket opens the disks and finds them
         // still held, which is told as it is.
         let _ = std::fs::remove_file(&socket);
-        let writing = writing.into_iter().chain([working]);
+        let writing = writing.into_iter().chain([working, returning]);
         let mut panicked: Vec<bool> = writing.map(Worker::wait).collect();
         // As long as anything is written the group has an owner who says so.
         all_written.send_replace(true);

@@ -180,10 +180,16 @@ impl Client {
             _ if purpose == Purpose::Settle => self.settle(),
             Refused::Told(_, Status::RETRY_UNCACHED_REP) => {}
             Refused::Told(number, status) if purpose == Purpose::Reclaim => {
-                // Whatever the reason: we do not hold the file, and another host may.
+                let kind = match status.kind() {
+                    // Of the file or of the export, as after a start that has not come to its end: it
+                    // says nothing of another host.
+                    kind @ (ErrorKind::Gone | ErrorKind::NotFound | ErrorKind::Access) => kind,
+                    // We do not hold the file, and another host may.
+                    _ => ErrorKind::Fenced,
+                };
                 self.fail(NfsError {
                     operation: operation::name(number),
-                    kind: ErrorKind::Fenced,
+                    kind,
                     status: Some(status),
                 });
             }

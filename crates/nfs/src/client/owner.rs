@@ -31,7 +31,8 @@ pub fn of(settings: &Settings, verifier: Verifier) -> Vec<u8> {
 }
 
 /// Fowler, Noll and Vo's 64-bit sum (FNV-1a), which is the same in every version of this program.
-fn fnv(bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
