@@ -456,10 +456,9 @@ impl Serving for DiskTable {
     fn choose(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)> {
         let mut doubtful = 0;
         for (number, copy) in extent.copies().iter().enumerate() {
-            let life = self.get(copy.disk()).map(DiskState::life);
-            let is_doubtful =
-                |life: Life| (self.failures(life.disk)).stand_against(life.incarnation);
-            doubtful |= u8::from(life.is_some_and(is_doubtful)) << number;
+            // Until it was told, whichever life the disk is in: one that serves on lacks what it dropped,
+            // and that is noted only while the new life goes on already.
+            doubtful |= u8::from(self.failures(copy.disk()).stand()) << number;
         }
         // One that failed a flush shows perhaps what was before: where there is another, not that one.
         let chosen = (doubtful != 0).then(|| self.choose_of(extent, avoid | doubtful));

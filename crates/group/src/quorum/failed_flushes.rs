@@ -127,7 +127,7 @@ impl FailedFlushes {
         self.noted_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many flushes of any disk failed since the group was opened. Cheap.
+    /// How often a flush of any disk failed, or one that had was told, since the group was opened. Cheap.
     pub(crate) fn noted_count(&self) -> u64 {
         self.noted_count.load(Ordering::Acquire)
     }
@@ -181,8 +181,12 @@ impl FailedFlushes {
     /// The first `count` of the disk's failures nobody needs any more.
     pub(crate) fn forget(&self, disk: DiskNumber, count: u64) {
         let _one = self.newest.lock();
-        if let Some(counts) = self.by_disk.get(disk.0) {
-            counts.told_count.fetch_max(count, Ordering::AcqRel);
+        if let Some(counts) = self.by_disk.get(disk.0)
+            && counts.told_count.fetch_max(count, Ordering::AcqRel) < count
+        {
+            // Who looked for what the disk lacks before that was noted, and asks only now whether the
+            // disk is in doubt, looks again.
+            self.noted_count.fetch_add(1, Ordering::AcqRel);
         }
         if let Some(journal) = &self.journal
             && !self.of(disk).stand()
