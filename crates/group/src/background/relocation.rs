@@ -360,8 +360,9 @@ impl Group {
         // Until it is stale there a resync that looks finds nothing to do, and must not end the looking
         // of readers.
         let _returning = (!lacking.is_empty()).then(|| {
+            let returning = self.dirty.begin_resync();
             self.membership.begin_catching_up(std::iter::once(moved.to));
-            self.dirty.begin_resync()
+            returning
         });
         {
             let change = self.change_inside();
@@ -550,16 +551,6 @@ impl Group {
             self.disks.describe(run.disk)
         );
         self.event(Event::new(EventKind::BlockMoved, message).disk(run.disk));
-    }
-
-    /// Whether a disk that did not take a copy serves on: its other blocks are well, and what they
-    /// hold the group may have nowhere else.
-    pub(crate) fn bears_failed_copy(&self, disk: DiskNumber, error: &DeviceError) -> bool {
-        let is_of_place = matches!(
-            error.kind,
-            DeviceErrorKind::Medium | DeviceErrorKind::NoSpace
-        );
-        is_of_place && !(self.membership).can_do_without(&BTreeSet::from([disk]))
     }
 }
 

@@ -114,8 +114,10 @@ struct NotCopied {
 /// What stood in the way of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    /// A block that a disk does not give, or take: those beside it can be copied.
-    BadPlace,
+    /// A block that no disk gives: those beside it can be copied.
+    Unread,
+    /// A block that the disk does not take: those beside it can be copied.
+    NotTaken,
     /// A disk that does not answer, or takes nothing more.
     Disk,
     /// No copy that counts is online: disks have to come.
@@ -123,9 +125,10 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    const fn of(error: &DeviceError) -> Self {
+    /// `of_place`, where the error is about the place alone.
+    const fn of(error: &DeviceError, of_place: Self) -> Self {
         match error.kind {
-            DeviceErrorKind::Medium => Self::BadPlace,
+            DeviceErrorKind::Medium => of_place,
             _ => Self::Disk,
         }
     }
@@ -137,7 +140,9 @@ impl From<GroupError> for NotCopied {
         let cause = std::error::Error::source(&error);
         let of_disk = cause.and_then(|cause| cause.downcast_ref::<DeviceError>());
         Self {
-            obstacle: of_disk.map_or(Obstacle::NoCopy, Obstacle::of),
+            obstacle: of_disk.map_or(Obstacle::NoCopy, |error| {
+                Obstacle::of(error, Obstacle::Unread)
+            }),
             error,
         }
     }
@@ -171,6 +176,7 @@ impl Group {
         self.check_fence()?;
         loop {
             let Some(claimed) = self.next_stale() else {
+                self.note_caught_up()?;
                 self.end_resync();
                 return Ok(None);
             };
@@ -279,6 +285,50 @@ impl Group {
         !resync.queue.is_empty()
     }
 
+    /// Disks that came back and lack nothing any more that another one could give count as copies for
+    /// those that hang, once what was copied to them is flushed. Not only when a commit has made durable
+    /// that no row names them, which an opening after a crash would believe: where the disk that they
+    /// caught up from ceases to answer just then, that commit goes on without it by the deadline, and
+    /// would wait for it else.
+    pub(crate) fn note_caught_up(&self) -> Result<(), GroupError> {
+        let catching_up = self.membership.catching_up();
+        if catching_up.is_empty() {
+            return Ok(());
+        }
+        let lost = self.stale_and_lost(&catching_up);
+        let mut lives: SmallVec<[Life; 4]> = SmallVec::new();
+        for disk in catching_up {
+            let life = self.disks.get(disk).map(DiskState::life);
+            (self.dirty).if_it_lacks_only(&lost, disk, || lives.extend(life));
+        }
+        if lives.is_empty() || !self.flush_lives(&lives)? {
+            return Ok(());
+        }
+        for life in lives {
+            self.dirty.if_it_lacks_only(&lost, life.disk, || {
+                if self.disks.is_current(life) {
+                    self.membership.caught_up(life.disk);
+                }
+            });
+        }
+        self.name_only_stale_everywhere();
+        self.commit_everything()
+    }
+
+    /// Where all that is stale on these disks can be had nowhere: it is the only copy of its file, or no
+    /// disk gives the blocks. Such blocks may stay stale for ever.
+    fn stale_and_lost(&self, disks: &[DiskNumber]) -> BTreeSet<StaleRegion> {
+        let mut stale = self.dirty.stale_regions(&|disk| disks.contains(&disk));
+        stale.retain(|stale| {
+            let has_one_copy = |file: Arc<File>| !file.is_mirrored();
+            self.file(stale.file).is_none_or(has_one_copy)
+                || self.resync.lock().blocked.are_unread(stale)
+        });
+        (stale.into_iter())
+            .map(|stale| StaleRegion { wanted: 0, ..stale })
+            .collect()
+    }
+
     /// Nothing was left to be claimed: where nothing is under way either, it is over.
     fn end_resync(&self) {
         let clear = || {
@@ -359,18 +409,19 @@ impl Group {
         };
         self.check_fence()?;
         match obstacle {
-            Obstacle::BadPlace if end - first > 1 => {
+            Obstacle::Unread | Obstacle::NotTaken if end - first > 1 => {
                 let middle = first + (end - first) / 2;
                 copied.add(self.resync_what_goes(file, stale, (first, middle))?);
                 copied.add(self.resync_what_goes(file, stale, (middle, end))?);
                 return Ok(copied);
             }
-            Obstacle::BadPlace => {
-                (self.resync.lock().blocked).pass_over(stale, Some(first), &error);
+            Obstacle::Unread | Obstacle::NotTaken => {
+                let is_unread = obstacle == Obstacle::Unread;
+                (self.resync.lock().blocked).pass_over(stale, Some(first), is_unread, &error);
                 copied.tried_blocks = 1;
             }
             Obstacle::Disk => {
-                (self.resync.lock().blocked).pass_over(stale, None, &error);
+                (self.resync.lock().blocked).pass_over(stale, None, false, &error);
                 copied.is_over = true;
             }
             // A disk that comes back is waited for, and nothing else.
@@ -447,7 +498,7 @@ impl Group {
             if let Err(error) = result {
                 if self.bears_failed_copy(disk, &error) {
                     // Nobody waits for it: the blocks stay stale there.
-                    let obstacle = Obstacle::of(&error);
+                    let obstacle = Obstacle::of(&error, Obstacle::NotTaken);
                     let error = self.not_taken(disk, error);
                     return Err(NotCopied { error, obstacle });
                 }
@@ -520,7 +571,7 @@ impl Group {
         let message = format!("its copy lies on a bad place: {reason}");
         Err(NotCopied {
             error: GroupError::new(GroupErrorKind::Io, message).on_disk(disk),
-            obstacle: Obstacle::BadPlace,
+            obstacle: Obstacle::NotTaken,
         })
     }
 

@@ -139,6 +139,19 @@ pub struct StaleRegion {
     pub wanted: u64,
 }
 
+impl StaleRegion {
+    /// Whatever was wanted of it.
+    fn of((file, region): RegionKey, stale: &region::Stale) -> Self {
+        Self {
+            file,
+            region,
+            disk: stale.disk,
+            blocks: stale.blocks.count(),
+            wanted: 0,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     regions: BTreeMap<RegionKey, Region>,

@@ -6,7 +6,6 @@ use spindle_sync::atomic::Ordering;
 
 use crate::background::Group;
 use crate::error::GroupError;
-use crate::incarnation::Life;
 
 /// A batch is committed when it is this old.
 const COMMIT_AGE_MS: u64 = 5000;
@@ -53,26 +52,6 @@ impl Group {
             return Ok(());
         }
         self.take_offline(&silent, "it did not answer in time")
-    }
-
-    /// Disks that came back and lack nothing any more count as copies for those that hang. Not
-    /// before that is durable: what was copied to them flushed, and no row naming them, which an
-    /// opening after a crash would believe.
-    fn note_caught_up(&self) -> Result<(), GroupError> {
-        let lives: Vec<Life> = (self.membership.catching_up().into_iter())
-            .filter(|disk| !self.dirty.is_named(*disk))
-            .filter_map(|disk| Some(self.disks.get(disk)?.life()))
-            .collect();
-        if lives.is_empty() {
-            return Ok(());
-        }
-        self.make_durable()?;
-        for life in lives {
-            if self.disks.is_current(life) && !self.dirty.is_named(life.disk) {
-                self.membership.caught_up(life.disk);
-            }
-        }
-        Ok(())
     }
 
     fn is_commit_due(&self, now_ms: u64) -> bool {

@@ -564,8 +564,10 @@ impl Core {
         (written, failed)
     }
 
-    /// Disks that failed go offline, durably, where every extent still has a copy; where one has
-    /// none the write failed, and no disk is given up for it: what the copies hold now is made
+    /// Disks that failed go offline, durably, where every extent still has a copy. One that the group
+    /// cannot do without, and that failed these blocks alone, serves on and has missed them: offline it
+    /// would take with it what another disk, which came back, does not have yet. Where an extent has no
+    /// copy the write failed, and no disk is given up for it: what the copies hold now is made
     /// equal, so that two reads never see two answers. The last of `ranges` is what was to be
     /// written, the others are gaps.
     fn settle_failed_writes(
@@ -577,11 +579,15 @@ impl Core {
         failed: &[(DiskNumber, DeviceError)],
     ) -> Result<(), GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
-        let gone: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
-        let took: SmallVec<[DiskNumber; 4]> = (written.lives().map(|life| life.disk))
-            .filter(|disk| !gone.contains(disk) && !plan.missed.contains(disk))
+        // One that went meanwhile, and may be back, or serves on after a failed flush, has lost the write.
+        self.notice_offline();
+        let has_failed = |disk| failed.iter().any(|(failed, _)| *failed == disk);
+        let took: SmallVec<[Life; 4]> = (written.lives())
+            .filter(|life| !has_failed(life.disk) && !plan.missed.contains(&life.disk))
+            .filter(|life| self.disks.is_current(*life))
             .collect();
-        let lost = self.without_copy(file, &file.map.read(), (first, end), &took)?;
+        let on: SmallVec<[DiskNumber; 4]> = took.iter().map(|life| life.disk).collect();
+        let lost = self.without_copy(file, &file.map.read(), (first, end), &on)?;
         if let Some(segment) = lost {
             let Segment { index, .. } = segment;
             if file.is_mirrored() {
@@ -613,10 +619,69 @@ impl Core {
             self.take_removed_offline(failed)?;
             return Err(error);
         }
-        self.take_offline(&gone, &failed[0].1.to_string())?;
+        // Rows that cannot list blocks would call all of a region stale on both disks.
+        let may_bear = !self.dirty.would_list();
+        let borne: SmallVec<[DiskNumber; 2]> = (failed.iter())
+            .filter(|(disk, error)| may_bear && self.bears_failed_copy(*disk, error))
+            .map(|(disk, _)| *disk)
+            .collect();
+        let (gone, reasons): (SmallVec<[DiskNumber; 2]>, SmallVec<[&DeviceError; 2]>) = (failed
+            .iter())
+        .filter(|(disk, _)| !borne.contains(disk))
+        .map(|(disk, error)| (*disk, error))
+        .unzip();
+        if let Some(reason) = reasons.first() {
+            self.take_offline(&gone, &reason.to_string())?;
+            let _change = self.change_inside();
+            let apply = &mut |edit| self.catalog.apply(edit);
+            self.dirty.missed_by(file, ranges, &gone, apply);
+        }
+        // Another copy has it, and the resync brings it to these when they take it.
+        self.note_missed(file, ranges, &borne);
+        if !took.iter().all(|life| self.disks.is_current(*life)) {
+            self.keep_where_lost(file, ranges, failed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a disk that did not take some blocks serves on: its others are well, and what they hold
+    /// the group may have nowhere else.
+    pub(crate) fn bears_failed_copy(&self, disk: DiskNumber, error: &DeviceError) -> bool {
+        let is_of_place = matches!(
+            error.kind,
+            DeviceErrorKind::Medium | DeviceErrorKind::NoSpace
+        );
+        is_of_place && !(self.membership).can_do_without(&BTreeSet::from([disk]))
+    }
+
+    /// A disk that took the write has lost it since, and whoever noted that took these copies for good
+    /// ones, which have failed it. Where no copy is better theirs count, as they were.
+    #[cold]
+    fn keep_where_lost(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        failed: &[(DiskNumber, DeviceError)],
+    ) -> Result<(), GroupError> {
+        self.notice_offline();
         let _change = self.change_inside();
-        let apply = &mut |edit| self.catalog.apply(edit);
-        self.dirty.missed_by(file, ranges, &gone, apply);
+        let map = file.map.read();
+        for (first, end) in ranges {
+            plan::segments::<TooFar>(&map, *first, *end, |segment| {
+                let blocks = (segment.at_block, segment.at_block + segment.blocks);
+                let copies = segment.extent.iter().flat_map(|extent| extent.present());
+                let disks: SmallVec<[DiskNumber; 4]> = copies.map(ExtentCopy::disk).collect();
+                for (own, _) in failed.iter().filter(|(own, _)| disks.contains(own)) {
+                    let others: SmallVec<[DiskNumber; 4]> =
+                        disks.iter().copied().filter(|disk| disk != own).collect();
+                    self.dirty.keep_least_stale(file.id, blocks, *own, &others);
+                }
+                Ok(())
+            })
+            .map_err(|TooFar| GroupError::too_far())?;
+        }
+        drop(map);
+        self.name_only_stale(file);
         Ok(())
     }
 

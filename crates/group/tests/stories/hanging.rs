@@ -230,6 +230,60 @@ fn a_disk_that_came_back_counts_as_a_copy_only_when_a_power_cut_would_leave_it_o
     assert!(read(&group, &file, 0, LENGTH) == newer);
 }
 
+/// Nothing in the catalog says yet that the disk which came back has everything again when the other one,
+/// which gave it all, ceases to answer.
+#[test]
+fn a_disk_that_hangs_when_the_other_one_has_caught_up_is_not_waited_for() {
+    use FaultyOperation::{Flush, Read, Write};
+    // What is still answered while the resync reads.
+    for (during, after) in [
+        (&[Write][..], &[][..]),
+        (&[Flush], &[]),
+        (&[Write, Flush], &[Read]),
+        (&[], &[Read, Write, Flush]),
+    ] {
+        let scene = Scene::mirrored(6);
+        scene.disks.set_deadline(DEADLINE);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+        group.sync().unwrap();
+        let [back, source] = [DiskSlot(0), DiskSlot(1)];
+        scene.disks.vanish(back);
+        let mut newer = pattern(2, LENGTH);
+        group.write(&file, 0, &newer).unwrap();
+        group.sync().unwrap();
+        scene.disks.bring_back(back);
+        assert_eq!(group.return_disks(&[back]).unwrap(), [DiskNumber(0)]);
+        for operation in during {
+            scene.disks.hang(source, *operation, EVERYWHERE);
+        }
+        newer[..8192].copy_from_slice(&pattern(3, 8192));
+        let was_waiting = waits_until_released(&scene, &[1], || {
+            while group.work(0).unwrap().did_something {}
+            for operation in after {
+                scene.disks.hang(source, *operation, EVERYWHERE);
+            }
+            group.write(&file, 0, &newer[..8192]).unwrap();
+            group.sync_file(&file, true).unwrap();
+            for _ in 0..8 {
+                assert!(read(&group, &file, 0, LENGTH) == newer);
+            }
+        });
+        assert!(!was_waiting, "{during:?} {after:?}");
+        assert_eq!(mode(&group, 1), "offline", "{during:?} {after:?}");
+        drop((group, file));
+        scene.crash();
+        scene.disks.vanish(source);
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        assert!(
+            read(&group, &file, 0, LENGTH) == newer,
+            "{during:?} {after:?}"
+        );
+    }
+}
+
 #[test]
 fn of_two_copies_that_hang_one_is_given_up_and_the_other_is_waited_for() {
     let scene = Scene::mirrored(4);

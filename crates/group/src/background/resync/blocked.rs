@@ -38,6 +38,8 @@ pub(super) struct Blocked {
 struct PassedOver {
     /// Blocks of the file that cannot be read or written.
     blocks: BTreeSet<u64>,
+    /// Those of them that no disk gives.
+    unread_count: u32,
     /// What was found first.
     why: GroupError,
 }
@@ -63,14 +65,31 @@ impl Blocked {
         self.told.insert(claim_of(stale))
     }
 
-    /// A disk's error keeps the region; the block is the one that it is about, where it is about one.
-    pub(super) fn pass_over(&mut self, stale: &StaleRegion, block: Option<u64>, why: &GroupError) {
+    /// A disk's error keeps the region; the block is the one that it is about, where it is about one,
+    /// and `is_unread` where no disk gives it.
+    pub(super) fn pass_over(
+        &mut self,
+        stale: &StaleRegion,
+        block: Option<u64>,
+        is_unread: bool,
+        why: &GroupError,
+    ) {
         let new = || PassedOver {
             blocks: BTreeSet::new(),
+            unread_count: 0,
             why: why.clone(),
         };
         let region = self.passed_over.entry(claim_of(stale));
-        region.or_insert_with(new).blocks.extend(block);
+        let region = region.or_insert_with(new);
+        if block.is_some_and(|block| region.blocks.insert(block)) && is_unread {
+            region.unread_count += 1;
+        }
+    }
+
+    /// Whether no disk gives any of the blocks that are stale there.
+    pub(super) fn are_unread(&self, stale: &StaleRegion) -> bool {
+        let region = self.passed_over.get(&claim_of(stale));
+        region.is_some_and(|region| region.unread_count == stale.blocks)
     }
 
     /// Why blocks of the region are passed over, if some are.

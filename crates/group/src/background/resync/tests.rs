@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::DiskSlot;
+use spindle_device::{DiskSlot, FaultyOperation};
 
 use crate::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
@@ -107,6 +109,91 @@ fn of_a_region_only_the_block_that_cannot_be_read_is_not_copied() {
     resync(&group);
     assert_eq!(stale_blocks(&group), 0);
     assert_eq!(resync_line(&group), None);
+}
+
+/// What a disk lacks and no other one can give keeps nobody waiting for a third one that hangs.
+#[test]
+fn a_block_that_can_be_had_nowhere_keeps_no_other_disk_from_being_given_up() {
+    let scene = Scene::new(48, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    scene.disks.set_deadline(Duration::from_millis(200));
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+    group.sync().unwrap();
+    let on = |wanted: [u16; 2]| {
+        let extents = group.map(&file);
+        let extent = extents.iter().find(|extent| {
+            let mut disks = extent.copies.iter().flatten().map(|copy| copy.0.0);
+            wanted
+                .iter()
+                .all(|wanted| disks.any(|disk| disk == *wanted))
+        });
+        extent.unwrap().offset_bytes / BLOCK
+    };
+    let bad = place_of(&group, &file, DiskNumber(0), on([0, 1]));
+    scene.disks.fail_reads(DiskSlot(0), bad, u64::MAX);
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 1);
+    let elsewhere = on([0, 2]);
+    for operation in [FaultyOperation::Write, FaultyOperation::Flush] {
+        scene.disks.hang(DiskSlot(2), operation, 0..u64::MAX);
+    }
+    // A test that waits for ever shows nothing.
+    let is_over = AtomicBool::new(false);
+    let was_waiting = std::thread::scope(|within| {
+        let releaser = within.spawn(|| {
+            let begun = Instant::now();
+            while !is_over.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            scene.disks.release(DiskSlot(2));
+            begun.elapsed() >= Duration::from_secs(20)
+        });
+        group.write(&file, elsewhere * BLOCK, &[5; 4096]).unwrap();
+        group.sync_file(&file, true).unwrap();
+        is_over.store(true, Ordering::Release);
+        releaser.join().unwrap()
+    });
+    assert!(!was_waiting);
+    assert!(!group.disks.is_online(DiskNumber(2)));
+}
+
+/// The disk that everything is copied from does not take one block of a write that the other one takes.
+#[test]
+fn a_block_that_the_source_of_a_resync_does_not_take_costs_nothing_that_it_alone_has() {
+    for is_cut in [false, true] {
+        let scene = Scene::mirrored(47);
+        let (mut group, mut file, mut data) = back_and_stale(&scene);
+        // As the next round does.
+        group.let_rows_list().unwrap();
+        let bad = place_of(&group, &file, DiskNumber(0), 100);
+        scene.disks.fail_writes(DiskSlot(0), bad, u64::MAX);
+        let written = pattern(3, 3 * 4096);
+        data[99 * 4096..102 * 4096].copy_from_slice(&written);
+        group.write(&file, 99 * BLOCK, &written).unwrap();
+        group.sync_file(&file, false).unwrap();
+        assert!(read(&group, &file, 0, LENGTH) == data);
+        if is_cut {
+            drop((group, file));
+            scene.crash();
+            group = scene.open();
+            file = group.file(spindle_base::FileId(10)).unwrap();
+            assert!(
+                read(&group, &file, 0, LENGTH) == data,
+                "after the power cut"
+            );
+        }
+        scene.disks.clear_faults(DiskSlot(0));
+        resync_after_a_pause(&group);
+        assert_eq!(group.view().offline_disks_count, 0);
+        assert!(read(&group, &file, 0, LENGTH) == data);
+        assert_copies_equal(&scene, &group, &file, "it takes the block now");
+    }
 }
 
 #[test]

@@ -125,6 +125,16 @@ impl Core {
             .name_only_stale(file.id, file.is_mirrored(), apply);
     }
 
+    /// As [`Self::name_only_stale`], for all files.
+    pub(crate) fn name_only_stale_everywhere(&self) {
+        for file in self.dirty.files() {
+            if let Some(file) = self.file(file) {
+                let _change = self.change_inside();
+                self.name_only_stale(&file);
+            }
+        }
+    }
+
     /// Whether a crash finds any of these blocks stale on the copy's disk, once the rows name only what
     /// is stale. Where they cannot list blocks it does wherever anything of their regions is.
     fn is_stale_after_a_stop(

@@ -283,8 +283,7 @@ impl Region {
         let Some(stale) = self.stale.iter().find(|stale| stale.disk == disk) else {
             return true;
         };
-        let is_suspect = || self.suspects.iter().any(|(_, suspect)| *suspect == disk);
-        self.is_only_stale() && (stale.grows || is_suspect())
+        self.is_only_stale() && (stale.grows || self.is_suspect(disk))
     }
 
     /// What is stale is all that is, until a write is announced that a disk misses: a row may list it.
@@ -419,11 +418,9 @@ impl Region {
         Some(&self.stale[place.ok()?].blocks)
     }
 
-    /// Whether the disk is stale here, or the row says so.
-    pub(super) fn names(&self, disk: DiskNumber) -> bool {
-        self.stale_of(disk).is_some()
-            || (self.row.as_ref())
-                .is_some_and(|row| row.disks.iter().any(|named| named.disk == disk))
+    /// Whether a bad place on the disk is being written again here.
+    pub(super) fn is_suspect(&self, disk: DiskNumber) -> bool {
+        self.suspects.iter().any(|(_, suspect)| *suspect == disk)
     }
 
     /// A bad place on the disk is written again, from copies on disks that have all of the region. Where

@@ -1,5 +1,7 @@
 //! Questions about what is stale: of one disk, of a file's copies, of all.
 
+use std::collections::BTreeSet;
+
 use spindle_base::{DiskNumber, FileId};
 use spindle_extent::map::Extent;
 use spindle_extent::plan::Staleness;
@@ -7,7 +9,8 @@ use spindle_format::DIRTY_REGION_BLOCKS;
 use spindle_sync::atomic::Ordering;
 use spindle_sync::level::MutexGuard;
 
-use crate::core::dirty::{DirtyRegions, REGION_BLOCKS, StaleRegion, State, parts};
+use crate::core::dirty::region::Region;
+use crate::core::dirty::{DirtyRegions, REGION_BLOCKS, RegionKey, StaleRegion, State, parts};
 use crate::core::file::File;
 use crate::levels;
 
@@ -62,27 +65,40 @@ impl DirtyRegions {
         })
     }
 
-    /// Whether the disk is stale anywhere, or the newest row of a region says so.
-    pub fn is_named(&self, disk: DiskNumber) -> bool {
-        self.state
-            .lock()
-            .regions
-            .values()
-            .any(|region| region.names(disk))
+    /// Calls `done` where the disk lacks nothing that is noted, but what is `lost`, and no disk is on its
+    /// way back, whose outage may not be noted yet; nobody notes anything before it has ended.
+    pub fn if_it_lacks_only(
+        &self,
+        lost: &BTreeSet<StaleRegion>,
+        disk: DiskNumber,
+        done: impl FnOnce(),
+    ) {
+        let state = self.state.lock();
+        let lacks = |(key, region): (&RegionKey, &Region)| {
+            let stale = (region.stale.iter().find(|stale| stale.disk == disk))
+                .map(|stale| StaleRegion::of(*key, stale));
+            region.is_suspect(disk) || stale.is_some_and(|stale| !lost.contains(&stale))
+        };
+        if state.returns_count == 0 && !state.regions.iter().any(lacks) {
+            done();
+        }
+    }
+
+    /// Files of which a region is dirty.
+    pub fn files(&self) -> BTreeSet<FileId> {
+        let state = self.state.lock();
+        state.regions.keys().map(|(file, _)| *file).collect()
     }
 
     /// Every region of which a disk that `is_wanted` missed something.
     pub fn stale_regions(&self, is_wanted: &dyn Fn(DiskNumber) -> bool) -> Vec<StaleRegion> {
         let state = self.state.lock();
         let mut found = Vec::new();
-        for ((file, number), region) in &state.regions {
+        for (key, region) in &state.regions {
             for stale in region.stale.iter().filter(|stale| is_wanted(stale.disk)) {
                 found.push(StaleRegion {
-                    file: *file,
-                    region: *number,
-                    disk: stale.disk,
-                    blocks: stale.blocks.count(),
                     wanted: region.wanted,
+                    ..StaleRegion::of(*key, stale)
                 });
             }
         }

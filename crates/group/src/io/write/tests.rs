@@ -1,5 +1,6 @@
 //! Writes that are announced and refused: nobody has missed them.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,16 @@ fn quiet_file(group: &Group) -> (Arc<File>, Vec<u8>, u64, [DiskSlot; 2]) {
 
 fn take_offline(group: &Group, slot: DiskSlot) {
     (group.take_offline(&[DiskNumber(slot.0)], "a test says so")).unwrap();
+}
+
+/// Where the disk has the first block of the extent that begins there.
+fn block_on(group: &Group, file: &Arc<File>, slot: DiskSlot, at: u64) -> Range<u64> {
+    let extents = group.map(file);
+    let extent = extents.iter().find(|extent| extent.offset_bytes == at);
+    let copies = &extent.unwrap().copies;
+    let own = copies.iter().flatten().find(|copy| copy.0.0 == slot.0);
+    let (_, start_bytes) = *own.unwrap();
+    start_bytes..start_bytes + 4096
 }
 
 fn assert_has_it(group: &Group, file: &File, data: &[u8], at: u64, when: &str) {
@@ -167,6 +178,47 @@ fn a_disk_that_is_back_before_it_is_noted_to_have_missed_a_write_gets_it() {
     assert_sound(&group);
 }
 
+/// The one disk takes a write, goes and comes back without it, and the other one does not take it. What
+/// was there before is on no disk as it was, and one that has it as well as any counts.
+#[test]
+fn a_write_that_one_disk_lost_and_the_other_did_not_take_leaves_a_copy_that_counts() {
+    for blocks in [1, 3] {
+        let scene = Scene::new(9, Redundancy::Normal, FIVE);
+        let group = scene.open();
+        let (file, data, at, [first, second]) = quiet_file(&group);
+        let new = pattern(5, blocks * 4096);
+        let place = block_on(&group, &file, second, at);
+        scene.disks.set_deadline(Duration::from_secs(60));
+        (scene.disks).hang(second, FaultyOperation::Write, place.clone());
+        std::thread::scope(|within| {
+            let writer = within.spawn(|| group.write(&file, at, &new));
+            // It waits for the disk by now; if not, this test shows less.
+            std::thread::sleep(Duration::from_millis(300));
+            scene.disks.vanish(first);
+            take_offline(&group, first);
+            scene.disks.bring_back(first);
+            assert_eq!(group.return_disks(&[first]).unwrap().len(), 1);
+            let medium = DeviceErrorKind::Medium;
+            (scene.disks).fail(second, FaultyOperation::Write, place, 1, medium);
+            scene.disks.release(second);
+            writer.join().unwrap().unwrap_err();
+        });
+        if !group.disks.is_online(DiskNumber(second.0)) {
+            group.return_disks(&[second]).unwrap();
+        }
+        resync(&group);
+        let at = usize::try_from(at).unwrap();
+        let found = read(&group, &file, 0, data.len());
+        assert!(found[..at] == data[..at] && found[at + new.len()..] == data[at + new.len()..]);
+        for block in 0..blocks {
+            let own = block * 4096..(block + 1) * 4096;
+            let found = &found[at..][own.clone()];
+            assert!(found == &data[at..][own.clone()] || found == &new[own]);
+        }
+        assert_sound(&group);
+    }
+}
+
 /// The only disk that is written to does not take the write; the other one, which was away, comes back
 /// while that is under way. It has what was there before, and counts for no copy of the write.
 #[test]
@@ -175,11 +227,7 @@ fn a_disk_that_comes_back_during_a_write_is_no_copy_of_what_the_other_one_did_no
     let group = scene.open();
     let (file, data, at, [first, away]) = quiet_file(&group);
     take_offline(&group, away);
-    let extents = group.map(&file);
-    let extent = extents.iter().find(|extent| extent.offset_bytes == at);
-    let copies = &extent.unwrap().copies;
-    let on_first = copies.iter().flatten().find(|copy| copy.0.0 == first.0);
-    let place = on_first.unwrap().1..on_first.unwrap().1 + 4096;
+    let place = block_on(&group, &file, first, at);
     scene.disks.set_deadline(Duration::from_secs(60));
     scene
         .disks

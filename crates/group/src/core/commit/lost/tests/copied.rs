@@ -140,7 +140,7 @@ struct Copied {
 }
 
 /// A mirrored file of which an extent was written while one disk of it was away, and synced or not.
-/// That one has come back, and has what it missed.
+/// That one has come back, and has what it missed; the flush that follows a resync was not there yet.
 fn copied_to_the_target(group: &Group, is_synced: bool) -> Copied {
     let file = create(group, 10, NORMAL);
     let mut data = pattern(1, 4 * MIB);
@@ -160,8 +160,12 @@ fn copied_to_the_target(group: &Group, is_synced: bool) -> Copied {
         resync(group);
     }
     group.return_disks(&[DiskSlot(target.0)]).unwrap();
-    while group.resync_unit(1 << 20).unwrap().is_some() {}
-    assert!(!group.dirty.is_resyncing(), "it has everything");
+    while !(group.dirty.stale_regions(&|disk| disk == target)).is_empty() {
+        group.resync_unit(1 << 20).unwrap();
+    }
+    let is_online = |disk| group.disks.is_online(disk);
+    let nothing_is_stale = || file.may_be_stale.store(false, Ordering::Release);
+    assert!(group.dirty.end_resync(&is_online, &nothing_is_stale));
     Copied {
         file,
         data,
