@@ -5,9 +5,11 @@ mod place;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use place::{Place, can_mount, outcome, signal, wait_for_end};
 use rustix::process::Signal;
@@ -20,6 +22,12 @@ fn rounds_count() -> u64 {
 
 /// What a round may write; it is killed long before.
 const TRANSACTIONS_MOST: u64 = 100_000;
+
+/// A round is cut when it was told so many: before that the shell may not even have its table, on a
+/// machine that has other things to do.
+const TOLD_LEAST: u64 = 3;
+/// A shell that is told nothing for so long hangs.
+const TOLD_MOST: Duration = Duration::from_secs(60);
 
 /// What is killed in a round.
 #[derive(Clone, Copy, PartialEq)]
@@ -82,6 +90,22 @@ fn commit_rows(file: &Path, mode: &str, first: u64) -> Child {
     shell
 }
 
+/// Notes the last transaction that the shell was told, as long as it says any.
+fn listen(output: ChildStdout, told: &AtomicU64) {
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    for number in lines.filter_map(|line| line.strip_prefix("told ")?.parse().ok()) {
+        told.store(number, Ordering::Release);
+    }
+}
+
+/// Not for ever: what was told is looked at when the shell is dead.
+fn wait_until_told(told: &AtomicU64, least: u64) {
+    let begun = Instant::now();
+    while told.load(Ordering::Acquire) < least && begun.elapsed() < TOLD_MOST {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[track_caller]
 fn query(file: &Path, statement: &str) -> String {
     let answer = outcome(Command::new("sqlite3").arg(file).arg(statement));
@@ -107,13 +131,13 @@ fn sqlite_finds_every_transaction_that_it_was_told_whoever_is_killed() {
         let mut told = 0;
         for round in 0..rounds_count / 2 {
             let mut shell = commit_rows(&file, mode, told + 1);
-            let output = BufReader::new(shell.stdout.take().unwrap());
-            let reader = thread::spawn(move || {
-                let lines = output.lines().map_while(Result::ok);
-                lines
-                    .filter_map(|line| line.strip_prefix("told ")?.parse::<u64>().ok())
-                    .last()
+            let output = shell.stdout.take().unwrap();
+            let heard = Arc::new(AtomicU64::new(told));
+            let reader = thread::spawn({
+                let heard = Arc::clone(&heard);
+                move || listen(output, &heard)
             });
+            wait_until_told(&heard, told + TOLD_LEAST);
             // Each round is cut at another place.
             thread::sleep(Duration::from_millis(200 + round * 37 % 150));
             let victim = Victim::of(round);
@@ -133,7 +157,13 @@ fn sqlite_finds_every_transaction_that_it_was_told_whoever_is_killed() {
                 let _ = place.run([std::ffi::OsStr::new("umount"), point.as_os_str()]);
                 place.mount();
             }
-            let heard = reader.join().unwrap().unwrap_or(told);
+            reader.join().unwrap();
+            let heard = heard.load(Ordering::Acquire);
+            let least = told + TOLD_LEAST;
+            assert!(
+                heard >= least,
+                "{mode}, round {round}: {heard}, not {least}"
+            );
             assert_eq!(
                 query(&file, "pragma integrity_check"),
                 "ok",

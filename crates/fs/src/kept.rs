@@ -12,14 +12,19 @@ use spindle_sync::atomic::{AtomicU32, Ordering, fence};
 /// Nobody has said anything: this process may have begun beside a door that keeps bytes.
 const UNKNOWN: u32 = 0;
 const NOTHING: u32 = 1;
-/// The door has been asked to forget all of it, and has not answered yet.
-const FORGETTING: u32 = 2;
-/// From here on: bytes are kept, and so many writes came since the last read, and one.
-const KEPT: u32 = 3;
+/// From here on: bytes are kept, and so many writes came since the last read.
+const KEPT: u32 = 2;
+/// With the number of the asking: the door has been asked to forget all of it, and has not answered
+/// yet.
+const FORGETTING: u32 = 1 << 31;
 
 /// So many writes without a read in between, and having all of it forgotten once is cheaper than
 /// having a part forgotten with each further write.
 const WRITES_MOST: u32 = 64;
+
+/// One time that the door was asked to forget all of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asking(u32);
 
 /// What a write is to have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,19 +34,22 @@ pub enum Forgotten {
     /// What it wrote.
     Written,
     /// What it wrote, and then the whole file, after which [`KeptBytes::note_forgotten`] follows.
-    WrittenAndAll,
+    WrittenAndAll(Asking),
 }
 
 /// Whether somebody keeps bytes of one file.
 #[derive(Debug)]
 pub struct KeptBytes {
     state: AtomicU32,
+    /// How often the door was asked to forget all of it.
+    asked_count: AtomicU32,
 }
 
 impl KeptBytes {
     pub(crate) fn new() -> Self {
         Self {
             state: AtomicU32::new(UNKNOWN),
+            asked_count: AtomicU32::new(0),
         }
     }
 
@@ -62,28 +70,33 @@ impl KeptBytes {
         let counted = match state {
             NOTHING => return Forgotten::Nothing,
             UNKNOWN if !unknown_is_kept => return Forgotten::Nothing,
-            FORGETTING => return Forgotten::Written,
+            FORGETTING.. => return Forgotten::Written,
             UNKNOWN => KEPT + 1,
             counted => counted + 1,
         };
-        let is_due = counted - KEPT >= WRITES_MOST;
-        let next = if is_due { FORGETTING } else { counted };
         let order = Ordering::SeqCst;
+        let due = (counted - KEPT >= WRITES_MOST).then(|| {
+            let number = self.asked_count.fetch_add(1, order);
+            Asking(number | FORGETTING)
+        });
+        let next = due.map_or(counted, |asking| asking.0);
         // A read that came in between has begun the count again.
         let changed = self.state.compare_exchange(state, next, order, order);
-        if is_due && changed.is_ok() {
-            Forgotten::WrittenAndAll
-        } else {
-            Forgotten::Written
+        match due {
+            Some(asking) if changed.is_ok() => Forgotten::WrittenAndAll(asking),
+            _ => Forgotten::Written,
         }
     }
 
-    /// The door has forgotten all of the file, what it was being given meanwhile included: nothing is
-    /// kept but what a read has taken since it was asked.
-    pub fn note_forgotten(&self) {
+    /// The door has done what it was asked for then: it has forgotten all of the file, what it was being
+    /// given meanwhile included, and nothing is kept but what a read has taken since.
+    ///
+    /// Where it was asked once more since then, it keeps what a read took in between: the end of
+    /// that later asking counts.
+    pub fn note_forgotten(&self, asking: Asking) {
         let order = Ordering::SeqCst;
         // A read that came in between keeps bytes.
-        let _ = (self.state).compare_exchange(FORGETTING, NOTHING, order, order);
+        let _ = (self.state).compare_exchange(asking.0, NOTHING, order, order);
     }
 }
 
@@ -91,11 +104,14 @@ impl KeptBytes {
 mod tests {
     use super::*;
 
-    fn due(kept: &KeptBytes) {
+    fn due(kept: &KeptBytes) -> Asking {
         for _ in 1..WRITES_MOST {
             assert_eq!(kept.after_write(false), Forgotten::Written);
         }
-        assert_eq!(kept.after_write(false), Forgotten::WrittenAndAll);
+        match kept.after_write(false) {
+            Forgotten::WrittenAndAll(asking) => asking,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -112,9 +128,9 @@ mod tests {
     fn after_many_writes_without_a_read_all_is_forgotten_once_and_then_nothing() {
         let kept = KeptBytes::new();
         kept.note_kept();
-        due(&kept);
+        let asking = due(&kept);
         assert_eq!(kept.after_write(false), Forgotten::Written);
-        kept.note_forgotten();
+        kept.note_forgotten(asking);
         assert_eq!(kept.after_write(false), Forgotten::Nothing);
         assert_eq!(kept.after_write(true), Forgotten::Nothing);
     }
@@ -123,10 +139,23 @@ mod tests {
     fn what_a_read_takes_while_all_is_being_forgotten_is_kept() {
         let kept = KeptBytes::new();
         kept.note_kept();
-        due(&kept);
+        let asking = due(&kept);
         kept.note_kept();
-        kept.note_forgotten();
+        kept.note_forgotten(asking);
         assert_eq!(kept.after_write(false), Forgotten::Written);
+    }
+
+    #[test]
+    fn the_end_of_an_earlier_asking_says_nothing_of_what_was_read_before_a_later_one() {
+        let kept = KeptBytes::new();
+        kept.note_kept();
+        let first = due(&kept);
+        kept.note_kept();
+        let second = due(&kept);
+        kept.note_forgotten(first);
+        assert_eq!(kept.after_write(false), Forgotten::Written);
+        kept.note_forgotten(second);
+        assert_eq!(kept.after_write(false), Forgotten::Nothing);
     }
 
     #[test]
@@ -137,6 +166,6 @@ mod tests {
             assert_eq!(kept.after_write(false), Forgotten::Written);
         }
         kept.note_kept();
-        due(&kept);
+        let _ = due(&kept);
     }
 }

@@ -56,7 +56,7 @@ pub use check::Checked;
 pub use data::FILE_SIZE_BYTES_MAX;
 pub use error::{FsError, FsResult};
 pub use handle::Handle;
-pub use kept::{Forgotten, KeptBytes};
+pub use kept::{Asking, Forgotten, KeptBytes};
 pub use link::LINKS_COUNT_MAX;
 pub use redundancy::Converted;
 pub use space::Space;

@@ -10,7 +10,8 @@
 //!
 //! **Invariants.** No worker waits here, and no notice is sent by this process: whatever the kernel
 //! waits for is served and answered. An answer waits for its own notice alone, and no longer than
-//! [`HELD_MOST`]; no more than [`ANSWERS_MOST`] wait, so that the kernel has slots left for the reads
+//! [`HELD_MOST`] where there is a process that sends it, and than [`PROCESS_MOST`] where that one is
+//! being started; no more than [`ANSWERS_MOST`] wait, so that the kernel has slots left for the reads
 //! that their notices wait for. What is answered before its notice is done has it sent all the same.
 //! A request whose answer waits counts as being served.
 
@@ -32,7 +33,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use spindle_fs::KeptBytes;
+use spindle_fs::{Asking, KeptBytes};
 
 use crate::abi::NotifyInodeOut;
 use crate::device_transport::send;
@@ -48,12 +49,20 @@ const NOTICES_MOST: usize = ANSWERS_MOST;
 /// How long an answer waits for its notice at most: longer than a read takes, and short enough for
 /// whoever has given the kernel fewer slots than answers wait here.
 const HELD_MOST: Duration = Duration::from_millis(250);
+/// How long an answer waits at most where the process is being started or replaced: no notice of
+/// that process holds up a read meanwhile, and on a busy machine its start takes longer than one.
+const PROCESS_MOST: Duration = Duration::from_secs(2);
 /// How often answers are looked at that wait for too long.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// For so long after the last notice the next one is expected.
 const EXPECTED_FOR: Duration = Duration::from_secs(1);
-/// After how long a process that could not be started is started again.
+/// After how long a process is started again, counted from the last start: one that did what it was
+/// asked for and was killed, and one that cannot be started or does nothing.
+const REPLACE_AFTER: Duration = Duration::from_millis(100);
 const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// So many processes one after the other that did nothing, and no answer waits for the next. One
+/// may have been killed before it came to do anything.
+const USELESS_MOST: u32 = 2;
 /// How long the end waits until the last notices have gone to the process.
 const END_MOST: Duration = Duration::from_millis(500);
 
@@ -73,8 +82,11 @@ pub struct NoticesProgram {
 pub(crate) struct Dropped {
     pub(crate) notice: NotifyInodeOut,
     /// The whole file afterwards, which this is told then.
-    pub(crate) and_all: Option<Arc<KeptBytes>>,
+    pub(crate) and_all: Option<Forgets>,
 }
+
+/// Who is told when the kernel has dropped all of a file, and of which asking.
+pub(crate) type Forgets = (Arc<KeptBytes>, Asking);
 
 /// An answer that is to be given.
 #[derive(Debug)]
@@ -95,7 +107,7 @@ impl Answer {
 struct Waiting {
     notice: NotifyInodeOut,
     answer: Option<Answer>,
-    forgets: Option<Arc<KeptBytes>>,
+    forgets: Option<Forgets>,
     /// Who waits for it elsewhere; they are dropped when it is done, and nothing is sent.
     witnesses: Vec<Sender<()>>,
     since: Instant,
@@ -109,10 +121,15 @@ struct State {
     /// Those of them that the process does not know of.
     unsent: BTreeSet<u64>,
     answers_count: usize,
-    /// The last process could not be started, or has done nothing: no answer waits for the next.
+    /// The last process could not be started, or the last ones have done nothing: no answer waits for
+    /// the next.
     is_failing: bool,
-    /// This process has done a notice.
+    /// When this process said that it is there.
+    begun_at: Option<Instant>,
+    /// It has done a notice.
     has_done: bool,
+    /// So many before it have not.
+    useless_count: u32,
     is_asleep: bool,
     closed_at: Option<Instant>,
 }
@@ -215,8 +232,8 @@ impl Notices {
     }
 
     /// Has the kernel drop all that it keeps of a file, after it has written changed pages, and waits
-    /// for that, so long at most. Whether it was done by then: it is done in any case, where there is a
-    /// process that does it.
+    /// for that, so long at most, or [`PROCESS_MOST`] where the process is being started. Whether it was
+    /// done by then: it is done in any case, where there is a process that does it.
     pub(crate) fn drop_file(&self, node: u64, most: Duration) -> bool {
         let (witness, done) = mpsc::channel();
         let mut state = self.0.state.lock();
@@ -233,11 +250,22 @@ impl Notices {
             waiting.witnesses.push(witness);
         }
         let is_failing = state.is_failing;
+        let most = match state.begun_at {
+            Some(_) => most,
+            None => most.max(PROCESS_MOST),
+        };
         if std::mem::take(&mut state.is_asleep) {
             self.0.changed.notify_one();
         }
         drop(state);
-        !is_failing && done.recv_timeout(most) == Err(RecvTimeoutError::Disconnected)
+        if is_failing {
+            return false;
+        }
+        let is_done = done.recv_timeout(most) == Err(RecvTimeoutError::Disconnected);
+        if !is_done {
+            self.0.state.lock().note_waited();
+        }
+        is_done
     }
 
     /// Whether a process sends the notices of this mount.
@@ -275,7 +303,7 @@ impl State {
         &mut self,
         notice: NotifyInodeOut,
         answer: Option<Answer>,
-        forgets: Option<Arc<KeptBytes>>,
+        forgets: Option<Forgets>,
     ) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -309,19 +337,47 @@ impl State {
     /// The process is gone: what it has not done is for the next one.
     fn lose_process(&mut self) {
         self.socket = None;
-        self.is_failing |= !std::mem::take(&mut self.has_done);
+        self.begun_at = None;
+        if !std::mem::take(&mut self.has_done) {
+            self.useless_count += 1;
+            self.is_failing |= self.useless_count >= USELESS_MOST;
+        }
         self.unsent = self.waiting.keys().copied().collect();
     }
 
-    /// The answers that have waited for so long; their notices are done later.
-    fn overdue(&mut self, held_most: Duration) -> Vec<Answer> {
+    /// How long after the last start of a process the next may be.
+    const fn start_interval(&self) -> Duration {
+        if self.is_failing {
+            START_AGAIN_AFTER
+        } else {
+            REPLACE_AFTER
+        }
+    }
+
+    /// The answers that have waited for so long since there is a process for them, or for so long
+    /// in all; their notices are done later.
+    fn overdue(&mut self, held_most: Duration, in_all_most: Duration) -> Vec<Answer> {
+        let begun_at = self.begun_at;
+        let is_overdue = |since: Instant| {
+            let held = begun_at.map(|begun_at| since.max(begun_at).elapsed());
+            held.is_some_and(|held| held >= held_most) || since.elapsed() >= in_all_most
+        };
         let answers: Vec<Answer> = (self.waiting.values_mut())
-            .filter(|waiting| waiting.since.elapsed() >= held_most)
+            .filter(|waiting| is_overdue(waiting.since))
             .filter_map(|waiting| waiting.answer.take())
             .collect();
         self.answers_count -= answers.len();
         self.merge();
+        if !answers.is_empty() {
+            self.note_waited();
+        }
         answers
+    }
+
+    /// Somebody has waited in vain, for a process that may hang in its start: nobody waits for that
+    /// one any more.
+    const fn note_waited(&mut self) {
+        self.is_failing |= self.begun_at.is_none();
     }
 
     /// Of the notices that could not even be sent, and for which no answer waits, one for each file
@@ -341,7 +397,7 @@ impl State {
             let (forgets, witnesses) = former.map_or((None, Vec::new()), |former| {
                 (former.forgets, former.witnesses)
             });
-            if let Some(kept) = forgets {
+            if let Some((kept, _)) = forgets {
                 // What it was to be told is begun again.
                 kept.note_kept();
             }
@@ -366,7 +422,7 @@ impl Shared {
     /// Sees to the notices until the mount is left.
     fn work(&self) {
         let mut last_use = Instant::now();
-        let (mut start_at, mut looked_at) = (Instant::now(), Instant::now());
+        let (mut started_at, mut looked_at) = (None::<Instant>, Instant::now());
         loop {
             let mut state = self.state.lock();
             if !state.waiting.is_empty() {
@@ -382,9 +438,11 @@ impl Shared {
                 state.socket = None;
                 return;
             }
-            if state.socket.is_none() && !state.unsent.is_empty() && Instant::now() >= start_at {
+            let may_start =
+                started_at.is_none_or(|started_at| started_at.elapsed() >= state.start_interval());
+            if state.socket.is_none() && !state.unsent.is_empty() && may_start {
                 drop(state);
-                start_at = Instant::now() + START_AGAIN_AFTER;
+                started_at = Some(Instant::now());
                 let started = self.start_process();
                 state = self.state.lock();
                 state.is_failing |= started.is_none();
@@ -411,15 +469,15 @@ impl Shared {
 
     fn answer_overdue(&self) {
         let mut state = self.state.lock();
-        let held_most = if state.is_failing {
-            Duration::ZERO
+        let (held_most, in_all_most) = if state.is_failing {
+            (Duration::ZERO, Duration::ZERO)
         } else if self.gate.is_closed() {
             // Reads that the kernel waits for are for the process that takes over.
-            LOOK_INTERVAL
+            (LOOK_INTERVAL, END_MOST)
         } else {
-            HELD_MOST
+            (HELD_MOST, PROCESS_MOST)
         };
-        let answers = state.overdue(held_most);
+        let answers = state.overdue(held_most, in_all_most);
         drop(state);
         if !answers.is_empty() {
             tracing::debug!(
@@ -444,6 +502,9 @@ impl Shared {
         }
         loop {
             match wire::receive::<Done>(socket, RecvFlags::DONTWAIT) {
+                Ok(Some(Done { number, .. })) if number == wire::IS_THERE => {
+                    self.state.lock().begun_at = Some(Instant::now());
+                }
                 Ok(Some(done)) => self.end(&done),
                 Err(Errno::AGAIN) => return,
                 Ok(None) | Err(_) => {
@@ -459,6 +520,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.has_done = true;
             state.is_failing = false;
+            state.useless_count = 0;
             let waiting = state.waiting.remove(&done.number);
             if waiting.as_ref().is_some_and(|one| one.answer.is_some()) {
                 state.answers_count -= 1;
@@ -468,8 +530,8 @@ impl Shared {
         let Some(waiting) = waiting else {
             return;
         };
-        if let Some(kept) = waiting.forgets {
-            kept.note_forgotten();
+        if let Some((kept, asking)) = waiting.forgets {
+            kept.note_forgotten(asking);
         }
         if let Some(answer) = waiting.answer {
             self.give(&answer);

@@ -86,7 +86,7 @@ impl Bridge {
         let and_all = match forgotten {
             Forgotten::Nothing => return None,
             Forgotten::Written => None,
-            Forgotten::WrittenAndAll => Some(Arc::clone(handle.kept())),
+            Forgotten::WrittenAndAll(asking) => Some((Arc::clone(handle.kept()), asking)),
         };
         let notice = NotifyInodeOut {
             node: handle.id().0,

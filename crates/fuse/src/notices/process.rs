@@ -25,7 +25,7 @@ use rustix::net::RecvFlags;
 use zerocopy::IntoBytes;
 
 use super::NOTICES_MOST;
-use super::wire::{Asked, Done, receive, receive_first, send_patiently};
+use super::wire::{Asked, Done, IS_THERE, receive, receive_first, send_patiently};
 use crate::abi::notify;
 use crate::device_transport::send;
 use crate::mount_table::{Standing, standing};
@@ -68,6 +68,12 @@ pub fn send_notices(socket: OwnedFd) -> std::io::Result<()> {
         threads: Mutex::default(),
         changed: Condvar::new(),
     });
+    let is_there = Done {
+        number: IS_THERE,
+        errno: 0,
+    };
+    // Where nobody is there any more, what was asked for is done all the same.
+    let _ = send_patiently(&shared.socket, &is_there);
     let mut threads = shared.threads.lock();
     start(&shared, &mut threads)?;
     drop(threads);

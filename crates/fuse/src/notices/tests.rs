@@ -1,17 +1,18 @@
 use std::fs::{self, File};
+use std::io::{PipeReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use spindle_device::{AlignedBuffer, Disks, OpenDisk, Request, UringDisks, Work};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 use crate::abi::{
-    Attributes, AttributesOut, EntryOut, InHeader, Opcode, OpenOut, ReadIn, StatFsOut, WriteOut,
-    open_answer,
+    Attributes, AttributesOut, EntryOut, InHeader, Opcode, OpenOut, OutHeader, ReadIn, StatFsOut,
+    WriteOut, open_answer,
 };
 use crate::mount_point::MountPoint;
 use crate::session::{Mount, MountOptions, Service};
@@ -77,16 +78,173 @@ fn so_many_answers_wait_and_the_next_is_given_at_once() {
     assert_eq!(gate.progress().1, ANSWERS_MOST);
     assert_eq!(rustix::io::ioctl_fionread(&answers).unwrap(), 2 * (16 + 8));
     let mut state = notices.0.state.lock();
-    assert_eq!(state.overdue(HELD_MOST).len(), 0);
-    assert_eq!(state.overdue(Duration::ZERO).len(), ANSWERS_MOST);
+    assert_eq!(state.overdue(Duration::ZERO, PROCESS_MOST).len(), 0);
+    let all = state.overdue(Duration::ZERO, Duration::ZERO);
+    assert_eq!(all.len(), ANSWERS_MOST);
     // Of what could not be sent one notice for each file is left, and it is for all of the file.
-    state.overdue(Duration::ZERO);
+    state.overdue(Duration::ZERO, Duration::ZERO);
     let left: Vec<_> = state.waiting.values().map(|one| one.notice).collect();
     assert_eq!(left.len(), 2);
     assert!(
         left.iter()
             .all(|one| one.length_bytes == 0 && one.offset_bytes == 0)
     );
+}
+
+/// Notices without a mount: what would go to the kernel goes into a pipe, notices and answers alike,
+/// in the order in which they are sent.
+struct Piped {
+    gate: Arc<Gate>,
+    notices: Notices,
+    thread: NoticesThread,
+    sent: PipeReader,
+    into: Arc<OwnedFd>,
+    /// A line with its number for each process that was started.
+    started: PathBuf,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    Notice,
+    Answer,
+}
+
+impl Piped {
+    /// The first process that is started waits for so many seconds before it begins, the next for the
+    /// next, and further ones do not.
+    fn with_pauses(name: &str, pauses_s: &[&str]) -> Self {
+        let started = format!("spindle-fuse-started-{name}-{}", std::process::id());
+        let started = std::env::temp_dir().join(started);
+        let pauses = (pauses_s.iter().enumerate())
+            // What is at the other end of its input is for the shell alone.
+            .map(|(number, pause)| format!("{}) sleep {pause} </dev/null;;", number + 1));
+        let pauses: String = pauses.collect();
+        let script = format!(
+            r#"echo $$ >>{file}; case $(wc -l <{file}) in {pauses} esac; exec /proc/{own}/exe "$@""#,
+            file = started.display(),
+            own = std::process::id(),
+        );
+        let own = program();
+        let mut arguments = vec!["-c".into(), script.into(), own.name.clone()];
+        arguments.extend(own.arguments);
+        let program = NoticesProgram {
+            path: "/bin/sh".into(),
+            name: own.name,
+            arguments,
+        };
+        let (sent, into) = std::io::pipe().unwrap();
+        let into = Arc::new(OwnedFd::from(into));
+        let gate = Arc::new(Gate::new(1));
+        let notices = Notices::of(&gate, &into, "0:50", Path::new("/"), Some(program));
+        let thread = notices.start().unwrap();
+        Self {
+            gate,
+            notices,
+            thread,
+            sent,
+            into,
+            started,
+        }
+    }
+
+    fn answer(&self) {
+        let answer = Answer {
+            descriptor: Arc::clone(&self.into),
+            unique: 7,
+            data: Vec::new(),
+        };
+        self.notices.answer_after(dropped(2), answer).unwrap();
+    }
+
+    fn next(&mut self) -> Sent {
+        let mut header = OutHeader::default();
+        self.sent.read_exact(header.as_mut_bytes()).unwrap();
+        let rest_bytes = usize::try_from(header.length_bytes).unwrap() - size_of::<OutHeader>();
+        self.sent.read_exact(&mut vec![0; rest_bytes]).unwrap();
+        match header.unique {
+            0 => Sent::Notice,
+            _ => Sent::Answer,
+        }
+    }
+
+    /// Kills the last process once there is one.
+    fn kill_last(&self) {
+        let begun = Instant::now();
+        let last = loop {
+            let started = fs::read_to_string(&self.started).unwrap_or_default();
+            match started.lines().last().map(str::parse) {
+                Some(last) if started.ends_with('\n') => break last.unwrap(),
+                _ => assert!(begun.elapsed() < MOST),
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        // And what the shell has started.
+        let group = Pid::from_raw(last).unwrap();
+        kill_process_group(group, Signal::KILL).unwrap();
+        while Path::new(&format!("/proc/{last}")).exists() {
+            assert!(begun.elapsed() < MOST);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        self.gate.close();
+        self.thread.finish();
+        let _ = fs::remove_file(&self.started);
+    }
+}
+
+/// Its start takes longer than an answer waits for a page that is being read.
+#[test]
+fn an_answer_waits_for_a_process_that_is_being_started() {
+    let mut piped = Piped::with_pauses("slow", &["0.5"]);
+    piped.answer();
+    assert_eq!([piped.next(), piped.next()], [Sent::Notice, Sent::Answer]);
+}
+
+#[test]
+fn who_has_a_file_dropped_waits_for_a_process_that_is_being_started() {
+    let mut piped = Piped::with_pauses("dropped", &["0.5"]);
+    assert!(piped.notices.drop_file(2, HELD_MOST));
+    assert_eq!(piped.next(), Sent::Notice);
+}
+
+#[test]
+fn an_answer_waits_for_the_process_that_replaces_a_killed_one() {
+    let mut piped = Piped::with_pauses("replaced", &["0", "0.4"]);
+    piped.answer();
+    assert_eq!([piped.next(), piped.next()], [Sent::Notice, Sent::Answer]);
+    piped.kill_last();
+    piped.answer();
+    assert_eq!([piped.next(), piped.next()], [Sent::Notice, Sent::Answer]);
+}
+
+/// As on a machine that is so busy that it does not come to do anything.
+#[test]
+fn an_answer_waits_although_a_process_was_killed_before_it_did_anything() {
+    let mut piped = Piped::with_pauses("useless", &["60", "0.4"]);
+    piped.answer();
+    piped.kill_last();
+    assert_eq!([piped.next(), piped.next()], [Sent::Notice, Sent::Answer]);
+}
+
+#[test]
+fn an_answer_does_not_wait_for_a_process_that_hangs_in_its_start_but_once() {
+    let mut piped = Piped::with_pauses("hanging", &["60"]);
+    let begun = Instant::now();
+    piped.answer();
+    assert_eq!(piped.next(), Sent::Answer);
+    assert!(begun.elapsed() >= PROCESS_MOST, "it waited for nothing");
+    assert!(begun.elapsed() < MOST / 2);
+    let begun = Instant::now();
+    piped.answer();
+    assert_eq!(piped.next(), Sent::Answer);
+    assert!(begun.elapsed() < PROCESS_MOST, "it waited once more");
+    // What was answered early is sent by the next one.
+    piped.kill_last();
+    assert_eq!(piped.next(), Sent::Notice);
 }
 
 /// A file whose write is answered when a read of the same page has come, which is held.

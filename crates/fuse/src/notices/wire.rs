@@ -28,6 +28,9 @@ pub(super) struct Asked {
     pub(super) notice: NotifyInodeOut,
 }
 
+/// The number of no notice: the process is there, and takes notices from now on.
+pub(super) const IS_THERE: u64 = u64::MAX;
+
 /// The kernel has dropped what the notice of that number said, or does not know the file.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

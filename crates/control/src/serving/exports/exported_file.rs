@@ -45,9 +45,9 @@ impl ExportedFile {
             Forgotten::Written => {
                 self.kernel.bytes_changed(self.handle.id());
             }
-            Forgotten::WrittenAndAll => {
+            Forgotten::WrittenAndAll(asking) => {
                 if self.kernel.bytes_changed(self.handle.id()) {
-                    self.handle.kept().note_forgotten();
+                    self.handle.kept().note_forgotten(asking);
                 }
             }
         }
