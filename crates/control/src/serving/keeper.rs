@@ -431,7 +431,7 @@ impl Keeper {
                             silence_most.as_secs()
                         );
                         tracing::error!("{message}");
-                        self.notice(message, true);
+                        self.notice(&message, true);
                         child.kill();
                         alive_at = Instant::now();
                     }
@@ -461,7 +461,7 @@ impl Keeper {
         );
         tracing::error!("{message}");
         self.service.tell(&format!("STATUS={message}"));
-        self.notice(message, false);
+        self.notice(&message, false);
         ended
     }
 
@@ -547,7 +547,7 @@ impl Keeper {
         let what = format!("the process that served {} died ({why})", self.group);
         tracing::error!("{what}");
         self.last_death = Some(why.to_owned());
-        self.notice(what, false);
+        self.notice(&what, false);
         if let Some(upgrade) = &self.upgrade {
             if upgrade.former.is_none() {
                 // It died before it handed over: the new program takes over what it left.
@@ -570,17 +570,13 @@ impl Keeper {
 
     /// Keeps what happened for the next daemon, and for who asks meanwhile. Daemons that die for
     /// weeks must not fill the memory: the first and the newest are kept.
-    fn notice(&mut self, message: String, critical: bool) {
+    fn notice(&mut self, message: &str, critical: bool) {
         if self.notices.len() >= NOTICES_MOST {
             let middle = NOTICES_MOST / 2;
             self.notices.remove(middle);
             self.told_count -= usize::from(middle < self.told_count);
         }
-        self.notices.push(Notice {
-            message,
-            critical,
-            time_ms: message::wall_clock_ms(),
-        });
+        self.notices.push(Notice::new(message, critical));
     }
 
     /// The new program cannot serve what was handed over: the former one goes on.
@@ -616,7 +612,7 @@ impl Keeper {
             );
             tracing::error!("{message}");
             self.service.tell(&format!("STATUS={message}"));
-            self.notice(message, true);
+            self.notice(&message, true);
         }
         if self.waits_for_kernel() {
             // As one that gave up: whoever wants the mount gone is heard, also who said so while
