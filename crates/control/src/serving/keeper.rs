@@ -19,6 +19,7 @@ mod child;
 mod command;
 mod link;
 mod message;
+mod silence;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 use child::{Child, Program};
 use command::Asked;
 use message::{FromDaemon, Notice, Start};
+use silence::Silence;
 use spindle_base::{BLOCK_SIZE_BYTES, FileId, GroupName};
 use spindle_device::SharedMemory;
 use spindle_group::{KeptJournal, UnwrittenBlocks};
@@ -360,7 +362,7 @@ impl Keeper {
         signals: &mut child::Signals,
     ) -> ControlResult<Ended> {
         let mut look = tokio::time::interval(LOOK_INTERVAL);
-        let mut alive_at = Instant::now();
+        let mut silence = Silence::new(Instant::now());
         let mut ending = false;
         let mut handed_over = false;
         let mut lingers_since: Option<Instant> = None;
@@ -375,7 +377,7 @@ impl Keeper {
                     Some((FromDaemon::Serves(formats), _)) => self.formats = Some(formats),
                     Some((FromDaemon::Ready, _)) => {
                         self.become_ready().await;
-                        alive_at = Instant::now();
+                        silence.end();
                     }
                     Some((FromDaemon::Descriptors, more)) => self.descriptors.extend(more),
                     Some((FromDaemon::Mounted(mount), _)) => {
@@ -383,7 +385,7 @@ impl Keeper {
                         self.mount_is_over = false;
                     }
                     Some((FromDaemon::Unmounted, _)) => self.forget_mount(),
-                    Some((FromDaemon::Alive, _)) => alive_at = Instant::now(),
+                    Some((FromDaemon::Alive, _)) => silence.end(),
                     Some((FromDaemon::Stopping, _)) => self.stopping = true,
                     Some((FromDaemon::Ending, _)) => {
                         ending = true;
@@ -423,7 +425,7 @@ impl Keeper {
                         }
                     }
                     let silence_most = self.silence_most();
-                    let silent = alive_at.elapsed() > silence_most;
+                    let silent = silence.look(Instant::now()) > silence_most;
                     if silent && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
                         let message = format!(
                             "process {} showed no sign of life for {} s and is killed",
@@ -433,7 +435,7 @@ impl Keeper {
                         tracing::error!("{message}");
                         self.notice(&message, true);
                         child.kill();
-                        alive_at = Instant::now();
+                        silence.end();
                     }
                 }
             }

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -36,11 +37,38 @@ pub(super) fn send(
     send_bytes(socket, &serde_json::to_vec(message)?, descriptors)
 }
 
+/// As [`send`], and never waits: `WouldBlock` where the socket has no room.
+pub(super) fn send_now(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    send_with(socket, &bytes, descriptors, SendFlags::DONTWAIT)
+}
+
+/// Whether what was sent and not received yet takes no more than a quarter of the socket's room: the
+/// kernel calls it writable then.
+pub(super) fn has_much_room(socket: impl AsFd) -> bool {
+    let mut wait = [PollFd::new(&socket, PollFlags::OUT)];
+    let seen = poll(&mut wait, Some(&Timespec::default()));
+    seen.is_ok() && wait[0].revents().contains(PollFlags::OUT)
+}
+
 /// Sends so few bytes that they go at once, with descriptors.
 pub(super) fn send_bytes(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    send_with(socket, bytes, descriptors, SendFlags::empty())
+}
+
+fn send_with(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -49,7 +77,7 @@ pub(super) fn send_bytes(
     }
     loop {
         let slices = [IoSlice::new(bytes)];
-        match sendmsg(&socket, &slices, &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(&socket, &slices, &mut control, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
             Ok(sent) if sent < bytes.len() => return Err(io::ErrorKind::WriteZero.into()),
