@@ -10,7 +10,9 @@
 //! after [`DEATHS_MOST`] deaths soon after its start, the mount still held; `spindle mount`
 //! and `spindle upgrade` go on from there. A keeper that is to end while the last daemon died, or
 //! whose mount went while none served, starts one more, which writes what waits and closes the
-//! group: what programs were answered for is in this process's memory alone. Where the keeper
+//! group: what programs were answered for is in this process's memory alone. So does one whose first
+//! daemon died with the group open before it said that it serves: programs use a mount as soon as it
+//! is there. Where the keeper
 //! itself dies, the daemon goes on without it, as one that was started without a keeper.
 //!
 //! One thread, and nothing that grows with time.
@@ -166,6 +168,9 @@ struct Keeper {
     daemon_id: Option<u32>,
     /// A daemon was ready once: from then on its deaths are not the end.
     was_ready: bool,
+    /// The first daemon died before it was ready and left no mount: whoever asked for it is told that
+    /// the group is not served.
+    is_unserved: bool,
     upgrade: Option<Upgrade>,
     /// Nothing is to be served any more: the next daemon is the last one, and only writes what waits
     /// and closes the group.
@@ -238,6 +243,7 @@ impl Keeper {
             phase: KeeperPhase::Starting,
             daemon_id: None,
             was_ready: false,
+            is_unserved: false,
             upgrade: None,
             stopping: false,
             stop_now: false,
@@ -267,7 +273,7 @@ impl Keeper {
                     }
                     ended
                 }
-                Err(error) if self.was_ready => Ended::Died(error.message()),
+                Err(error) if self.was_opened() => Ended::Died(error.message()),
                 Err(error) => {
                     self.end();
                     return Err(error);
@@ -276,12 +282,20 @@ impl Keeper {
             self.daemon_id = None;
             match ended {
                 Ended::Over(code) => {
-                    let code = self.tell_how_it_ended(code);
+                    let mut code = self.tell_how_it_ended(code);
+                    if self.is_unserved && code == 0 {
+                        code = spindle_base::ErrorClass::Bug.exit_code();
+                    }
                     self.end();
                     return Ok(code);
                 }
                 Ended::HandedOver => self.take_new_program(),
                 Ended::Died(why) => {
+                    if !self.was_ready && self.mount.is_none() {
+                        // The next one must not serve what whoever asked takes for not served.
+                        self.is_unserved = true;
+                        self.stopping = true;
+                    }
                     self.note_death(&why).await;
                     // It may have died of a mount that somebody took away in that moment.
                     let gives_up = is_last && !self.mount_is_gone();
@@ -488,7 +502,7 @@ impl Keeper {
             return Ended::HandedOver;
         }
         let orderly = ending && status.code().is_some();
-        if orderly || (!self.was_ready && self.descriptors.is_empty()) {
+        if orderly || !self.was_opened() {
             return Ended::Over(status.code().unwrap_or(70));
         }
         // What it said itself, and not only the number with which it ended.
@@ -496,6 +510,13 @@ impl Keeper {
             Some(Err(why)) => Ended::Died(format!("{status}: {why}")),
             _ => Ended::Died(status.to_string()),
         }
+    }
+
+    /// Whether a daemon has had the group open, which it says before it opens any door: from then on
+    /// programs may have been answered, and the memories have what no disk has. A mount answers
+    /// before the keeper hears of it.
+    const fn was_opened(&self) -> bool {
+        self.group_uuid.is_some()
     }
 
     /// Listens where the group's identity leads. Tried again as long as the keeper before, which is
@@ -695,7 +716,7 @@ impl Keeper {
     /// A daemon has ended in order; the exit code. Whoever asked for it is told where the group is
     /// not closed or something is lost.
     fn tell_how_it_ended(&mut self, code: u8) -> u8 {
-        if !self.was_ready {
+        if !self.was_ready && !self.is_unserved {
             return code;
         }
         // One of an earlier version says nothing where it has closed the group, and ends with 0.
