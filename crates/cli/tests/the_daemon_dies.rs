@@ -573,3 +573,68 @@ fn the_unit_for_systemd_is_one_that_systemd_understands() {
         Err(error) => println!("skipped: no systemd-analyze ({error})"),
     }
 }
+
+/// Goes on when the story ends, however that is.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(process_id: u32) -> Self {
+        signal(process_id, Signal::STOP);
+        Self(process_id)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn a_keeper_that_is_stopped_for_long_holds_up_no_daemon_and_does_not_take_it_for_hung() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut command = place.command(["mount", "data"]);
+    command.arg(&point).env("SPINDLE_WATCHDOG_S", "2");
+    assert_eq!(place::outcome(&mut command).code, 0);
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let begun = Instant::now();
+    let stopped = Stopped::new(keeper);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The keeper is told each of them: more than its socket has room for.
+            for seconds in 15..415 {
+                let wanted = format!("watchdog={seconds}s");
+                place.tell(["group", "set", "data", &wanted]);
+            }
+            done.send(()).unwrap();
+        });
+        let in_time = is_done.recv_timeout(Duration::from_secs(100));
+        if in_time.is_err() {
+            signal(keeper, Signal::CONT);
+        }
+        in_time.expect("the daemon waits for its keeper");
+    });
+    std::fs::write(point.join("file"), b"kept").unwrap();
+    let file = std::fs::File::open(point.join("file")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    place.tell(["sync", "data"]);
+    std::thread::sleep(Duration::from_secs(6).saturating_sub(begun.elapsed()));
+    drop(stopped);
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(place.process_id(), daemon);
+    let events = place.tell(["events", "data"]);
+    assert!(!events.contains("no sign of life"), "{events}");
+    // It hears and sees the daemon as before.
+    signal(daemon, Signal::STOP);
+    wait_for_end(daemon);
+    assert_eq!(std::fs::read(point.join("file")).unwrap(), b"kept");
+    place.umount();
+    wait_for_end(keeper);
+}

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,9 @@ pub fn start_daemon(
             Err(error)
         }
         Err(_) => {
+            if keeper && let Some(report) = wait_for_next(settings, group, &mut child)? {
+                return Ok(report);
+            }
             let status = child
                 .wait()
                 .map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -115,6 +118,32 @@ fn wait_for_keeper(settings: &Settings, group: &str) -> ControlResult<()> {
         Err(error) if error.kind != ControlErrorKind::Ending => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// The first daemon died without a word, and nobody waits for one of the next: where its mount is held
+/// the keeper lives on. What the next one serves; `None` where the keeper ends, because nothing is.
+fn wait_for_next(
+    settings: &Settings,
+    group: &str,
+    keeper: &mut Child,
+) -> ControlResult<Option<ReadyReport>> {
+    while matches!(keeper.try_wait(), Ok(None)) {
+        wait_for_keeper(settings, group)?;
+        // One that only closes the group may serve for a moment, without a mount.
+        if let Some(client) = sockets::find_daemon(settings, group)?
+            && let Ok(report) = client.ask(&ShowGroup {})
+            && !report.mounts.is_empty()
+        {
+            return Ok(Some(ReadyReport {
+                group: report.name,
+                process_id: report.process_id.unwrap_or(0),
+                mounts: report.mounts,
+                notices: Vec::new(),
+            }));
+        }
+        std::thread::sleep(ENDING_INTERVAL);
+    }
+    Ok(None)
 }
 
 /// The daemon's own end of [`start_daemon`].

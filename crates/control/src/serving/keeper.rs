@@ -10,7 +10,9 @@
 //! after [`DEATHS_MOST`] deaths soon after its start, the mount still held; `spindle mount`
 //! and `spindle upgrade` go on from there. A keeper that is to end while the last daemon died, or
 //! whose mount went while none served, starts one more, which writes what waits and closes the
-//! group: what programs were answered for is in this process's memory alone. Where the keeper
+//! group: what programs were answered for is in this process's memory alone. So does one whose first
+//! daemon died with the group open before it said that it serves: programs use a mount as soon as it
+//! is there. Where the keeper
 //! itself dies, the daemon goes on without it, as one that was started without a keeper.
 //!
 //! One thread, and nothing that grows with time.
@@ -19,6 +21,7 @@ mod child;
 mod command;
 mod link;
 mod message;
+mod silence;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -30,6 +33,7 @@ use std::time::{Duration, Instant};
 use child::{Child, Program};
 use command::Asked;
 use message::{FromDaemon, Notice, Start};
+use silence::Silence;
 use spindle_base::{BLOCK_SIZE_BYTES, FileId, GroupName};
 use spindle_device::SharedMemory;
 use spindle_group::{KeptJournal, UnwrittenBlocks};
@@ -164,6 +168,9 @@ struct Keeper {
     daemon_id: Option<u32>,
     /// A daemon was ready once: from then on its deaths are not the end.
     was_ready: bool,
+    /// The first daemon died before it was ready and left no mount: whoever asked for it is told that
+    /// the group is not served.
+    is_unserved: bool,
     upgrade: Option<Upgrade>,
     /// Nothing is to be served any more: the next daemon is the last one, and only writes what waits
     /// and closes the group.
@@ -236,6 +243,7 @@ impl Keeper {
             phase: KeeperPhase::Starting,
             daemon_id: None,
             was_ready: false,
+            is_unserved: false,
             upgrade: None,
             stopping: false,
             stop_now: false,
@@ -265,7 +273,7 @@ impl Keeper {
                     }
                     ended
                 }
-                Err(error) if self.was_ready => Ended::Died(error.message()),
+                Err(error) if self.was_opened() => Ended::Died(error.message()),
                 Err(error) => {
                     self.end();
                     return Err(error);
@@ -274,12 +282,20 @@ impl Keeper {
             self.daemon_id = None;
             match ended {
                 Ended::Over(code) => {
-                    let code = self.tell_how_it_ended(code);
+                    let mut code = self.tell_how_it_ended(code);
+                    if self.is_unserved && code == 0 {
+                        code = spindle_base::ErrorClass::Bug.exit_code();
+                    }
                     self.end();
                     return Ok(code);
                 }
                 Ended::HandedOver => self.take_new_program(),
                 Ended::Died(why) => {
+                    if !self.was_ready && self.mount.is_none() {
+                        // The next one must not serve what whoever asked takes for not served.
+                        self.is_unserved = true;
+                        self.stopping = true;
+                    }
                     self.note_death(&why).await;
                     // It may have died of a mount that somebody took away in that moment.
                     let gives_up = is_last && !self.mount_is_gone();
@@ -360,7 +376,7 @@ impl Keeper {
         signals: &mut child::Signals,
     ) -> ControlResult<Ended> {
         let mut look = tokio::time::interval(LOOK_INTERVAL);
-        let mut alive_at = Instant::now();
+        let mut silence = Silence::new(Instant::now());
         let mut ending = false;
         let mut handed_over = false;
         let mut lingers_since: Option<Instant> = None;
@@ -375,7 +391,7 @@ impl Keeper {
                     Some((FromDaemon::Serves(formats), _)) => self.formats = Some(formats),
                     Some((FromDaemon::Ready, _)) => {
                         self.become_ready().await;
-                        alive_at = Instant::now();
+                        silence.end();
                     }
                     Some((FromDaemon::Descriptors, more)) => self.descriptors.extend(more),
                     Some((FromDaemon::Mounted(mount), _)) => {
@@ -383,7 +399,7 @@ impl Keeper {
                         self.mount_is_over = false;
                     }
                     Some((FromDaemon::Unmounted, _)) => self.forget_mount(),
-                    Some((FromDaemon::Alive, _)) => alive_at = Instant::now(),
+                    Some((FromDaemon::Alive, _)) => silence.end(),
                     Some((FromDaemon::Stopping, _)) => self.stopping = true,
                     Some((FromDaemon::Ending, _)) => {
                         ending = true;
@@ -423,7 +439,7 @@ impl Keeper {
                         }
                     }
                     let silence_most = self.silence_most();
-                    let silent = alive_at.elapsed() > silence_most;
+                    let silent = silence.look(Instant::now()) > silence_most;
                     if silent && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
                         let message = format!(
                             "process {} showed no sign of life for {} s and is killed",
@@ -431,9 +447,9 @@ impl Keeper {
                             silence_most.as_secs()
                         );
                         tracing::error!("{message}");
-                        self.notice(message, true);
+                        self.notice(&message, true);
                         child.kill();
-                        alive_at = Instant::now();
+                        silence.end();
                     }
                 }
             }
@@ -461,7 +477,7 @@ impl Keeper {
         );
         tracing::error!("{message}");
         self.service.tell(&format!("STATUS={message}"));
-        self.notice(message, false);
+        self.notice(&message, false);
         ended
     }
 
@@ -486,7 +502,7 @@ impl Keeper {
             return Ended::HandedOver;
         }
         let orderly = ending && status.code().is_some();
-        if orderly || (!self.was_ready && self.descriptors.is_empty()) {
+        if orderly || !self.was_opened() {
             return Ended::Over(status.code().unwrap_or(70));
         }
         // What it said itself, and not only the number with which it ended.
@@ -494,6 +510,13 @@ impl Keeper {
             Some(Err(why)) => Ended::Died(format!("{status}: {why}")),
             _ => Ended::Died(status.to_string()),
         }
+    }
+
+    /// Whether a daemon has had the group open, which it says before it opens any door: from then on
+    /// programs may have been answered, and the memories have what no disk has. A mount answers
+    /// before the keeper hears of it.
+    const fn was_opened(&self) -> bool {
+        self.group_uuid.is_some()
     }
 
     /// Listens where the group's identity leads. Tried again as long as the keeper before, which is
@@ -547,7 +570,7 @@ impl Keeper {
         let what = format!("the process that served {} died ({why})", self.group);
         tracing::error!("{what}");
         self.last_death = Some(why.to_owned());
-        self.notice(what, false);
+        self.notice(&what, false);
         if let Some(upgrade) = &self.upgrade {
             if upgrade.former.is_none() {
                 // It died before it handed over: the new program takes over what it left.
@@ -570,17 +593,13 @@ impl Keeper {
 
     /// Keeps what happened for the next daemon, and for who asks meanwhile. Daemons that die for
     /// weeks must not fill the memory: the first and the newest are kept.
-    fn notice(&mut self, message: String, critical: bool) {
+    fn notice(&mut self, message: &str, critical: bool) {
         if self.notices.len() >= NOTICES_MOST {
             let middle = NOTICES_MOST / 2;
             self.notices.remove(middle);
             self.told_count -= usize::from(middle < self.told_count);
         }
-        self.notices.push(Notice {
-            message,
-            critical,
-            time_ms: message::wall_clock_ms(),
-        });
+        self.notices.push(Notice::new(message, critical));
     }
 
     /// The new program cannot serve what was handed over: the former one goes on.
@@ -616,7 +635,7 @@ impl Keeper {
             );
             tracing::error!("{message}");
             self.service.tell(&format!("STATUS={message}"));
-            self.notice(message, true);
+            self.notice(&message, true);
         }
         if self.waits_for_kernel() {
             // As one that gave up: whoever wants the mount gone is heard, also who said so while
@@ -697,7 +716,7 @@ impl Keeper {
     /// A daemon has ended in order; the exit code. Whoever asked for it is told where the group is
     /// not closed or something is lost.
     fn tell_how_it_ended(&mut self, code: u8) -> u8 {
-        if !self.was_ready {
+        if !self.was_ready && !self.is_unserved {
             return code;
         }
         // One of an earlier version says nothing where it has closed the group, and ends with 0.

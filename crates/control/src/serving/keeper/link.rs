@@ -1,6 +1,14 @@
 //! The daemon's end of its connection to the keeper.
+//!
+//! **Invariants.** A keeper that hears nothing for a while, because somebody stopped it, holds up no
+//! daemon: no word waits for room in the socket but the last one of a process, which nobody is served
+//! by any more. No word is left out but signs of life, and they all arrive in the order in which they
+//! were said. Signs of life leave most of the socket to the other words, so that a kill takes none of
+//! those along.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +23,9 @@ use super::wire;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::serving::formats::Formats;
 use crate::serving::last_word::Closed;
+
+/// Why a group is not closed is told in so many bytes.
+const WHY_BYTES_MOST: usize = 16 << 10;
 
 /// What the keeper asks of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +46,21 @@ pub struct KeeperLink {
     journal: Arc<KeptJournal>,
     descriptors: Mutex<Vec<OwnedFd>>,
     is_alone: AtomicBool,
+    /// What the socket had no room for.
+    waiting: Mutex<VecDeque<Word>>,
+}
+
+/// What is to be said, and what goes along.
+#[derive(Debug)]
+struct Word {
+    message: FromDaemon,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Word {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.descriptors.iter().map(AsFd::as_fd).collect()
+    }
 }
 
 impl KeeperLink {
@@ -104,6 +130,7 @@ impl KeeperLink {
             journal: Arc::new(journal),
             descriptors: Mutex::new(descriptors),
             is_alone: AtomicBool::new(false),
+            waiting: Mutex::default(),
         })
     }
 
@@ -186,19 +213,19 @@ impl KeeperLink {
         let descriptors: Vec<BorrowedFd<'_>> = mount.descriptors().collect();
         let sent = descriptors
             .chunks(wire::DESCRIPTORS_MAX)
-            .all(|some| self.send(&FromDaemon::Descriptors, some));
+            .all(|some| self.send(FromDaemon::Descriptors, some));
         let kept = KeptMount {
             directory: mount.directory().to_owned(),
             direct,
             minor: negotiated.minor,
             capabilities: negotiated.capabilities,
         };
-        sent && self.send(&FromDaemon::Mounted(kept), &[])
+        sent && self.send(FromDaemon::Mounted(kept), &[])
     }
 
     /// The mount is gone.
     pub fn unmounted(&self) {
-        self.send(&FromDaemon::Unmounted, &[]);
+        self.send(FromDaemon::Unmounted, &[]);
     }
 
     /// The group of this identity is open, and its process may show no sign of life for so long.
@@ -207,38 +234,44 @@ impl KeeperLink {
             group_uuid,
             watchdog_s: Some(watchdog_s),
         };
-        self.send(&opened, &[]);
+        self.send(opened, &[]);
     }
 
     /// The group is served.
     pub fn ready(&self) {
-        self.send(&FromDaemon::Serves(Formats::own()), &[]);
-        self.send(&FromDaemon::Ready, &[]);
+        self.send(FromDaemon::Serves(Formats::own()), &[]);
+        self.send(FromDaemon::Ready, &[]);
     }
 
     /// Background work goes on.
     pub fn alive(&self) {
-        self.send(&FromDaemon::Alive, &[]);
+        let mut waiting = self.waiting.lock();
+        // Where the keeper has not heard the last ones it needs no other.
+        if self.send_waiting(&mut waiting).is_ok() && wire::has_much_room(&self.socket) {
+            let _ = wire::send_now(&self.socket, &FromDaemon::Alive, &[]);
+        }
     }
 
     /// Nothing is to be served any more. Where this process is killed before it has closed the
     /// group, the next one only does that.
     pub fn stopping(&self) {
-        self.send(&FromDaemon::Stopping, &[]);
+        self.send(FromDaemon::Stopping, &[]);
     }
 
     /// The process ends in order.
     pub fn ending(&self) {
-        self.send(&FromDaemon::Ending, &[]);
+        self.send(FromDaemon::Ending, &[]);
     }
 
     /// The process ends, and this is what became of the group; true where the keeper was told.
     pub fn ended(&self, closed: &Closed) -> bool {
         let word = match closed {
             Ok(()) => FromDaemon::Closed,
-            Err(why) => FromDaemon::NotClosed { why: why.clone() },
+            Err(why) => FromDaemon::NotClosed {
+                why: message::shortened(why, WHY_BYTES_MOST),
+            },
         };
-        self.send(&word, &[])
+        self.send_last(word)
     }
 
     /// The process ends, because of this.
@@ -248,11 +281,54 @@ impl KeeperLink {
 
     /// The group is closed and the mount left to the next one.
     pub fn handed_over(&self) {
-        self.send(&FromDaemon::HandedOver, &[]);
+        self.send_last(FromDaemon::HandedOver);
     }
 
-    fn send(&self, message: &FromDaemon, descriptors: &[BorrowedFd<'_>]) -> bool {
-        !self.is_alone() && wire::send(&self.socket, message, descriptors).is_ok()
+    /// Says it as soon as there is room; false where the keeper never hears it.
+    fn send(&self, message: FromDaemon, descriptors: &[BorrowedFd<'_>]) -> bool {
+        if self.is_alone() {
+            return false;
+        }
+        let mut waiting = self.waiting.lock();
+        let sent = self.send_waiting(&mut waiting);
+        let sent = sent.and_then(|()| wire::send_now(&self.socket, &message, descriptors));
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let copies = descriptors.iter().map(BorrowedFd::try_clone_to_owned);
+                let Ok(descriptors) = copies.collect() else {
+                    return false;
+                };
+                waiting.push_back(Word {
+                    message,
+                    descriptors,
+                });
+                true
+            }
+            sent => sent.is_ok(),
+        }
+    }
+
+    fn send_waiting(&self, waiting: &mut VecDeque<Word>) -> io::Result<()> {
+        while let Some(word) = waiting.front() {
+            wire::send_now(&self.socket, &word.message, &word.descriptors())?;
+            waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The process ends behind this word: it waits until the keeper has room for all that it was to
+    /// hear.
+    fn send_last(&self, message: FromDaemon) -> bool {
+        if !self.send(message, &[]) {
+            return false;
+        }
+        let mut waiting = self.waiting.lock();
+        while let Some(word) = waiting.pop_front() {
+            if wire::send(&self.socket, &word.message, &word.descriptors()).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Waits for the next order.
@@ -271,5 +347,104 @@ impl KeeperLink {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn link() -> (KeeperLink, OwnedFd) {
+        let (keepers, ours) = wire::pair().unwrap();
+        let memory = SharedMemory::create("test", KeptJournal::LENGTH_BYTES).unwrap();
+        let memory = memory.descriptor().try_clone_to_owned().unwrap();
+        let start = Start::default();
+        let link =
+            KeeperLink::new(ours, PROTOCOL_VERSION, start, vec![memory], Vec::new()).unwrap();
+        (link, keepers)
+    }
+
+    /// Does it on a thread of its own, which must not hang.
+    fn in_time(link: &Arc<KeeperLink>, what: impl FnOnce(&KeeperLink) + Send + 'static) {
+        let (done, is_done) = std::sync::mpsc::channel();
+        let link = Arc::clone(link);
+        std::thread::spawn(move || {
+            what(&link);
+            let _ = done.send(());
+        });
+        let waited = is_done.recv_timeout(Duration::from_secs(20));
+        waited.expect("it waits for a keeper that is stopped");
+    }
+
+    /// The settings of all `Opened` that there are, and how many descriptors came.
+    fn heard(keeper: &OwnedFd, settings: &mut Vec<u64>) -> usize {
+        let mut descriptors_count = 0;
+        while rustix::io::ioctl_fionread(keeper).is_ok_and(|bytes| bytes > 0) {
+            let (message, descriptors) = wire::receive::<FromDaemon>(keeper).unwrap().unwrap();
+            descriptors_count += descriptors.len();
+            if let FromDaemon::Opened { watchdog_s, .. } = message {
+                settings.extend(watchdog_s);
+            }
+        }
+        descriptors_count
+    }
+
+    #[test]
+    fn a_keeper_that_is_stopped_holds_up_no_daemon_and_misses_nothing_but_signs_of_life() {
+        let (link, keeper) = link();
+        let link = Arc::new(link);
+        in_time(&link, |link| {
+            for number in 0..2000 {
+                link.alive();
+                link.opened(String::new(), number);
+            }
+            assert!(link.send(FromDaemon::Descriptors, &[link.socket.as_fd()]));
+        });
+        let mut settings = Vec::new();
+        let mut descriptors_count = 0;
+        // It goes on, and hears the rest behind the signs of life that follow.
+        for _ in 0..2000 {
+            descriptors_count += heard(&keeper, &mut settings);
+            link.alive();
+        }
+        assert_eq!(settings, (0..2000).collect::<Vec<_>>());
+        assert_eq!(descriptors_count, 1);
+    }
+
+    #[test]
+    fn what_matters_finds_room_beside_signs_of_life_and_outlives_the_daemon() {
+        let (link, keeper) = link();
+        let link = Arc::new(link);
+        in_time(&link, |link| {
+            (0..2000).for_each(|_| link.alive());
+            (0..100).for_each(|number| link.opened(String::new(), number));
+        });
+        drop(link);
+        let mut settings = Vec::new();
+        heard(&keeper, &mut settings);
+        assert_eq!(settings, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_last_word_of_a_process_waits_for_a_keeper_that_is_stopped() {
+        let (link, keeper) = link();
+        let link = Arc::new(link);
+        in_time(&link, |link| {
+            (0..2000).for_each(|number| link.opened(String::new(), number));
+            link.ending();
+        });
+        let ending = {
+            let link = Arc::clone(&link);
+            std::thread::spawn(move || link.ended(&Err("why ".repeat(100_000))))
+        };
+        let mut words = Vec::new();
+        while !matches!(words.last(), Some(FromDaemon::NotClosed { .. })) {
+            words.push(wire::receive::<FromDaemon>(&keeper).unwrap().unwrap().0);
+        }
+        assert!(ending.join().unwrap());
+        assert_eq!(words.len(), 2002);
+        assert!(matches!(words[2000], FromDaemon::Ending));
     }
 }

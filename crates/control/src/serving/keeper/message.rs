@@ -13,6 +13,10 @@ use crate::serving::formats::Formats;
 /// The version of these messages. A daemon refuses a keeper whose version it does not know.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
+/// A notice is so long at most: all that a keeper remembers must fit into one message beside the rest
+/// of it, or no daemon could be started any more.
+const NOTICE_BYTES_MOST: usize = 720;
+
 /// A mount that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptMount {
@@ -37,6 +41,15 @@ pub struct Notice {
 }
 
 impl Notice {
+    /// Of this moment.
+    pub(super) fn new(message: &str, critical: bool) -> Self {
+        Self {
+            message: shortened(message, NOTICE_BYTES_MOST),
+            critical,
+            time_ms: wall_clock_ms(),
+        }
+    }
+
     /// How much it matters.
     pub(crate) const fn severity(&self) -> Severity {
         if self.critical {
@@ -144,4 +157,55 @@ pub(super) fn now_ms() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
         .expect("every kernel has this clock");
     u64::try_from(Duration::from(now).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The beginning of a text that takes no more than so many bytes in a message.
+pub(super) fn shortened(text: &str, bytes_most: usize) -> String {
+    let mut length_bytes = 0;
+    let fits = |character: &char| {
+        // As JSON has it.
+        length_bytes += match character {
+            '"' | '\\' => 2,
+            character if character.is_control() => 6,
+            character => character.len_utf8(),
+        };
+        length_bytes <= bytes_most
+    };
+    text.chars().take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NOTICES_MOST, wire};
+    use super::*;
+
+    #[test]
+    fn all_that_a_keeper_remembers_reaches_the_next_daemon_however_long_it_was() {
+        for text in ["disk ", "\u{1}", "\"", "é", "\u{1f980}"] {
+            let notice = Notice::new(&text.repeat(10_000), true);
+            let start = Start {
+                notices: vec![notice; NOTICES_MOST],
+                mount: Some(KeptMount {
+                    directory: PathBuf::from("d".repeat(4095)),
+                    direct: false,
+                    minor: 0,
+                    capabilities: 0,
+                }),
+                ..Start::default()
+            };
+            let version = PROTOCOL_VERSION;
+            let (ours, theirs) = wire::pair().unwrap();
+            wire::send(&ours, &ToDaemon::Start { version, start }, &[]).unwrap();
+            let heard = wire::receive::<ToDaemon>(&theirs).unwrap();
+            assert!(matches!(heard, Some((ToDaemon::Start { .. }, _))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_shortened_by_whole_characters_and_a_short_one_stays() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("longer", 5), "longe");
+        assert_eq!(shortened("éé", 3), "é");
+        assert_eq!(shortened("\"\"", 3), "\"");
+    }
 }

@@ -4,6 +4,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -35,11 +37,38 @@ pub(super) fn send(
     send_bytes(socket, &serde_json::to_vec(message)?, descriptors)
 }
 
+/// As [`send`], and never waits: `WouldBlock` where the socket has no room.
+pub(super) fn send_now(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    send_with(socket, &bytes, descriptors, SendFlags::DONTWAIT)
+}
+
+/// Whether what was sent and not received yet takes no more than a quarter of the socket's room: the
+/// kernel calls it writable then.
+pub(super) fn has_much_room(socket: impl AsFd) -> bool {
+    let mut wait = [PollFd::new(&socket, PollFlags::OUT)];
+    let seen = poll(&mut wait, Some(&Timespec::default()));
+    seen.is_ok() && wait[0].revents().contains(PollFlags::OUT)
+}
+
 /// Sends so few bytes that they go at once, with descriptors.
 pub(super) fn send_bytes(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    send_with(socket, bytes, descriptors, SendFlags::empty())
+}
+
+fn send_with(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -48,8 +77,8 @@ pub(super) fn send_bytes(
     }
     loop {
         let slices = [IoSlice::new(bytes)];
-        match sendmsg(&socket, &slices, &mut control, SendFlags::NOSIGNAL) {
-            Err(rustix::io::Errno::INTR) => {}
+        match sendmsg(&socket, &slices, &mut control, flags | SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
             Ok(sent) if sent < bytes.len() => return Err(io::ErrorKind::WriteZero.into()),
             Ok(_) => return Ok(()),
@@ -57,18 +86,18 @@ pub(super) fn send_bytes(
     }
 }
 
-/// The next message and what came with it; `None` where the other end is gone.
+/// The next message and what came with it; `None` where the other end is gone. `InvalidData` where it
+/// cannot be understood, also where its end was cut off: the next one can.
 pub(super) fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
-    let (bytes, descriptors) = match receive_bytes(socket) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-        received => received?,
-    };
+    let (bytes, descriptors) = receive_bytes(socket)?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    Ok(Some((serde_json::from_slice(&bytes)?, descriptors)))
+    let message = serde_json::from_slice(&bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(Some((message, descriptors)))
 }
 
 /// What comes next, and what came with it; no bytes where the other end is gone.
@@ -79,7 +108,9 @@ pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Vec<Owned
     let received = loop {
         let mut slices = [IoSliceMut::new(&mut bytes)];
         match recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
+            // Said once, where the other end died with something unread, and before what it had
+            // sent: all of that is still there.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
             Ok(received) => break received,
         }
@@ -92,4 +123,36 @@ pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Vec<Owned
     }
     bytes.truncate(received.bytes);
     Ok((bytes, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_said_who_died_with_a_word_unread_is_heard() {
+        let (ours, theirs) = pair().unwrap();
+        send(&ours, &"a word that nobody reads", &[]).unwrap();
+        for number in 0..3 {
+            send(&theirs, &number, &[ours.as_fd()]).unwrap();
+        }
+        drop(theirs);
+        let heard = || receive::<u32>(&ours).unwrap();
+        for number in 0..3 {
+            let (said, descriptors) = heard().unwrap();
+            assert_eq!((said, descriptors.len()), (number, 1));
+        }
+        assert!(heard().is_none());
+    }
+
+    #[test]
+    fn a_message_whose_end_was_cut_off_is_one_that_is_not_understood() {
+        let (ours, theirs) = pair().unwrap();
+        send(&theirs, &"x".repeat(MESSAGE_BYTES_MAX), &[]).unwrap();
+        send(&theirs, &"the next one", &[]).unwrap();
+        let error = receive::<String>(&ours).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let (said, _) = receive::<String>(&ours).unwrap().unwrap();
+        assert_eq!(said, "the next one");
+    }
 }
