@@ -12,7 +12,9 @@
 //!   the run to itself. So nobody truncates below it, and no older bytes land on newer ones. A
 //!   block that changes meanwhile stays in memory and is written again.
 //! - A write past the memory puts its bytes into the blocks that are there before it is out, and no
-//!   part of a block comes into memory meanwhile: see [`Blocks::begin_around`].
+//!   part of a block comes into memory meanwhile: see [`Blocks::begin_around`]. Until it has ended
+//!   its blocks stay in memory, where they may be newer than what it has yet to bring to the disks; a
+//!   sync waits for it.
 //! - A block that an earlier process left and that nobody has taken yet is taken before anybody can
 //!   write its file: see [`left`].
 //!
@@ -67,29 +69,22 @@ pub(crate) struct Copies {
 /// A write that goes past the memory, until it is dropped, be that by a panic.
 struct Around<'a> {
     node: &'a Node,
-    offset_bytes: u64,
-    data: &'a [u8],
+    number: u64,
 }
 
 impl<'a> Around<'a> {
-    fn begin(
-        memory: &'a UnwrittenBlocks,
-        node: &'a Node,
-        offset_bytes: u64,
-        data: &'a [u8],
-    ) -> Self {
-        (node.unwritten.lock()).begin_around(memory, offset_bytes, data);
-        Self {
-            node,
-            offset_bytes,
-            data,
-        }
+    fn begin(memory: &UnwrittenBlocks, node: &'a Node, offset_bytes: u64, data: &[u8]) -> Self {
+        let number = (node.unwritten.lock()).begin_around(memory, offset_bytes, data);
+        Self { node, number }
     }
 }
 
 impl Drop for Around<'_> {
     fn drop(&mut self) {
-        (self.node.unwritten.lock()).end_around(self.offset_bytes, self.data);
+        let is_awaited = self.node.unwritten.lock().end_around(self.number);
+        if is_awaited {
+            self.node.unwritten.notify();
+        }
     }
 }
 

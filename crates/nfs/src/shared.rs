@@ -7,6 +7,10 @@
 //!
 //! While nobody waits a thread of the disk's looks twice a second whether the lease is to be kept.
 //!
+//! Whoever looks how large many disks are, one after the other, is not kept by each disk of a server
+//! that keeps silent: a look that has no answer counts for those that come after it, and where nobody
+//! looks for a while, as when another disk keeps them all, the disk's thread begins a look.
+//!
 //! Every write is durable on the server before it is answered (`FILE_SYNC`): no server can forget it.
 //!
 //! A disk that is given up drops its connections, and what they held goes nowhere; what the server has
@@ -31,6 +35,9 @@ use crate::status::{ErrorKind, NfsError};
 const LEASE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a measurement, or the end of the hold on the file, may take.
 const SHORT_MOST: Duration = Duration::from_secs(2);
+/// So long after the last look the disk's thread begins one. Heartbeats look more often: it does so
+/// where they are held up, and where there are none.
+const LOOK_INTERVAL: Duration = Duration::from_secs(3);
 /// Whoever waits decides how long, not the client.
 const NO_DEADLINE_MS: u64 = u64::MAX >> 1;
 /// A job that a disk without connections was to do.
@@ -44,6 +51,8 @@ pub struct SharedDisk {
     path: String,
     size_bytes: AtomicU64,
     state: Mutex<State>,
+    /// Held by whoever waits for a look.
+    looks: Mutex<Looks>,
     /// Wakes whoever is at the sockets.
     wake: OwnedFd,
 }
@@ -58,6 +67,15 @@ struct State {
     led: Option<Waits>,
     /// Who sleeps until a job has its answer.
     sleepers: Vec<(JobId, Thread)>,
+}
+
+/// The looks how large the file is: one at a time.
+#[derive(Debug)]
+struct Looks {
+    /// The one that has no answer yet, or whose answer nobody has taken.
+    owed: Option<JobId>,
+    /// When the last one began.
+    begun: Instant,
 }
 
 impl State {
@@ -111,6 +129,10 @@ impl SharedDisk {
                 held,
                 led: None,
                 sleepers: Vec::new(),
+            }),
+            looks: Mutex::new(Looks {
+                owed: None,
+                begun: Instant::now(),
             }),
             wake,
         });
@@ -203,6 +225,62 @@ impl SharedDisk {
         state
     }
 
+    /// Begins a look.
+    fn look(&self, looks: &mut Looks) {
+        looks.begun = Instant::now();
+        looks.owed = Some(self.submit(Work::Size));
+    }
+
+    /// The answer to the look that is owed; at once where the time for one is over.
+    fn looked(&self, looks: &mut Looks) -> Result<Outcome, NfsError> {
+        let until = looks.begun + SHORT_MOST;
+        if until <= Instant::now() {
+            // The answer may lie at the sockets, where nobody was for a moment.
+            self.go_on();
+        }
+        let answer = looks.owed.and_then(|id| self.answer(id, until));
+        let Some(answer) = answer else {
+            return Err(NfsError::new(Work::Size.operation(), ErrorKind::TimedOut));
+        };
+        looks.owed = None;
+        answer
+    }
+
+    /// Does what can be done without waiting, unless somebody is at the sockets and does; false where
+    /// the disk was given up.
+    fn go_on(&self) -> bool {
+        let state = self.state();
+        if state.led.is_some() {
+            return true;
+        }
+        let Some(open) = &state.disk else {
+            return false;
+        };
+        let waits = open.waits(open.now_ms());
+        self.lead(state, waits).hand_over();
+        true
+    }
+
+    /// Begins a look where nobody has for long.
+    fn look_if_due(&self) {
+        // Somebody looks just now.
+        let Ok(mut looks) = self.looks.try_lock() else {
+            return;
+        };
+        if looks.begun.elapsed() < LOOK_INTERVAL {
+            return;
+        }
+        if let Some(id) = looks.owed {
+            let mut state = self.state();
+            let answer = (state.disk.as_mut()).and_then(|disk| disk.take_answer(id));
+            drop(state);
+            if answer.is_none() {
+                return;
+            }
+        }
+        self.look(&mut looks);
+    }
+
     /// Asks for something that is not the engine's.
     fn ask(&self, work: Work, most: Duration) -> Result<Outcome, NfsError> {
         let asked = work.operation();
@@ -219,15 +297,10 @@ fn keep_lease(kept: &Weak<SharedDisk>) {
         let Some(disk) = kept.upgrade() else {
             return;
         };
-        let state = disk.state();
-        if state.led.is_some() {
-            continue;
-        }
-        let Some(open) = &state.disk else {
+        if !disk.go_on() {
             return;
-        };
-        let waits = open.waits(open.now_ms());
-        disk.lead(state, waits).hand_over();
+        }
+        disk.look_if_due();
     }
 }
 
@@ -247,7 +320,13 @@ impl RemoteDisk for SharedDisk {
     }
 
     fn measure(&self) -> io::Result<u64> {
-        match self.ask(Work::Size, SHORT_MOST) {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.owed.is_some() {
+            // What it answers may be from before the caller came.
+            self.looked(&mut looks).map_err(io::Error::other)?;
+        }
+        self.look(&mut looks);
+        match self.looked(&mut looks) {
             Ok(Outcome::Size(size_bytes)) => {
                 let size_bytes = size_bytes - size_bytes % BLOCK_BYTES;
                 // As of a disk of the machine's: what lies behind an end that came nearer is answered

@@ -17,6 +17,15 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const SLOT: spindle_device::DiskSlot = spindle_device::DiskSlot(4096);
 
 fn open(server: &Ganesha, host: &str, access: Access) -> Result<Arc<SharedDisk>, NfsError> {
+    open_file(server, host, "a", access)
+}
+
+fn open_file(
+    server: &Ganesha,
+    host: &str,
+    name: &str,
+    access: Access,
+) -> Result<Arc<SharedDisk>, NfsError> {
     let settings = Settings {
         paths: 2,
         credentials: Credentials {
@@ -27,7 +36,7 @@ fn open(server: &Ganesha, host: &str, access: Access) -> Result<Arc<SharedDisk>,
         owner: host.as_bytes().to_vec(),
         directory: vec!["disks".to_owned()],
         file: Some(FileWanted {
-            name: "a".to_owned(),
+            name: name.to_owned(),
             makes: access == Access::Own,
             access,
         }),
@@ -41,7 +50,7 @@ fn open(server: &Ganesha, host: &str, access: Access) -> Result<Arc<SharedDisk>,
         server: SocketAddr::from((Ipv4Addr::LOCALHOST, server.port)),
         own: None,
     };
-    let path = format!("{host}:a");
+    let path = format!("{host}:{name}");
     SharedDisk::open(path, settings, vec![address; 2], Vec::new(), DEADLINE)
 }
 
@@ -133,4 +142,47 @@ fn whoever_waits_for_a_server_that_keeps_silent_is_answered_when_the_disk_is_giv
     let mut found = [0; BLOCK];
     run(&again, 0, Work::Read(&mut found));
     assert!(found == [9; BLOCK]);
+}
+
+/// As a heartbeat does, which asks one disk after the other.
+#[test]
+fn many_disks_of_a_server_that_keeps_silent_keep_whoever_measures_them_no_longer_than_one() {
+    let Some(server) = Ganesha::start() else {
+        return;
+    };
+    let disks: Vec<Arc<SharedDisk>> = (0..16)
+        .map(|number| {
+            let name = format!("disk {number}");
+            open_file(&server, "left", &name, Access::Own).expect("the file is made")
+        })
+        .collect();
+    let measure = || -> Vec<Option<u64>> {
+        let measured = disks.iter().map(|disk| disk.measure().ok());
+        measured.collect()
+    };
+    assert!(measure().iter().all(Option::is_some));
+    server.signal(rustix::process::Signal::STOP);
+    // Its threads stop a moment after that.
+    while disks[0].measure().is_ok() {}
+    // Two seconds for each of them would be half a minute.
+    for most in [Duration::from_secs(9), Duration::from_secs(1)] {
+        let begun = Instant::now();
+        assert_eq!(measure(), vec![None; disks.len()]);
+        let taken = begun.elapsed();
+        assert!(taken < most, "{taken:?}, at most {most:?}");
+    }
+    server.signal(rustix::process::Signal::CONT);
+    for (disk, blocks) in disks.iter().zip(1..) {
+        let size_bytes = blocks * BLOCK as u64;
+        (disk.set_size(size_bytes, DEADLINE)).expect("the server answers again");
+        // The look that is owed may have its answer later.
+        let until = Instant::now() + DEADLINE;
+        let measured = loop {
+            match disk.measure() {
+                Err(_) if Instant::now() < until => {}
+                measured => break measured.expect("and this, too"),
+            }
+        };
+        assert_eq!(measured, size_bytes, "not what a look from before found");
+    }
 }

@@ -22,15 +22,15 @@ const BEGUN_MOST: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Unwritten {
     blocks: LeafMutex<Blocks>,
-    /// A run is no longer under way.
+    /// A run is no longer under way, or a write past the memory.
     written: Condvar,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     waiting: BTreeMap<u64, Waiting>,
-    /// Writes under way that go to the disks past the memory: the blocks of each.
-    around: Vec<(u64, u64)>,
+    /// Writes under way that go to the disks past the memory.
+    around: Vec<WriteAround>,
     /// Changes whenever the disks may have got bytes that memory did not have: what was read from
     /// them before is old.
     turn: u64,
@@ -43,6 +43,26 @@ pub(super) struct Blocks {
     begun: VecDeque<(u64, u64)>,
     /// Whether the file is among those with blocks that wait. Changes under the lock of that list.
     pub(super) is_noted: bool,
+}
+
+/// A write to the disks past the memory: its blocks, and how many writes to the disks had begun with
+/// it.
+#[derive(Debug)]
+struct WriteAround {
+    number: u64,
+    first: u64,
+    end: u64,
+}
+
+/// Who is to be done before a block is written: the writes past the memory that lie over it, where
+/// they began no later than that. What memory has of a block may be newer than what such a write has
+/// yet to bring to the disks, which would come over it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct After(u64);
+
+impl After {
+    /// All of them. For whoever writes what nobody waits for, and looks for another block instead.
+    pub(super) const ALL: Self = Self(u64::MAX);
 }
 
 /// A way through all blocks of a file. What comes behind its end waits for the next round: a stream
@@ -152,6 +172,12 @@ impl Unwritten {
     pub(super) fn end(&self) -> u64 {
         let blocks = self.blocks.lock();
         (blocks.waiting.last_key_value()).map_or(0, |(block, _)| block + 1)
+    }
+
+    /// For whoever is asked to write what is here now. Those that begin later are not waited for: as
+    /// one of them comes after the other there may always be one.
+    pub(super) fn after_those_under_way(&self) -> After {
+        After(self.blocks.lock().begun_count)
     }
 
     /// The first block from `block` on that is here.
@@ -297,22 +323,38 @@ impl Blocks {
         true
     }
 
-    /// A write goes past the memory, where what it overwrites must not come back over it.
-    pub(super) fn begin_around(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
+    /// A write goes past the memory, where what it overwrites must not come back over it; its number.
+    pub(super) fn begin_around(
+        &mut self,
+        memory: &UnwrittenBlocks,
+        offset: u64,
+        bytes: &[u8],
+    ) -> u64 {
         let (first, end) = range_of(offset, bytes);
         self.note_begun(first, end);
-        self.around.push((first, end));
+        let number = self.begun_count;
+        self.around.push(WriteAround { number, first, end });
         self.turn += 1;
         self.patch(memory, offset, bytes);
+        number
     }
 
-    /// It has ended. What came into memory meanwhile stays as it is: whoever brought it may have read
-    /// what this write had put on the disks before, so that it is newer.
-    pub(super) fn end_around(&mut self, offset: u64, bytes: &[u8]) {
+    /// It has ended; whether somebody may have waited for that. What came into memory meanwhile stays
+    /// as it is: whoever brought it may have read what this write had put on the disks before, or into
+    /// memory, so that it is newer. And it stays until it is written once more: where that was begun
+    /// before now, this write may have come over it.
+    pub(super) fn end_around(&mut self, number: u64) -> bool {
         let mut under_way = self.around.iter();
-        let index = under_way.position(|blocks| *blocks == range_of(offset, bytes));
-        (self.around).swap_remove(index.expect("a write ends that has begun"));
+        let index = under_way.position(|around| around.number == number);
+        let WriteAround { first, end, .. } =
+            (self.around).swap_remove(index.expect("a write ends that has begun"));
         self.turn += 1;
+        let mut is_any_here = false;
+        for (_, waiting) in self.waiting.range_mut(first..end) {
+            waiting.version = waiting.version.wrapping_add(1);
+            is_any_here = true;
+        }
+        is_any_here
     }
 
     fn patch(&mut self, memory: &UnwrittenBlocks, offset: u64, bytes: &[u8]) {
@@ -334,8 +376,7 @@ impl Blocks {
     /// Whether a write past the memory is under way to a block of this range. What is here of its
     /// blocks is as new as it, and the disks need not have the rest of it yet.
     pub(super) fn has_around(&self, first: u64, end: u64) -> bool {
-        let mut around = self.around.iter();
-        around.any(|(from, to)| *from < end && first < *to)
+        is_any_over(&self.around, After::ALL, first, end)
     }
 
     /// Copies of the blocks of a range that are here.
@@ -354,17 +395,18 @@ impl Blocks {
     }
 
     /// The first block of the range that is here and whether somebody writes it.
-    pub(super) fn next(&self, first: u64, end: u64) -> Option<(u64, bool)> {
-        let mut blocks = self.waiting.range(first..end);
-        blocks
-            .next()
-            .map(|(block, waiting)| (*block, waiting.is_under_way))
+    pub(super) fn next(&self, first: u64, end: u64, after: After) -> Option<(u64, bool)> {
+        let (block, waiting) = self.waiting.range(first..end).next()?;
+        let is_written = waiting.is_under_way || is_over(&self.around, after, *block);
+        Some((*block, is_written))
     }
 
     /// The first block of the range that nobody writes.
     fn free(&self, first: u64, end: u64) -> Option<u64> {
         let mut blocks = self.waiting.range(first..end.max(first));
-        let free = blocks.find(|(_, waiting)| !waiting.is_under_way);
+        let free = blocks.find(|(block, waiting)| {
+            !waiting.is_under_way && !is_over(&self.around, After::ALL, **block)
+        });
         free.map(|(block, _)| *block)
     }
 
@@ -428,11 +470,13 @@ impl Blocks {
         memory: &UnwrittenBlocks,
         first: u64,
         end: u64,
+        after: After,
     ) -> (Run, AlignedBuffer) {
         let most = end.min((first / CHUNK_BLOCKS + 1) * CHUNK_BLOCKS);
         let mut versions = Vec::new();
         for (block, waiting) in self.waiting.range_mut(first..most) {
-            if *block != first + versions.len() as u64 || waiting.is_under_way {
+            let follows = *block == first + versions.len() as u64;
+            if !follows || waiting.is_under_way || is_over(&self.around, after, *block) {
                 break;
             }
             waiting.is_under_way = true;
@@ -457,7 +501,8 @@ impl Blocks {
     }
 
     /// The blocks of the run are on the disks where `is_written` says so; the others are to be
-    /// written still. So many went.
+    /// written still, and those over which a write past the memory may have come or may come yet. So
+    /// many went.
     pub(super) fn settle(
         &mut self,
         memory: &UnwrittenBlocks,
@@ -469,7 +514,8 @@ impl Blocks {
         for (block, (version, is_written)) in (run.first..run.end).zip(versions) {
             let waiting = self.waiting.get_mut(&block);
             let waiting = waiting.expect("whoever discards blocks has the content alone");
-            if *is_written && waiting.version == *version {
+            let is_as_written = *is_written && waiting.version == *version;
+            if is_as_written && !is_over(&self.around, After::ALL, block) {
                 let waiting = self.waiting.remove(&block).expect("it was found");
                 memory.give_back(waiting.slot);
                 gone += 1;
@@ -509,6 +555,16 @@ impl Blocks {
     }
 }
 
+/// Whether one of the writes past the memory lies over a block of this range.
+fn is_any_over(around: &[WriteAround], after: After, first: u64, end: u64) -> bool {
+    let mut before = around.iter().filter(|around| around.number <= after.0);
+    before.any(|around| around.first < end && first < around.end)
+}
+
+fn is_over(around: &[WriteAround], after: After, block: u64) -> bool {
+    is_any_over(around, after, block, block + 1)
+}
+
 /// The blocks of which a write has bytes.
 const fn range_of(offset: u64, bytes: &[u8]) -> (u64, u64) {
     let end = offset + bytes.len() as u64;
@@ -520,7 +576,7 @@ mod tests {
     use spindle_base::{BLOCK_SIZE_BYTES, FileId};
     use spindle_group::UnwrittenBlocks;
 
-    use super::{Blocks, Next, Put, WriteOf};
+    use super::{After, Blocks, Next, Put, WriteOf};
     use crate::data::length_of;
 
     #[test]
@@ -538,7 +594,7 @@ mod tests {
         }
         // And is written anew at once.
         let write = |blocks: &mut Blocks, block| {
-            let (run, _) = blocks.take(&memory, block, block + 1);
+            let (run, _) = blocks.take(&memory, block, block + 1, After::ALL);
             blocks.settle(&memory, &run, &[true]);
             blocks.put(&memory, of, block, &bytes);
         };

@@ -8,6 +8,7 @@ use spindle_base::{AuSize, DiskName, FailureGroupName, FileId, GroupName, Redund
 use spindle_device::{DiskSlot, Disks, FaultyOperation, SharedMemory, SimulatedDisks};
 use spindle_group::{Group, KeptJournal, LeftBlock, NewDisk, NewGroup, Opener};
 
+use super::blocks::After;
 use super::*;
 use crate::attribute::Owner;
 
@@ -305,6 +306,115 @@ fn a_page_that_was_written_by_who_had_read_a_write_past_the_memory_is_not_overwr
     }
 }
 
+/// A write past the memory is in the blocks that wait and not on the disks yet. Whoever read it there
+/// writes the same page anew, and has that synced, or it is written behind.
+#[test]
+fn a_write_past_the_memory_comes_over_nothing_that_was_written_by_who_had_read_it_before_the_disks_had_it()
+ {
+    type Written = fn(&FileSystem, &Handle);
+    let sync: Written = |fs, handle| fs.sync_file(handle, false).unwrap();
+    let by_age: Written = |fs, _| while fs.write_due() {};
+    let for_room: Written = |fs, handle| while fs.core.write_own(&handle.node) {};
+    for (way, write) in [("a sync", sync), ("by age", by_age), ("for room", for_room)] {
+        let (disks, fs, handle) = kept();
+        let node = &handle.node;
+        behind(&fs, &handle, 0, &[1; BLOCK]);
+        let read = || {
+            let mut bytes = vec![0; BLOCK];
+            fs.read(&handle, 0, &mut bytes).unwrap();
+            bytes[0]
+        };
+        let (sender, answered) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            fs.core.around(node, 0, &[2; BLOCK], || {
+                assert_eq!(read(), 2);
+                behind(&fs, &handle, 0, &[3; BLOCK]);
+                scope.spawn(|| {
+                    write(&fs, &handle);
+                    sender.send(()).unwrap();
+                });
+                // It may wait for this write.
+                let _ = answered.recv_timeout(Duration::from_millis(200));
+                let file = node.file.as_ref().unwrap();
+                fs.core.group.write(file, 0, &[2; BLOCK]).unwrap();
+            });
+        });
+        assert_eq!(read(), 3, "{way}");
+        fs.sync().unwrap();
+        assert_eq!(read(), 3, "{way}");
+        let after = after_power_cut(&disks, 1);
+        let found = after.open_file(handle.id()).unwrap();
+        let mut bytes = vec![0; BLOCK];
+        after.read(&found, 0, &mut bytes).unwrap();
+        assert_eq!(bytes[0], 3, "{way}");
+    }
+}
+
+/// There is always one: before each ends the next one has begun.
+#[test]
+fn a_sync_waits_for_no_write_past_the_memory_that_begins_after_it_nor_lets_it_come_over_what_is_newer()
+ {
+    let (_, fs, handle) = kept();
+    let node = &handle.node;
+    let memory = fs.core.unwritten_memory().unwrap();
+    let write_to_disks = |page: &[u8]| {
+        let file = node.file.as_ref().unwrap();
+        fs.core.group.write(file, 0, page).unwrap();
+    };
+    let read = || {
+        let mut bytes = vec![0; BLOCK];
+        fs.read(&handle, 0, &mut bytes).unwrap();
+        bytes[0]
+    };
+    behind(&fs, &handle, 0, &[1; BLOCK]);
+    let first = Around::begin(memory, node, 0, &[2; BLOCK]);
+    let (sender, answered) = std::sync::mpsc::channel();
+    let second = thread::scope(|scope| {
+        scope.spawn(|| {
+            fs.sync_file(&handle, false).unwrap();
+            sender.send(()).unwrap();
+        });
+        let early = answered.recv_timeout(Duration::from_millis(200));
+        assert!(early.is_err(), "the first one has yet to come to the disks");
+        let second = Around::begin(memory, node, 0, &[4; BLOCK]);
+        behind(&fs, &handle, 0, &[5; BLOCK]);
+        write_to_disks(&[2; BLOCK]);
+        drop(first);
+        let answer = answered.recv_timeout(Duration::from_secs(20));
+        if answer.is_err() {
+            // The scope waits for the sync.
+            drop(second);
+            panic!("the sync waits for what began after it");
+        }
+        second
+    });
+    write_to_disks(&[4; BLOCK]);
+    drop(second);
+    assert_eq!(read(), 5);
+    fs.sync().unwrap();
+    assert_eq!(fs.unwritten_bytes(), 0);
+    assert_eq!(read(), 5);
+}
+
+/// The sync of another thread had begun to write the page before the write past the memory ended, and
+/// has the disks' answer after that.
+#[test]
+fn a_page_stays_in_memory_over_which_a_write_past_it_may_have_come_while_it_was_written() {
+    let (_, fs, handle) = kept();
+    let node = &handle.node;
+    let memory = fs.core.unwritten_memory().unwrap();
+    behind(&fs, &handle, 0, &[1; BLOCK]);
+    let after = node.unwritten.after_those_under_way();
+    let around = Around::begin(memory, node, 0, &[2; BLOCK]);
+    behind(&fs, &handle, 0, &[3; BLOCK]);
+    let (run, _) = node.unwritten.lock().take(memory, 0, 1, after);
+    drop(around);
+    let gone = node.unwritten.lock().settle(memory, &run, &[true]);
+    assert_eq!(gone, 0);
+    fs.sync().unwrap();
+    assert_eq!(fs.unwritten_bytes(), 0);
+}
+
 #[test]
 fn a_page_for_which_memory_has_no_room_is_not_put_there_in_part() {
     let (_, fs, handle) = kept();
@@ -393,7 +503,7 @@ fn a_sync_that_waits_for_a_write_tells_what_another_one_was_told_meanwhile() {
                 false => fs.sync_file(&handle, false),
             });
             let is_writing = |next| matches!(next, Some((_, true)));
-            while !is_writing(handle.node.unwritten.lock().next(0, 1)) {
+            while !is_writing(handle.node.unwritten.lock().next(0, 1, After::ALL)) {
                 assert!(!syncer.is_finished());
                 thread::yield_now();
             }

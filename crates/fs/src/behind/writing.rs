@@ -4,7 +4,7 @@ use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::{AlignedBuffer, WriteSource};
 use spindle_group::UnwrittenBlocks;
 
-use super::blocks::{Blocks, CHUNK_BLOCKS, Next, Run};
+use super::blocks::{After, Blocks, CHUNK_BLOCKS, Next, Run};
 use super::due::Which;
 use crate::data::length_of;
 use crate::error::{FsError, FsResult};
@@ -45,8 +45,9 @@ impl Core {
     /// Writes what is in memory of these blocks; at return the disks have what was there at the
     /// call. The caller holds the content, shared or alone.
     pub(crate) fn write_out(&self, node: &Node, first: u64, end: u64) -> FsResult<()> {
+        let after = node.unwritten.after_those_under_way();
         let mut at = first;
-        while let Some((next, answer)) = self.write_run(node, at, end) {
+        while let Some((next, answer)) = self.write_run(node, at, end, after) {
             answer?;
             at = next;
         }
@@ -77,6 +78,7 @@ impl Core {
     pub(super) fn write_out_what_is_there(&self, node: &Node) -> FsResult<()> {
         // What comes behind that is not asked for, and may come as fast as it is written.
         let end = node.unwritten.end();
+        let after = node.unwritten.after_those_under_way();
         let mut at = 0;
         let mut answer = Ok(());
         while !node.unwritten.is_empty() {
@@ -85,7 +87,7 @@ impl Core {
                 drop(content);
                 return self.discard_removed(node);
             }
-            let Some((next, written)) = self.write_run(node, at, end) else {
+            let Some((next, written)) = self.write_run(node, at, end, after) else {
                 break;
             };
             at = next;
@@ -96,17 +98,23 @@ impl Core {
 
     /// Writes the first run of a range, where somebody else writes it after that; where the next
     /// one may begin, and what came of it. The caller holds the content.
-    fn write_run(&self, node: &Node, first: u64, end: u64) -> Option<(u64, FsResult<()>)> {
+    fn write_run(
+        &self,
+        node: &Node,
+        first: u64,
+        end: u64,
+        after: After,
+    ) -> Option<(u64, FsResult<()>)> {
         let memory = self.unwritten_memory()?;
         let mut blocks = node.unwritten.lock();
         let next = loop {
-            match blocks.next(first, end) {
+            match blocks.next(first, end, after) {
                 None => return None,
                 Some((_, true)) => node.unwritten.wait(&mut blocks),
                 Some((next, false)) => break next,
             }
         };
-        let (run, buffer) = blocks.take(memory, next, end);
+        let (run, buffer) = blocks.take(memory, next, end, after);
         drop(blocks);
         Some((run.end, self.write_taken(memory, node, run, &buffer)))
     }
@@ -180,7 +188,7 @@ impl Core {
         let _content = node.content.read();
         // What fails is tried again by its age.
         self.write_free_run(&node, |blocks| {
-            match blocks.next(first, first + CHUNK_BLOCKS) {
+            match blocks.next(first, first + CHUNK_BLOCKS, After::ALL) {
                 Some((next, false)) => Some(next),
                 _ => None,
             }
@@ -261,7 +269,7 @@ impl Core {
         let (run, buffer) = {
             let mut blocks = node.unwritten.lock();
             let next = choose(&mut blocks)?;
-            blocks.take(memory, next, u64::MAX)
+            blocks.take(memory, next, u64::MAX, After::ALL)
         };
         Some(self.write_taken(memory, node, run, &buffer).is_ok())
     }
