@@ -28,13 +28,14 @@ use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{Edit, Table};
 use spindle_device::DiskSlot;
 use spindle_format::DiskStatus;
-use spindle_sync::level::Unshown;
+use spindle_sync::level::{Holds, Unshown};
 
 use crate::background::Group;
 use crate::background::WISH_KEY;
 use crate::core::disks::NewDiskState;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
+use crate::levels;
 use crate::quorum::NewDisk;
 use crate::quorum::{Joining, Standings};
 use judgement::Judged;
@@ -99,7 +100,7 @@ impl Group {
             statuses: judged.statuses.clone(),
             sizes_aus: judged.final_sizes(&self.space),
         };
-        if let Err(error) = self.membership.change_standings(&standings) {
+        if let Err(error) = self.change_standings(&standings, &one) {
             self.unrecord_disks(&judged);
             self.restore_ends(&judged);
             return Err(error);
@@ -110,6 +111,24 @@ impl Group {
         let _ = self.rebalance();
         self.membership.bring_labels_up_to_date();
         Ok(judged.joining.iter().map(|disk| disk.number).collect())
+    }
+
+    /// Publishes the change. What a disk lost since it was judged, at the flush of the commit that
+    /// recorded the wish, say, is noted and looked at once more, so that no last good copy is given up.
+    fn change_standings(
+        &self,
+        standings: &Standings,
+        one: &impl Holds<Level = levels::DiskChanges>,
+    ) -> Result<(), GroupError> {
+        let given_up = Judged::given_up(&standings.statuses);
+        if given_up.is_empty() {
+            return self.membership.change_standings(standings);
+        }
+        self.notice_offline();
+        // Alone, so that nothing is noted or comes to lie only there between the look and the state.
+        let _alone = self.change.write(one);
+        self.refuse_last_copies(&given_up, "be given up")?;
+        self.membership.change_standings(standings)
     }
 
     /// Whether the changes could be made now: refuses what [`Group::change_disks`] refuses before

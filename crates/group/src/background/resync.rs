@@ -15,7 +15,7 @@
 //! the commit that makes them durable flushes the disks first.
 
 use spindle_sync::atomic::Ordering;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -24,6 +24,7 @@ use spindle_catalog::Edit;
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work};
 use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_format::ExtentCopy;
+use spindle_sync::level::DeepMutex;
 
 use crate::background::Group;
 use crate::core::bad_places::{BadBlocks, BadPlace};
@@ -33,6 +34,7 @@ use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
+use crate::levels;
 use blocked::Blocked;
 
 mod blocked;
@@ -47,6 +49,8 @@ pub struct Resync {
     /// Regions that somebody works on, one disk at a time.
     claimed: BTreeSet<Claim>,
     blocked: Blocked,
+    /// Failure groups of which disks that have caught up are being flushed.
+    flushing: BTreeSet<u16>,
     /// Disks that were online and stale when last looked.
     under_way: BTreeSet<DiskNumber>,
     copied_bytes: u64,
@@ -76,6 +80,35 @@ type Claim = (spindle_base::FileId, u32, DiskNumber);
 
 const fn claim_of(stale: &StaleRegion) -> Claim {
     (stale.file, stale.region, stale.disk)
+}
+
+/// What of a region can be had nowhere.
+#[derive(Debug)]
+enum Lost {
+    Everything,
+    Blocks(BTreeSet<u64>),
+}
+
+/// The disks of a failure group that are being flushed after a resync, by one thread.
+struct Flushing<'a> {
+    resync: &'a DeepMutex<Resync, levels::Resync>,
+    failure_group: u16,
+}
+
+impl<'a> Flushing<'a> {
+    fn begin(resync: &'a DeepMutex<Resync, levels::Resync>, failure_group: u16) -> Option<Self> {
+        let is_first = resync.lock().flushing.insert(failure_group);
+        is_first.then_some(Self {
+            resync,
+            failure_group,
+        })
+    }
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.resync.lock().flushing.remove(&self.failure_group);
+    }
 }
 
 /// Gives a claim back, however its unit ended.
@@ -114,8 +147,8 @@ struct NotCopied {
 /// What stood in the way of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    /// A block that no disk gives: those beside it can be copied.
-    Unread,
+    /// A block that can be had nowhere: those beside it can be copied.
+    Lost,
     /// A block that the disk does not take: those beside it can be copied.
     NotTaken,
     /// A disk that does not answer, or takes nothing more.
@@ -141,7 +174,7 @@ impl From<GroupError> for NotCopied {
         let of_disk = cause.and_then(|cause| cause.downcast_ref::<DeviceError>());
         Self {
             obstacle: of_disk.map_or(Obstacle::NoCopy, |error| {
-                Obstacle::of(error, Obstacle::Unread)
+                Obstacle::of(error, Obstacle::Lost)
             }),
             error,
         }
@@ -296,37 +329,66 @@ impl Group {
             return Ok(());
         }
         let lost = self.stale_and_lost(&catching_up);
-        let mut lives: SmallVec<[Life; 4]> = SmallVec::new();
-        for disk in catching_up {
-            let life = self.disks.get(disk).map(DiskState::life);
-            (self.dirty).if_it_lacks_only(&lost, disk, || lives.extend(life));
-        }
-        if lives.is_empty() || !self.flush_lives(&lives)? {
-            return Ok(());
-        }
-        for life in lives {
-            self.dirty.if_it_lacks_only(&lost, life.disk, || {
-                if self.disks.is_current(life) {
-                    self.membership.caught_up(life.disk);
-                }
+        let is_lost_on = |disk| {
+            let lost = &lost;
+            move |(file, region), (first, end)| match lost.get(&(file, region, disk)) {
+                Some(Lost::Everything) => true,
+                Some(Lost::Blocks(blocks)) => (first..end).all(|block| blocks.contains(&block)),
+                None => false,
+            }
+        };
+        let mut by_group: BTreeMap<u16, Vec<Life>> = BTreeMap::new();
+        for disk in catching_up.iter().filter_map(|disk| self.disks.get(*disk)) {
+            let is_lost = is_lost_on(disk.number);
+            self.dirty.if_it_lacks_only(disk.number, &is_lost, || {
+                let lives = by_group.entry(disk.group_index).or_default();
+                lives.push(disk.life());
             });
         }
-        self.name_only_stale_everywhere();
-        self.commit_everything()
+        let mut is_news = false;
+        for (failure_group, lives) in by_group {
+            // Of those that somebody flushes already, one perhaps keeps silent.
+            let Some(_flushing) = Flushing::begin(&self.resync, failure_group) else {
+                continue;
+            };
+            if !is_news {
+                // A kill before the flush finds the regions doubtful.
+                self.name_only_stale_everywhere();
+            }
+            if !self.flush_lives(&lives)? {
+                continue;
+            }
+            for life in lives {
+                let is_lost = is_lost_on(life.disk);
+                self.dirty.if_it_lacks_only(life.disk, &is_lost, || {
+                    if self.disks.is_current(life) {
+                        self.membership.caught_up(life.disk);
+                        is_news = true;
+                    }
+                });
+            }
+        }
+        if is_news {
+            self.commit_everything()?;
+        }
+        Ok(())
     }
 
-    /// Where all that is stale on these disks can be had nowhere: it is the only copy of its file, or no
-    /// disk gives the blocks. Such blocks may stay stale for ever.
-    fn stale_and_lost(&self, disks: &[DiskNumber]) -> BTreeSet<StaleRegion> {
-        let mut stale = self.dirty.stale_regions(&|disk| disks.contains(&disk));
-        stale.retain(|stale| {
+    /// What is stale on these disks and can be had nowhere, by region and disk: it is the only copy of its file, or
+    /// no disk gives the blocks. It may stay stale for ever.
+    fn stale_and_lost(&self, disks: &[DiskNumber]) -> BTreeMap<Claim, Lost> {
+        let mut resync = self.resync.lock();
+        (resync.blocked).follow(self.membership.turns_count());
+        let mut lost = BTreeMap::new();
+        for stale in self.dirty.stale_regions(&|disk| disks.contains(&disk)) {
             let has_one_copy = |file: Arc<File>| !file.is_mirrored();
-            self.file(stale.file).is_none_or(has_one_copy)
-                || self.resync.lock().blocked.are_unread(stale)
-        });
-        (stale.into_iter())
-            .map(|stale| StaleRegion { wanted: 0, ..stale })
-            .collect()
+            let what = match self.file(stale.file).is_none_or(has_one_copy) {
+                true => Lost::Everything,
+                false => Lost::Blocks(resync.blocked.lost(&stale)),
+            };
+            lost.insert(claim_of(&stale), what);
+        }
+        lost
     }
 
     /// Nothing was left to be claimed: where nothing is under way either, it is over.
@@ -408,16 +470,21 @@ impl Group {
             Err(not_copied) => not_copied,
         };
         self.check_fence()?;
+        let obstacle = match obstacle {
+            // No disk that could come back has it.
+            Obstacle::NoCopy if self.all_copies_serve(file, (first, end)) => Obstacle::Lost,
+            obstacle => obstacle,
+        };
         match obstacle {
-            Obstacle::Unread | Obstacle::NotTaken if end - first > 1 => {
+            Obstacle::Lost | Obstacle::NotTaken if end - first > 1 => {
                 let middle = first + (end - first) / 2;
                 copied.add(self.resync_what_goes(file, stale, (first, middle))?);
                 copied.add(self.resync_what_goes(file, stale, (middle, end))?);
                 return Ok(copied);
             }
-            Obstacle::Unread | Obstacle::NotTaken => {
-                let is_unread = obstacle == Obstacle::Unread;
-                (self.resync.lock().blocked).pass_over(stale, Some(first), is_unread, &error);
+            Obstacle::Lost | Obstacle::NotTaken => {
+                let is_lost = obstacle == Obstacle::Lost;
+                (self.resync.lock().blocked).pass_over(stale, Some(first), is_lost, &error);
                 copied.tried_blocks = 1;
             }
             Obstacle::Disk => {
@@ -429,6 +496,18 @@ impl Group {
         }
         copied.failed = Some(error);
         Ok(copied)
+    }
+
+    /// Whether every disk with a copy of these blocks serves.
+    fn all_copies_serve(&self, file: &File, (first, end): (u64, u64)) -> bool {
+        let mut all_serve = true;
+        let answer = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            let copies = segment.extent.iter().flat_map(|extent| extent.copies());
+            let mut present = copies.filter(|copy| copy.is_present());
+            all_serve &= present.all(|copy| self.is_online(copy.disk()));
+            Ok(())
+        });
+        answer.is_ok() && all_serve
     }
 
     /// Copies one run to the disk where it holds a copy; the blocks that were copied.

@@ -33,6 +33,14 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
+    /// The disks that are given up with what they hold.
+    pub(crate) fn given_up(statuses: &[(DiskNumber, DiskStatus)]) -> Vec<DiskNumber> {
+        (statuses.iter())
+            .filter(|(_, status)| *status == DiskStatus::Absent)
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
     /// Disks that do not get smaller, with the sizes that their labels are to say.
     pub(crate) fn grown(&self) -> impl Iterator<Item = (DiskNumber, u64)> {
         (self.sizes_aus.iter().zip(&self.sizes_before_aus))
@@ -103,11 +111,9 @@ impl Group {
         for (number, size_bytes) in &changes.resize {
             self.judge_resize(*number, *size_bytes, &mut judged)?;
         }
-        let given_up: Vec<DiskNumber> = (judged.statuses.iter())
-            .filter(|(_, status)| *status == DiskStatus::Absent)
-            .map(|(number, _)| *number)
-            .collect();
+        let given_up = Judged::given_up(&judged.statuses);
         if !given_up.is_empty() {
+            self.notice_offline();
             self.refuse_last_copies(&given_up, "be given up")?;
         }
         if judged.leaving().next().is_some() || judged.shrinking().next().is_some() {

@@ -25,6 +25,8 @@ impl Group {
         for _ in 0..2 {
             self.clean_round()?;
         }
+        // A disk that began a new life may lack something that is not noted yet.
+        self.notice_offline();
         {
             // Alone, so that no extent comes to lie only there between the look and the state.
             let _alone = self.change.write(&one);

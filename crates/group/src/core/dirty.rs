@@ -139,19 +139,6 @@ pub struct StaleRegion {
     pub wanted: u64,
 }
 
-impl StaleRegion {
-    /// Whatever was wanted of it.
-    fn of((file, region): RegionKey, stale: &region::Stale) -> Self {
-        Self {
-            file,
-            region,
-            disk: stale.disk,
-            blocks: stale.blocks.count(),
-            wanted: 0,
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     regions: BTreeMap<RegionKey, Region>,

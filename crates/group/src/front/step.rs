@@ -24,6 +24,8 @@ impl Group {
         self.check_fence()?;
         self.take_silent_offline()?;
         self.notice_offline();
+        // Before anything waits for a disk that keeps silent, which perhaps can be done without then.
+        self.note_caught_up()?;
         self.move_bad_places()?;
         if self.is_commit_due(now_ms) {
             self.commit_everything()?;
@@ -39,8 +41,6 @@ impl Group {
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
             self.forget_empty_disks()?;
-            // At last: a flush that fails keeps nothing else from being done.
-            self.note_caught_up()?;
         }
         Ok(false)
     }

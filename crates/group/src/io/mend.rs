@@ -408,9 +408,17 @@ impl Core {
         self.dirty.missed_by(file, ranges, &[disk], apply);
     }
 
-    /// Whether the disks of the extent have neither come nor gone since the place was found.
+    /// Whether the disks of the extent have neither come nor gone since the place was found, nor failed a
+    /// flush that was not told yet: what such a one dropped, another copy alone has.
     fn is_as_found(&self, place: &BadPlace) -> bool {
-        place.lives.iter().all(|life| self.disks.is_same(*life))
+        self.may_mend_between(&place.lives)
+    }
+
+    /// Whether what one of these disks has may be brought to another: none of them has come or gone, or
+    /// may have dropped something that is not noted yet.
+    pub(super) fn may_mend_between(&self, lives: &[Life]) -> bool {
+        let failures = self.membership.failed_flushes();
+        (lives.iter()).all(|life| self.disks.is_same(*life) && !failures.of(life.disk).stand())
     }
 
     fn tell_left(&self, place: &BadPlace, reason: &str, nothing: &str) {

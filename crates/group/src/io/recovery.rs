@@ -437,7 +437,12 @@ impl Core {
             self.disks.write(&mut batch).of_file(file);
             let [request] = batch;
             if let Err(error) = request.result {
-                self.take_offline(&[copy.disk()], &error.to_string())?;
+                if self.bears_failed_copy(copy.disk(), &error) && !self.dirty.would_list() {
+                    let first = segment.at_block + from;
+                    self.note_missed(file, &[(first, first + blocks)], &[copy.disk()]);
+                } else {
+                    self.take_offline(&[copy.disk()], &error.to_string())?;
+                }
                 continue;
             }
             written_count += 1;

@@ -407,7 +407,8 @@ impl Core {
             return Err(self.write_failed_everywhere(file, index));
         }
         announced.goes_out((first, end), &intent.gaps);
-        let (written, failed) = self.run_writes(file, &plan, payload);
+        let (mut written, failed) = self.run_writes(file, &plan, payload);
+        written.leave_out(|disk| failed.iter().any(|(failed, _)| *failed == disk));
         let mut ranges = intent.gaps.clone();
         ranges.push((first, end));
         if !file.moving.is_empty() {
@@ -421,10 +422,7 @@ impl Core {
         }
         let mut counted = Ok(());
         if file.may_be_stale.load(Ordering::Acquire) || self.bad_places.has_left() {
-            let took = |target: &Target| {
-                let own = target.life.disk;
-                !plan.missed.contains(&own) && !failed.iter().any(|(disk, _)| *disk == own)
-            };
+            let took = |target: &Target| !plan.missed.contains(&target.life.disk);
             let targets = written.targets().iter().copied();
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
@@ -482,7 +480,7 @@ impl Core {
     /// These disks have missed blocks that a write brought to others, whatever becomes of other writes
     /// that are announced there. Most were named when it was announced; some went away since, or have the
     /// space that it was given just now.
-    fn note_missed(&self, file: &File, ranges: &[(u64, u64)], disks: &[DiskNumber]) {
+    pub(super) fn note_missed(&self, file: &File, ranges: &[(u64, u64)], disks: &[DiskNumber]) {
         if disks.is_empty() || self.dirty.is_left_out() {
             return;
         }
@@ -581,15 +579,12 @@ impl Core {
         let (first, end) = ranges[ranges.len() - 1];
         // One that went meanwhile, and may be back, or serves on after a failed flush, has lost the write.
         self.notice_offline();
-        let has_failed = |disk| failed.iter().any(|(failed, _)| *failed == disk);
         let took: SmallVec<[Life; 4]> = (written.lives())
-            .filter(|life| !has_failed(life.disk) && !plan.missed.contains(&life.disk))
-            .filter(|life| self.disks.is_current(*life))
+            .filter(|life| !plan.missed.contains(&life.disk) && self.disks.is_current(*life))
             .collect();
         let on: SmallVec<[DiskNumber; 4]> = took.iter().map(|life| life.disk).collect();
         let lost = self.without_copy(file, &file.map.read(), (first, end), &on)?;
         if let Some(segment) = lost {
-            let Segment { index, .. } = segment;
             if file.is_mirrored() {
                 let _change = self.change_inside();
                 let apply = &mut |edit| self.catalog.apply(edit);
@@ -604,27 +599,11 @@ impl Core {
                 self.note_moving(file, first, end);
             }
             equal?;
-            let (disk, reason) = failure_of(&segment, failed);
-            let message = format!("no copy of extent {index} of file {} took a write", file.id);
-            let error = GroupError::new(GroupErrorKind::Io, message)
-                .during(Operation::Write)
-                .of_file(file.id)
-                .in_extent(index)
-                .at_offset(segment.at_block * BLOCK_SIZE_BYTES)
-                .on_disk(*disk)
-                .because(reason.clone());
-            self.owe_error(file, &error);
-            let event = Event::new(EventKind::WriteFailed, error.report()).file(file.id);
-            self.event(event.disk(*disk));
+            let error = self.refuse_failed(file, &segment, failed);
             self.take_removed_offline(failed)?;
             return Err(error);
         }
-        // Rows that cannot list blocks would call all of a region stale on both disks.
-        let may_bear = !self.dirty.would_list();
-        let borne: SmallVec<[DiskNumber; 2]> = (failed.iter())
-            .filter(|(disk, error)| may_bear && self.bears_failed_copy(*disk, error))
-            .map(|(disk, _)| *disk)
-            .collect();
+        let borne = self.borne_of(failed);
         let (gone, reasons): (SmallVec<[DiskNumber; 2]>, SmallVec<[&DeviceError; 2]>) = (failed
             .iter())
         .filter(|(disk, _)| !borne.contains(disk))
@@ -638,32 +617,74 @@ impl Core {
         }
         // Another copy has it, and the resync brings it to these when they take it.
         self.note_missed(file, ranges, &borne);
-        if !took.iter().all(|life| self.disks.is_current(*life)) {
-            self.keep_where_lost(file, ranges, failed)?;
+        if !took.iter().all(|life| self.disks.is_current(*life))
+            && let Some(segment) = self.keep_where_lost(file, ranges, failed)?
+        {
+            return Err(self.refuse_failed(file, &segment, failed));
         }
         Ok(())
+    }
+
+    /// The write has failed: the next sync tells it, too.
+    fn refuse_failed(
+        &self,
+        file: &File,
+        segment: &Segment,
+        failed: &[(DiskNumber, DeviceError)],
+    ) -> GroupError {
+        let index = segment.index;
+        let (disk, reason) = failure_of(segment, failed);
+        let message = format!("no copy of extent {index} of file {} took a write", file.id);
+        let error = GroupError::new(GroupErrorKind::Io, message)
+            .during(Operation::Write)
+            .of_file(file.id)
+            .in_extent(index)
+            .at_offset(segment.at_block * BLOCK_SIZE_BYTES)
+            .on_disk(*disk)
+            .because(reason.clone());
+        self.owe_error(file, &error);
+        let event = Event::new(EventKind::WriteFailed, error.report()).file(file.id);
+        self.event(event.disk(*disk));
+        error
+    }
+
+    /// Which of the disks that failed a write serve on: those that failed these blocks alone, and that
+    /// the group cannot do without beside all of them that go.
+    fn borne_of(&self, failed: &[(DiskNumber, DeviceError)]) -> SmallVec<[DiskNumber; 2]> {
+        let (of_place, others): (Vec<_>, Vec<_>) =
+            (failed.iter()).partition(|(_, error)| is_of_place(error));
+        let mut going: BTreeSet<DiskNumber> = others.iter().map(|(disk, _)| *disk).collect();
+        let mut borne = SmallVec::new();
+        // Rows that cannot list blocks would call all of a region stale on both disks.
+        let may_bear = !self.dirty.would_list();
+        for (disk, _) in of_place {
+            going.insert(*disk);
+            if may_bear && !self.membership.can_do_without(&going) {
+                going.remove(disk);
+                borne.push(*disk);
+            }
+        }
+        borne
     }
 
     /// Whether a disk that did not take some blocks serves on: its others are well, and what they hold
     /// the group may have nowhere else.
     pub(crate) fn bears_failed_copy(&self, disk: DiskNumber, error: &DeviceError) -> bool {
-        let is_of_place = matches!(
-            error.kind,
-            DeviceErrorKind::Medium | DeviceErrorKind::NoSpace
-        );
-        is_of_place && !(self.membership).can_do_without(&BTreeSet::from([disk]))
+        is_of_place(error) && !(self.membership).can_do_without(&BTreeSet::from([disk]))
     }
 
     /// A disk that took the write has lost it since, and whoever noted that took these copies for good
-    /// ones, which have failed it. Where no copy is better theirs count, as they were.
+    /// ones, which have failed it. Where no copy is better theirs count, as they were; a part of which
+    /// that is so, where there is one.
     #[cold]
     fn keep_where_lost(
         &self,
         file: &File,
         ranges: &[(u64, u64)],
         failed: &[(DiskNumber, DeviceError)],
-    ) -> Result<(), GroupError> {
+    ) -> Result<Option<Segment>, GroupError> {
         self.notice_offline();
+        let mut kept = None;
         let _change = self.change_inside();
         let map = file.map.read();
         for (first, end) in ranges {
@@ -674,7 +695,9 @@ impl Core {
                 for (own, _) in failed.iter().filter(|(own, _)| disks.contains(own)) {
                     let others: SmallVec<[DiskNumber; 4]> =
                         disks.iter().copied().filter(|disk| disk != own).collect();
-                    self.dirty.keep_least_stale(file.id, blocks, *own, &others);
+                    if self.dirty.keep_least_stale(file.id, blocks, *own, &others) {
+                        kept = Some(*segment);
+                    }
                 }
                 Ok(())
             })
@@ -682,7 +705,7 @@ impl Core {
         }
         drop(map);
         self.name_only_stale(file);
-        Ok(())
+        Ok(kept)
     }
 
     /// Disks that were removed go offline where the group can do without, though nobody else has
@@ -812,6 +835,14 @@ impl Core {
         .map_err(|TooFar| GroupError::too_far())?;
         Ok(without)
     }
+}
+
+/// Whether a disk's other blocks are well.
+const fn is_of_place(error: &DeviceError) -> bool {
+    matches!(
+        error.kind,
+        DeviceErrorKind::Medium | DeviceErrorKind::NoSpace
+    )
 }
 
 /// Which disk failed the write of these blocks, and how: one that has a copy of them, because a

@@ -182,11 +182,12 @@ impl FailedFlushes {
     pub(crate) fn forget(&self, disk: DiskNumber, count: u64) {
         let _one = self.newest.lock();
         if let Some(counts) = self.by_disk.get(disk.0)
-            && counts.told_count.fetch_max(count, Ordering::AcqRel) < count
+            && counts.told_count.load(Ordering::Acquire) < count
         {
-            // Who looked for what the disk lacks before that was noted, and asks only now whether the
-            // disk is in doubt, looks again.
+            // Who looked for what the disk lacks before that was noted, and asks only afterwards whether
+            // it is in doubt, looks again: so this comes first.
             self.noted_count.fetch_add(1, Ordering::AcqRel);
+            counts.told_count.store(count, Ordering::Release);
         }
         if let Some(journal) = &self.journal
             && !self.of(disk).stand()

@@ -38,8 +38,8 @@ pub(super) struct Blocked {
 struct PassedOver {
     /// Blocks of the file that cannot be read or written.
     blocks: BTreeSet<u64>,
-    /// Those of them that no disk gives.
-    unread_count: u32,
+    /// Those of them that can be had nowhere.
+    lost: BTreeSet<u64>,
     /// What was found first.
     why: GroupError,
 }
@@ -66,30 +66,29 @@ impl Blocked {
     }
 
     /// A disk's error keeps the region; the block is the one that it is about, where it is about one,
-    /// and `is_unread` where no disk gives it.
+    /// and `is_lost` where it can be had nowhere.
     pub(super) fn pass_over(
         &mut self,
         stale: &StaleRegion,
         block: Option<u64>,
-        is_unread: bool,
+        is_lost: bool,
         why: &GroupError,
     ) {
         let new = || PassedOver {
             blocks: BTreeSet::new(),
-            unread_count: 0,
+            lost: BTreeSet::new(),
             why: why.clone(),
         };
         let region = self.passed_over.entry(claim_of(stale));
         let region = region.or_insert_with(new);
-        if block.is_some_and(|block| region.blocks.insert(block)) && is_unread {
-            region.unread_count += 1;
-        }
+        region.blocks.extend(block);
+        region.lost.extend(block.filter(|_| is_lost));
     }
 
-    /// Whether no disk gives any of the blocks that are stale there.
-    pub(super) fn are_unread(&self, stale: &StaleRegion) -> bool {
+    /// Blocks of the file that are stale there and can be had nowhere.
+    pub(super) fn lost(&self, stale: &StaleRegion) -> BTreeSet<u64> {
         let region = self.passed_over.get(&claim_of(stale));
-        region.is_some_and(|region| region.unread_count == stale.blocks)
+        region.map_or_else(BTreeSet::new, |region| region.lost.clone())
     }
 
     /// Why blocks of the region are passed over, if some are.

@@ -65,19 +65,27 @@ impl DirtyRegions {
         })
     }
 
-    /// Calls `done` where the disk lacks nothing that is noted, but what is `lost`, and no disk is on its
-    /// way back, whose outage may not be noted yet; nobody notes anything before it has ended.
+    /// Calls `done` where the disk lacks nothing that is noted, but what is lost, and no disk is on its way
+    /// back, whose outage may not be noted yet; nobody notes anything before it has ended. `is_lost` is
+    /// asked with a region and the blocks of the file that are stale there, run by run.
     pub fn if_it_lacks_only(
         &self,
-        lost: &BTreeSet<StaleRegion>,
         disk: DiskNumber,
+        is_lost: &dyn Fn(RegionKey, (u64, u64)) -> bool,
         done: impl FnOnce(),
     ) {
         let state = self.state.lock();
         let lacks = |(key, region): (&RegionKey, &Region)| {
-            let stale = (region.stale.iter().find(|stale| stale.disk == disk))
-                .map(|stale| StaleRegion::of(*key, stale));
-            region.is_suspect(disk) || stale.is_some_and(|stale| !lost.contains(&stale))
+            let start = u64::from(key.1) * REGION_BLOCKS;
+            let mut from = 0;
+            let blocks = region.stale_of(disk);
+            while let Some((first, end)) = blocks.and_then(|blocks| blocks.run_from(from)) {
+                if !is_lost(*key, (start + u64::from(first), start + u64::from(end))) {
+                    return true;
+                }
+                from = end;
+            }
+            region.is_suspect(disk)
         };
         if state.returns_count == 0 && !state.regions.iter().any(lacks) {
             done();
@@ -94,11 +102,14 @@ impl DirtyRegions {
     pub fn stale_regions(&self, is_wanted: &dyn Fn(DiskNumber) -> bool) -> Vec<StaleRegion> {
         let state = self.state.lock();
         let mut found = Vec::new();
-        for (key, region) in &state.regions {
+        for ((file, number), region) in &state.regions {
             for stale in region.stale.iter().filter(|stale| is_wanted(stale.disk)) {
                 found.push(StaleRegion {
+                    file: *file,
+                    region: *number,
+                    disk: stale.disk,
+                    blocks: stale.blocks.count(),
                     wanted: region.wanted,
-                    ..StaleRegion::of(*key, stale)
                 });
             }
         }

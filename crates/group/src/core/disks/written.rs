@@ -1,6 +1,7 @@
 //! What a batch has written, to be covered by a flush.
 
 use smallvec::SmallVec;
+use spindle_base::DiskNumber;
 
 use crate::core::disks::Target;
 use crate::core::file::File;
@@ -25,6 +26,11 @@ impl Written {
 
     /// No sync of a file asks for it; the next commit covers it, as everything that was written.
     pub fn of_next_commit(&self) {}
+
+    /// These disks failed it: they have nothing of it, whatever becomes of them.
+    pub fn leave_out(&mut self, failed: impl Fn(DiskNumber) -> bool) {
+        self.0.retain(|target| !failed(target.life.disk));
+    }
 
     /// By disk, the last of its writes.
     pub fn targets(&self) -> &[Target] {
