@@ -105,7 +105,7 @@ fn a_database_that_does_not_start_is_a_failed_run_with_the_end_of_its_log() {
     }
     let text = GOOD.replace(
         "memory =",
-        "settings = { shared_buffers = \"nonsense\" }\nmemory =",
+        "settings = { shared_buffers = \"8000GB\" }\nmemory =",
     );
     let file = scene.write("broken.toml", &text);
     let said = scene.lab(&["run", &file]);

@@ -4,6 +4,7 @@
 
 mod class;
 mod curve;
+mod differing;
 mod doubts;
 mod family;
 mod headline;
@@ -172,6 +173,12 @@ pub struct WorkloadSummary {
 pub struct ContenderSummary {
     /// Its name.
     pub name: String,
+    /// The storage behind it, by its name among all that there are.
+    #[serde(default)]
+    pub storage: String,
+    /// What it had of everything in which some contender is asked to differ beside the storage.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// What it is.
     pub layout: Option<Layout>,
     /// The middle of its runs.
@@ -321,6 +328,8 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
     }
     ContenderSummary {
         name: label.to_owned(),
+        storage: String::new(),
+        settings: BTreeMap::new(),
         layout: runs.iter().find_map(|run| run.run.layout.clone()),
         rate: median(&rates),
         failed: runs.len() - rates.len(),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result, bail};
 
-use self::answers::{Answers, Machine};
+use self::answers::{Answers, Machine, words_of};
 use crate::experiment::{DatabaseKind, Kind};
 use crate::measure::{contender, database, preparation};
 use crate::nearness::hint;
@@ -38,7 +38,8 @@ pub struct InitArguments {
     /// Memory of database, storage daemon and page cache together, such as `512 MiB`
     #[arg(long)]
     memory: Option<String>,
-    /// What to compare, separated by commas; the first is the baseline
+    /// What to compare, separated by commas; the first is the baseline. Settings of the database and
+    /// options of the storage follow its name: `ext4,ext4 wal_sync_method=open_datasync`
     #[arg(long)]
     contenders: Option<String>,
     /// `loop:N`, `zram:N`, or block devices separated by commas
@@ -132,7 +133,7 @@ fn asked(arguments: &InitArguments) -> Result<Answers> {
         &contenders,
         |word| {
             word.split(',')
-                .try_for_each(|name| contender::find(name.trim()).map(drop))?;
+                .try_for_each(|name| contender::find(words_of(name).0).map(drop))?;
             tried(&answers, |answers| {
                 answers.contenders = Some(word.to_owned())
             })

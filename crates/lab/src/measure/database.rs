@@ -51,6 +51,18 @@ pub trait Installation: fmt::Debug + Send + Sync {
     /// What its programs say.
     fn initialise(&self, data: &Path, settings: &Settings) -> Result<()>;
 
+    /// Which settings those are.
+    fn lasting(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Why it does not take one of these settings, in a line with its name and its value, where it
+    /// does not: asked before anything is made.
+    ///
+    /// # Errors
+    /// Where its programs cannot be run.
+    fn refuses(&self, settings: &Settings) -> Result<Option<String>>;
+
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
@@ -117,6 +129,9 @@ pub trait Server {
 
     /// The settings it was started with.
     fn settings(&self) -> &Settings;
+
+    /// What a setting is, in the server's own words; none where it has no such setting.
+    fn told(&self, name: &str) -> Option<String>;
 
     /// The end of its log.
     fn log_tail(&self) -> String;

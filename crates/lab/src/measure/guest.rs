@@ -153,7 +153,7 @@ fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<()> {
         DEVICES_AT_MOST - 1
     );
     for name in &experiment.contenders {
-        let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+        let contender = preparation::found(experiment, name)?;
         let needed = contender.device_bytes_at_least();
         ensure!(
             devices.kind == DeviceKind::Block || devices.size_bytes >= needed,

@@ -33,6 +33,9 @@ pub fn table(summary: &Summary) -> String {
         text.push_str(&latencies(workload));
         text.push('\n');
     }
+    for (name, made_of) in summary.made_of() {
+        let _ = writeln!(text, "{}", wrapped(&format!("{name}: {made_of}"), 0));
+    }
     for (name, reason) in &summary.not_run {
         let _ = writeln!(text, "not run: {name}: {reason}");
     }

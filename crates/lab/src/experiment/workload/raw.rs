@@ -61,6 +61,11 @@ pub(crate) const USERS_AT_MOST: u32 = 500;
 impl RawWorkload {
     pub(super) fn check(self) -> Result<Workload, String> {
         self.check_kinds()?;
+    /// Whether it runs in a database.
+    pub(in crate::experiment) fn needs_database(&self) -> bool {
+        self.kind.needs_database()
+    }
+
         let kind = self.kind;
         let users = self
             .users

@@ -177,8 +177,14 @@ fn row(contender: &ContenderSummary) -> String {
             .map_or_else(dash, |us| show_microseconds(as_float(us)))
     };
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&contender.name),
+        contender
+            .made_of()
+            .map_or_else(String::new, |made_of| format!(
+                "<br><span class=\"small\">{}</span>",
+                escaped(&made_of)
+            )),
         contender.rate.map_or("failed".to_owned(), show_number),
         contender
             .latency_mean_us
