@@ -18,7 +18,7 @@ use toml::Spanned;
 pub use self::contender::Asked;
 use self::contender::RawContender;
 pub use self::database::{Database, DatabaseKind};
-pub use self::workload::{Kind, Mode, Pattern, Regime, Workload};
+pub use self::workload::{Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside};
 use crate::measure::load::Settling;
 use crate::nearness::hint;
 use crate::quantity::{parse_duration, parse_size};
@@ -304,6 +304,14 @@ impl Experiment {
     pub fn cuts(&self) -> u32 {
         let unasked = if self.blocks < BLOCKS { 0 } else { CUTS };
         self.cuts.unwrap_or(unasked)
+    }
+
+    /// Reads the scripts that its loads name; `place` gives the path of a file.
+    ///
+    /// # Errors
+    /// Where one cannot be read, or is none that the lab can run: with its line.
+    pub fn read_scripts(&mut self, place: impl Fn(&ScriptFile) -> PathBuf) -> Result<(), String> {
+        (self.workloads.iter_mut()).try_for_each(|workload| workload.scripts.read(&place))
     }
 
     /// What stands behind the name of a contender.

@@ -228,7 +228,12 @@ fn rows(both: &Both) -> Vec<Row> {
         let same = second
             .workloads
             .iter()
-            .position(|other| other.title == workload.title);
+            .position(|other| other.title == workload.title)
+            // Scripts have the names of their files, whatever stands in these.
+            .filter(|place| {
+                let [one, other] = both.folders.map(|folder| &folder.experiment.workloads);
+                one[index].scripts == other[*place].scripts
+            });
         let Some(place) = same else {
             continue;
         };
@@ -276,14 +281,14 @@ impl Pair<'_> {
     fn apart(&self, both: &Both) -> Option<String> {
         let names = [Some(self.own[0].name.as_str()), self.against()];
         names.into_iter().flatten().find_map(|name| {
+            if let Some(reason) = asked_apart(both, name) {
+                return Some(reason);
+            }
             let found = self.loads.map(|load| {
                 let one = load.contenders.iter().find(|one| one.name == name);
                 one.and_then(|one| one.durability.as_ref())
             });
             let class = found.map(|found| found.map(|found| found.class));
-            if let Some(reason) = asked_apart(both, name) {
-                return Some(reason);
-            }
             (class[0] != class[1]).then(|| {
                 let words = class.map(|class| class.map_or("not looked at", |class| class.words()));
                 let reason = found

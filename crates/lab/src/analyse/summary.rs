@@ -17,6 +17,7 @@ mod quiet;
 mod ratio;
 mod reference;
 mod regime;
+mod scripts;
 mod steady;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub(super) use self::latency::{JUDGED, by_block};
 pub(super) use self::load::pairs;
 pub use self::overall::Overall;
 pub use self::ratio::Ratio;
+pub use self::scripts::ScriptFound;
 use super::doubt::Doubt;
 use super::extract::{Extract, extract};
 use super::folder::{Folder, RunWithSamples};
@@ -200,6 +202,9 @@ pub struct ContenderSummary {
     pub latency_mean_us: Option<f64>,
     /// Its slow operations against those of what it is compared with.
     pub latencies: Vec<LatencyFound>,
+    /// Each script by itself, where the load is of scripts.
+    #[serde(default)]
+    pub scripts: Vec<ScriptFound>,
     /// Microseconds of processor time an operation: of its database and its storage's daemon; in
     /// records from before that was counted, of the whole machine less the lab's.
     pub processor_us: Option<f64>,
@@ -343,6 +348,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
             .collect(),
         latency_mean_us: mean_us(&latency),
         latencies: Vec::new(),
+        scripts: scripts::found(&measured),
         processor_us: average(&|run| {
             let processor = &run.processor;
             let used = processor

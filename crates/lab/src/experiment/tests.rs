@@ -345,6 +345,45 @@ fn a_limit_of_response_times_is_for_loads_of_many_operations() {
     assert!(mistake.message.contains("p90_at_most"), "{mistake}");
 }
 
+#[test]
+fn scripts_have_files_weights_and_tables_and_say_what_is_wrong_with_them() {
+    let load = of(
+        "kind = \"script\"\nfiles = [\"pay.sql@9\", \"report.sql\"]\ninit = \"pgbench\"\nscale = 3",
+    )
+    .unwrap();
+    assert_eq!(
+        load.title(),
+        "script, pay.sql@9 and report.sql, scale 3, 8 users, cached"
+    );
+    assert_eq!((load.scripts.files[0].weight, load.scripts.scale), (9, 3));
+    for (workload, wanted) in [
+        ("kind = \"script\"", "`script` needs `files"),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql@x\"]",
+            "`a.sql@x`: a weight from 0",
+        ),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql@0\"]",
+            "every weight is 0",
+        ),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql\", \"a.sql@2\"]",
+            "`a.sql` is listed twice",
+        ),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql\"]\nscale = 1.5",
+            "a whole number from 1",
+        ),
+        (
+            "kind = \"tpcb\"\nfiles = [\"a.sql\"]",
+            "`files` means nothing to the workload `tpcb`; it is for script",
+        ),
+    ] {
+        let said = of(workload).unwrap_err();
+        assert!(said.contains(wanted), "{workload}: {said}");
+    }
+}
+
 fn contenders(list: &str) -> Result<Experiment, String> {
     let text = SMALL.replace("[\"ext4\", \"xfs\"]", list);
     Experiment::parse(&text).map_err(|mistake| mistake.to_string())

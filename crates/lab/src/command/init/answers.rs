@@ -44,6 +44,9 @@ pub(super) struct Answers {
     pub machine: Machine,
     pub database: DatabaseKind,
     pub workload: String,
+    /// Of scripts.
+    pub files: Option<String>,
+    pub init: Option<String>,
     pub size: Option<String>,
     pub users: Option<String>,
     pub regime: Option<String>,
@@ -58,6 +61,8 @@ impl Answers {
             machine,
             database,
             workload: Kind::Tpcb.name().to_owned(),
+            files: None,
+            init: None,
             size: None,
             users: None,
             regime: None,
@@ -69,7 +74,7 @@ impl Answers {
 
     /// Whether the number of users means something to the load as it will be written.
     pub(super) fn has_users(&self) -> bool {
-        ["block", "random", "tpcb", "tpcc"].contains(&self.workload.as_str())
+        ["block", "random", "tpcb", "tpcc", "script"].contains(&self.workload.as_str())
     }
 
     pub(super) fn size(&self) -> String {
@@ -195,6 +200,13 @@ impl Answers {
             self.workload,
             self.size()
         );
+        if let Some(files) = &self.files {
+            let files: Vec<&str> = files.split(',').map(str::trim).collect();
+            text.push_str(&format!("files = {files:?}\n"));
+        }
+        if let Some(init) = &self.init {
+            text.push_str(&format!("init = {init:?}\n"));
+        }
         if self.has_users() {
             text.push_str(&format!("users = {}\n", self.users()));
         }

@@ -33,7 +33,7 @@ use crate::analyse::latency::mean_us;
 use crate::experiment::{Database, Kind, Regime, Workload};
 use crate::quantity::as_float;
 use crate::record::{
-    COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED,
+    COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED, ScriptActivity,
 };
 
 pub(super) struct OneRun<'a> {
@@ -83,6 +83,21 @@ fn tell_settled(measured: &mut Measured, is_settled: Option<bool>, warm_up_s: f6
         let fact = f64::from(u8::from(is_settled));
         measured.facts.insert(SETTLED.to_owned(), fact);
     }
+}
+
+/// What each of several scripts did.
+fn by_script(load: &dyn Load, driven: &Driven) -> Vec<ScriptActivity> {
+    (load.kinds().into_iter().enumerate())
+        .map(|(kind, name)| {
+            let latency = driven.kinds.get(kind).cloned().unwrap_or_default();
+            let operations = latency.counts.iter().map(|(_, count)| count).sum();
+            ScriptActivity {
+                name,
+                operations,
+                latency,
+            }
+        })
+        .collect()
 }
 
 impl OneRun<'_> {
@@ -343,6 +358,7 @@ impl OneRun<'_> {
         measured.checks = checks;
         measured.answers = load.answers();
         measured.settings = settings;
+        measured.scripts = by_script(load, &driven);
         measured.durability = Some(durability.concluded());
         measured.facts.extend(facts);
         if let Some(rate) = self.asked.rate {
@@ -397,17 +413,6 @@ impl OneRun<'_> {
         }
     }
 
-    /// The server over restored data, with what the regime wants in its caches.
-    fn started(&self, installation: &dyn Installation, data: &Path) -> Result<Box<dyn Server>> {
-        let asked = self.database;
-        let is_cached = self.asked.regime == Regime::Cached;
-        let is_direct = direct_cache_bytes(asked).is_some();
-        if is_cached && !is_direct {
-            cache::warm(data, self.group)?;
-        }
-        let runtime = self.scratch.join("database");
-        fs::create_dir(&runtime)?;
-        let server = installation.start(&ServerPlan {
     /// What the database was started with, and in the server's own words what some contender or the
     /// file sets, and what decides on durability: it takes more spellings than anybody knows.
     fn settings(&self, server: &dyn Server) -> Settings {
@@ -423,6 +428,17 @@ impl OneRun<'_> {
         settings
     }
 
+    /// The server over restored data, with what the regime wants in its caches.
+    fn started(&self, installation: &dyn Installation, data: &Path) -> Result<Box<dyn Server>> {
+        let asked = self.database;
+        let is_cached = self.asked.regime == Regime::Cached;
+        let is_direct = direct_cache_bytes(asked).is_some();
+        if is_cached && !is_direct {
+            cache::warm(data, self.group)?;
+        }
+        let runtime = self.scratch.join("database");
+        fs::create_dir(&runtime)?;
+        let server = installation.start(&ServerPlan {
             data,
             runtime: &runtime,
             purpose: Purpose::Measure,
@@ -584,6 +600,7 @@ impl OneRun<'_> {
             durability: None,
             unserved: 0,
             settings: BTreeMap::new(),
+            scripts: Vec::new(),
             answers: BTreeMap::new(),
             facts,
             devices,

@@ -39,6 +39,7 @@ fn what_is_proposed_for_any_load_of_any_size_on_any_database_is_taken_by_run() {
                 let memory = 1 << random.u32(29..42);
                 let answers = Answers {
                     machine: machine(memory),
+                    files: (kind == "script").then(|| "mine.sql".to_owned()),
                     ..answers(kind, database, &format!("{mib} MiB"))
                 };
                 match answers.text().map(|text| is_taken(&text)) {
@@ -61,7 +62,9 @@ fn what_is_proposed_for_any_load_of_any_size_on_any_database_is_taken_by_run() {
             ("tpch", mariadb),
             ("tpch", sqlite),
             ("as3ap", mariadb),
-            ("as3ap", sqlite)
+            ("as3ap", sqlite),
+            ("script", mariadb),
+            ("script", sqlite)
         ]
     );
 }
