@@ -4,18 +4,21 @@
 //! name is unknown. What only the machine can tell (a device in use, a missing program) is asked
 //! later, by [`crate::measure::preparation`], and still before anything is made.
 
+mod contender;
 mod database;
 mod workload;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use self::contender::Asked;
+use self::contender::RawContender;
 pub use self::database::{Database, DatabaseKind};
-pub use self::workload::{Kind, Mode, Pattern, Regime, Workload};
-use crate::measure::contender;
+pub use self::workload::{Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside};
 use crate::measure::load::Settling;
 use crate::nearness::hint;
 use crate::quantity::{parse_duration, parse_size};
@@ -27,6 +30,8 @@ pub struct Experiment {
     pub name: String,
     /// What is compared with what, by name.
     pub contenders: Vec<String>,
+    /// What stands behind each of these names.
+    asked: BTreeMap<String, Asked>,
     /// The one that the others are compared with; it runs under two names.
     pub baseline: String,
     /// How often every contender runs.
@@ -120,7 +125,7 @@ impl std::error::Error for Mistake {}
 #[serde(deny_unknown_fields)]
 struct RawFile {
     name: Option<String>,
-    contenders: Vec<Spanned<String>>,
+    contenders: Vec<Spanned<RawContender>>,
     baseline: Option<Spanned<String>>,
     blocks: Option<Spanned<u32>>,
     cuts: Option<Spanned<u32>>,
@@ -220,16 +225,11 @@ impl Experiment {
             place: Some(place(text, start)),
             message,
         };
-        let mut contenders = Vec::new();
-        for name in &raw.contenders {
-            let word = name.get_ref();
-            let start = name.span().start;
-            contender::find(word).map_err(|message| at(start, message))?;
-            if contenders.contains(word) {
-                return Err(at(start, format!("`{word}` is listed twice")));
-            }
-            contenders.push(word.clone());
-        }
+        let database = raw.database.check(text)?;
+        let uses_a_database =
+            (raw.workload.iter()).any(|written| written.get_ref().needs_database());
+        let (contenders, asked) =
+            contender::check(raw.contenders, &database, uses_a_database, text)?;
         let Some(first) = contenders.first() else {
             return Err(Mistake {
                 place: None,
@@ -280,6 +280,7 @@ impl Experiment {
         Ok(Self {
             name: raw.name.unwrap_or_else(|| "experiment".to_owned()),
             contenders,
+            asked,
             baseline,
             blocks,
             cuts: cuts(&raw.cuts, text)?,
@@ -291,7 +292,7 @@ impl Experiment {
             patience: duration(raw.patience.as_ref(), 600, &PATIENCE, text)?,
             guest: raw.guest,
             devices: devices(raw.devices, text)?,
-            database: raw.database.check(text)?,
+            database,
             workloads,
         })
     }
@@ -303,6 +304,34 @@ impl Experiment {
     pub fn cuts(&self) -> u32 {
         let unasked = if self.blocks < BLOCKS { 0 } else { CUTS };
         self.cuts.unwrap_or(unasked)
+    }
+
+    /// Reads the scripts that its loads name; `place` gives the path of a file.
+    ///
+    /// # Errors
+    /// Where one cannot be read, or is none that the lab can run: with its line.
+    pub fn read_scripts(&mut self, place: impl Fn(&ScriptFile) -> PathBuf) -> Result<(), String> {
+        (self.workloads.iter_mut()).try_for_each(|workload| workload.scripts.read(&place))
+    }
+
+    /// What stands behind the name of a contender.
+    #[must_use]
+    pub fn asked(&self, name: &str) -> Asked {
+        (self.asked.get(name).cloned()).unwrap_or_else(|| Asked::plain(name))
+    }
+
+    /// The database as one of the contenders has it.
+    #[must_use]
+    pub fn database_of(&self, name: &str) -> Database {
+        self.database.with(&self.asked(name).settings)
+    }
+
+    /// Settings of the database in which some contender is asked to differ from the experiment's.
+    #[must_use]
+    pub fn differing_settings(&self) -> BTreeSet<String> {
+        (self.asked.values())
+            .flat_map(|asked| asked.settings.keys().cloned())
+            .collect()
     }
 
     /// How the measured time of a load waits for a steady rate; none where it does not.

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/experiment.toml     the experiment as it was asked for
 //! DIR/plan.json           every run in its order, with the seeds ([`Plan`])
+//! DIR/scripts/           the scripts of the loads, as they were run
 //! DIR/history.jsonl       what was tried, in its order, only ever added to ([`History`])
 //! DIR/environment.json    the machine ([`Environment`])
 //! DIR/cuts.json           what was left after losses of power, by contender ([`Cuts`])
@@ -37,6 +38,9 @@ pub const SCHEMA: u32 = 1;
 
 /// The end of the name under which the baseline runs a second time.
 pub const AGAIN: &str = " (A/A)";
+
+/// The directory of the scripts that were run.
+pub const SCRIPTS: &str = "scripts";
 
 /// Every run of an experiment, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -198,6 +202,9 @@ pub struct Measured {
     /// What the database was started with.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// Each of several scripts by itself.
+    #[serde(default)]
+    pub scripts: Vec<ScriptActivity>,
     /// Digests of what was answered, by question: the same for all contenders of a block.
     #[serde(default)]
     pub answers: BTreeMap<String, String>,
@@ -213,6 +220,17 @@ pub struct Measured {
     /// What the storage counted by file, or the database by table and index; the busiest.
     #[serde(default)]
     pub objects: Vec<ObjectActivity>,
+}
+
+/// Runs of one script of a load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScriptActivity {
+    /// Its file.
+    pub name: String,
+    /// Runs within the measured time.
+    pub operations: u64,
+    /// Of these.
+    pub latency: Latency,
 }
 
 /// What the kernel counted of a leaf device.

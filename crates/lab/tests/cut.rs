@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use scene::Scene;
-use spindle_lab::measure::contender::{self, Contender, Site, Standing};
+use spindle_lab::measure::contender::{self, Contender, Options, Site, Standing};
 use spindle_lab::measure::control_group::ControlGroup;
 use spindle_lab::measure::durability::cut::{Order, Recorded};
 use spindle_lab::measure::journal::Journal;
@@ -40,6 +40,7 @@ fn cut_on(
         directory: &directory,
         disks,
         profile: "postgresql",
+        options: &Options::new(),
         seed: 7,
     };
     let outcome = Recorded::make(&order)

@@ -68,6 +68,11 @@ fn a_mistake_is_one_line_that_says_where_and_nothing_is_made() {
             "directory = \"/no/postgresql\"\nmemory =",
             "/no/postgresql has no PostgreSQL",
         ),
+        (
+            "memory =",
+            "settings = { shared_buffers = \"nonsense\" }\nmemory =",
+            "[database] settings: PostgreSQL does not take `shared_buffers = \"nonsense\"`: invalid value",
+        ),
         ("\"ext4\"", "\"zfs-of-nobody\"", "no contender"),
         (
             "\"ext4\"",
@@ -105,13 +110,13 @@ fn a_database_that_does_not_start_is_a_failed_run_with_the_end_of_its_log() {
     }
     let text = GOOD.replace(
         "memory =",
-        "settings = { shared_buffers = \"nonsense\" }\nmemory =",
+        "settings = { shared_preload_libraries = \"no_such_library\" }\nmemory =",
     );
     let file = scene.write("broken.toml", &text);
     let said = scene.lab(&["run", &file]);
     assert_eq!(said.status.code(), Some(1), "{}", said.stderr);
     assert!(said.stdout.contains("FAILED"), "{}", said.stdout);
-    assert!(said.stdout.contains("shared_buffers"), "{}", said.stdout);
+    assert!(said.stdout.contains("no_such_library"), "{}", said.stdout);
     assert!(said.stdout.contains("no run of it") || said.stdout.contains("Nothing was compared"));
     scene.assert_clean();
 }

@@ -204,6 +204,23 @@ struct Pair<'a> {
     own: [&'a ContenderSummary; 2],
 }
 
+/// That one name stands for two things: another storage, other settings or other options.
+fn asked_apart(both: &Both, name: &str) -> Option<String> {
+    let asked = (both.folders).map(|folder| folder.experiment.asked(name));
+    if asked[0] == asked[1] {
+        return None;
+    }
+    let words = asked.map(|asked| {
+        let mut words = vec![asked.storage.clone()];
+        words.extend(asked.parts());
+        words.join(" ")
+    });
+    Some(format!(
+        "{name} is not the same in both: {} here, {} there",
+        words[0], words[1]
+    ))
+}
+
 fn rows(both: &Both) -> Vec<Row> {
     let [first, second] = &both.summaries;
     let mut found = Vec::new();
@@ -211,7 +228,12 @@ fn rows(both: &Both) -> Vec<Row> {
         let same = second
             .workloads
             .iter()
-            .position(|other| other.title == workload.title);
+            .position(|other| other.title == workload.title)
+            // Scripts have the names of their files, whatever stands in these.
+            .filter(|place| {
+                let [one, other] = both.folders.map(|folder| &folder.experiment.workloads);
+                one[index].scripts == other[*place].scripts
+            });
         let Some(place) = same else {
             continue;
         };
@@ -256,9 +278,12 @@ impl Pair<'_> {
 
     /// Why the two are of different durability classes, where they are: the contender itself, or
     /// what it is compared with.
-    fn apart(&self) -> Option<String> {
+    fn apart(&self, both: &Both) -> Option<String> {
         let names = [Some(self.own[0].name.as_str()), self.against()];
         names.into_iter().flatten().find_map(|name| {
+            if let Some(reason) = asked_apart(both, name) {
+                return Some(reason);
+            }
             let found = self.loads.map(|load| {
                 let one = load.contenders.iter().find(|one| one.name == name);
                 one.and_then(|one| one.durability.as_ref())
@@ -296,7 +321,7 @@ impl Pair<'_> {
 
     /// The row, from what is judged of the ratios, else of the rates. `floor` is the noise of each.
     fn row(&self, both: &Both, measured: Figures, comparisons: Comparisons) -> Row {
-        let not_comparable = self.apart();
+        let not_comparable = self.apart(both);
         let forbidden = self.reason(Doubt::forbids_a_claim);
         // Without something beside it nobody can tell the contender from the day.
         let alone = measured.ratios.is_none().then(|| {

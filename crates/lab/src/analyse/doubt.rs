@@ -273,6 +273,11 @@ pub enum Doubt {
         /// The baseline's.
         baseline_copies: u32,
     },
+    /// The file asks for another setting of the database or option of the storage.
+    OtherSettings {
+        /// In what they differ.
+        differing: Vec<Differing>,
+    },
     /// One is spread over more devices than the other.
     OtherDeviceCount {
         /// Its devices.
@@ -314,6 +319,44 @@ pub enum Doubt {
         /// Bytes that the devices read and wrote, of those that the operations moved.
         share: f64,
     },
+}
+
+/// A setting of the database or an option of the storage in which two contenders differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Differing {
+    /// Its name.
+    pub name: String,
+    /// What the contender has; none where its storage has no such thing.
+    pub own: Option<String>,
+    /// What it is compared with has.
+    pub baseline: Option<String>,
+}
+
+impl Differing {
+    /// After "with", in a sentence with a verdict.
+    #[must_use]
+    pub fn term(&self) -> String {
+        let Self {
+            name,
+            own,
+            baseline,
+        } = self;
+        match (own, baseline) {
+            (Some(own), Some(baseline)) => format!("{name} = {own} against {baseline}"),
+            (Some(own), None) => format!("{name} = {own}"),
+            (None, other) => format!("no {name} against {}", other.as_deref().unwrap_or("none")),
+        }
+    }
+
+    fn clause(&self) -> String {
+        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        format!(
+            "{} is {} here, {} in what it is compared with",
+            self.name,
+            show(&self.own),
+            show(&self.baseline)
+        )
+    }
 }
 
 impl Doubt {
@@ -366,6 +409,7 @@ impl Doubt {
                 self.of_the_class()
             }
             Self::OtherDurability { .. }
+            | Self::OtherSettings { .. }
             | Self::OtherDeviceCount { .. }
             | Self::OtherChecksums { .. }
             | Self::NoiseOfAnother { .. } => self.of_the_terms(),
@@ -420,6 +464,10 @@ impl Doubt {
             } => format!(
                 "It keeps {copies} copies, the baseline {baseline_copies}: they are not ranked together."
             ),
+            Self::OtherSettings { differing } => {
+                let parts: Vec<String> = differing.iter().map(Differing::clause).collect();
+                format!("The file asks for other settings: {}.", parts.join("; "))
+            }
             Self::OtherDeviceCount {
                 devices,
                 baseline_devices,

@@ -7,7 +7,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::experiment::Experiment;
 use crate::record::history::fingerprint;
-use crate::record::{Cuts, Environment, History, Peaks, Plan, Run, SCHEMA, Samples, read_json};
+use crate::record::{
+    Cuts, Environment, History, Peaks, Plan, Run, SCHEMA, SCRIPTS, Samples, read_json,
+};
 
 /// What lies in it.
 #[derive(Debug, Clone)]
@@ -92,8 +94,10 @@ pub fn read(folder: &Path) -> Result<Folder> {
     let file = folder.join("experiment.toml");
     let text = fs::read_to_string(&file)
         .with_context(|| format!("{} is no folder of an experiment", folder.display()))?;
-    let experiment =
+    let mut experiment =
         Experiment::parse(&text).map_err(|mistake| anyhow!("{}: {mistake}", file.display()))?;
+    // A folder that was moved in part is still told of, but for what its scripts were.
+    let _ = experiment.read_scripts(|script| folder.join(SCRIPTS).join(script.stored_name()));
     let plan: Plan = read_json(&folder.join("plan.json"))?;
     ensure!(
         plan.schema == SCHEMA,

@@ -51,9 +51,25 @@ fn all(folder: &Folder) -> BTreeMap<String, String> {
             all.insert(format!("mount of {}", planned.contender), mount.clone());
         }
         if let Some(measured) = run.run.measured() {
+            let asked = folder.experiment.asked(&planned.contender);
+            // One that has settings of its own shares no line with the others.
+            let whose = if asked.settings.is_empty() {
+                "database".to_owned()
+            } else {
+                format!("database of {}", planned.contender)
+            };
             for (name, value) in &measured.settings {
-                all.insert(format!("database: {name}"), value.clone());
+                all.insert(format!("{whose}: {name}"), value.clone());
             }
+        }
+    }
+    for name in &folder.experiment.contenders {
+        let asked = folder.experiment.asked(name);
+        if asked.storage != *name {
+            all.insert(format!("storage of {name}"), asked.storage);
+        }
+        for (option, value) in asked.options {
+            all.insert(format!("{option} of {name}"), value);
         }
     }
     all

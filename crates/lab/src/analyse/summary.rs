@@ -4,6 +4,7 @@
 
 mod class;
 mod curve;
+mod differing;
 mod doubts;
 mod family;
 mod headline;
@@ -16,6 +17,7 @@ mod quiet;
 mod ratio;
 mod reference;
 mod regime;
+mod scripts;
 mod steady;
 
 use std::collections::BTreeMap;
@@ -29,6 +31,7 @@ pub(super) use self::latency::{JUDGED, by_block};
 pub(super) use self::load::pairs;
 pub use self::overall::Overall;
 pub use self::ratio::Ratio;
+pub use self::scripts::ScriptFound;
 use super::doubt::Doubt;
 use super::extract::{Extract, extract};
 use super::folder::{Folder, RunWithSamples};
@@ -172,6 +175,12 @@ pub struct WorkloadSummary {
 pub struct ContenderSummary {
     /// Its name.
     pub name: String,
+    /// The storage behind it, by its name among all that there are.
+    #[serde(default)]
+    pub storage: String,
+    /// What it had of everything in which some contender is asked to differ beside the storage.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// What it is.
     pub layout: Option<Layout>,
     /// The middle of its runs.
@@ -193,6 +202,9 @@ pub struct ContenderSummary {
     pub latency_mean_us: Option<f64>,
     /// Its slow operations against those of what it is compared with.
     pub latencies: Vec<LatencyFound>,
+    /// Each script by itself, where the load is of scripts.
+    #[serde(default)]
+    pub scripts: Vec<ScriptFound>,
     /// Microseconds of processor time an operation: of its database and its storage's daemon; in
     /// records from before that was counted, of the whole machine less the lab's.
     pub processor_us: Option<f64>,
@@ -321,6 +333,8 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
     }
     ContenderSummary {
         name: label.to_owned(),
+        storage: String::new(),
+        settings: BTreeMap::new(),
         layout: runs.iter().find_map(|run| run.run.layout.clone()),
         rate: median(&rates),
         failed: runs.len() - rates.len(),
@@ -334,6 +348,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
             .collect(),
         latency_mean_us: mean_us(&latency),
         latencies: Vec::new(),
+        scripts: scripts::found(&measured),
         processor_us: average(&|run| {
             let processor = &run.processor;
             let used = processor

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::analyse::comparison::{Change, Row, compare};
 use crate::analyse::folder;
 use crate::analyse::settings::differences;
+use crate::analyse::summary::summarise;
 use crate::quantity::show_number;
 use crate::say;
 
@@ -29,6 +30,9 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<ExitCode> {
         say!(
             "The intervals are so wide that all {of_rates} rows of rates hold together in 95 of 100 comparisons of two folders{slow}."
         );
+    }
+    for (name, made_of) in summarise(&first).made_of() {
+        say!("{name}: {made_of}");
     }
     for line in differences(&first, &second) {
         say!("differs: {line}");

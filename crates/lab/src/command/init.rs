@@ -5,13 +5,13 @@ mod answers;
 
 use std::fs;
 use std::io::{BufRead as _, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result, bail};
 
-use self::answers::{Answers, Machine};
-use crate::experiment::{DatabaseKind, Kind};
+use self::answers::{Answers, Machine, words_of};
+use crate::experiment::{DatabaseKind, Kind, beside};
 use crate::measure::{contender, database, preparation};
 use crate::nearness::hint;
 use crate::outlet::put;
@@ -23,9 +23,15 @@ pub struct InitArguments {
     /// The file to write
     #[arg(default_value = "experiment.toml")]
     file: PathBuf,
-    /// Which load: block, validate, scan, growth, random, tpcb, tpcc, tpch or as3ap
+    /// Which load: block, validate, scan, growth, random, tpcb, tpcc, tpch, as3ap or script
     #[arg(long)]
     workload: Option<String>,
+    /// Of `script`: files in pgbench's format, separated by commas, each with its weight behind an @
+    #[arg(long)]
+    files: Option<String>,
+    /// Of `script`: the file that makes the tables, or `pgbench` for those of pgbench
+    #[arg(long)]
+    init: Option<String>,
     /// How much data, such as `1 GiB`
     #[arg(long)]
     size: Option<String>,
@@ -38,7 +44,8 @@ pub struct InitArguments {
     /// Memory of database, storage daemon and page cache together, such as `512 MiB`
     #[arg(long)]
     memory: Option<String>,
-    /// What to compare, separated by commas; the first is the baseline
+    /// What to compare, separated by commas; the first is the baseline. Settings of the database and
+    /// options of the storage follow its name: `ext4,ext4 wal_sync_method=open_datasync`
     #[arg(long)]
     contenders: Option<String>,
     /// `loop:N`, `zram:N`, or block devices separated by commas
@@ -60,7 +67,12 @@ pub(super) fn run(arguments: &InitArguments) -> Result<ExitCode> {
         );
     }
     let answers = asked(arguments)?;
-    let (text, experiment) = answers.tried().map_err(Error::msg)?;
+    let (text, mut experiment) = answers.tried().map_err(Error::msg)?;
+    let directory = arguments.file.parent().unwrap_or_else(|| Path::new(""));
+    experiment
+        .read_scripts(|script| beside(directory, script))
+        .map_err(Error::msg)
+        .context("`run` would not take this")?;
     // What is written can be run: here, where this is who would run it. What stands on a device is
     // asked when it is to be used.
     if rustix::process::geteuid().is_root() {
@@ -79,6 +91,8 @@ pub(super) fn run(arguments: &InitArguments) -> Result<ExitCode> {
 /// Asks one question after the other.
 fn asked(arguments: &InitArguments) -> Result<Answers> {
     let mut answers = Answers::new(Machine::look(), database(arguments.database.as_deref())?);
+    answers.files.clone_from(&arguments.files);
+    answers.init.clone_from(&arguments.init);
     answers.workload = answer(
         "Which load",
         arguments.workload.as_deref(),
@@ -132,7 +146,7 @@ fn asked(arguments: &InitArguments) -> Result<Answers> {
         &contenders,
         |word| {
             word.split(',')
-                .try_for_each(|name| contender::find(name.trim()).map(drop))?;
+                .try_for_each(|name| contender::find(words_of(name).0).map(drop))?;
             tried(&answers, |answers| {
                 answers.contenders = Some(word.to_owned())
             })

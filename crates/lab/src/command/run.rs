@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 
 use super::progress::Progress;
 use super::report;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, beside};
 use crate::measure::guest;
 use crate::measure::run::{Manner, run as measure};
 
@@ -52,8 +52,12 @@ pub(super) fn run_text(
     erase: &[PathBuf],
     in_guest: bool,
 ) -> Result<ExitCode> {
-    let experiment =
+    let mut experiment =
         Experiment::parse(text).map_err(|mistake| anyhow!("{}: {mistake}", file.display()))?;
+    let directory = file.parent().unwrap_or_else(|| Path::new(""));
+    experiment
+        .read_scripts(|script| beside(directory, script))
+        .map_err(Error::msg)?;
     let finished = if in_guest || experiment.guest {
         guest::run(text, &experiment, folder, erase, &mut Progress::of(folder))
     } else {

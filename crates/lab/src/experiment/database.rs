@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::contender::refuses_setting;
 use super::{Mistake, size};
 
 /// Which database.
@@ -33,6 +34,16 @@ impl DatabaseKind {
             Self::Postgresql => "postgresql",
             Self::Mariadb => "mariadb",
             Self::Sqlite => "sqlite",
+        }
+    }
+
+    /// A setting by the one name that the database has for it: it takes others as well.
+    #[must_use]
+    pub fn setting_name(self, name: &str) -> String {
+        let name = name.to_lowercase();
+        match self {
+            Self::Mariadb => name.replace('-', "_"),
+            Self::Postgresql | Self::Sqlite => name,
         }
     }
 
@@ -67,6 +78,19 @@ pub struct Database {
     pub settings: BTreeMap<String, String>,
 }
 
+impl Database {
+    /// The same with other settings, which stand before its own.
+    #[must_use]
+    pub fn with(&self, settings: &BTreeMap<String, String>) -> Self {
+        let mut database = self.clone();
+        for (name, value) in settings {
+            let name = self.kind.setting_name(name);
+            database.settings.insert(name, value.clone());
+        }
+        database
+    }
+}
+
 /// With less no program of the lab's starts; each database says what it needs itself.
 const MEMORY_BYTES_AT_LEAST: u64 = 16 << 20;
 
@@ -78,7 +102,7 @@ pub(super) struct RawDatabase {
     memory: Option<Spanned<String>>,
     directory: Option<Spanned<PathBuf>>,
     #[serde(default)]
-    settings: BTreeMap<String, String>,
+    settings: BTreeMap<String, Spanned<String>>,
 }
 
 impl RawDatabase {
@@ -102,11 +126,19 @@ impl RawDatabase {
                 "`memory` is at least 16 MiB; leave it out for no limit",
             ));
         }
+        let mut settings = BTreeMap::new();
+        for (name, value) in self.settings {
+            let start = value.span().start;
+            if let Some(reason) = refuses_setting(self.kind, &name, value.get_ref()) {
+                return Err(Mistake::at(text, start, &reason));
+            }
+            settings.insert(self.kind.setting_name(&name), value.into_inner());
+        }
         Ok(Database {
             kind: self.kind,
             memory_bytes,
             directory: self.directory.map(Spanned::into_inner),
-            settings: self.settings,
+            settings,
         })
     }
 }

@@ -344,3 +344,164 @@ fn a_limit_of_response_times_is_for_loads_of_many_operations() {
     let mistake = with("tpcb", "0 s").unwrap_err();
     assert!(mistake.message.contains("p90_at_most"), "{mistake}");
 }
+
+#[test]
+fn scripts_have_files_weights_and_tables_and_say_what_is_wrong_with_them() {
+    let load = of(
+        "kind = \"script\"\nfiles = [\"pay.sql@9\", \"report.sql\"]\ninit = \"pgbench\"\nscale = 3",
+    )
+    .unwrap();
+    assert_eq!(
+        load.title(),
+        "script, pay.sql@9 and report.sql, scale 3, 8 users, cached"
+    );
+    assert_eq!((load.scripts.files[0].weight, load.scripts.scale), (9, 3));
+    for (workload, wanted) in [
+        ("kind = \"script\"", "`script` needs `files"),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql@x\"]",
+            "`a.sql@x`: a weight from 0",
+        ),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql@0\"]",
+            "every weight is 0",
+        ),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql\", \"a.sql@2\"]",
+            "`a.sql` is listed twice",
+        ),
+        (
+            "kind = \"script\"\nfiles = [\"a.sql\"]\nscale = 1.5",
+            "a whole number from 1",
+        ),
+        (
+            "kind = \"tpcb\"\nfiles = [\"a.sql\"]",
+            "`files` means nothing to the workload `tpcb`; it is for script",
+        ),
+    ] {
+        let said = of(workload).unwrap_err();
+        assert!(said.contains(wanted), "{workload}: {said}");
+    }
+}
+
+fn contenders(list: &str) -> Result<Experiment, String> {
+    let text = SMALL.replace("[\"ext4\", \"xfs\"]", list);
+    Experiment::parse(&text).map_err(|mistake| mistake.to_string())
+}
+
+#[test]
+fn a_contender_with_settings_has_a_name_and_stands_on_its_storage() {
+    let experiment = contenders(
+        "[\"ext4\", { storage = \"ext4\", settings = { wal_sync_method = \"open_datasync\" } },
+          { storage = \"spindle-external\", name = \"big units\", options = { au_size = \"64M\" } }]",
+    )
+    .unwrap();
+    assert_eq!(
+        experiment.contenders,
+        ["ext4", "ext4 wal_sync_method=open_datasync", "big units"]
+    );
+    assert_eq!(experiment.baseline, "ext4");
+    let asked = experiment.asked("big units");
+    assert_eq!(
+        (asked.storage.as_str(), asked.options["au_size"].as_str()),
+        ("spindle-external", "64M")
+    );
+    let database = experiment.database_of("ext4 wal_sync_method=open_datasync");
+    assert_eq!(database.settings["wal_sync_method"], "open_datasync");
+    assert!(experiment.database_of("ext4").settings.is_empty());
+    assert_eq!(
+        experiment.differing_settings(),
+        ["wal_sync_method".to_owned()].into()
+    );
+    // Tables of tables are the same list in more lines.
+    let long = SMALL.replace("contenders = [\"ext4\", \"xfs\"]\n", "")
+        + "[[contenders]]\nstorage = \"ext4\"\n[[contenders]]\nname = \"other\"\nstorage = \"ext4\"\n\
+           [contenders.settings]\nshared_buffers = \"64MB\"\n";
+    assert_eq!(
+        Experiment::parse(&long).unwrap().contenders,
+        ["ext4", "other"]
+    );
+}
+
+#[test]
+fn the_settings_of_a_contender_stand_before_those_of_the_database_whatever_its_spelling() {
+    let text = SMALL
+        .replace("\"xfs\"", "{ storage = \"ext4\", name = \"x\", settings = { innodb_flush_method = \"fsync\" } }")
+        .replace(
+            "[[workload]]",
+            "[database]\nkind = \"mariadb\"\nsettings = { innodb-flush-method = \"O_DSYNC\" }\n[[workload]]",
+        );
+    let experiment = Experiment::parse(&text).unwrap();
+    let method = |name: &str| experiment.database_of(name).settings["innodb_flush_method"].clone();
+    assert_eq!(
+        (method("ext4").as_str(), method("x").as_str()),
+        ("O_DSYNC", "fsync")
+    );
+}
+
+#[test]
+fn a_contender_that_says_what_it_cannot_have_is_refused_by_name_and_value() {
+    for (list, wanted) in [
+        (
+            "[\"ext4\", { storage = \"etx4\" }]",
+            "line 3, column 35: no contender `etx4`; did you mean ext4",
+        ),
+        (
+            "[\"ext4\", { storage = \"ext4\" }]",
+            "`ext4` is listed twice",
+        ),
+        (
+            "[\"ext4\", { storage = \"ext4\", name = \"other\" }]",
+            "`other` differs from `ext4` in nothing but its name",
+        ),
+        (
+            "[{ storage = \"ext4\", setings = { a = \"b\" } }]",
+            "unknown field `setings`, expected one of `name`, `storage`, `settings`, `options`; did you mean settings?",
+        ),
+        ("[{ name = \"x\" }]", "missing field `storage`"),
+        (
+            "[{ storage = \"ext4\", settings = { data_directory = \"/fast\" } }]",
+            "line 3, column 65: `data_directory = \"/fast\"`: the lab sets this itself",
+        ),
+        (
+            "[{ storage = \"ext4\", settings = { \"a b\" = \"c\" } }]",
+            "`a b = \"c\"`: this is no name of a setting",
+        ),
+        (
+            "[{ storage = \"ext4\", options = { au_size = \"4M\" } }]",
+            "`au_size = \"4M\"`: `ext4` has no such option; it has mount",
+        ),
+        (
+            "[{ storage = \"spindle-external\", options = { au_size = \"5M\" } }]",
+            "`au_size = \"5M\"`: it takes 1M, 2M, 4M",
+        ),
+        (
+            "[\"ext4\", { storage = \"ext4\", name = \"xfs\", options = { mount = \"noatime\" } }]",
+            "`name = \"xfs\"` is the name of another storage, and this one lies on ext4",
+        ),
+        (
+            "[\"ext4\", { storage = \"ext4\", name = \"b (A/A)\", options = { mount = \"noatime\" } }]",
+            "words of the lab's own",
+        ),
+        (
+            "[{ storage = \"ext4\", name = \"-x\" }]",
+            "a name begins with a letter or a digit",
+        ),
+        ("[3]", "expected a contender: \"ext4\", or { storage"),
+    ] {
+        let said = contenders(list).unwrap_err();
+        assert!(said.contains(wanted), "{list}: {said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+    let text = SMALL
+        .replace(
+            "\"xfs\"",
+            "{ storage = \"ext4\", settings = { fsync = \"off\" } }",
+        )
+        .replace("kind = \"tpcb\"", "kind = \"block\"");
+    let said = mistake(&text);
+    assert!(
+        said.contains("`fsync = \"off\"` is a setting of a database, and no load has one"),
+        "{said}"
+    );
+}

@@ -2,6 +2,7 @@
 
 mod points;
 mod raw;
+mod scripts;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::raw::RawWorkload;
 pub(crate) use self::raw::USERS_AT_MOST;
+pub use self::scripts::{ScriptFile, Scripts, beside};
 
 /// Which load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,12 +34,14 @@ pub enum Kind {
     Tpch,
     /// Single statements and mixes over four tables: AS3AP-like.
     As3ap,
+    /// Transactions that a person wrote, in pgbench's format.
+    Script,
 }
 
 impl Kind {
     /// All of them, as they are written.
-    pub const NAMES: [&'static str; 9] = [
-        "block", "validate", "scan", "growth", "random", "tpcb", "tpcc", "tpch", "as3ap",
+    pub const NAMES: [&'static str; 10] = [
+        "block", "validate", "scan", "growth", "random", "tpcb", "tpcc", "tpch", "as3ap", "script",
     ];
 
     /// As it is written.
@@ -53,6 +57,7 @@ impl Kind {
             Self::Tpcc => "tpcc",
             Self::Tpch => "tpch",
             Self::As3ap => "as3ap",
+            Self::Script => "script",
         }
     }
 
@@ -221,6 +226,8 @@ pub struct Workload {
     pub scale: f64,
     /// `tpch`: whether the power stream has its refresh functions.
     pub refresh: bool,
+    /// `script`: which.
+    pub scripts: Scripts,
 }
 
 impl Workload {
@@ -256,7 +263,7 @@ impl Workload {
         match self.kind {
             Kind::Scan | Kind::Validate | Kind::Growth => false,
             Kind::Tpch | Kind::As3ap => !self.mode.has_one_user(),
-            Kind::Block | Kind::Random | Kind::Tpcb | Kind::Tpcc => true,
+            Kind::Block | Kind::Random | Kind::Tpcb | Kind::Tpcc | Kind::Script => true,
         }
     }
 
@@ -283,6 +290,13 @@ impl Workload {
                 degree => format!("degree {degree}"),
             }),
             Kind::Tpcc => words.extend(self.tpcc_words()),
+            Kind::Script => {
+                let files = self.scripts.files.iter().map(ScriptFile::shown);
+                words.push(files.collect::<Vec<_>>().join(" and "));
+                if self.scripts.scale > 1 {
+                    words.push(format!("scale {}", self.scripts.scale));
+                }
+            }
             Kind::Validate | Kind::Growth | Kind::Tpcb => {}
         }
         words
@@ -322,7 +336,8 @@ impl Workload {
     pub fn writes_at_random(&self) -> bool {
         match self.kind {
             Kind::Block => matches!(self.pattern, Pattern::RandomWrite | Pattern::RandomMixed),
-            Kind::Tpcb | Kind::Tpcc | Kind::Random | Kind::Growth => true,
+            // Of a script nobody knows; most do.
+            Kind::Tpcb | Kind::Tpcc | Kind::Random | Kind::Growth | Kind::Script => true,
             Kind::Validate | Kind::Scan | Kind::Tpch | Kind::As3ap => false,
         }
     }

@@ -6,6 +6,7 @@
 
 mod array;
 mod btrfs;
+mod choice;
 mod directory;
 mod kernel_filesystem;
 mod nfs;
@@ -30,6 +31,7 @@ use super::program::{Service, as_typed, run};
 use crate::nearness::hint;
 use crate::record::Layout;
 
+pub use choice::{Choice, Options, refuses};
 pub use spindle::program as spindle_program;
 
 /// A storage that can be compared.
@@ -54,6 +56,11 @@ pub trait Contender {
     /// Whether it is a device and no directory: only `block` and `validate` run on it.
     fn is_device(&self) -> bool {
         false
+    }
+
+    /// In what contenders on it may differ.
+    fn choices(&self) -> &'static [Choice] {
+        &[]
     }
 
     /// Makes it.
@@ -93,6 +100,8 @@ pub struct Site<'a> {
     pub log: &'a Path,
     /// The name of the database that is to live on it.
     pub profile: &'a str,
+    /// How it is made and mounted, where that is not as usual: each is one of its choices.
+    pub options: &'a Options,
     /// Told of what takes long by its nature.
     pub watch: &'a Watch,
 }
@@ -296,8 +305,14 @@ impl<'a> Maker<'a> {
         self.intend(Undo::Mount(point.to_owned()))?;
         let mut mount = super::program::command("mount");
         mount.args(["-t", kind]);
+        let of_the_file = self.site.options.get(choice::MOUNT.name);
+        let options: Vec<&str> = [Some(options), of_the_file.map(String::as_str)]
+            .into_iter()
+            .flatten()
+            .filter(|options| !options.is_empty())
+            .collect();
         if !options.is_empty() {
-            mount.args(["-o", options]);
+            mount.args(["-o", &options.join(",")]);
         }
         self.run(mount.arg(device).arg(point))?;
         Ok(())

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use spindle_testbed::interrupt;
 
-use super::contender::{self, Contender};
+use super::contender::{self, Contender, Options};
 use super::control_group::ControlGroup;
 use super::durability::cut::{Order, Recorded};
 use super::execution::unix_now_s;
@@ -67,7 +67,15 @@ pub fn make(
         if is_cut || plan.not_run.contains_key(name) {
             continue;
         }
-        let cut = match obstacle_of(name, devices_are_the_labs) {
+        // A loss of power is the storage's: who differs in the database alone shares it.
+        if let Some(cut) = cut_of_its_like(experiment, &cuts, name) {
+            note(folder, name, &cut)?;
+            cuts.contenders.insert(name.clone(), cut);
+            write_json(&path, &cuts)?;
+            continue;
+        }
+        let storage = experiment.asked(name).storage;
+        let cut = match obstacle_of(&storage, devices_are_the_labs) {
             Some(reason) => Err(anyhow!("{reason}")),
             None if moments == 0 => {
                 cuts.contenders.insert(name.clone(), declined());
@@ -85,15 +93,7 @@ pub fn make(
                 .to_owned(),
             by_choice: false,
         });
-        if let Cut::Made { moments, lost, .. } = &cut {
-            let event = Event::Cut {
-                at_unix_s: unix_now_s(),
-                contender: name.clone(),
-                moments: *moments,
-                lost: lost.len(),
-            };
-            History::append(folder, event)?;
-        }
+        note(folder, name, &cut)?;
         if moments > 0 {
             listener.tell(&format!("  {}", cut.clause()));
         }
@@ -101,6 +101,34 @@ pub fn make(
         write_json(&path, &cuts)?;
     }
     write_json(&path, &cuts)
+}
+
+/// The cut of a contender that is made and mounted alike.
+fn cut_of_its_like(experiment: &Experiment, cuts: &Cuts, name: &str) -> Option<Cut> {
+    let own = experiment.asked(name);
+    (experiment.contenders.iter())
+        .filter(|other| {
+            let other = experiment.asked(other);
+            (&other.storage, &other.options) == (&own.storage, &own.options)
+        })
+        .find_map(|other| match cuts.contenders.get(other) {
+            Some(cut @ Cut::Made { .. }) => Some(cut.clone()),
+            _ => None,
+        })
+}
+
+/// Notes a cut in the history before it counts.
+fn note(folder: &Path, name: &str, cut: &Cut) -> Result<()> {
+    let Cut::Made { moments, lost, .. } = cut else {
+        return Ok(());
+    };
+    let event = Event::Cut {
+        at_unix_s: unix_now_s(),
+        contender: name.to_owned(),
+        moments: *moments,
+        lost: lost.len(),
+    };
+    History::append(folder, event)
 }
 
 /// What is noted where a cut could have been made, and the file asks for none.
@@ -143,17 +171,25 @@ fn of_one(
     listener.tell(&format!(
         "cutting the power of {name}, at {moments} moments"
     ));
-    let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+    let asked = experiment.asked(name);
+    let contender = contender::find(&asked.storage).map_err(anyhow::Error::msg)?;
     let count = contender
         .devices_at_least()
         .max(DISKS.min(experiment.devices.count));
     // One that hung may have left its own.
-    let own_name = format!("spindle-lab-cut-{}-{name}", std::process::id());
+    let place = (experiment.contenders.iter()).position(|other| other == name);
+    let own_name = format!(
+        "spindle-lab-cut-{}-{}-{}",
+        std::process::id(),
+        place.unwrap_or(0),
+        asked.storage
+    );
     let directory = experiment.devices.directory.join(&own_name);
     let _made = journal.intend(Undo::Directory(directory.clone()))?;
     fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let stage = Arc::new(Stage {
-        contender: name.to_owned(),
+        contender: asked.storage,
+        options: asked.options,
         program: std::env::current_exe().context("the lab's own command is not known")?,
         group: ControlGroup::make(journal, &own_name, None)?,
         journal: journal.clone(),
@@ -217,6 +253,7 @@ fn time_at_most(experiment: &Experiment) -> Option<Duration> {
 /// What a cut needs, for a thread that may have to be left behind.
 struct Stage {
     contender: String,
+    options: Options,
     program: PathBuf,
     group: ControlGroup,
     journal: Journal,
@@ -240,6 +277,7 @@ impl Stage {
             let contender = contender::find(&stage.contender).map_err(anyhow::Error::msg)?;
             work(&Order {
                 contender: contender.as_ref(),
+                options: &stage.options,
                 program: &stage.program,
                 journal: &stage.journal,
                 group: &stage.group,

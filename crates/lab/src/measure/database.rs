@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 pub use self::value::{Row, Value};
 use super::control_group::ControlGroup;
@@ -50,6 +50,18 @@ pub trait Installation: fmt::Debug + Send + Sync {
     /// # Errors
     /// What its programs say.
     fn initialise(&self, data: &Path, settings: &Settings) -> Result<()>;
+
+    /// Which settings those are.
+    fn lasting(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Why it does not take one of these settings, in a line with its name and its value, where it
+    /// does not: asked before anything is made.
+    ///
+    /// # Errors
+    /// Where its programs cannot be run.
+    fn refuses(&self, settings: &Settings) -> Result<Option<String>>;
 
     /// Starts a server and waits until it answers.
     ///
@@ -118,6 +130,9 @@ pub trait Server {
     /// The settings it was started with.
     fn settings(&self) -> &Settings;
 
+    /// What a setting is, in the server's own words; none where it has no such setting.
+    fn told(&self, name: &str) -> Option<String>;
+
     /// The end of its log.
     fn log_tail(&self) -> String;
 
@@ -155,6 +170,17 @@ pub trait Statistics: Send {
     }
 }
 
+/// What a statement answered, as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The rows; what is null has no text.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// Rows that it gave or met.
+    pub count: u64,
+}
+
 /// A statement that a session has prepared; it means nothing to another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement(usize);
@@ -169,6 +195,15 @@ pub trait Session: Send {
     /// # Errors
     /// What the database says.
     fn batch(&mut self, statements: &str) -> Result<()>;
+
+    /// Executes statements as they are written, without parameters, and gives what each answers as
+    /// text.
+    ///
+    /// # Errors
+    /// What the database says; see [`is_conflict`]. Not every database is spoken to so.
+    fn speak(&mut self, _statements: &str) -> Result<Vec<Answer>> {
+        bail!("{} is not spoken to by text", self.kind())
+    }
 
     /// Prepares a statement with `$1`, `$2`, ... for its parameters.
     ///

@@ -24,7 +24,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-pub use self::ground::mounted;
+pub use self::ground::{decisive, mounted};
 
 use self::ground::Ground;
 pub use self::load::{WhileMeasured, Worked};

@@ -155,6 +155,8 @@ impl Bench {
         layout: &mut Option<Layout>,
     ) -> Result<Measured> {
         let experiment = &self.experiment;
+        let asked_for = experiment.asked(&planned.contender);
+        let database = experiment.database_of(&planned.contender);
         let load = workload::load(asked);
         // Filled row by row it takes what it takes; no contender is part of it.
         self.watch
@@ -164,7 +166,7 @@ impl Bench {
             (Some(load), Some(installation)) => {
                 let order = Order {
                     installation: installation.as_ref(),
-                    settings: &experiment.database.settings,
+                    settings: &database.settings,
                     log_bytes: log_bytes(asked),
                     journal: &self.journal,
                 };
@@ -180,14 +182,15 @@ impl Bench {
         let memory_bytes = experiment.database.memory_bytes;
         let group = Arc::new(ControlGroup::make(&self.journal, &name, memory_bytes)?);
         let _known = Known::new(self, &group);
-        let contender = contender::find(&planned.contender).map_err(anyhow::Error::msg)?;
+        let contender = contender::find(&asked_for.storage).map_err(anyhow::Error::msg)?;
         let site = Site {
             journal: &self.journal,
             leaves: &devices.leaves,
             group: &group,
             scratch: &scratch,
             log: &folder.join("log.txt"),
-            profile: experiment.database.kind.name(),
+            profile: database.kind.name(),
+            options: &asked_for.options,
             watch: &self.watch,
         };
         self.watch.begin("making it", 0, Duration::ZERO)?;
@@ -199,6 +202,7 @@ impl Bench {
             devices,
             planned,
             asked,
+            database: &database,
             folder,
             scratch: &scratch,
             group: &group,

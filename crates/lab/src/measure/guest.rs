@@ -34,7 +34,7 @@ use super::device::{self, DeviceSet, fill};
 use super::journal::{self, Journal, Made, Undo};
 use super::run::{Finished, Listener, count};
 use super::{contender, preparation};
-use crate::experiment::{DeviceKind, Experiment};
+use crate::experiment::{DeviceKind, Experiment, Kind};
 use crate::quantity::{as_float, show_size};
 use crate::record::{Plan, PlannedRun, Run, read_json, write_json};
 
@@ -144,6 +144,13 @@ fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<()> {
     if let Some(reason) = lacks() {
         bail!("no guest can be had here: {reason}");
     }
+    ensure!(
+        !experiment
+            .workloads
+            .iter()
+            .any(|workload| workload.kind == Kind::Script),
+        "scripts do not run in a guest yet: run this without --guest"
+    );
     preparation::check_workloads(experiment)?;
     let devices = &experiment.devices;
     let count = usize::try_from(devices.count)?;
@@ -153,7 +160,7 @@ fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<()> {
         DEVICES_AT_MOST - 1
     );
     for name in &experiment.contenders {
-        let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+        let contender = preparation::found(experiment, name)?;
         let needed = contender.device_bytes_at_least();
         ensure!(
             devices.kind == DeviceKind::Block || devices.size_bytes >= needed,

@@ -46,6 +46,11 @@ pub trait Client: Send {
     /// Where it failed: that fails the run.
     fn operate(&mut self, random: &mut fastrand::Rng) -> Result<()>;
 
+    /// Of which kind the last operation was, where several are told by themselves.
+    fn kind(&self) -> usize {
+        0
+    }
+
     /// How long its user waits before the next operation of a closed load, where that is the
     /// client's own to say; else the plan does.
     fn pause(&mut self, _random: &mut fastrand::Rng) -> Option<Duration> {
@@ -99,6 +104,8 @@ pub struct Driven {
     pub is_settled: Option<bool>,
     /// Of the operations that count.
     pub latency: Latency,
+    /// The same by their kind.
+    pub kinds: Vec<Latency>,
     /// The latencies of the operations that count, all together, as the clock gave them.
     pub latency_s: f64,
     /// Client time, in seconds, by which the operations that count miss the measured time of a
@@ -265,12 +272,27 @@ fn gather(
         warm_up_s: course.warm_up().as_secs_f64(),
         is_settled: None,
         latency: latency_of(&all),
+        kinds: by_kind(reports)?,
         latency_s: reports.iter().map(|report| report.latency_s).sum(),
         under_way_s: reports.iter().map(|report| report.under_way_s).sum(),
         between_s: reports.iter().map(|report| report.between_s).sum(),
         unserved,
         harness_s: reports.iter().map(|report| report.processor_s).sum(),
     })
+}
+
+fn by_kind(reports: &[Report]) -> Result<Vec<Latency>> {
+    let count = reports.iter().map(|report| report.kinds.len()).max();
+    (0..count.unwrap_or(0))
+        .map(|kind| {
+            let mut all = empty_histogram();
+            for own in reports.iter().filter_map(|report| report.kinds.get(kind)) {
+                all.add(own)
+                    .map_err(|error| anyhow!("latencies cannot be added: {error}"))?;
+            }
+            Ok(latency_of(&all))
+        })
+        .collect()
 }
 
 fn latency_of(histogram: &Histogram<u64>) -> Latency {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::contender::{self, Contender};
 use super::control_group::{lacks_limits, version};
@@ -16,7 +16,7 @@ use super::device;
 use super::plan::on;
 use super::program::lacking;
 use super::workload;
-use crate::experiment::{DeviceKind, Devices, Experiment, Kind, Regime, Workload};
+use crate::experiment::{Database, DeviceKind, Devices, Experiment, Kind, Regime, Workload};
 use crate::quantity::{as_float, show_size};
 
 /// For the sampler and the checks.
@@ -55,7 +55,7 @@ pub fn check(experiment: &Experiment, erase: &[PathBuf]) -> Result<BTreeMap<Stri
     check_workloads(experiment)?;
     let mut not_run = unfit(experiment)?;
     for name in &experiment.contenders {
-        let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+        let contender = found(experiment, name)?;
         if let Some(reason) = contender.lacks() {
             ensure!(
                 *name != experiment.baseline,
@@ -87,17 +87,32 @@ pub fn machine_memory_bytes() -> Option<u64> {
 /// # Errors
 /// One line.
 pub fn check_agreement(experiment: &Experiment) -> Result<()> {
-    for workload in &experiment.workloads {
-        check_workload(experiment, workload)?;
-    }
+    check_each_workload(experiment)?;
     unfit(experiment).map(drop)
+}
+
+/// The storage behind the name of a contender.
+pub(super) fn found(experiment: &Experiment, name: &str) -> Result<Box<dyn Contender>> {
+    contender::find(&experiment.asked(name).storage).map_err(anyhow::Error::msg)
+}
+
+/// The database as each contender has it, whose the settings are where they are its own.
+fn databases(experiment: &Experiment) -> Vec<(Option<&str>, Database)> {
+    let mut all: Vec<(Option<&str>, Database)> = vec![(None, experiment.database.clone())];
+    for name in &experiment.contenders {
+        let own = experiment.database_of(name);
+        if all.iter().all(|(_, other)| *other != own) {
+            all.push((Some(name), own));
+        }
+    }
+    all
 }
 
 /// What cannot run on so many devices of such a size, or under one of the loads, with the reason.
 fn unfit(experiment: &Experiment) -> Result<BTreeMap<String, String>> {
     let mut not_run = BTreeMap::new();
     for name in &experiment.contenders {
-        let contender = contender::find(name).map_err(anyhow::Error::msg)?;
+        let contender = found(experiment, name)?;
         if let Some(reason) = lacks_devices(contender.as_ref(), &experiment.devices) {
             ensure!(
                 *name != experiment.baseline,
@@ -152,13 +167,23 @@ pub(super) fn check_workloads(experiment: &Experiment) -> Result<()> {
     {
         bail!("{line}");
     }
-    experiment
-        .workloads
-        .iter()
-        .try_for_each(|workload| check_workload(experiment, workload))
+    check_each_workload(experiment)
 }
 
-/// The database is there and can be run by its user.
+/// Under each database that some contender has.
+fn check_each_workload(experiment: &Experiment) -> Result<()> {
+    for (whose, database) in databases(experiment) {
+        for workload in &experiment.workloads {
+            check_workload(experiment, &database, workload).map_err(|error| match whose {
+                Some(name) => anyhow!("`{name}`: {error:#}"),
+                None => error,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The database is there, can be run by its user, and takes all settings.
 fn check_installation(experiment: &Experiment) -> Result<()> {
     let asked = &experiment.database;
     let installation = database::find(asked.kind, asked.directory.as_deref())?;
@@ -167,12 +192,23 @@ fn check_installation(experiment: &Experiment) -> Result<()> {
             bail!("{line}");
         }
     }
-    installation.version().map(drop)
+    installation.version()?;
+    for (whose, database) in databases(experiment) {
+        if let Some(reason) = installation.refuses(&database.settings)? {
+            bail!(
+                "{}: {reason}",
+                match whose {
+                    Some(name) => format!("settings of `{name}`"),
+                    None => "[database] settings".to_owned(),
+                }
+            );
+        }
+    }
+    Ok(())
 }
 
 /// What of a workload depends on the database.
-fn check_in_database(experiment: &Experiment, workload: &Workload) -> Result<()> {
-    let asked = &experiment.database;
+fn check_in_database(asked: &Database, workload: &Workload) -> Result<()> {
     let title = workload.title();
     if let Some(memory) = asked.memory_bytes {
         let needed = memory_bytes_at_least(asked.kind);
@@ -195,7 +231,7 @@ fn check_in_database(experiment: &Experiment, workload: &Workload) -> Result<()>
         let needed = clients + CONNECTIONS_OF_THE_LAB;
         ensure!(
             given.parse().is_ok_and(|given: u32| given >= needed),
-            "`{title}` needs {needed} connections with those of the lab, [database] settings give max_connections = {given}"
+            "`{title}` needs {needed} connections with those of the lab, its settings give max_connections = {given}"
         );
     }
     if workload.regime == Regime::StorageBound {
@@ -221,12 +257,11 @@ pub fn caching_bytes(memory_bytes: u64) -> u64 {
 }
 
 /// What is to be cached fits into what caches it.
-fn check_cached(experiment: &Experiment, workload: &Workload) -> Result<()> {
+fn check_cached(asked: &Database, workload: &Workload) -> Result<()> {
     // Growth begins with nothing.
     if workload.regime != Regime::Cached || workload.kind == Kind::Growth {
         return Ok(());
     }
-    let asked = &experiment.database;
     let title = workload.title();
     let size = show_size(as_float(workload.size_bytes));
     // A server that reads past the page cache caches nothing beyond its own memory.
@@ -249,11 +284,11 @@ fn check_cached(experiment: &Experiment, workload: &Workload) -> Result<()> {
     Ok(())
 }
 
-fn check_workload(experiment: &Experiment, workload: &Workload) -> Result<()> {
+fn check_workload(experiment: &Experiment, asked: &Database, workload: &Workload) -> Result<()> {
     if workload.kind.needs_database() {
-        check_in_database(experiment, workload)?;
+        check_in_database(asked, workload)?;
     }
-    check_cached(experiment, workload)?;
+    check_cached(asked, workload)?;
     if experiment.devices.kind != DeviceKind::Block {
         let needed = needed_bytes(workload);
         ensure!(

@@ -30,8 +30,8 @@ use crate::experiment::{DeviceKind, Experiment, Workload};
 use crate::quantity::show_number;
 use crate::record::history::fingerprint;
 use crate::record::{
-    Environment, Event, History, Outcome, PRECONDITIONED, Plan, PlannedRun, Run, json_text,
-    read_json, write_json, write_whole,
+    Environment, Event, History, Outcome, PRECONDITIONED, Plan, PlannedRun, Run, SCRIPTS,
+    json_text, read_json, write_json, write_whole,
 };
 
 /// Where each kind of news goes.
@@ -190,6 +190,7 @@ fn claim(folder: &Path, text: &str, experiment: &Experiment, plan: &Plan) -> Res
             .with_context(|| format!("cannot make {}", folder.display()))?;
         note_plan(folder, experiment.blocks, None)?;
         write_json(&folder.join("plan.json"), plan)?;
+        store_scripts(folder, experiment)?;
         return write_whole(&file, text);
     }
     let before = fs::read_to_string(&file)?;
@@ -207,6 +208,14 @@ fn claim(folder: &Path, text: &str, experiment: &Experiment, plan: &Plan) -> Res
             );
         }
     }
+    for (path, text) in scripts(folder, experiment) {
+        ensure!(
+            fs::read_to_string(&path).is_ok_and(|there| there == text),
+            "{} is not the script that the runs in {} were measured with; give another folder by --output",
+            path.file_name().unwrap_or_default().display(),
+            folder.display()
+        );
+    }
     let there: Plan = read_json(&folder.join("plan.json"))?;
     let common = there.runs.len().min(plan.runs.len());
     ensure!(
@@ -218,6 +227,27 @@ fn claim(folder: &Path, text: &str, experiment: &Experiment, plan: &Plan) -> Res
         note_plan(folder, experiment.blocks, Some(&there))?;
         write_json(&folder.join("plan.json"), plan)?;
         write_whole(&file, text)?;
+    }
+    Ok(())
+}
+
+/// The scripts of all loads with their places in the folder: it has to show what was run.
+fn scripts<'a>(
+    folder: &'a Path,
+    experiment: &'a Experiment,
+) -> impl Iterator<Item = (PathBuf, &'a str)> {
+    (experiment.workloads.iter())
+        .flat_map(|workload| workload.scripts.texts())
+        .map(|(file, text)| (folder.join(SCRIPTS).join(file.stored_name()), text))
+}
+
+fn store_scripts(folder: &Path, experiment: &Experiment) -> Result<()> {
+    for (path, text) in scripts(folder, experiment) {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        write_whole(&path, text)?;
     }
     Ok(())
 }

@@ -50,7 +50,8 @@ pub fn check(
 fn differing(before: &Environment, now: &Environment, experiment: &Experiment) -> Vec<String> {
     let is_there = |name: &&String| name.starts_with(DEVICE);
     let has_devices = now.facts.keys().any(|name| name.starts_with(DEVICE));
-    let has_spindle = (experiment.contenders.iter()).any(|name| name.starts_with("spindle"));
+    let has_spindle = (experiment.contenders.iter())
+        .any(|name| experiment.asked(name).storage.starts_with("spindle"));
     let mut names: Vec<&str> = MUST_MATCH.to_vec();
     if has_spindle {
         names.push(SPINDLE_DIGEST);

@@ -6,6 +6,7 @@ pub mod fio;
 mod growth;
 mod random;
 mod scan;
+pub mod script;
 mod tpcb;
 mod tpcc;
 mod tpch;
@@ -75,6 +76,11 @@ pub trait Load {
         None
     }
 
+    /// The kinds of operations that are told by themselves, in the order of [`Client::kind`].
+    fn kinds(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How many of them may wait for one flush: those that are under way at once.
     fn writers(&self) -> u32 {
         1
@@ -113,6 +119,7 @@ pub fn load(workload: &Workload) -> Option<Box<dyn Load>> {
         Kind::Growth => Some(Box::new(growth::Growth)),
         Kind::As3ap => Some(Box::new(as3ap::As3ap::new(workload))),
         Kind::Tpch => Some(Box::new(tpch::Tpch::new(workload))),
+        Kind::Script => Some(Box::new(script::Scripted::new(workload))),
     }
 }
 

@@ -30,8 +30,12 @@ pub fn table(summary: &Summary) -> String {
             rows.extend(members.into_iter().map(row));
             text.push_str(&aligned(&rows));
         }
+        text.push_str(&scripts(workload));
         text.push_str(&latencies(workload));
         text.push('\n');
+    }
+    for (name, made_of) in summary.made_of() {
+        let _ = writeln!(text, "{}", wrapped(&format!("{name}: {made_of}"), 0));
     }
     for (name, reason) in &summary.not_run {
         let _ = writeln!(text, "not run: {name}: {reason}");
@@ -208,6 +212,33 @@ fn wrapped(text: &str, indent: usize) -> String {
         lines.push(line);
     }
     lines.join("\n")
+}
+
+/// Each of several scripts, below the rates.
+fn scripts(workload: &WorkloadSummary) -> String {
+    let heads = ["", "runs/s", "share", "mean", "p99"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for contender in workload
+        .contenders
+        .iter()
+        .filter(|one| one.scripts.len() > 1)
+    {
+        for script in &contender.scripts {
+            let dash = || "-".to_owned();
+            rows.push(vec![
+                format!("{} {}", contender.name, script.name),
+                show_number(script.per_s),
+                format!("{:.1} %", script.share * 100.0),
+                script.latency_mean_us.map_or_else(dash, show_microseconds),
+                (script.latency_p99_us)
+                    .map_or_else(dash, |us| show_microseconds(crate::quantity::as_float(us))),
+            ]);
+        }
+    }
+    if rows.len() == 1 {
+        return String::new();
+    }
+    aligned(&rows)
 }
 
 /// The slow operations of each, below the rates.

@@ -63,6 +63,9 @@ impl Doubt {
             | Self::HistoryBroken { .. }
             | Self::BlocksRaised { .. } => self.advice_on_the_past(),
             Self::OtherDurability { .. } => "Compare it with a baseline of as many copies.",
+            Self::OtherSettings { .. } => {
+                "Keep the settings beside the figure, as the sentence does: it is a figure of these."
+            }
             Self::OtherDeviceCount { .. } => {
                 "Keep the number beside the figure, as the sentence does: part of the difference is the number of disks."
             }

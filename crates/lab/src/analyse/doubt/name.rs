@@ -42,6 +42,7 @@ impl Doubt {
             Self::BlocksRaised { .. } => "blocks raised after a verdict",
             Self::OfTheOther { doubt, .. } => doubt.name(),
             Self::OtherDurability { .. } => "other number of copies",
+            Self::OtherSettings { .. } => "other settings",
             Self::OtherDeviceCount { .. } => "other number of devices",
             Self::OtherChecksums { .. } => "checksums on one side",
             Self::NoiseOfAnother { .. } => "noise of another",

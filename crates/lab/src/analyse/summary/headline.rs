@@ -2,7 +2,7 @@
 //! nothing that the figures do not carry.
 
 use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
-use crate::analyse::doubt::{Doubt, in_small};
+use crate::analyse::doubt::{Differing, Doubt, in_small};
 use crate::analyse::interval::{percent, rarest_seen};
 use crate::analyse::verdict::Verdict;
 use crate::record::AGAIN;
@@ -342,6 +342,10 @@ impl ContenderSummary {
     pub fn terms(&self) -> Option<String> {
         let parts: Vec<String> = (self.doubts.iter())
             .filter_map(|told| match &told.doubt {
+                Doubt::OtherSettings { differing } => {
+                    let parts: Vec<String> = differing.iter().map(Differing::term).collect();
+                    Some(format!("with {}", parts.join(" and ")))
+                }
                 Doubt::OtherDeviceCount {
                     devices,
                     baseline_devices,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
-    ContenderSummary, Told, WorkloadSummary, class, contender, doubts, family, labels, latency,
-    past, power, quiet, reference, runs_of,
+    ContenderSummary, Told, WorkloadSummary, class, contender, differing, doubts, family, labels,
+    latency, past, power, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
@@ -53,7 +53,11 @@ pub(super) fn summary(folder: &Folder, index: usize) -> WorkloadSummary {
         settings: folder
             .runs
             .iter()
-            .filter(|run| run.run.planned.workload == index)
+            .filter(|run| {
+                let planned = &run.run.planned;
+                // Others may have been asked for other settings.
+                planned.workload == index && planned.contender == folder.experiment.baseline
+            })
             .find_map(|run| Some(run.run.measured()?.settings.clone()))
             .unwrap_or_default(),
         noise: load.noise,
@@ -102,6 +106,9 @@ impl<'a> Load<'a> {
             return None;
         }
         let mut contender = contender(label, &runs);
+        let own_name = label.strip_suffix(AGAIN).unwrap_or(label);
+        contender.storage = folder.experiment.asked(own_name).storage;
+        contender.settings = differing::of(folder, index, label);
         let against = reference::of(folder, label);
         contender.durability = class::of(folder, label);
         let is_comparable = class::is_same(folder, label, &against);

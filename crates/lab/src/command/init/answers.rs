@@ -44,6 +44,9 @@ pub(super) struct Answers {
     pub machine: Machine,
     pub database: DatabaseKind,
     pub workload: String,
+    /// Of scripts.
+    pub files: Option<String>,
+    pub init: Option<String>,
     pub size: Option<String>,
     pub users: Option<String>,
     pub regime: Option<String>,
@@ -58,6 +61,8 @@ impl Answers {
             machine,
             database,
             workload: Kind::Tpcb.name().to_owned(),
+            files: None,
+            init: None,
             size: None,
             users: None,
             regime: None,
@@ -69,7 +74,7 @@ impl Answers {
 
     /// Whether the number of users means something to the load as it will be written.
     pub(super) fn has_users(&self) -> bool {
-        ["block", "random", "tpcb", "tpcc"].contains(&self.workload.as_str())
+        ["block", "random", "tpcb", "tpcc", "script"].contains(&self.workload.as_str())
     }
 
     pub(super) fn size(&self) -> String {
@@ -166,7 +171,10 @@ impl Answers {
         let wanted = self
             .names()
             .iter()
-            .filter_map(|name| Some(contender::find(name).ok()?.device_bytes_at_least()))
+            .filter_map(|name| {
+                let storage = contender::find(words_of(name).0).ok()?;
+                Some(storage.device_bytes_at_least())
+            })
             .max()
             .unwrap_or(0);
         let bytes = (needed + needed / 4).max(wanted).max(512 * MIB);
@@ -192,6 +200,13 @@ impl Answers {
             self.workload,
             self.size()
         );
+        if let Some(files) = &self.files {
+            let files: Vec<&str> = files.split(',').map(str::trim).collect();
+            text.push_str(&format!("files = {files:?}\n"));
+        }
+        if let Some(init) = &self.init {
+            text.push_str(&format!("init = {init:?}\n"));
+        }
         if self.has_users() {
             text.push_str(&format!("users = {}\n", self.users()));
         }
@@ -218,14 +233,16 @@ impl Answers {
     }
 
     fn text(&self) -> Result<String, String> {
-        let names = self.names();
+        let names: Vec<String> = self.names().iter().map(|name| written(name)).collect();
+        let names = names.join(", ");
         let devices = device_lines(&self.devices()?, self.device_bytes()?)?;
         let memory = self.memory()?;
         parse_size(&memory)?;
         let kind = self.database.name();
         Ok(format!(
             "# What is compared; the first is the baseline. `spindle-lab doctor` lists all there are.\n\
-             contenders = {names:?}\n\
+             # One that differs in settings: {{ storage = \"ext4\", settings = {{ wal_sync_method = \"open_datasync\" }} }}\n\
+             contenders = [{names}]\n\
              # Each block runs every contender once; 12 carry a claim, 5 are a look that claims nothing.\n\
              blocks = 12\n\
              warm_up = \"10 s\"\n\
@@ -245,6 +262,41 @@ impl Answers {
             self.workload_lines(Some(&self.regime()?))
         ))
     }
+}
+
+/// A contender as `init` takes it: a storage, then what it is asked to have, `key=value` each.
+pub(super) fn words_of(text: &str) -> (&str, Vec<(&str, &str)>) {
+    let mut storage = text.trim();
+    let mut pairs = Vec::new();
+    // From its end: the path of a directory may have blanks of its own.
+    while let Some((rest, last)) = storage.rsplit_once(char::is_whitespace)
+        && let Some(pair) = last.split_once('=')
+    {
+        pairs.insert(0, pair);
+        storage = rest.trim_end();
+    }
+    (storage, pairs)
+}
+
+/// The same as it stands in the file: an option where its storage has one of that name, else a setting.
+fn written(text: &str) -> String {
+    let (storage, pairs) = words_of(text);
+    if pairs.is_empty() {
+        return format!("{storage:?}");
+    }
+    let choices = contender::find(storage).map_or(&[][..], |found| found.choices());
+    let is_option = |name: &str| choices.iter().any(|choice| choice.name == name);
+    let table = |name: &str, wants_options: bool| {
+        let own: Vec<String> = (pairs.iter())
+            .filter(|(key, _)| is_option(key) == wants_options)
+            .map(|(key, value)| format!("{key:?} = {value:?}"))
+            .collect();
+        (!own.is_empty()).then(|| format!("{name} = {{ {} }}", own.join(", ")))
+    };
+    let mut parts = vec![format!("storage = {storage:?}")];
+    parts.extend(table("settings", false));
+    parts.extend(table("options", true));
+    format!("{{ {} }}", parts.join(", "))
 }
 
 fn device_lines(text: &str, size_bytes: u64) -> Result<String, String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::points::Users;
-use super::{Kind, Mode, Pattern, Regime, Workload};
+use super::{Kind, Mode, Pattern, Regime, Scripts, Workload};
 use crate::quantity::{as_float, parse_duration, parse_size, show_size, whole};
 
 /// What the data of `tpch` takes for each unit of the scale factor, with keys and indexes.
@@ -42,6 +42,8 @@ pub(in crate::experiment) struct RawWorkload {
     mode: Option<Mode>,
     scale: Option<f64>,
     refresh: Option<bool>,
+    files: Option<Vec<String>>,
+    init: Option<String>,
 }
 
 /// What a warehouse takes on disk, with its indexes; the items of all take a tenth of that.
@@ -59,6 +61,11 @@ const PAUSE_AT_MOST: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const USERS_AT_MOST: u32 = 500;
 
 impl RawWorkload {
+    /// Whether it runs in a database.
+    pub(in crate::experiment) fn needs_database(&self) -> bool {
+        self.kind.needs_database()
+    }
+
     pub(super) fn check(self) -> Result<Workload, String> {
         self.check_kinds()?;
         let kind = self.kind;
@@ -88,9 +95,16 @@ impl RawWorkload {
             None => Ok(Duration::ZERO),
         };
         let think_time = time(&self.think_time)?;
+        let scripts = if kind == Kind::Script {
+            Scripts::check(self.files.as_deref(), self.init.as_deref(), self.scale)?
+        } else {
+            Scripts::default()
+        };
         let default_regime = match kind {
             Kind::Scan | Kind::Validate | Kind::Block | Kind::Tpch => Regime::Cold,
-            Kind::Growth | Kind::Random | Kind::Tpcb | Kind::Tpcc | Kind::As3ap => Regime::Cached,
+            Kind::Growth | Kind::Random | Kind::Tpcb | Kind::Tpcc | Kind::As3ap | Kind::Script => {
+                Regime::Cached
+            }
         };
         Ok(Workload {
             kind,
@@ -116,6 +130,7 @@ impl RawWorkload {
             mode,
             scale,
             refresh: self.refresh.unwrap_or(false),
+            scripts,
         })
     }
 
@@ -304,16 +319,24 @@ impl RawWorkload {
         only(self.scan_percent.is_some(), "scan_percent", &[Kind::Random])?;
         only(self.scan_size.is_some(), "scan_size", &[Kind::Random])?;
         only(self.mode.is_some(), "mode", &[Kind::Tpch, Kind::As3ap])?;
-        only(self.scale.is_some(), "scale", &[Kind::Tpch])?;
+        only(self.scale.is_some(), "scale", &[Kind::Tpch, Kind::Script])?;
+        only(self.files.is_some(), "files", &[Kind::Script])?;
+        only(self.init.is_some(), "init", &[Kind::Script])?;
         only(self.refresh.is_some(), "refresh", &[Kind::Tpch])?;
         only(self.degree.is_some(), "degree", &[Kind::Scan])?;
         only(self.warehouses.is_some(), "warehouses", &[Kind::Tpcc])?;
         only(self.procedures.is_some(), "procedures", &[Kind::Tpcc])?;
         only(self.keying_time.is_some(), "keying_time", &[Kind::Tpcc])?;
-        let clients = [Kind::Random, Kind::Tpcb, Kind::Tpcc];
+        let clients = [Kind::Random, Kind::Tpcb, Kind::Tpcc, Kind::Script];
         only(self.rate.is_some(), "rate", &clients)?;
         only(self.open.is_some(), "open", &clients)?;
-        let thinking = [Kind::Random, Kind::Tpcb, Kind::Tpcc, Kind::As3ap];
+        let thinking = [
+            Kind::Random,
+            Kind::Tpcb,
+            Kind::Tpcc,
+            Kind::As3ap,
+            Kind::Script,
+        ];
         only(self.think_time.is_some(), "think_time", &thinking)?;
         let with_users = [
             Kind::Block,
@@ -322,6 +345,7 @@ impl RawWorkload {
             Kind::Tpcc,
             Kind::Tpch,
             Kind::As3ap,
+            Kind::Script,
         ];
         only(self.users.is_some(), "users", &with_users)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use spindle_testbed::interrupt;
 
+use super::choice::{Choice, MOUNT};
 use super::kernel_filesystem::KINDS;
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root, no_kernel_part};
 use crate::measure::journal::Undo;
@@ -51,6 +52,10 @@ impl Contender for Array {
 
     fn devices_at_least(&self) -> u32 {
         self.devices_at_least
+    }
+
+    fn choices(&self) -> &'static [Choice] {
+        &[MOUNT]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

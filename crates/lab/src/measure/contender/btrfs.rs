@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::choice::{Choice, MOUNT_BTRFS};
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
 use crate::measure::program::{command, lacking};
 use crate::record::Layout;
@@ -53,6 +54,10 @@ impl Contender for Btrfs {
 
     fn devices_at_least(&self) -> u32 {
         self.devices_at_least
+    }
+
+    fn choices(&self) -> &'static [Choice] {
+        &[MOUNT_BTRFS]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use super::choice::{Choice, MOUNT};
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
 use crate::measure::program::lacking;
 use crate::record::Layout;
@@ -36,6 +37,10 @@ impl Contender for KernelFilesystem {
         } else {
             128 << 20
         }
+    }
+
+    fn choices(&self) -> &'static [Choice] {
+        &[MOUNT]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

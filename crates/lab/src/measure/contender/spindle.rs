@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use spindle_testbed::interrupt;
 
+use super::choice::{Choice, Options};
 use super::{Contender, Maker, Place, Site, Standing, lacks_root};
 use crate::measure::journal::Undo;
 use crate::measure::place::is_mounted;
@@ -22,6 +23,23 @@ struct Spindle {
 
 const MOUNT_AT_MOST: Duration = Duration::from_secs(60);
 const GROUP: &str = "lab";
+
+/// In the words of `spindle group create` and `spindle mount`.
+const AU_SIZE: Choice = Choice {
+    name: "au_size",
+    words: "1M, 2M, 4M, 8M, 16M, 32M or 64M",
+    takes: |value| ["1M", "2M", "4M", "8M", "16M", "32M", "64M"].contains(&value),
+};
+const WORKERS: Choice = Choice {
+    name: "workers",
+    words: "a number from 1 to 256, of event loops",
+    takes: |value| (value.parse()).is_ok_and(|count: u32| (1..=256).contains(&count)),
+};
+const CACHING: Choice = Choice {
+    name: "caching",
+    words: "auto or direct",
+    takes: |value| ["auto", "direct"].contains(&value),
+};
 
 pub(super) fn offers() -> Vec<Box<dyn Contender>> {
     let mut offers: Vec<Box<dyn Contender>> = Vec::new();
@@ -80,6 +98,15 @@ impl Contender for Spindle {
         self.copies
     }
 
+    fn choices(&self) -> &'static [Choice] {
+        // One that is direct by its name is nothing else.
+        if self.page_cache {
+            &[AU_SIZE, CACHING, WORKERS]
+        } else {
+            &[AU_SIZE, WORKERS]
+        }
+    }
+
     fn make(&self, site: &Site<'_>) -> Result<Standing> {
         let mut maker = Maker::new(site);
         let program = program().context("the command `spindle` is not there")?;
@@ -87,6 +114,9 @@ impl Contender for Spindle {
         let mut create = spindle(&program, site);
         create.args(["group", "create", GROUP, "--force"]);
         create.args(["--redundancy", self.redundancy, "--profile", site.profile]);
+        if let Some(size) = site.options.get(AU_SIZE.name) {
+            create.args(["--au-size", size]);
+        }
         for disk in &disks {
             create.args(["--disk", disk]);
         }
@@ -119,6 +149,14 @@ fn spindle(program: &Path, site: &Site<'_>) -> Command {
 }
 
 impl Spindle {
+    /// Whether the kernel's page cache is used.
+    fn is_cached(&self, options: &Options) -> bool {
+        self.page_cache
+            && options
+                .get(CACHING.name)
+                .is_none_or(|mode| mode != "direct")
+    }
+
     fn mounted(&self, mut maker: Maker<'_>, site: &Site<'_>) -> Result<Standing> {
         let program = program().context("the command `spindle` is not there")?;
         let spindle = || spindle(&program, site);
@@ -126,8 +164,12 @@ impl Spindle {
         maker.intend(Undo::Mount(point.clone()))?;
         let mut mount = spindle();
         mount.args(["mount", GROUP]).arg(&point).arg("--foreground");
-        if !self.page_cache {
+        let page_cache = self.is_cached(site.options);
+        if !page_cache {
             mount.arg("--direct");
+        }
+        if let Some(count) = site.options.get(WORKERS.name) {
+            mount.args(["--workers", count]);
         }
         maker.note(&mount);
         let mut daemon = Service::start("spindle", &mut site.group.wrap(&mount), site.log)?;
@@ -142,7 +184,7 @@ impl Spindle {
             copies: self.copies,
             devices: u32::try_from(site.leaves.len())?,
             data_checksums: false,
-            page_cache: self.page_cache,
+            page_cache,
             made_by: Vec::new(),
             mount: None,
         };

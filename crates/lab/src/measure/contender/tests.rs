@@ -43,6 +43,7 @@ fn every_contender_of_this_machine_is_made_used_and_removed() {
             scratch: &scratch,
             log: &scratch.join("log"),
             profile: "postgresql",
+            options: &Options::new(),
             watch: &Watch::new(Duration::from_secs(600)),
         };
         let standing = contender
@@ -97,6 +98,7 @@ fn a_directory_is_used_without_touching_what_is_in_it() {
         scratch: scene.path(),
         log: &scene.path().join("log"),
         profile: "postgresql",
+        options: &Options::new(),
         watch: &Watch::new(Duration::from_secs(600)),
     };
     let standing = contender.make(&site).unwrap();

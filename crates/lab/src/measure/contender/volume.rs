@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use spindle_testbed::interrupt;
 
+use super::choice::{Choice, MOUNT};
 use super::kernel_filesystem::KINDS;
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root, no_kernel_part};
 use crate::measure::journal::Undo;
@@ -59,6 +60,10 @@ impl Contender for Volume {
 
     fn devices_at_least(&self) -> u32 {
         self.devices_at_least
+    }
+
+    fn choices(&self) -> &'static [Choice] {
+        &[MOUNT]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

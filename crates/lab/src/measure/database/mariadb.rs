@@ -25,7 +25,8 @@ use self::statistics::MariadbStatistics;
 use super::account::Account;
 use super::{Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
 use crate::experiment::DatabaseKind;
-use crate::measure::program::{Service, find, lacking, run};
+use crate::measure::program::{Service, find, lacking, run, run_within};
+use crate::nearness::hint;
 use crate::quantity::parse_size;
 
 const START_AT_MOST: Duration = Duration::from_secs(120);
@@ -124,9 +125,50 @@ impl super::Installation for Installation {
         run(&mut command).map(drop)
     }
 
+    fn lasting(&self) -> &'static [&'static str] {
+        &AT_ITS_MAKING
+    }
+
+    /// A server that is only asked for its help lists all variables, and complains of what it does
+    /// not take.
+    fn refuses(&self, settings: &Settings) -> Result<Option<String>> {
+        for (name, value) in settings {
+            let mut command = self.program(&self.server);
+            command.arg(format!("--{name}={value}"));
+            command.args(["--verbose", "--help"]);
+            let ended = run_within(&mut command, START_AT_MOST)?;
+            let refused = format!("MariaDB does not take `{name} = {value:?}`");
+            let said = [ended.stdout.as_str(), ended.stderr.as_str()].concat();
+            if let Some(words) = said
+                .lines()
+                .find_map(|line| Some(line.split_once("[ERROR]")?.1))
+            {
+                return Ok(Some(format!("{refused}: {}", words.trim())));
+            }
+            let known = variables(&ended.stdout);
+            // An abbreviation is taken with a remark, and read by nobody as what it is.
+            if !known.is_empty() && !known.contains(name) {
+                let near = hint(name, known.iter().map(String::as_str));
+                return Ok(Some(format!("{refused}: it has no such variable{near}")));
+            }
+        }
+        Ok(None)
+    }
+
     fn start(&self, plan: &ServerPlan<'_>) -> Result<Box<dyn super::Server>> {
         Ok(Box::new(Server::start(self, plan)?))
     }
+}
+
+/// The names below the line that stands over all variables and their values.
+fn variables(help: &str) -> Vec<String> {
+    help.lines()
+        .skip_while(|line| !line.starts_with("Variables (--variable-name=value)"))
+        .skip(1)
+        .filter(|line| !line.starts_with([' ', '-']))
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| Some(line.split_whitespace().next()?.replace('-', "_")))
+        .collect()
 }
 
 /// Its buffers, unless its settings have it read through the page cache.
@@ -308,6 +350,17 @@ impl super::Server for Server {
 
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn told(&self, name: &str) -> Option<String> {
+        let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if !name.bytes().all(is_right) {
+            return None;
+        }
+        let mut client = self.client(None).ok()?;
+        // Numbers come as numbers, and are wanted as they are written.
+        let asked = format!("SELECT CAST(@@global.{name} AS CHAR)");
+        client.query_first(asked).ok().flatten()
     }
 
     fn log_tail(&self) -> String {

@@ -26,7 +26,7 @@ use super::account::Account;
 use super::{Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
 use crate::experiment::DatabaseKind;
 use crate::measure::journal::{Made, Undo};
-use crate::measure::program::{Service, run};
+use crate::measure::program::{Service, run, run_within};
 
 const START_AT_MOST: Duration = Duration::from_secs(120);
 const STOP_AT_MOST: Duration = Duration::from_secs(300);
@@ -98,9 +98,47 @@ impl super::Installation for Installation {
         run(&mut command).map(drop)
     }
 
+    /// A server that is only asked for a setting reads its file and its arguments, and makes nothing.
+    fn refuses(&self, settings: &Settings) -> Result<Option<String>> {
+        for (name, value) in settings {
+            let mut command = self.program("postgres");
+            command.args(["-D", "/", "-c", "config_file=/dev/null"]);
+            command.arg("-c").arg(format!("{name}={value}"));
+            command.args(["-C", "max_connections"]);
+            let ended = run_within(&mut command, START_AT_MOST)?;
+            if !ended.status.success() {
+                return Ok(Some(refusal(name, value, &ended.stderr)));
+            }
+        }
+        Ok(None)
+    }
+
     fn start(&self, plan: &ServerPlan<'_>) -> Result<Box<dyn super::Server>> {
         Ok(Box::new(Server::start(self, plan)?))
     }
+}
+
+/// The server's own words after their marks, in a line.
+fn refusal(name: &str, value: &str, said: &str) -> String {
+    let words: Vec<&str> = said
+        .lines()
+        .filter_map(|line| {
+            (line
+                .split_once("FATAL:")
+                .or_else(|| line.split_once("HINT:")))
+            .map(|(_, words)| words)
+        })
+        .map(str::trim)
+        .collect();
+    let words = if words.is_empty() {
+        said.trim().to_owned()
+    } else {
+        words.join("; ")
+    };
+    format!(
+        "PostgreSQL does not take `{name} = {value:?}`: {}",
+        words.replace('\n', " ")
+    )
 }
 
 /// The lab's own settings: the server's defaults but for memory, connections and what would make
@@ -209,6 +247,12 @@ impl super::Server for Server {
 
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn told(&self, name: &str) -> Option<String> {
+        let mut client = self.client().ok()?;
+        let row = client.query_one("SELECT current_setting($1, true)", &[&name]);
+        row.ok()?.get(0)
     }
 
     fn log_tail(&self) -> String {

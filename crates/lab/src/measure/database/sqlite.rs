@@ -61,6 +61,17 @@ impl super::Installation for Installation {
         Ok(())
     }
 
+    fn lasting(&self) -> &'static [&'static str] {
+        &["page_size"]
+    }
+
+    fn refuses(&self, settings: &Settings) -> Result<Option<String>> {
+        let connection = Connection::open_in_memory()?;
+        Ok((settings.iter())
+            .find_map(|(name, value)| set(&connection, name, value).err())
+            .map(|error| format!("{error:#}")))
+    }
+
     fn start(&self, plan: &ServerPlan<'_>) -> Result<Box<dyn super::Server>> {
         Ok(Box::new(Server::start(plan)?))
     }
@@ -188,6 +199,26 @@ impl super::Server for Server {
 
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn told(&self, name: &str) -> Option<String> {
+        let connection = self.open().ok()?;
+        let value = connection
+            .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))
+            .ok()?;
+        let text = match value {
+            rusqlite::types::Value::Integer(number) => number.to_string(),
+            rusqlite::types::Value::Real(number) => number.to_string(),
+            rusqlite::types::Value::Text(text) => text,
+            _ => return None,
+        };
+        Some(match (name, text.as_str()) {
+            ("synchronous", "0") => "off".to_owned(),
+            ("synchronous", "1") => "normal".to_owned(),
+            ("synchronous", "2") => "full".to_owned(),
+            ("synchronous", "3") => "extra".to_owned(),
+            _ => text,
+        })
     }
 
     fn log_tail(&self) -> String {

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use spindle_testbed::interrupt;
 
 use self::clients::Acknowledged;
-use crate::measure::contender::{Contender, Place, Site};
+use crate::measure::contender::{Contender, Options, Place, Site};
 use crate::measure::control_group::ControlGroup;
 use crate::measure::device::{Leaf, attach};
 use crate::measure::environment;
@@ -33,6 +33,8 @@ use crate::measure::recorder::{Disks, Recorder};
 pub struct Order<'a> {
     /// Whose promise is looked at.
     pub contender: &'a dyn Contender,
+    /// How it is made and mounted.
+    pub options: &'a Options,
     /// The lab's own command, which serves the recorder.
     pub program: &'a Path,
     /// Undoes everything.
@@ -186,6 +188,7 @@ fn site<'a>(
         scratch,
         log,
         profile: order.profile,
+        options: order.options,
         watch: order.watch,
     }
 }

@@ -307,6 +307,21 @@ impl Ground {
     }
 }
 
+/// Settings that decide on durability: their values are asked of the server itself, which takes more
+/// spellings of them than are known here.
+pub fn decisive(kind: DatabaseKind) -> impl Iterator<Item = &'static str> {
+    let names: &[&str] = match kind {
+        DatabaseKind::Postgresql => &["fsync", "synchronous_commit"],
+        DatabaseKind::Mariadb => &[
+            "debug_no_sync",
+            "innodb_flush_log_at_trx_commit",
+            "innodb_flush_method",
+        ],
+        DatabaseKind::Sqlite => &["journal_mode", "synchronous"],
+    };
+    names.iter().copied()
+}
+
 /// Whether a setting lets the database acknowledge what is not durable.
 fn gives_up(kind: DatabaseKind, name: &str, value: &str, all: &Settings) -> bool {
     let (name, value) = (name.to_lowercase(), value.trim().to_lowercase());
@@ -316,8 +331,10 @@ fn gives_up(kind: DatabaseKind, name: &str, value: &str, all: &Settings) -> bool
             ["fsync", "synchronous_commit"].contains(&name.as_str()) && is_off
         }
         DatabaseKind::Mariadb => match name.replace('-', "_").as_str() {
-            "innodb_flush_log_at_trx_commit" => ["0", "2"].contains(&value.as_str()),
+            // 3 flushes at the end of both halves of a commit.
+            "innodb_flush_log_at_trx_commit" => !["1", "3"].contains(&value.as_str()),
             "innodb_flush_method" => value == "nosync",
+            "debug_no_sync" => !is_off,
             _ => false,
         },
         DatabaseKind::Sqlite => {

@@ -12,6 +12,7 @@ use crate::measure::database::{Installation, Purpose, ServerPlan, Settings};
 use crate::measure::journal::Journal;
 use crate::measure::program::{command, run_within, tail};
 use crate::measure::workload::Load;
+use crate::record::history::fingerprint;
 
 /// The images of an experiment, made when they are first asked for.
 #[derive(Debug)]
@@ -43,7 +44,13 @@ impl Images {
 
     /// The image of a load.
     pub fn get(&self, load: &dyn Load, order: &Order<'_>) -> Result<PathBuf> {
-        let place = self.directory.join(load.image());
+        // What cannot be changed later is part of the image.
+        let lasting = order.installation.lasting();
+        let own: String = (order.settings.iter())
+            .filter(|(name, _)| lasting.contains(&name.as_str()))
+            .map(|(name, value)| format!("-{name}-{}", fingerprint(value)))
+            .collect();
+        let place = self.directory.join(load.image() + &own);
         if place.exists() {
             return Ok(place);
         }

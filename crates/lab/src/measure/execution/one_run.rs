@@ -15,7 +15,7 @@ use super::super::contender::{Place, Standing};
 use super::super::control_group::{ControlGroup, Version, version};
 use super::super::counters::{devices_since, processor_since, total};
 use super::super::database::{
-    Installation, Purpose, Server, ServerPlan, Statistics, direct_cache_bytes,
+    Installation, Purpose, Server, ServerPlan, Settings, Statistics, direct_cache_bytes,
 };
 use super::super::device::DeviceSet;
 use super::super::durability::{self, WhileMeasured, Worked};
@@ -30,10 +30,10 @@ use super::super::throttle::limit_share;
 use super::super::workload::{Load, fio};
 use super::{Bench, LONG, cache, image, layers, note};
 use crate::analyse::latency::mean_us;
-use crate::experiment::{Kind, Regime, Workload};
+use crate::experiment::{Database, Kind, Regime, Workload};
 use crate::quantity::as_float;
 use crate::record::{
-    COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED,
+    COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED, ScriptActivity,
 };
 
 pub(super) struct OneRun<'a> {
@@ -41,6 +41,8 @@ pub(super) struct OneRun<'a> {
     pub(super) devices: &'a DeviceSet,
     pub(super) planned: &'a PlannedRun,
     pub(super) asked: &'a Workload,
+    /// As this contender has it.
+    pub(super) database: &'a Database,
     pub(super) folder: &'a Path,
     pub(super) scratch: &'a Path,
     pub(super) group: &'a Arc<ControlGroup>,
@@ -83,6 +85,21 @@ fn tell_settled(measured: &mut Measured, is_settled: Option<bool>, warm_up_s: f6
     }
 }
 
+/// What each of several scripts did.
+fn by_script(load: &dyn Load, driven: &Driven) -> Vec<ScriptActivity> {
+    (load.kinds().into_iter().enumerate())
+        .map(|(kind, name)| {
+            let latency = driven.kinds.get(kind).cloned().unwrap_or_default();
+            let operations = latency.counts.iter().map(|(_, count)| count).sum();
+            ScriptActivity {
+                name,
+                operations,
+                latency,
+            }
+        })
+        .collect()
+}
+
 impl OneRun<'_> {
     fn limits(&self, standing: &Standing) -> Result<Vec<Made>> {
         let devices = &self.bench.experiment.devices;
@@ -108,12 +125,10 @@ impl OneRun<'_> {
     fn probed(&self, standing: &Standing) -> Result<durability::Findings> {
         // Devices of the lab stand for disks wherever their bytes lie, unless something that is no
         // device of the lab's is compared with them.
-        let simulated = !self
-            .bench
-            .experiment
-            .contenders
-            .iter()
-            .any(|name| name.starts_with("directory:"));
+        let simulated = !self.bench.experiment.contenders.iter().any(|name| {
+            let storage = self.bench.experiment.asked(name).storage;
+            storage.starts_with("directory:")
+        });
         durability::probe(standing, &self.devices.leaves, simulated)
     }
 
@@ -122,12 +137,12 @@ impl OneRun<'_> {
         &self,
         findings: &mut durability::Findings,
         server: &dyn Server,
+        settings: &Settings,
     ) -> Result<()> {
         // Connections that a person counted are not to be used up.
-        let settings = &self.bench.experiment.database.settings;
-        let alone = settings.contains_key("max_connections");
+        let alone = self.database.settings.contains_key("max_connections");
         findings
-            .add_commits(server, server.settings(), &self.group.members(), alone)
+            .add_commits(server, settings, &self.group.members(), alone)
             .inspect_err(|_| note(self.folder, &server.log_tail()))
     }
 
@@ -305,9 +320,9 @@ impl OneRun<'_> {
         watch.begin("starting the database", 4 * data_bytes, Duration::ZERO)?;
         let server = self.started(installation.as_ref(), &data)?;
         let server_block_bytes = as_float(server.block_bytes());
-        let settings = server.settings().clone();
+        let settings = self.settings(server.as_ref());
         watch.begin("probing its commits", 0, Duration::ZERO)?;
-        self.probe_commits(&mut durability, server.as_ref())?;
+        self.probe_commits(&mut durability, server.as_ref(), &settings)?;
         let limits = self.limits(standing)?;
         watch.begin("the load", data_bytes, self.load_length(load))?;
         let flushed_before = durability.before_the_load();
@@ -343,14 +358,14 @@ impl OneRun<'_> {
         measured.checks = checks;
         measured.answers = load.answers();
         measured.settings = settings;
+        measured.scripts = by_script(load, &driven);
         measured.durability = Some(durability.concluded());
         measured.facts.extend(facts);
         if let Some(rate) = self.asked.rate {
             measured.facts.insert("arrivals_per_s".to_owned(), rate);
         }
         measured.waits = Some(waits_since(&ends.until.waits, &ends.from.waits));
-        let asked = &self.bench.experiment.database;
-        let is_direct = direct_cache_bytes(asked).is_some();
+        let is_direct = direct_cache_bytes(self.database).is_some();
         measured
             .layers
             .insert(0, layers::filesystem(&ends, is_direct));
@@ -398,9 +413,24 @@ impl OneRun<'_> {
         }
     }
 
+    /// What the database was started with, and in the server's own words what some contender or the
+    /// file sets, and what decides on durability: it takes more spellings than anybody knows.
+    fn settings(&self, server: &dyn Server) -> Settings {
+        let mut settings = server.settings().clone();
+        let mut asked = self.bench.experiment.differing_settings();
+        asked.extend(self.database.settings.keys().cloned());
+        asked.extend(durability::decisive(server.kind()).map(str::to_owned));
+        for name in asked {
+            if let Some(value) = server.told(&name) {
+                settings.insert(name, value);
+            }
+        }
+        settings
+    }
+
     /// The server over restored data, with what the regime wants in its caches.
     fn started(&self, installation: &dyn Installation, data: &Path) -> Result<Box<dyn Server>> {
-        let asked = &self.bench.experiment.database;
+        let asked = self.database;
         let is_cached = self.asked.regime == Regime::Cached;
         let is_direct = direct_cache_bytes(asked).is_some();
         if is_cached && !is_direct {
@@ -570,6 +600,7 @@ impl OneRun<'_> {
             durability: None,
             unserved: 0,
             settings: BTreeMap::new(),
+            scripts: Vec::new(),
             answers: BTreeMap::new(),
             facts,
             devices,

@@ -74,6 +74,7 @@ pub fn drive_to_end(
         warm_up_s: 0.0,
         is_settled: None,
         latency: latency_of(&all),
+        kinds: Vec::new(),
         latency_s: gathered.iter().map(|report| report.latency_s).sum(),
         under_way_s: 0.0,
         between_s: 0.0,
@@ -92,6 +93,7 @@ fn work(
 ) -> Result<Report> {
     let mut report = Report {
         latencies: empty_histogram(),
+        kinds: Vec::new(),
         acknowledged: 0,
         latency_s: 0.0,
         under_way_s: 0.0,

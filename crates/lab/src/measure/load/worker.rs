@@ -29,6 +29,8 @@ pub(super) struct Worker {
 /// What a client has to tell.
 pub(super) struct Report {
     pub latencies: Histogram<u64>,
+    /// The same by kind.
+    pub kinds: Vec<Histogram<u64>>,
     pub acknowledged: u64,
     /// See [`super::Driven::latency_s`].
     pub latency_s: f64,
@@ -48,6 +50,7 @@ impl Worker {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut report = Report {
             latencies: empty_histogram(),
+            kinds: Vec::new(),
             acknowledged: 0,
             latency_s: 0.0,
             under_way_s: 0.0,
@@ -74,6 +77,11 @@ impl Worker {
             if counts {
                 let latency = ended.saturating_duration_since(intended);
                 record(&mut report.latencies, latency);
+                let kind = self.client.kind();
+                while report.kinds.len() <= kind {
+                    report.kinds.push(empty_histogram());
+                }
+                record(&mut report.kinds[kind], latency);
                 report.latency_s += latency.as_secs_f64();
             }
             report.under_way_s += self.under_way_s(intended, ended, counts);

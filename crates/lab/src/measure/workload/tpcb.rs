@@ -63,43 +63,7 @@ impl Load for Tpcb {
     }
 
     fn fill(&self, server: &dyn Server) -> Result<()> {
-        let mut session = server.connect()?;
-        let kind = server.kind();
-        // Only PostgreSQL can give a table its key afterwards, at the cost of no more than a sort.
-        let keys_come_last = kind == DatabaseKind::Postgresql;
-        for (table, key, columns) in TABLES {
-            let key = match key {
-                "" => String::new(),
-                _ if keys_come_last => String::new(),
-                key => format!(", PRIMARY KEY ({key})"),
-            };
-            session.batch(&format!("CREATE TABLE {table} ({columns}{key})"))?;
-        }
-        session.batch(&format!(
-            "INSERT INTO pgbench_branches (bid, bbalance) SELECT n, 0 FROM {}",
-            numbers(kind, 1, self.scale)
-        ))?;
-        session.batch(&format!(
-            "INSERT INTO pgbench_tellers (tid, bid, tbalance)
-             SELECT n, 1 + (n - 1 - (n - 1) % {TELLERS_PER_BRANCH}) / {TELLERS_PER_BRANCH}, 0 FROM {}",
-            numbers(kind, 1, self.scale * TELLERS_PER_BRANCH)
-        ))?;
-        for branch in 1..=self.scale {
-            let last = branch * ACCOUNTS_PER_BRANCH;
-            session.batch(&format!(
-                "INSERT INTO pgbench_accounts (aid, bid, abalance, filler)
-                 SELECT n, {branch}, 0, '{:84}' FROM {}",
-                "",
-                numbers(kind, last - ACCOUNTS_PER_BRANCH + 1, last)
-            ))?;
-        }
-        for (table, key, _) in TABLES {
-            if keys_come_last && !key.is_empty() {
-                session.batch(&format!("ALTER TABLE {table} ADD PRIMARY KEY ({key})"))?;
-            }
-            session.settle(table)?;
-        }
-        Ok(())
+        fill(server, self.scale)
     }
 
     fn clients(&self, server: &dyn Server, _seed: u64) -> Result<Vec<Box<dyn Client>>> {
@@ -152,6 +116,47 @@ impl Load for Tpcb {
             ),
         ])
     }
+}
+
+/// The tables and rows that pgbench makes, for so many branches.
+pub(super) fn fill(server: &dyn Server, scale: u64) -> Result<()> {
+    let mut session = server.connect()?;
+    let kind = server.kind();
+    // Only PostgreSQL can give a table its key afterwards, at the cost of no more than a sort.
+    let keys_come_last = kind == DatabaseKind::Postgresql;
+    for (table, key, columns) in TABLES {
+        let key = match key {
+            "" => String::new(),
+            _ if keys_come_last => String::new(),
+            key => format!(", PRIMARY KEY ({key})"),
+        };
+        session.batch(&format!("CREATE TABLE {table} ({columns}{key})"))?;
+    }
+    session.batch(&format!(
+        "INSERT INTO pgbench_branches (bid, bbalance) SELECT n, 0 FROM {}",
+        numbers(kind, 1, scale)
+    ))?;
+    session.batch(&format!(
+        "INSERT INTO pgbench_tellers (tid, bid, tbalance)
+         SELECT n, 1 + (n - 1 - (n - 1) % {TELLERS_PER_BRANCH}) / {TELLERS_PER_BRANCH}, 0 FROM {}",
+        numbers(kind, 1, scale * TELLERS_PER_BRANCH)
+    ))?;
+    for branch in 1..=scale {
+        let last = branch * ACCOUNTS_PER_BRANCH;
+        session.batch(&format!(
+            "INSERT INTO pgbench_accounts (aid, bid, abalance, filler)
+             SELECT n, {branch}, 0, '{:84}' FROM {}",
+            "",
+            numbers(kind, last - ACCOUNTS_PER_BRANCH + 1, last)
+        ))?;
+    }
+    for (table, key, _) in TABLES {
+        if keys_come_last && !key.is_empty() {
+            session.batch(&format!("ALTER TABLE {table} ADD PRIMARY KEY ({key})"))?;
+        }
+        session.settle(table)?;
+    }
+    Ok(())
 }
 
 struct Teller {

@@ -18,6 +18,7 @@ pub(super) fn fairness(folder: &Folder, summary: &Summary) -> String {
         Some(devices(folder).to_owned()),
         caches(folder),
         spread(&folder.experiment, &layouts),
+        settings(summary),
         runs(&folder.experiment, summary.seed),
         Some(summary.losses_of_power()),
         (!summary.history.is_empty()).then(|| summary.history.join(" ")),
@@ -117,6 +118,24 @@ fn spread(experiment: &Experiment, layouts: &[(&str, &Layout)]) -> Option<String
     (!parts.is_empty()).then(|| format!("In turn: {}.", parts.join("; ")))
 }
 
+/// That contenders differ in more than their storage, and in what.
+fn settings(summary: &Summary) -> Option<String> {
+    let made_of = summary.made_of();
+    if made_of.is_empty() {
+        return None;
+    }
+    let differing: Vec<&str> = summary.differing_settings().into_iter().collect();
+    let parts: Vec<String> = made_of
+        .iter()
+        .map(|(name, made_of)| format!("{name} is {made_of}"))
+        .collect();
+    Some(format!(
+        "The contenders do not have the same settings, because the file asks for it: they differ in {}. {}. All else of the database, the memory and the data were the same.",
+        differing.join(", "),
+        parts.join("; ")
+    ))
+}
+
 /// What each run began with.
 fn runs(experiment: &Experiment, seed: u64) -> Option<String> {
     let needs = |is_needed: bool| {
@@ -138,7 +157,7 @@ fn runs(experiment: &Experiment, seed: u64) -> Option<String> {
 }
 
 fn table(summary: &Summary) -> String {
-    let mut text = "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>copies</th><th>devices</th>\
+    let mut text = "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>made of</th><th>copies</th><th>devices</th>\
          <th>data checksums</th><th>page cache</th><th>acknowledged writes</th><th>fdatasyncs/s</th><th>lab's CPU</th></tr></thead><tbody>"
         .to_owned();
     let first = summary.workloads.first();
@@ -149,8 +168,13 @@ fn table(summary: &Summary) -> String {
         let yes = |value| if value { "yes" } else { "no" };
         let _ = write!(
             text,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escaped(&contender.name),
+            escaped(
+                &contender
+                    .made_of()
+                    .unwrap_or_else(|| contender.storage.clone())
+            ),
             layout.copies,
             layout.devices,
             yes(layout.data_checksums),
@@ -204,13 +228,16 @@ fn how(summary: &Summary) -> String {
             let _ = writeln!(settings, "{} = {}", escaped(name), escaped(value));
         }
     }
+    for (name, made_of) in summary.made_of() {
+        let _ = writeln!(settings, "# {} is {}", escaped(name), escaped(&made_of));
+    }
     let mut text = format!(
         "<details><summary>How each was made and mounted ($RUN is a directory of the run)</summary><pre>{commands}</pre></details>"
     );
     if !settings.is_empty() {
         let _ = write!(
             text,
-            "<details><summary>What the database was started with</summary><pre>{settings}</pre></details>"
+            "<details><summary>What the database was started with, for the baseline</summary><pre>{settings}</pre></details>"
         );
     }
     text

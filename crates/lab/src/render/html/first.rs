@@ -109,7 +109,8 @@ fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String
 
 fn head(summary: &Summary, matrix: &Matrix<'_>, column: &Column<'_>) -> String {
     // Without columns only those heads are shown that tell more than a name.
-    let class = if column.against.is_some() || !column.notes.is_empty() {
+    let has_settings = !summary.made_of().is_empty();
+    let class = if column.against.is_some() || !column.notes.is_empty() || has_settings {
         " class=\"told\""
     } else {
         ""
@@ -118,6 +119,12 @@ fn head(summary: &Summary, matrix: &Matrix<'_>, column: &Column<'_>) -> String {
         "<th scope=\"col\"{class}><span class=\"name\">{}</span>",
         escaped(column.name)
     );
+    let found = (summary.workloads.iter())
+        .flat_map(|load| &load.contenders)
+        .find(|one| one.name == column.name);
+    if let Some(made_of) = found.and_then(ContenderSummary::made_of) {
+        let _ = write!(text, "<span class=\"small\">{}</span>", escaped(&made_of));
+    }
     if column.name == summary.baseline {
         text.push_str("<span class=\"small\">the baseline</span>");
     }

@@ -43,6 +43,11 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
         "CPU/op: of the database and the storage's daemon. What the kernel's own threads do is told in the extract.",
         table(workload),
     );
+    part(
+        "Scripts",
+        "Each run of a script is one transaction for rate and latency; pauses of its own are part of it.",
+        scripts(workload),
+    );
     part("Slow operations", tails::NOTE, tails::tails(workload));
     part(
         "Every run",
@@ -177,8 +182,14 @@ fn row(contender: &ContenderSummary) -> String {
             .map_or_else(dash, |us| show_microseconds(as_float(us)))
     };
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         escaped(&contender.name),
+        contender
+            .made_of()
+            .map_or_else(String::new, |made_of| format!(
+                "<br><span class=\"small\">{}</span>",
+                escaped(&made_of)
+            )),
         contender.rate.map_or("failed".to_owned(), show_number),
         contender
             .latency_mean_us
@@ -187,6 +198,34 @@ fn row(contender: &ContenderSummary) -> String {
         latency(2),
         latency(3),
         contender.processor_us.map_or_else(dash, show_microseconds),
+    )
+}
+
+/// Each script by itself, of each contender; nothing where the load is of no scripts.
+fn scripts(workload: &WorkloadSummary) -> String {
+    let mut rows = String::new();
+    for contender in &workload.contenders {
+        for script in &contender.scripts {
+            let dash = || "&ndash;".to_owned();
+            let _ = write!(
+                rows,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1} %</td><td>{}</td><td>{}</td></tr>",
+                escaped(&contender.name),
+                escaped(&script.name),
+                show_number(script.per_s),
+                script.share * 100.0,
+                script.latency_mean_us.map_or_else(dash, show_microseconds),
+                script
+                    .latency_p99_us
+                    .map_or_else(dash, |us| show_microseconds(as_float(us))),
+            );
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>script</th><th>runs/s</th><th>share</th><th>mean</th><th>p99</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }
 

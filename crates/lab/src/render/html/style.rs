@@ -48,6 +48,7 @@ p{margin:.4em 0;max-width:56em}
 .matrix th,.matrix td{white-space:normal;text-align:left;vertical-align:top;padding:.45em .6em;overflow-wrap:anywhere}
 .matrix tbody th{color:var(--ink);padding-left:0}.matrix th:first-child{width:18%}
 .matrix .name{color:var(--ink)}
+.scroll .small{font-size:.8rem;color:var(--soft)}
 .matrix .small,.matrix .tags,.matrix .tail{display:block;font-weight:400;font-size:.8rem;color:var(--soft)}
 .matrix .tags{margin-top:.15em}
 .matrix .who{display:none}

@@ -39,6 +39,7 @@ fn what_is_proposed_for_any_load_of_any_size_on_any_database_is_taken_by_run() {
                 let memory = 1 << random.u32(29..42);
                 let answers = Answers {
                     machine: machine(memory),
+                    files: (kind == "script").then(|| "mine.sql".to_owned()),
                     ..answers(kind, database, &format!("{mib} MiB"))
                 };
                 match answers.text().map(|text| is_taken(&text)) {
@@ -61,7 +62,9 @@ fn what_is_proposed_for_any_load_of_any_size_on_any_database_is_taken_by_run() {
             ("tpch", mariadb),
             ("tpch", sqlite),
             ("as3ap", mariadb),
-            ("as3ap", sqlite)
+            ("as3ap", sqlite),
+            ("script", mariadb),
+            ("script", sqlite)
         ]
     );
 }
@@ -164,4 +167,28 @@ fn memory_and_regime_are_proposed_from_the_size() {
     assert!(refused.tried().unwrap_err().contains("are not cached by"));
     let tpch = answers("tpch", DatabaseKind::Sqlite, "1 GiB");
     assert!(tpch.tried().unwrap_err().contains("written for PostgreSQL"));
+}
+
+#[test]
+fn contenders_with_settings_and_options_are_written_as_tables_that_run_takes() {
+    let mut answers = answers("tpcb", DatabaseKind::Postgresql, "64 MiB");
+    let list = "ext4, ext4 wal_sync_method=open_datasync, spindle-external au_size=4M shared_buffers=64MB, \
+                directory:/a b";
+    answers.contenders = Some(list.to_owned());
+    let (text, experiment) = answers.tried().unwrap();
+    assert_eq!(
+        experiment.contenders,
+        [
+            "ext4",
+            "ext4 wal_sync_method=open_datasync",
+            "spindle-external au_size=4M shared_buffers=64MB",
+            "directory:/a b",
+        ],
+        "{text}"
+    );
+    let asked = experiment.asked("spindle-external au_size=4M shared_buffers=64MB");
+    assert_eq!(asked.options["au_size"], "4M");
+    assert_eq!(asked.settings["shared_buffers"], "64MB");
+    answers.contenders = Some("ext4 mount=ro".to_owned());
+    assert!(answers.tried().unwrap_err().contains("`mount = \"ro\"`"));
 }

@@ -5,9 +5,10 @@ use std::io::Write as _;
 
 use anyhow::{Context, Result};
 use bytes::{BufMut as _, BytesMut};
+use postgres::SimpleQueryMessage;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use super::super::{Row, Session, Statement, Value};
+use super::super::{Answer, Row, Session, Statement, Value};
 use super::decimal;
 use crate::experiment::DatabaseKind;
 
@@ -51,6 +52,29 @@ impl Session for PostgresqlSession {
 
     fn batch(&mut self, statements: &str) -> Result<()> {
         Ok(self.client.batch_execute(statements)?)
+    }
+
+    fn speak(&mut self, statements: &str) -> Result<Vec<Answer>> {
+        let mut answers = Vec::new();
+        let mut answer = Answer::default();
+        for message in self.client.simple_query(statements)? {
+            match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    answer.columns = columns.iter().map(|one| one.name().to_owned()).collect();
+                }
+                SimpleQueryMessage::Row(row) => answer.rows.push(
+                    (0..row.len())
+                        .map(|index| row.get(index).map(str::to_owned))
+                        .collect(),
+                ),
+                SimpleQueryMessage::CommandComplete(count) => {
+                    answer.count = count;
+                    answers.push(std::mem::take(&mut answer));
+                }
+                _ => {}
+            }
+        }
+        Ok(answers)
     }
 
     fn prepare(&mut self, statement: &str) -> Result<Statement> {

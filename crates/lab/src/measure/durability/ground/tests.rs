@@ -23,6 +23,8 @@ fn settings_that_give_durability_up_are_named_and_others_are_not() {
         (Mariadb, ("innodb_flush_log_at_trx_commit", "2")),
         (Mariadb, ("innodb-flush-log-at-trx-commit", "0")),
         (Mariadb, ("innodb_flush_method", "nosync")),
+        (Mariadb, ("innodb_flush_log_at_trx_commit", "00")),
+        (Mariadb, ("debug_no_sync", "1")),
         (Sqlite, ("synchronous", "OFF")),
         (Sqlite, ("journal_mode", "memory")),
     ] {
@@ -35,6 +37,8 @@ fn settings_that_give_durability_up_are_named_and_others_are_not() {
         (Postgresql, ("full_page_writes", "off")),
         (Mariadb, ("innodb_flush_log_at_trx_commit", "1")),
         (Mariadb, ("innodb_flush_method", "O_DIRECT")),
+        (Mariadb, ("innodb_flush_log_at_trx_commit", "3")),
+        (Mariadb, ("debug_no_sync", "0")),
         (Sqlite, ("synchronous", "full")),
         // With a rollback journal that is durable but for a window that no count shows.
         (Sqlite, ("synchronous", "normal")),
