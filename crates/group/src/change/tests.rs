@@ -5,10 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
-use spindle_device::{DiskSlot, Request, Work};
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 
 use crate::Group;
-use crate::scene::{EXTERNAL, Scene, copies_on, create, pattern, read, spare};
+use crate::background::planner::Move;
+use crate::background::relocation::Step;
+use crate::scene::{EXTERNAL, NORMAL, Scene, copies_on, create, pattern, read, resync, spare};
 use crate::waiting_disks::OneBatchWaits;
 
 /// One that holds no replica of the catalog.
@@ -70,4 +72,54 @@ fn a_disk_that_comes_back_while_it_is_given_up_keeps_what_it_alone_has() {
     let is_given_up =
         (group.view().disks.iter()).any(|disk| disk.number == AWAY && disk.state == "absent");
     assert!(is_given_up != written.is_some(), "one of the two");
+}
+
+/// The other copy was moved just now, and its disk drops it at the flush that the change itself asks for.
+#[test]
+fn the_last_good_copy_is_not_given_up_where_the_other_one_is_lost_while_the_change_is_made() {
+    let scene = Scene::new(
+        52,
+        Redundancy::Normal,
+        &[0, 1, 2, 3].map(|group| (group, 64)),
+    );
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 4 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let index = file.map.read().end_index() - 1;
+    let extent = file.map.read().extent(index).unwrap();
+    let [stays, from] = [extent.copies()[0], extent.copies()[1]];
+    let used = [stays.disk(), from.disk()];
+    let to = (0..4)
+        .map(DiskNumber)
+        .find(|disk| !used.contains(disk))
+        .unwrap();
+    let moved = Move {
+        file: file.id,
+        index,
+        copy_number: 1,
+        from,
+        to,
+        blocks: from.blocks(),
+    };
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    loop {
+        match group
+            .step_relocation(&mut relocation, 256, &mut buffer)
+            .unwrap()
+        {
+            Step::Copied(_) => {}
+            ended => break assert_eq!(ended, Step::Finished),
+        }
+    }
+    group.take_offline(&[stays.disk()], "it failed").unwrap();
+    scene.disks.drop_at_flushes(DiskSlot(to.0), 1);
+    let answer = group.drop_disks(&[stays.disk()], true);
+    answer.expect_err("it has the last good copy");
+    group.return_disks(&[DiskSlot(stays.disk().0)]).unwrap();
+    resync(&group);
+    assert!(read(&group, &file, 0, data.len()) == data);
 }

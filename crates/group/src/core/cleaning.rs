@@ -32,7 +32,18 @@ impl Core {
     /// # Errors
     /// Where too few voters take the state that says so.
     pub(crate) fn let_rows_list(&self) -> Result<(), GroupError> {
-        if self.dirty.would_list() {
+        match self.dirty.would_list() {
+            true => self.have_rows_list(),
+            false => Ok(()),
+        }
+    }
+
+    /// Rows list blocks from now on.
+    ///
+    /// # Errors
+    /// As [`Self::let_rows_list`].
+    pub(crate) fn have_rows_list(&self) -> Result<(), GroupError> {
+        if !self.dirty.lists_blocks() {
             self.membership.use_feature(Feature::ListedRegions)?;
             self.dirty.list_blocks();
         }

@@ -311,6 +311,11 @@ impl DirtyRegions {
             && (state.regions.values()).any(|region| !region.stale.is_empty())
     }
 
+    /// Whether open rows list blocks.
+    pub fn lists_blocks(&self) -> bool {
+        self.state.lock().open_rows == OpenRows::ListBlocks
+    }
+
     /// Nothing is recorded from now on.
     pub fn leave_out(&self) {
         self.left_out.store(true, Ordering::Relaxed);

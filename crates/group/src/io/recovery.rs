@@ -437,7 +437,7 @@ impl Core {
             self.disks.write(&mut batch).of_file(file);
             let [request] = batch;
             if let Err(error) = request.result {
-                if self.bears_failed_copy(copy.disk(), &error) && !self.dirty.would_list() {
+                if self.bears_failed_copy(copy.disk(), &error) && self.may_miss_blocks() {
                     let first = segment.at_block + from;
                     self.note_missed(file, &[(first, first + blocks)], &[copy.disk()]);
                 } else {

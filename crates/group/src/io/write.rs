@@ -655,16 +655,20 @@ impl Core {
             (failed.iter()).partition(|(_, error)| is_of_place(error));
         let mut going: BTreeSet<DiskNumber> = others.iter().map(|(disk, _)| *disk).collect();
         let mut borne = SmallVec::new();
-        // Rows that cannot list blocks would call all of a region stale on both disks.
-        let may_bear = !self.dirty.would_list();
         for (disk, _) in of_place {
             going.insert(*disk);
-            if may_bear && !self.membership.can_do_without(&going) {
+            if !self.membership.can_do_without(&going) && self.may_miss_blocks() {
                 going.remove(disk);
                 borne.push(*disk);
             }
         }
         borne
+    }
+
+    /// Whether a disk may miss blocks and serve on beside others that lack something of a region: rows
+    /// that cannot list blocks would call all of it stale on each of them.
+    pub(super) fn may_miss_blocks(&self) -> bool {
+        self.have_rows_list().is_ok()
     }
 
     /// Whether a disk that did not take some blocks serves on: its others are well, and what they hold

@@ -284,6 +284,55 @@ fn a_disk_that_hangs_when_the_other_one_has_caught_up_is_not_waited_for() {
     }
 }
 
+/// Two disks came back and have everything; one of them ceases to answer before anybody has flushed it.
+#[test]
+fn of_two_disks_that_caught_up_one_that_hangs_is_not_waited_for() {
+    let scene = Scene::new(7, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64), (3, 64)]);
+    scene.disks.set_deadline(DEADLINE);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    // Each misses an extent of which the other one has nothing.
+    let extents = group.map(&file);
+    for (own, other) in [(1, 2), (2, 1)] {
+        let extent = extents.iter().find(|extent| {
+            let on = |wanted| {
+                extent
+                    .copies
+                    .iter()
+                    .flatten()
+                    .any(|(disk, _)| disk.0 == wanted)
+            };
+            extent.initialised_bytes >= 8192 && on(own) && !on(other)
+        });
+        group.offline_disks(&[DiskNumber(own)]).unwrap();
+        let at = extent.unwrap().offset_bytes;
+        group.write(&file, at, &pattern(2, 8192)).unwrap();
+        group.sync().unwrap();
+        assert_eq!(group.return_disks(&[DiskSlot(own)]).unwrap().len(), 1);
+    }
+    (scene.disks).hang(DiskSlot(1), FaultyOperation::Flush, EVERYWHERE);
+    let is_over = AtomicBool::new(false);
+    let was_waiting = waits_until_released(&scene, &[1], || {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while group.work(0).unwrap().did_something {}
+                is_over.store(true, Ordering::Release);
+            });
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    group.step(0).unwrap();
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+        });
+        group.sync().unwrap();
+    });
+    assert!(!was_waiting);
+    assert_eq!(mode(&group, 1), "offline");
+}
+
 #[test]
 fn of_two_copies_that_hang_one_is_given_up_and_the_other_is_waited_for() {
     let scene = Scene::mirrored(4);

@@ -163,14 +163,59 @@ fn a_block_that_can_be_had_nowhere_keeps_no_other_disk_from_being_given_up() {
     assert!(!group.disks.is_online(DiskNumber(2)));
 }
 
+/// One block was lost, and is written anew; then the disk misses another block of the region, which can be
+/// had.
+#[test]
+fn a_disk_has_not_caught_up_because_it_lacks_as_many_blocks_as_were_lost_once() {
+    let scene = Scene::mirrored(49);
+    let (group, file, _) = back_and_stale(&scene);
+    let bad = place_of(&group, &file, DiskNumber(0), 100);
+    scene.disks.fail_reads(DiskSlot(0), bad, u64::MAX);
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 1);
+    group.note_caught_up().unwrap();
+    assert_eq!(group.membership.catching_up(), [], "nobody has that block");
+    scene.disks.clear_faults(DiskSlot(0));
+    group.write(&file, 100 * BLOCK, &[5; 4096]).unwrap();
+    for _ in 0..3 {
+        group.clean_round().unwrap();
+    }
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    group.write(&file, 200 * BLOCK, &[6; 4096]).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    assert_eq!(stale_blocks(&group), 1);
+    group.note_caught_up().unwrap();
+    assert_eq!(group.membership.catching_up(), [DiskNumber(1)]);
+}
+
+/// What both disks of a copy lack is lost, and neither is waited for because of it.
+#[test]
+fn a_block_that_every_copy_lacks_keeps_no_disk_from_counting() {
+    let scene = Scene::mirrored(50);
+    let (group, file, _) = back_and_stale(&scene);
+    let both = [DiskNumber(0), DiskNumber(1)];
+    {
+        let _change = group.change_inside();
+        let apply = &mut |edit| group.catalog.apply(edit);
+        group.dirty.missed_by(&file, &[(100, 101)], &both, apply);
+    }
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 1);
+    group.note_caught_up().unwrap();
+    assert_eq!(group.membership.catching_up(), []);
+    // What stands beside it was copied.
+    let mut found = [0; 4096];
+    group.read(&file, 101 * BLOCK, &mut found).unwrap();
+    group.read(&file, 100 * BLOCK, &mut found).unwrap_err();
+}
+
 /// The disk that everything is copied from does not take one block of a write that the other one takes.
 #[test]
 fn a_block_that_the_source_of_a_resync_does_not_take_costs_nothing_that_it_alone_has() {
     for is_cut in [false, true] {
         let scene = Scene::mirrored(47);
         let (mut group, mut file, mut data) = back_and_stale(&scene);
-        // As the next round does.
-        group.let_rows_list().unwrap();
         let bad = place_of(&group, &file, DiskNumber(0), 100);
         scene.disks.fail_writes(DiskSlot(0), bad, u64::MAX);
         let written = pattern(3, 3 * 4096);

@@ -251,3 +251,94 @@ fn a_disk_that_comes_back_during_a_write_is_no_copy_of_what_the_other_one_did_no
     assert_has_it(&group, &file, &data, at, "after a write that was refused");
     assert_sound(&group);
 }
+
+/// Each of the two disks could be done without, and not both.
+#[test]
+fn two_disks_that_fail_blocks_of_one_write_do_not_both_go_where_the_group_would_stop() {
+    let scene = Scene::new(12, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let (file, ..) = quiet_file(&group);
+    let mut extents = group.map(&file);
+    extents.retain(|extent| extent.initialised_bytes >= 16 << 10);
+    extents.sort_by_key(|extent| extent.offset_bytes);
+    let disks_of = |index: usize| extents[index].copies.iter().flatten().map(|copy| copy.0.0);
+    let apart = (0..extents.len() - 1)
+        .find(|index| disks_of(*index).any(|disk| !disks_of(index + 1).any(|next| next == disk)));
+    let index = apart.expect("neighbours that share one disk");
+    let boundary = extents[index + 1].offset_bytes;
+    for (own, other) in [(index, index + 1), (index + 1, index)] {
+        let alone = disks_of(own).find(|disk| !disks_of(other).any(|next| next == *disk));
+        let slot = DiskSlot(alone.unwrap());
+        let start = block_on(&group, &file, slot, extents[own].offset_bytes).start;
+        scene.disks.fail_writes(slot, start..start + (1 << 20), 1);
+    }
+    let new = pattern(5, 16_384);
+    group.write(&file, boundary - 8192, &new).unwrap();
+    group.sync_file(&file, true).unwrap();
+    assert_eq!(group.view().offline_disks_count, 1);
+    assert!(read(&group, &file, boundary - 8192, new.len()) == new);
+    resync(&group);
+    assert_sound(&group);
+}
+
+/// Of three copies the first one fails a block and serves on, because the two others lack something; these
+/// go while that is settled. The first one has what was there before, and is no copy of the write.
+#[test]
+fn a_disk_that_serves_on_is_no_copy_of_what_it_did_not_take() {
+    let scene = Scene::new(13, Redundancy::High, FIVE);
+    let group = scene.open();
+    let layout = crate::core::file::Layout {
+        redundancy: Redundancy::High,
+        striping: spindle_base::Striping::Coarse,
+    };
+    let file = create(&group, 10, layout);
+    let data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let extents = group.map(&file);
+    let disks_of = |index: usize| -> Vec<u16> {
+        extents[index]
+            .copies
+            .iter()
+            .flatten()
+            .map(|copy| copy.0.0)
+            .collect()
+    };
+    // Another extent on the two, where they miss something.
+    let pairs =
+        (0..extents.len()).flat_map(|own| (0..extents.len()).map(move |other| (own, other)));
+    let (own, other) = pairs
+        .filter(|(own, other)| own != other)
+        .find(|(own, other)| {
+            disks_of(*own)[1..]
+                .iter()
+                .all(|disk| disks_of(*other).contains(disk))
+        })
+        .expect("one of so many");
+    let [first, second, third] = [0, 1, 2].map(|copy| DiskSlot(disks_of(own)[copy]));
+    for (round, away) in [second, third].into_iter().enumerate() {
+        take_offline(&group, away);
+        let at = extents[other].offset_bytes + round as u64 * 8192;
+        group.write(&file, at, &pattern(7, 4096)).unwrap();
+        group.sync().unwrap();
+        assert_eq!(group.return_disks(&[away]).unwrap().len(), 1);
+    }
+    let at = extents[own].offset_bytes;
+    let place = |slot| block_on(&group, &file, slot, at);
+    let gone = DeviceErrorKind::Gone;
+    scene.disks.fail_writes(first, place(first), 1);
+    (scene.disks).fail(second, FaultyOperation::Write, place(second), 1, gone);
+    // It does not take the state that says so either.
+    let states = 128 << 10..384 << 10;
+    (scene.disks).fail(third, FaultyOperation::Write, states, u64::MAX, gone);
+    let written = group.write(&file, at, &pattern(5, 4096));
+    let synced = group.sync_file(&file, false);
+    let begin = usize::try_from(at).unwrap();
+    let is_old = read(&group, &file, at, 4096) == data[begin..begin + 4096];
+    assert!(
+        written.is_err() || synced.is_err() || !is_old,
+        "an answered and synced write is on no disk"
+    );
+    written.unwrap_err();
+}
