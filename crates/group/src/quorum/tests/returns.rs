@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_format::{DiskStatus, STATE_PLACES};
+use spindle_format::{DiskStatus, Lost, STATE_PLACES};
 
 use super::{create, forced, make, new_group, online, open, open_of, voters};
 use crate::error::{GroupError, GroupErrorKind};
@@ -193,6 +193,24 @@ fn a_disk_that_cannot_take_the_state_stays_away() {
     assert_eq!(online(&membership), [0, 1, 2]);
     disks.clear_faults(SLOT);
     assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY]);
+}
+
+#[test]
+fn a_return_that_fails_changes_nothing_of_the_outage() {
+    let (disks, membership) = away();
+    membership
+        .change_state(|state| state.disk_mut(AWAY).unwrap().lost = Lost::EVERYTHING)
+        .unwrap();
+    let before = membership.state().disk(AWAY).cloned();
+    for _ in 0..3 {
+        disks.fail_writes(SLOT, 0..u64::MAX, u64::MAX);
+        assert_eq!(come_back(&membership, SLOT).unwrap(), []);
+        assert_eq!(membership.state().disk(AWAY).cloned(), before);
+        disks.clear_faults(SLOT);
+    }
+    assert_eq!(come_back(&membership, SLOT).unwrap(), [AWAY]);
+    let state = membership.state();
+    assert_eq!(state.disk(AWAY).unwrap().lost, Lost::NOTHING);
 }
 
 #[test]
