@@ -118,6 +118,32 @@ fn the_half_that_went_on_by_itself_does_not_come_back() {
 }
 
 #[test]
+fn a_half_that_was_forced_elsewhere_does_not_come_back_though_its_epochs_are_lower() {
+    for failure_groups in ["ab", "aabb"] {
+        let disks = make(failure_groups, Redundancy::Normal);
+        let half = u16::try_from(failure_groups.len() / 2).unwrap();
+        let left: Vec<DiskSlot> = (half..2 * half).map(DiskSlot).collect();
+        let membership = open(&disks).unwrap();
+        let fork = Arc::new(disks.fork(5));
+        // A state finds it out: the one that takes them offline is the second that is tried.
+        left.iter().for_each(|slot| disks.vanish(*slot));
+        membership.change_state(|_| {}).unwrap();
+        let taken_offline = membership.offline_epoch(DiskNumber(half)).unwrap();
+        // A person forces the other half, which writes a single state of its own.
+        let other = open_of(&fork, &forced(), &left).unwrap();
+        assert!(other.epoch() < taken_offline);
+        for slot in left {
+            disks.bring_back(slot);
+            // It comes back as long as it holds what it held with us.
+            assert!(membership.judge_return(&[slot], &|_| None).is_ok());
+            disks.overwrite(slot, 0, &fork.bytes(slot, 0, HEAD_BYTES));
+            let why = refuse(&membership, slot);
+            assert!(why.contains("went on without"), "{failure_groups}: {why}");
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_was_set_back_does_not_come_back() {
     let disks = make("aabb", Redundancy::Normal);
     let old = disks.bytes(SLOT, 0, HEAD_BYTES);
