@@ -8,7 +8,7 @@ use spindle_format::{DiskStatus, Lost, STATE_PLACES};
 
 use super::{create, forced, make, new_group, online, open, open_of, voters};
 use crate::error::{GroupError, GroupErrorKind};
-use crate::quorum::{Membership, Standings};
+use crate::quorum::{Membership, Standings, look};
 
 const AWAY: DiskNumber = DiskNumber(3);
 const SLOT: DiskSlot = DiskSlot(3);
@@ -18,6 +18,17 @@ const HEAD_BYTES: usize = 1 << 20;
 fn come_back(membership: &Membership, slot: DiskSlot) -> Result<Vec<DiskNumber>, GroupError> {
     let returning = membership.judge_return(&[slot], &|_| None)?;
     membership.return_disks(&returning)
+}
+
+/// Where the newest group state of the disk stands.
+fn place_of_newest(disks: &SimulatedDisks, slot: DiskSlot) -> u64 {
+    let found = look(disks, &[slot]).pop().unwrap();
+    let newest = found.newest_state().unwrap();
+    let mut places = STATE_PLACES.into_iter().zip(&found.states);
+    places
+        .find(|(_, state)| state.state() == Some(newest))
+        .unwrap()
+        .0
 }
 
 /// What the disk may not come back for; nothing has changed.
@@ -141,6 +152,28 @@ fn a_half_that_was_forced_elsewhere_does_not_come_back_though_its_epochs_are_low
             assert!(why.contains("went on without"), "{failure_groups}: {why}");
         }
     }
+}
+
+#[test]
+fn a_disk_that_tears_a_state_that_did_not_count_as_it_goes_comes_back() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let heads = [0, 1].map(|slot| disks.bytes(DiskSlot(slot), 0, HEAD_BYTES));
+    membership.change_state(|_| {}).unwrap();
+    drop(membership);
+    // A power cut left the state on the third disk alone: it is put aside.
+    for (slot, head) in (0..).map(DiskSlot).zip(heads) {
+        disks.overwrite(slot, 0, &head);
+    }
+    let slot = DiskSlot(2);
+    let place = place_of_newest(&disks, slot);
+    let length = usize::try_from(BLOCK_SIZE_BYTES).unwrap();
+    disks.fail_writes(slot, place..place + BLOCK_SIZE_BYTES, u64::MAX);
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1]);
+    disks.overwrite(slot, place, &vec![0xa5; length]);
+    disks.clear_faults(slot);
+    assert_eq!(come_back(&membership, slot).unwrap(), [DiskNumber(2)]);
 }
 
 #[test]
