@@ -21,7 +21,7 @@ fn come_back(membership: &Membership, slot: DiskSlot) -> Result<Vec<DiskNumber>,
 }
 
 /// Where the newest group state of the disk stands.
-fn place_of_newest(disks: &SimulatedDisks, slot: DiskSlot) -> u64 {
+pub(super) fn place_of_newest(disks: &SimulatedDisks, slot: DiskSlot) -> u64 {
     let found = look(disks, &[slot]).pop().unwrap();
     let newest = found.newest_state().unwrap();
     let mut places = STATE_PLACES.into_iter().zip(&found.states);
